@@ -2,8 +2,13 @@
 //!
 //! The rules were taken from the behaviour of glibc 2.36 and are held to it by the differential
 //! tests. Three of them surprise: white space before an entry is ignored, numbers are those of
-//! strtoul(3) cut to 32 bits (so `-1` is 4294967295), and initgroups reads group lines rawer than
-//! the look-ups do, see [`initgroups_line`].
+//! strtoul(3) as long as they fit into 32 bits (so `-1` is skipped and `-18446744073709551615` is
+//! 1), and initgroups reads group lines rawer than the look-ups do, see [`initgroups_line`].
+//!
+//! One oddity is not copied. When `files` drops white space in front of an entry, it forgets to
+//! move the end of the string along, so that a line that no newline ends (the last one, or one with
+//! a NUL in it) is read with its last bytes doubled: `  b:x:2:2:::/bin/sh` gets the shell
+//! `/bin/shsh`. Here it gets the one that was written.
 
 use crate::{Group, Shadow, User, is_nis};
 use core::fmt;
@@ -26,6 +31,8 @@ pub enum Skip {
     Missing(&'static str),
     /// This field is not a number, or has something after the number.
     NotANumber(&'static str),
+    /// This field holds a number that does not fit into 32 bits, as negative ones do not.
+    OutOfRange(&'static str),
 }
 
 impl fmt::Display for Skip {
@@ -33,6 +40,9 @@ impl fmt::Display for Skip {
         match self {
             Self::Missing(field) => write!(f, "the {field} field is missing"),
             Self::NotANumber(field) => write!(f, "the {field} field is not a number"),
+            Self::OutOfRange(field) => {
+                write!(f, "the {field} field is not between 0 and {}", u32::MAX)
+            }
         }
     }
 }
@@ -210,11 +220,10 @@ impl<'a> Fields<'a> {
     }
 
     fn number(&mut self, field: &'static str) -> Result<u32, Skip> {
-        match strtou32(self.rest) {
-            None if self.rest.is_empty() => Err(Skip::Missing(field)),
-            None => Err(Skip::NotANumber(field)),
-            Some((value, rest)) => self.end_of_number(rest, field).map(|()| value),
+        if self.rest.is_empty() {
+            return Err(Skip::Missing(field));
         }
+        self.optional_number(field)?.ok_or(Skip::NotANumber(field))
     }
 
     /// A number whose place may be empty, though not missing.
@@ -222,17 +231,18 @@ impl<'a> Fields<'a> {
         if self.rest.is_empty() {
             return Err(Skip::Missing(field));
         }
-        let (value, rest) = match strtou32(self.rest) {
+        let (value, rest) = match strtoul(self.rest) {
             Some((value, rest)) => (Some(value), rest),
             None => (None, self.rest),
         };
-        self.end_of_number(rest, field).map(|()| value)
+        self.end_of_number(rest, field)?;
+        value.map(|value| u32_of(value, field)).transpose()
     }
 
     /// As [`Fields::optional_number`], but nothing may follow it.
     fn last_number(&mut self, field: &'static str) -> Result<Option<u32>, Skip> {
-        match strtou32(self.rest) {
-            Some((value, b"")) => Ok(Some(value)),
+        match strtoul(self.rest) {
+            Some((value, b"")) => u32_of(value, field).map(Some),
             _ => Err(Skip::NotANumber(field)),
         }
     }
@@ -252,9 +262,13 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// strtoul(3), base 10, cut to 32 bits as glibc's parsers do: what is above is 4294967295, and a
-/// minus sign negates as an unsigned long does. `None` when there is no digit.
-fn strtou32(text: &[u8]) -> Option<(u32, &[u8])> {
+fn u32_of(value: u64, field: &'static str) -> Result<u32, Skip> {
+    u32::try_from(value).map_err(|_| Skip::OutOfRange(field))
+}
+
+/// strtoul(3), base 10: a minus sign negates as an unsigned long does, and what is above the
+/// largest one is that. `None` when there is no digit.
+fn strtoul(text: &[u8]) -> Option<(u64, &[u8])> {
     let (negative, digits) = match skip_space(text) {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] | digits => (false, digits),
@@ -272,7 +286,7 @@ fn strtou32(text: &[u8]) -> Option<(u32, &[u8])> {
         Some(value) => value,
         None => u64::MAX,
     };
-    Some((u32::try_from(value).unwrap_or(u32::MAX), rest))
+    Some((value, rest))
 }
 
 fn split(text: &[u8], at: u8) -> (&[u8], &[u8]) {
@@ -330,11 +344,10 @@ mod tests {
         for (text, uid) in [
             ("7", 7),
             (" +7", 7),
-            ("-1", u32::MAX),
+            ("-0", 0),
             ("4294967295", u32::MAX),
-            ("4294967296", u32::MAX),
-            ("99999999999999999999999", u32::MAX),
             ("-18446744073709551615", 1),
+            ("-18446744069414584321", u32::MAX),
             ("007", 7),
         ] {
             assert_eq!(user(&std::format!("a:x:{text}:0")).uid, uid, "{text:?}");
@@ -351,6 +364,10 @@ mod tests {
             ("a:x:1x:2", Skip::NotANumber("uid")),
             ("a:x:1 :2", Skip::NotANumber("uid")),
             ("a:x:0x1:2", Skip::NotANumber("uid")),
+            ("a:x:-1:2", Skip::OutOfRange("uid")),
+            ("a:x:1:4294967296", Skip::OutOfRange("gid")),
+            ("a:x:99999999999999999999:2", Skip::OutOfRange("uid")),
+            ("+a:x:-2:2", Skip::OutOfRange("uid")),
             ("+a:x", Skip::Missing("uid")),
         ] {
             assert_eq!(passwd_line(line.as_bytes()), Line::Skipped(skip), "{line:?}");
