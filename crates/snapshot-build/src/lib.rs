@@ -1,1 +1,21 @@
+//! Builds snapshots and brings them safely to where readers look.
+//!
+//! [`Builder`] takes entries and makes an [`Image`]; [`compile`] feeds it from passwd, group and
+//! shadow text with the verdicts of glibc's `files`; [`publish`] puts an image in place so that a
+//! reader sees the old file or the new one, whatever happens; [`verify`] and [`inspect`] read a
+//! file whole. No policy: what may be served is decided before an entry gets here.
 
+#![forbid(unsafe_code)]
+
+mod builder;
+pub mod compile;
+mod image;
+mod index;
+pub mod inspect;
+mod names;
+pub mod publish;
+mod slots;
+pub mod verify;
+
+pub use builder::{Builder, Duplicate, Finished, Key, Members, TooLarge};
+pub use image::Image;

@@ -1,0 +1,370 @@
+//! Collects entries and turns them into an [`Image`].
+
+use crate::image::Image;
+use crate::index::{IndexBuilder, TooFar};
+use crate::names::{Names, name_bytes};
+use crate::slots;
+use roster_record::{Group, Shadow, User, is_nis};
+use roster_snapshot::hash::{self, GidSum, NameSum};
+use roster_snapshot::layout::{
+    Bucket, GroupSlot, Kind, LongText, Membership, NameSlot, SectionId, ShadowSlot, UserSlot, flags,
+};
+use zerocopy::little_endian::{I32, U32, U64};
+use zerocopy::{FromBytes, FromZeros};
+
+/// Seeds tried before a builder gives up. One is enough unless keys were made to collide.
+const SEEDS_MAX: u64 = 64;
+
+/// Something exceeds what the format can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} does not fit into a snapshot")]
+pub struct TooLarge(pub &'static str);
+
+/// A kind of look-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// User by name.
+    UserName,
+    /// User by uid.
+    Uid,
+    /// Group by name.
+    GroupName,
+    /// Group by gid.
+    Gid,
+    /// Shadow entry by name.
+    ShadowName,
+}
+
+/// An entry that enumeration shows and look-ups by `key` do not find, for an earlier entry has the
+/// same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The look-up.
+    pub key: Key,
+    /// Position of the entry.
+    pub position: u32,
+    /// Position of the entry that is found instead.
+    pub first: u32,
+}
+
+/// Who a group line counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// The group's answer shows them, and initgroups counts it for them: the usual.
+    Both,
+    /// Only the group's answer shows them.
+    Shown,
+}
+
+/// What [`Builder::finish`] gives.
+pub struct Finished {
+    /// The file to be.
+    pub image: Image,
+    /// Entries that look-ups do not reach.
+    pub duplicates: Vec<Duplicate>,
+}
+
+/// Entries in source order on their way into a snapshot.
+#[derive(Default)]
+pub struct Builder {
+    min_id: u32,
+    users: Vec<UserSlot>,
+    groups: Vec<GroupSlot>,
+    shadows: Vec<ShadowSlot>,
+    names: Names,
+    long_text: Vec<u8>,
+    member_ids: Vec<U32>,
+    /// Members of lines that only initgroups sees.
+    unseen_ids: Vec<U32>,
+    lines: Vec<Line>,
+}
+
+/// A group line as initgroups sees it.
+struct Line {
+    gid: u32,
+    count: u32,
+    first: u64,
+    unseen: bool,
+}
+
+impl Builder {
+    /// An empty snapshot, whose readers will take ids below `min_id` for damage.
+    #[must_use]
+    pub fn new(min_id: u32) -> Self {
+        Self { min_id, ..Self::default() }
+    }
+
+    /// Adds a passwd entry. All of them come before the first group, so that a new member does
+    /// not renumber the users.
+    pub fn user(&mut self, user: &User<'_>) -> Result<(), TooLarge> {
+        let position = position(self.users.len())?;
+        let mut slot = UserSlot::new_zeroed();
+        let text = [Some(user.name), user.passwd, user.gecos, user.dir, user.shell];
+        (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
+        slot.uid = U32::new(user.uid);
+        slot.gid = U32::new(user.gid);
+        slot.check = U32::new(hash::check(&slot, SectionId::Users, position));
+        self.users.push(slot);
+        self.names.number(user.name, &mut self.long_text)?;
+        Ok(())
+    }
+
+    /// Adds a group entry with its members.
+    pub fn group<'m>(
+        &mut self,
+        group: &Group<'_>,
+        members: impl Iterator<Item = &'m [u8]>,
+        count_for: Members,
+    ) -> Result<(), TooLarge> {
+        let position = position(self.groups.len())?;
+        let mut slot = GroupSlot::new_zeroed();
+        let text = [Some(group.name), group.passwd];
+        (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
+        let first = self.member_ids.len();
+        let mut sum = NameSum::default();
+        let mut bytes = 0_u64;
+        for member in members {
+            let number = self.names.number(member, &mut self.long_text)?;
+            sum.add(&self.names.slots[number as usize]);
+            self.member_ids.push(U32::new(number));
+            bytes += member.len() as u64 + 1;
+        }
+        let count = self.member_ids.len() - first;
+        let too_long = |_| TooLarge("a group with 4 GiB of member names");
+        slot.gid = U32::new(group.gid);
+        slot.count = U32::new(u32::try_from(count).map_err(too_long)?);
+        slot.first = U64::new(first as u64);
+        slot.sum = U64::new(sum.finish());
+        slot.member_bytes = U32::new(u32::try_from(bytes).map_err(too_long)?);
+        slot.check = U32::new(hash::check(&slot, SectionId::Groups, position));
+        self.groups.push(slot);
+        if count_for == Members::Both {
+            let (gid, first) = (group.gid, first as u64);
+            self.lines.push(Line { gid, count: slot.count.get(), first, unseen: false });
+        }
+        Ok(())
+    }
+
+    /// Adds a group line that no look-up shows and that initgroups counts all the same.
+    pub fn initgroups_only<'m>(
+        &mut self,
+        gid: u32,
+        members: impl Iterator<Item = &'m [u8]>,
+    ) -> Result<(), TooLarge> {
+        let first = self.unseen_ids.len();
+        for member in members {
+            let number = self.names.number(member, &mut self.long_text)?;
+            self.unseen_ids.push(U32::new(number));
+        }
+        let count = u32::try_from(self.unseen_ids.len() - first)
+            .map_err(|_| TooLarge("a group line with 4,294,967,296 members"))?;
+        self.lines.push(Line { gid, count, first: first as u64, unseen: true });
+        Ok(())
+    }
+
+    /// Adds a shadow entry.
+    pub fn shadow(&mut self, shadow: &Shadow<'_>) -> Result<(), TooLarge> {
+        let position = position(self.shadows.len())?;
+        let mut slot = ShadowSlot::new_zeroed();
+        let text = [Some(shadow.name), shadow.passwd];
+        (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
+        let Shadow { last_change, min, max, warn, inactive, expire, flag, .. } = *shadow;
+        slot.days = [last_change, min, max, warn, inactive, expire].map(I32::new);
+        slot.flag = U64::new(flag);
+        slot.check = U32::new(hash::check(&slot, SectionId::Shadows, position));
+        self.shadows.push(slot);
+        Ok(())
+    }
+
+    /// Builds lists and indices.
+    pub fn finish(self, kind: Kind) -> Result<Finished, TooLarge> {
+        let Self { min_id, users, groups, shadows, names, long_text, member_ids, .. } = self;
+        let names = names.into_slots();
+        let member_ids_of = |line: &Line| {
+            let ids = if line.unseen { &self.unseen_ids } else { &member_ids };
+            &ids[line.first as usize..][..line.count as usize]
+        };
+        let (memberships, group_ids) = invert(&self.lines, member_ids_of, &names);
+        let gids: Vec<U32> = self.lines.iter().map(|line| U32::new(line.gid)).collect();
+        drop((self.lines, self.unseen_ids));
+        for seed in 0..SEEDS_MAX {
+            let sources = Sources {
+                seed,
+                users: &users,
+                groups: &groups,
+                shadows: &shadows,
+                names: &names,
+                long_text: &long_text,
+            };
+            let Ok((indices, duplicates)) = sources.index() else { continue };
+            let image = Image {
+                kind,
+                min_id,
+                seed,
+                users,
+                groups,
+                shadows,
+                names,
+                memberships,
+                member_ids,
+                group_ids,
+                gids,
+                long_text,
+                indices,
+            };
+            return Ok(Finished { image, duplicates });
+        }
+        Err(TooLarge("a set of keys that collide under every seed"))
+    }
+}
+
+fn position(len: usize) -> Result<u32, TooLarge> {
+    u32::try_from(len).map_err(|_| TooLarge("more than 4,294,967,295 entries"))
+}
+
+/// From members of lines to lines of members. A line counts once for a member that it names twice.
+fn invert<'i>(
+    lines: &[Line],
+    member_ids: impl Fn(&Line) -> &'i [U32],
+    names: &[NameSlot],
+) -> (Vec<Membership>, Vec<U32>) {
+    const NO_LINE: u32 = u32::MAX;
+    let each_membership = |act: &mut dyn FnMut(usize, u32)| {
+        let mut last_line = vec![NO_LINE; names.len()];
+        for (number, line) in (0..).zip(lines) {
+            for id in member_ids(line) {
+                let name = id.get() as usize;
+                if last_line[name] != number {
+                    last_line[name] = number;
+                    act(name, number);
+                }
+            }
+        }
+    };
+    let mut memberships = vec![Membership::new_zeroed(); names.len()];
+    each_membership(&mut |name, _| memberships[name].count += 1);
+    let mut first = 0;
+    for membership in &mut memberships {
+        membership.first = U64::new(first);
+        first += u64::from(membership.count.get());
+    }
+    let mut group_ids = vec![U32::ZERO; usize::try_from(first).unwrap_or(usize::MAX)];
+    let mut next: Vec<u64> = memberships.iter().map(|membership| membership.first.get()).collect();
+    each_membership(&mut |name, number| {
+        group_ids[next[name] as usize] = U32::new(number);
+        next[name] += 1;
+    });
+    for (position, (membership, name)) in (0..).zip(memberships.iter_mut().zip(names)) {
+        let mut sum = GidSum::default();
+        let first = membership.first.get() as usize;
+        for number in &group_ids[first..][..membership.count.get() as usize] {
+            sum.add(lines[number.get() as usize].gid);
+        }
+        membership.sum = U64::new(sum.finish());
+        membership.check = U32::new(membership.checksum(name, position));
+    }
+    (memberships, group_ids)
+}
+
+/// What indices are built from.
+struct Sources<'a> {
+    seed: u64,
+    users: &'a [UserSlot],
+    groups: &'a [GroupSlot],
+    shadows: &'a [ShadowSlot],
+    names: &'a [NameSlot],
+    long_text: &'a [u8],
+}
+
+type Indices = Vec<(SectionId, Vec<Bucket>)>;
+
+impl<'a> Sources<'a> {
+    fn index(&self) -> Result<(Indices, Vec<Duplicate>), TooFar> {
+        let mut duplicates = Vec::new();
+        let user_name = |slot: &'a UserSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
+        let group_name =
+            |slot: &'a GroupSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
+        let shadow_name =
+            |slot: &'a ShadowSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
+        let seed = self.seed;
+        let by_text = |name: &'a [u8]| (!is_nis(name)).then(|| (hash::bytes(name, seed), name));
+        let by_id =
+            |name: &[u8], id: U32| (!is_nis(name)).then(|| (hash::id(id.get(), seed), id.get()));
+        let mut add = |id, key, result: (Vec<Bucket>, Vec<(u32, u32)>)| {
+            duplicates.extend(result.1.iter().map(|&(position, first)| Duplicate {
+                key,
+                position,
+                first,
+            }));
+            (id, result.0)
+        };
+        let indices = vec![
+            add(
+                SectionId::ByUserName,
+                Key::UserName,
+                index(SectionId::ByUserName, self.users, |slot| by_text(user_name(slot)))?,
+            ),
+            add(
+                SectionId::ByUid,
+                Key::Uid,
+                index(SectionId::ByUid, self.users, |slot| by_id(user_name(slot), slot.uid))?,
+            ),
+            add(
+                SectionId::ByGroupName,
+                Key::GroupName,
+                index(SectionId::ByGroupName, self.groups, |slot| by_text(group_name(slot)))?,
+            ),
+            add(
+                SectionId::ByGid,
+                Key::Gid,
+                index(SectionId::ByGid, self.groups, |slot| by_id(group_name(slot), slot.gid))?,
+            ),
+            add(
+                SectionId::ByShadowName,
+                Key::ShadowName,
+                index(SectionId::ByShadowName, self.shadows, |slot| by_text(shadow_name(slot)))?,
+            ),
+            // Names are distinct already, and initgroups finds even those of NIS lines.
+            (
+                SectionId::ByMember,
+                index(SectionId::ByMember, self.names, |slot| {
+                    let name = name_bytes(slot, self.long_text);
+                    Some((hash::bytes(name, seed), name))
+                })?
+                .0,
+            ),
+        ];
+        Ok((indices, duplicates))
+    }
+
+    fn first_text(&self, slot_flags: u8, len: u8, slot_text: &'a [u8]) -> &'a [u8] {
+        if slot_flags & flags::LONG == 0 {
+            return &slot_text[..usize::from(len)];
+        }
+        let parts = LongText::ref_from_prefix(slot_text);
+        let Some((place, lens)) = parts.ok() else { unreachable!("slots have room for it") };
+        let [a, b, c, d, ..] = *lens else { unreachable!("a long text has a first length") };
+        &self.long_text[place.offset.get() as usize..][..u32::from_le_bytes([a, b, c, d]) as usize]
+    }
+}
+
+/// One index over `records`: `key` gives a record's hash and key, or nothing when look-ups are not
+/// to find it. Beside it the positions left out for an earlier equal key, and that one's.
+fn index<'a, T, K: PartialEq>(
+    section: SectionId,
+    records: &'a [T],
+    key: impl Fn(&'a T) -> Option<(u64, K)>,
+) -> Result<(Vec<Bucket>, Vec<(u32, u32)>), TooFar> {
+    let mut index = IndexBuilder::new(section, records.len());
+    let mut duplicates = Vec::new();
+    for (position, record) in (0..).zip(records) {
+        let Some((key_hash, wanted)) = key(record) else { continue };
+        let same = |earlier: u32| {
+            key(&records[earlier as usize]).is_some_and(|(_, earlier)| earlier == wanted)
+        };
+        if let Some(first) = index.insert(key_hash, position, same)? {
+            duplicates.push((position, first));
+        }
+    }
+    Ok((index.finish(), duplicates))
+}

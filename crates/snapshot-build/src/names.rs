@@ -1,0 +1,71 @@
+//! Names to numbers: every name that is a user or a member has one slot.
+
+use crate::{TooLarge, slots};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use roster_snapshot::hash;
+use roster_snapshot::layout::{LONG_NAME, LongName, NameSlot};
+use zerocopy::FromBytes;
+
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) slots: Vec<NameSlot>,
+    numbers: HashTable<u32>,
+}
+
+impl Names {
+    /// The number of this name, a new one if it is new.
+    pub(crate) fn number(&mut self, name: &[u8], long_text: &mut Vec<u8>) -> Result<u32, TooLarge> {
+        let short = slots::short_name(name);
+        let key = match &short {
+            Some(slot) => hash::bytes(&slot.0, 0),
+            None => hash::bytes(name, 0),
+        };
+        let known = &self.slots;
+        let same = |&number: &u32| match &short {
+            Some(slot) => known[number as usize] == *slot,
+            None => long_bytes(&known[number as usize], long_text) == Some(name),
+        };
+        let rehash = |&number: &u32| {
+            let slot = &known[number as usize];
+            hash::bytes(long_bytes(slot, long_text).unwrap_or(&slot.0), 0)
+        };
+        match self.numbers.entry(key, same, rehash) {
+            Entry::Occupied(entry) => Ok(*entry.get()),
+            Entry::Vacant(entry) => {
+                let number = u32::try_from(known.len())
+                    .map_err(|_| TooLarge("more than 4,294,967,295 names"))?;
+                entry.insert(number);
+                self.slots.push(match short {
+                    Some(slot) => slot,
+                    None => slots::long_name(name, long_text)?,
+                });
+                Ok(number)
+            }
+        }
+    }
+
+    /// Gives up the table, which finishing has no use for.
+    pub(crate) fn into_slots(self) -> Vec<NameSlot> {
+        self.slots
+    }
+}
+
+/// The name of a long slot; `None` for a short one.
+pub(crate) fn long_bytes<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Option<&'a [u8]> {
+    if slot.0.last() != Some(&LONG_NAME) {
+        return None;
+    }
+    let long = LongName::read_from_bytes(&slot.0).ok()?;
+    let start = usize::try_from(long.offset.get()).ok()?;
+    let [a, b, c] = long.len;
+    long_text.get(start..)?.get(..u32::from_le_bytes([a, b, c, 0]) as usize)
+}
+
+/// The bytes of any name slot.
+pub(crate) fn name_bytes<'a>(slot: &'a NameSlot, long_text: &'a [u8]) -> &'a [u8] {
+    long_bytes(slot, long_text).unwrap_or_else(|| {
+        let [short @ .., missing] = &slot.0;
+        &short[..short.len().saturating_sub(usize::from(*missing))]
+    })
+}

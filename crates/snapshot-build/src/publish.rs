@@ -1,0 +1,152 @@
+//! Brings a file to its place so that readers see the old one or the new one, whole, whatever
+//! happens in between.
+//!
+//! Temp file in the same folder, fsync, rename, fsync of the folder. The temp file's name is
+//! fixed and the folder is locked, so that an interrupted publication leaves at most one file
+//! behind, which the next one removes.
+
+use roster_snapshot::Snapshot;
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long to wait for another publication into the same folder.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// Between two tries for the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why the old file is still in place.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {path}")]
+pub struct PublishError {
+    /// What was tried.
+    pub action: &'static str,
+    /// On which file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Rights of a published file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Permission bits, whatever the umask.
+    pub mode: u32,
+    /// Group to give it to; the process's own when none.
+    pub gid: Option<u32>,
+}
+
+/// What was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The file's generation: one more than that of the file it took the place of.
+    pub generation: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Publishes what `write` writes to a fresh file; it is given the generation and gives the length.
+/// The file has its rights before it has its name. After an error the file at `path` is the old
+/// one, and no other is left behind.
+pub fn publish(
+    path: &Path,
+    rights: Rights,
+    write: impl FnOnce(&mut File, u64) -> io::Result<u64>,
+) -> Result<Published, PublishError> {
+    let failed = |action, path: &Path| {
+        let path = path.to_owned();
+        move |source: io::Error| PublishError { action, path, source }
+    };
+    let folder_path = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let not_a_file = || failed("publish to", path)(io::Error::from(io::ErrorKind::IsADirectory));
+    let name = path.file_name().ok_or_else(not_a_file)?;
+    let folder = File::open(folder_path).map_err(failed("open the folder", folder_path))?;
+    lock(&folder).map_err(failed("lock the folder", folder_path))?;
+    let generation = previous_generation(path) + 1;
+    let place = Place { folder: folder.into(), name, temp: temp_name(name) };
+    let temp_path = folder_path.join(&place.temp);
+    let attempt = || {
+        let mut file = place.create().map_err(failed("create", &temp_path))?;
+        let bytes = write(&mut file, generation).map_err(failed("write", &temp_path))?;
+        set_rights(&file, rights).map_err(failed("set the rights of", &temp_path))?;
+        file.sync_all().map_err(failed("write", &temp_path))?;
+        drop(file);
+        place.rename().map_err(failed("replace", path))?;
+        Ok(Published { generation, bytes })
+    };
+    let published = attempt().inspect_err(|_| place.remove_temp())?;
+    fs::fsync(&place.folder).map_err(io::Error::from).map_err(failed("sync", folder_path))?;
+    Ok(published)
+}
+
+/// The generation of the file that is there, 0 when there is none of ours.
+fn previous_generation(path: &Path) -> u64 {
+    let mut header = Vec::new();
+    let limit = roster_snapshot::layout::HEADER_BYTES as u64;
+    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut header));
+    read.ok().and_then(|_| Snapshot::generation(&header)).unwrap_or(0)
+}
+
+fn temp_name(name: &OsStr) -> OsString {
+    let mut temp = OsString::from(".");
+    temp.push(name);
+    temp.push(".new");
+    temp
+}
+
+/// The lock goes with the descriptor, so a killed publisher leaves none behind.
+fn lock(folder: &File) -> io::Result<()> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match fs::flock(folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                let text = "another publication into it has not ended within 10 s";
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn set_rights(file: &File, rights: Rights) -> io::Result<()> {
+    if let Some(gid) = rights.gid {
+        fs::fchown(file, None, Some(fs::Gid::from_raw(gid)))?;
+    }
+    Ok(fs::fchmod(file, Mode::from_raw_mode(rights.mode))?)
+}
+
+/// A name in an open folder, and the name beside it that holds the file until it is whole.
+struct Place<'a> {
+    folder: OwnedFd,
+    name: &'a OsStr,
+    temp: OsString,
+}
+
+impl Place<'_> {
+    /// Nobody else may open it while it is being written, whatever its final rights.
+    fn create(&self) -> io::Result<File> {
+        self.remove_temp();
+        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&self.folder, &self.temp, how, Mode::RUSR | Mode::WUSR)?;
+        Ok(File::from(file))
+    }
+
+    fn rename(&self) -> io::Result<()> {
+        Ok(fs::renameat(&self.folder, &self.temp, &self.folder, self.name)?)
+    }
+
+    /// What cannot be removed stands in the way of `create`, which says so.
+    fn remove_temp(&self) {
+        let _ = fs::unlinkat(&self.folder, &self.temp, AtFlags::empty());
+    }
+}

@@ -1,0 +1,213 @@
+//! Hashes and checksums of the format. They guard against damage, not against an author of the
+//! file: whoever can write it can compute them too.
+//!
+//! Everything is built from one 64 × 64 → 128 bit multiplication whose halves are folded together,
+//! the fastest well-mixing step that portable code has.
+
+use crate::layout::{NameSlot, SectionId};
+use zerocopy::{Immutable, IntoBytes};
+
+/// The first 16 × 64 fractional bits of π, so that nobody chose them.
+pub const K: [u64; 16] = [
+    0x243F_6A88_85A3_08D3,
+    0x1319_8A2E_0370_7344,
+    0xA409_3822_299F_31D0,
+    0x082E_FA98_EC4E_6C89,
+    0x4528_21E6_38D0_1377,
+    0xBE54_66CF_34E9_0C6C,
+    0xC0AC_29B7_C97C_50DD,
+    0x3F84_D5B5_B547_0917,
+    0x9216_D5D9_8979_FB1B,
+    0xD131_0BA6_98DF_B5AC,
+    0x2FFD_72DB_D01A_DFB7,
+    0xB8E1_AFED_6A26_7E96,
+    0xBA7C_9045_F12C_7F99,
+    0x24A1_9947_B391_6CF7,
+    0x0801_F2E2_858E_FC16,
+    0x6369_20D8_7157_4E69,
+];
+
+/// The product's low half exclusive-or its high half.
+#[inline]
+#[must_use]
+pub const fn fold(a: u64, b: u64) -> u64 {
+    let product = (a as u128).wrapping_mul(b as u128);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// Hash of a string: keys, long texts, the whole file.
+#[inline]
+#[must_use]
+pub fn bytes(bytes: &[u8], seed: u64) -> u64 {
+    let mut hash = Running { hash: seed, bytes: 0 };
+    hash.update(bytes);
+    hash.finish()
+}
+
+/// [`bytes`] in pieces, with seed 0 from [`Running::default`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Running {
+    hash: u64,
+    bytes: u64,
+}
+
+impl Running {
+    /// Takes the next piece in; all but the last must be multiples of 16 bytes long.
+    #[inline]
+    pub fn update(&mut self, piece: &[u8]) {
+        let (chunks, tail) = piece.as_chunks::<16>();
+        self.hash = chunks.iter().fold(self.hash, |hash, chunk| step(hash, halves(chunk)));
+        if !tail.is_empty() {
+            self.hash = step(self.hash, padded(tail));
+        }
+        self.bytes = self.bytes.wrapping_add(piece.len() as u64);
+    }
+
+    /// The hash of all pieces one after the other.
+    #[inline]
+    #[must_use]
+    pub fn finish(&self) -> u64 {
+        fold(self.hash ^ self.bytes, K[2])
+    }
+}
+
+/// Hash of a numeric key.
+#[inline]
+#[must_use]
+pub const fn id(key: u32, seed: u64) -> u64 {
+    fold(key as u64 ^ seed ^ K[3], K[4])
+}
+
+#[inline]
+fn step(hash: u64, (low, high): (u64, u64)) -> u64 {
+    fold(hash ^ low ^ K[0], high ^ K[1])
+}
+
+/// A chunk as two little-endian words.
+#[inline]
+fn halves(chunk: &[u8; 16]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*chunk);
+    (both as u64, (both >> 64) as u64)
+}
+
+/// The same for a chunk of less than 16 bytes, as if filled up with zeros.
+#[inline]
+fn padded(tail: &[u8]) -> (u64, u64) {
+    let bits_missing = |of: u32| of.wrapping_sub(tail.len() as u32).wrapping_mul(8);
+    if let (Some(first), Some(last)) = (tail.first_chunk(), tail.last_chunk()) {
+        let high = u64::from_le_bytes(*last).checked_shr(bits_missing(16)).unwrap_or(0);
+        return (u64::from_le_bytes(*first), high);
+    }
+    if let (Some(first), Some(last)) = (tail.first_chunk(), tail.last_chunk()) {
+        let last = u64::from(u32::from_le_bytes(*last)) << 32;
+        return (u64::from(u32::from_le_bytes(*first)) | last >> (bits_missing(8) & 63), 0);
+    }
+    let at = |index: usize| tail.get(index).map_or(0, |&byte| u64::from(byte));
+    (at(0) | at(1) << 8 | at(2) << 16, 0)
+}
+
+/// Checksum of a record whose first four bytes are the place for it, taken as zeros. The section
+/// and the position enter too, so that a record in the wrong place is damage.
+#[inline]
+#[must_use]
+pub fn check<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> u32 {
+    let (chunks, _) = record.as_bytes().as_chunks::<16>();
+    let start = fold((section as u64) << 32 | u64::from(position), K[5]);
+    let mut sum = start;
+    for (index, (chunk, keys)) in chunks.iter().zip(K.as_chunks::<2>().0.iter()).enumerate() {
+        let (mut low, high) = halves(chunk);
+        if index == 0 {
+            low &= !u64::from(u32::MAX);
+        }
+        sum = sum.wrapping_add(fold(low ^ keys[0], high ^ keys[1]));
+    }
+    (sum ^ (sum >> 32)) as u32
+}
+
+/// Running checksum over what a list of members answers: the name slots, not the ids, so that it
+/// covers both. Sums and sums of sums, as Fletcher's: order counts, and it costs two vector
+/// additions a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameSum {
+    sum: [u64; 2],
+    sums: [u64; 2],
+}
+
+impl NameSum {
+    /// Takes the next member in.
+    #[inline]
+    pub fn add(&mut self, slot: &NameSlot) {
+        let (low, high) = halves(&slot.0);
+        self.sum = [self.sum[0].wrapping_add(low), self.sum[1].wrapping_add(high)];
+        self.sums =
+            [self.sums[0].wrapping_add(self.sum[0]), self.sums[1].wrapping_add(self.sum[1])];
+    }
+
+    /// The value that the record stores.
+    #[inline]
+    #[must_use]
+    pub fn finish(&self) -> u64 {
+        let sum = fold(self.sum[0] ^ K[6], self.sum[1] ^ K[7]);
+        sum.wrapping_add(fold(self.sums[0] ^ K[8], self.sums[1] ^ K[9]))
+    }
+}
+
+/// Running checksum over the gids that a list of groups answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GidSum {
+    sum: u64,
+    sums: u64,
+}
+
+impl GidSum {
+    /// Takes the next gid in.
+    #[inline]
+    pub fn add(&mut self, gid: u32) {
+        self.sum = self.sum.wrapping_add(u64::from(gid));
+        self.sums = self.sums.wrapping_add(self.sum);
+    }
+
+    /// The value that the record stores.
+    #[inline]
+    #[must_use]
+    pub fn finish(&self) -> u64 {
+        fold(self.sum ^ K[10], self.sums ^ K[11])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    extern crate std;
+    use std::collections::HashSet;
+
+    #[test]
+    fn short_strings_hash_as_if_zero_padded() {
+        let text: [u8; 16] = core::array::from_fn(|index| 0x80 + index as u8);
+        for len in 1..16 {
+            let mut filled = [0; 16];
+            filled[..len].copy_from_slice(&text[..len]);
+            assert_eq!(padded(&text[..len]), halves(&filled), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn strings_that_differ_in_length_only_differ() {
+        let zeros = [0; 40];
+        let hashes: HashSet<u64> = (0..40).map(|len| bytes(&zeros[..len], 7)).collect();
+        assert_eq!(hashes.len(), 40);
+    }
+
+    #[test]
+    fn a_flipped_bit_changes_the_checksum() {
+        let record: [u8; 128] = core::array::from_fn(|index| index as u8);
+        let whole = check(&record, SectionId::Users, 3);
+        assert_ne!(whole, check(&record, SectionId::Users, 4));
+        assert_ne!(whole, check(&record, SectionId::Groups, 3));
+        for bit in 32..128 * 8 {
+            let mut flipped = record;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(whole, check(&flipped, SectionId::Users, 3), "bit {bit}");
+        }
+    }
+}

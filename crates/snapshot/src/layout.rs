@@ -1,0 +1,317 @@
+//! The bytes of the file: all integers little-endian, no alignment needed, every record of a
+//! fixed size and in source order, so that a small change of the source is a small change of the
+//! file. `docs/snapshot-format.md` is the prose of this module.
+
+use crate::hash::{K, fold};
+use zerocopy::little_endian::{I32, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of the file; the line ends show damage by a transfer in text mode.
+pub const MAGIC: [u8; 8] = *b"ROSTER\r\n";
+/// Version of this layout. A reader accepts its own version only.
+pub const VERSION: u32 = 1;
+/// Room for sections in the header.
+pub const SECTIONS_MAX: usize = 16;
+/// Sections start at multiples of a cache line.
+pub const SECTION_ALIGN: u64 = 64;
+/// Fingerprints in one bucket of an index: what a cache line holds.
+pub const BUCKET_KEYS: usize = 10;
+/// Buckets that a look-up reads at the most. The builder takes another seed when a key would lie
+/// further from home.
+pub const PROBES_MAX: usize = 16;
+/// A name of up to this many bytes lies in its slot.
+pub const SHORT_NAME_BYTES: usize = 15;
+/// Bytes that [`Members::copy`](crate::Members::copy) may touch behind the last name.
+pub const COPY_SLACK: usize = 16;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// Users and groups, for everybody to read.
+    Accounts = 1,
+    /// Shadow entries, for root and group `shadow`.
+    Shadow = 2,
+}
+
+/// Sections by number. A number is never used twice for different things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SectionId {
+    /// [`UserSlot`]s in source order.
+    Users = 1,
+    /// [`GroupSlot`]s in source order.
+    Groups = 2,
+    /// [`NameSlot`]s: every name that is a user or a member.
+    Names = 3,
+    /// [`Membership`]s, one a name slot.
+    Memberships = 4,
+    /// Name slot numbers, the member lists one after the other.
+    MemberIds = 5,
+    /// Line numbers, each name's groups one list after the other.
+    GroupIds = 6,
+    /// The gid of each line, as [`U32`].
+    Gids = 7,
+    /// Texts that do not fit into their slots.
+    LongText = 8,
+    /// Index from user name to user slot.
+    ByUserName = 9,
+    /// Index from uid to user slot.
+    ByUid = 10,
+    /// Index from group name to group slot.
+    ByGroupName = 11,
+    /// Index from gid to group slot.
+    ByGid = 12,
+    /// Index from name to name slot.
+    ByMember = 13,
+    /// [`ShadowSlot`]s in source order.
+    Shadows = 14,
+    /// Index from name to shadow slot.
+    ByShadowName = 15,
+}
+
+impl SectionId {
+    /// Every section of this version.
+    pub const ALL: [Self; 15] = [
+        Self::Users,
+        Self::Groups,
+        Self::Names,
+        Self::Memberships,
+        Self::MemberIds,
+        Self::GroupIds,
+        Self::Gids,
+        Self::LongText,
+        Self::ByUserName,
+        Self::ByUid,
+        Self::ByGroupName,
+        Self::ByGid,
+        Self::ByMember,
+        Self::Shadows,
+        Self::ByShadowName,
+    ];
+}
+
+/// Bits of a slot's `flags`.
+pub mod flags {
+    /// The text lies in the long-text section, at the place that the slot's text names.
+    pub const LONG: u8 = 1;
+
+    /// Field `index` of the text is C's NULL. The name, field 0, never is.
+    #[must_use]
+    pub const fn null(index: usize) -> u8 {
+        1 << (index & 7)
+    }
+}
+
+/// The first bytes of the file.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U32,
+    /// [`Kind`].
+    pub kind: U32,
+    /// Length of the whole file.
+    pub file_bytes: U64,
+    /// Counts the publications in this place.
+    pub generation: U64,
+    /// Seed of the index hashes.
+    pub seed: U64,
+    /// [`hash::bytes`](crate::hash::bytes) with seed 0 of all after the header.
+    pub content_hash: U64,
+    /// A reader takes a uid or gid below this for damage.
+    pub min_id: U32,
+    /// Entries of `sections` in use.
+    pub section_count: U32,
+    /// The section table.
+    pub sections: [SectionEntry; SECTIONS_MAX],
+    /// Zeros.
+    pub reserved: [u8; 64],
+    /// [`hash::bytes`](crate::hash::bytes) with seed 0 of all before this field.
+    pub header_hash: U64,
+}
+
+/// Length of [`Header`].
+pub const HEADER_BYTES: usize = size_of::<Header>();
+
+/// Where a section lies.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SectionEntry {
+    /// [`SectionId`].
+    pub id: U32,
+    /// Length of one record.
+    pub record_bytes: U32,
+    /// From the start of the file.
+    pub offset: U64,
+    /// Records.
+    pub count: U64,
+}
+
+/// A passwd entry. The five strings follow one another in `text`, each with a NUL behind it, or
+/// lie elsewhere, see [`LongText`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct UserSlot {
+    /// [`hash::check`](crate::hash::check).
+    pub check: U32,
+    /// User id.
+    pub uid: U32,
+    /// Primary group id.
+    pub gid: U32,
+    /// [`flags`].
+    pub flags: u8,
+    /// Lengths of name, password, GECOS, home folder and shell, without NUL.
+    pub lens: [u8; 5],
+    /// Zeros.
+    pub reserved: [u8; 2],
+    /// The strings.
+    pub text: [u8; 108],
+}
+
+/// A group entry: gid, name and the place of the member list together, so that a walk over many
+/// groups touches one cache line a group.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct GroupSlot {
+    /// [`hash::check`](crate::hash::check).
+    pub check: U32,
+    /// Group id.
+    pub gid: U32,
+    /// [`flags`].
+    pub flags: u8,
+    /// Lengths of name and password, without NUL.
+    pub lens: [u8; 2],
+    /// Zero.
+    pub reserved: u8,
+    /// Members.
+    pub count: U32,
+    /// Where the list starts in the member ids.
+    pub first: U64,
+    /// [`NameSum`](crate::hash::NameSum) over the members.
+    pub sum: U64,
+    /// Bytes of all member names, each with its NUL.
+    pub member_bytes: U32,
+    /// The strings.
+    pub text: [u8; 28],
+}
+
+/// A shadow entry.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ShadowSlot {
+    /// [`hash::check`](crate::hash::check).
+    pub check: U32,
+    /// [`flags`].
+    pub flags: u8,
+    /// Lengths of name and password, without NUL.
+    pub lens: [u8; 2],
+    /// Zero.
+    pub reserved: u8,
+    /// Last change, minimum, maximum, warning, inactivity, expiry.
+    pub days: [I32; 6],
+    /// Reserved field of shadow(5).
+    pub flag: U64,
+    /// The strings.
+    pub text: [u8; 88],
+}
+
+/// What stands at the start of a slot's `text` when [`flags::LONG`] is set: the place of the
+/// strings in the long-text section. The lengths, one [`U32`] a string, follow it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LongText {
+    /// Offset in the long-text section.
+    pub offset: U64,
+    /// [`hash::bytes`](crate::hash::bytes) of the strings with seed 0.
+    pub hash: U64,
+}
+
+/// A member name. Up to 15 bytes lie here, filled up with zeros, and the last byte is 15 less
+/// their number: so it is the terminating zero of a name of 15. 255 there says that the name lies
+/// in the long-text section, see [`LongName`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(transparent)]
+pub struct NameSlot(pub [u8; 16]);
+
+/// A [`NameSlot`] whose name is too long for it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LongName {
+    /// Offset in the long-text section.
+    pub offset: U64,
+    /// Bytes without the NUL, 24 bits.
+    pub len: [u8; 3],
+    /// Low 32 bits of [`hash::bytes`](crate::hash::bytes) of the name with seed 0.
+    pub hash: U32,
+    /// [`LONG_NAME`].
+    pub tag: u8,
+}
+
+/// Last byte of a [`NameSlot`] that is a [`LongName`].
+pub const LONG_NAME: u8 = 255;
+
+/// The groups of one name.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Membership {
+    /// [`Membership::checksum`].
+    pub check: U32,
+    /// Groups.
+    pub count: U32,
+    /// Where the list starts in the group ids.
+    pub first: U64,
+    /// [`GidSum`](crate::hash::GidSum) over the gids.
+    pub sum: U64,
+}
+
+impl Membership {
+    /// Checksum over this record and the name slot of the same position.
+    #[inline]
+    #[must_use]
+    pub fn checksum(&self, name: &NameSlot, position: u32) -> u32 {
+        let name = crate::hash::check(&[[0; 16], name.0], SectionId::Names, position);
+        let low = u64::from(name) << 32 | u64::from(self.count.get());
+        let sum = fold(low ^ K[12], self.first.get() ^ K[13]);
+        let sum = sum.wrapping_add(fold(self.sum.get() ^ K[14], K[15]));
+        (sum ^ (sum >> 32)) as u32
+    }
+}
+
+/// One cache line of an index: an open-addressed hash table of fingerprints. Entries fill a
+/// bucket from the front; a full bucket goes on in the next, the last in the first.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Bucket {
+    /// [`hash::check`](crate::hash::check).
+    pub check: U32,
+    /// Upper 16 bits of the key's hash, 1 in place of 0; 0 where there is no entry.
+    pub fingerprints: [U16; BUCKET_KEYS],
+    /// Positions of the records.
+    pub positions: [U32; BUCKET_KEYS],
+}
+
+/// Where the look-up of a hash starts in an index of that many buckets.
+#[inline]
+#[must_use]
+pub fn home(hash: u64, buckets: usize) -> usize {
+    ((hash & u64::from(u32::MAX)).wrapping_mul(buckets as u64) >> 32) as usize
+}
+
+/// The 16 bits of a hash that a bucket keeps, never 0.
+#[inline]
+#[must_use]
+pub fn fingerprint(hash: u64) -> u16 {
+    ((hash >> 48) as u16).max(1)
+}
+
+const _: () = assert!(HEADER_BYTES == 512);
+const _: () = assert!(size_of::<UserSlot>() == 128);
+const _: () = assert!(size_of::<GroupSlot>() == 64);
+const _: () = assert!(size_of::<ShadowSlot>() == 128);
+const _: () = assert!(size_of::<LongName>() == size_of::<NameSlot>());
+const _: () = assert!(size_of::<Bucket>() == 64);

@@ -1,0 +1,338 @@
+//! Opening: the header is read and checked, the rest is only cut into sections.
+
+use crate::hash;
+use crate::index::Index;
+use crate::layout::{
+    GroupSlot, HEADER_BYTES, Header, Kind, MAGIC, Membership, NameSlot, SECTIONS_MAX, SectionEntry,
+    SectionId, ShadowSlot, UserSlot, VERSION,
+};
+use crate::lists::Ids;
+use core::fmt;
+use core::mem::offset_of;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// A view of a snapshot's bytes. Cheap to copy; see the crate's documentation for what it checks.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    pub(crate) min_id: u32,
+    pub(crate) seed: u64,
+    pub(crate) users: &'a [UserSlot],
+    pub(crate) groups: &'a [GroupSlot],
+    pub(crate) names: &'a [NameSlot],
+    pub(crate) memberships: &'a [Membership],
+    pub(crate) member_ids: Ids<'a>,
+    pub(crate) group_ids: Ids<'a>,
+    pub(crate) gids: &'a [U32],
+    pub(crate) shadows: &'a [ShadowSlot],
+    pub(crate) long_text: &'a [u8],
+    pub(crate) by_user_name: Index<'a>,
+    pub(crate) by_uid: Index<'a>,
+    pub(crate) by_group_name: Index<'a>,
+    pub(crate) by_gid: Index<'a>,
+    pub(crate) by_member: Index<'a>,
+    pub(crate) by_shadow_name: Index<'a>,
+    bytes: &'a [u8],
+    header: &'a Header,
+}
+
+/// Why bytes are not a snapshot of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Shorter than a header.
+    TooShort {
+        /// Bytes there are.
+        found: u64,
+    },
+    /// Not a snapshot at all.
+    BadMagic,
+    /// A snapshot of another version.
+    BadVersion {
+        /// The version it says.
+        found: u32,
+    },
+    /// The header's checksum is wrong.
+    DamagedHeader,
+    /// Accounts where shadow entries were wanted, or the other way round, or neither.
+    BadKind {
+        /// What was wanted.
+        expected: Kind,
+        /// What the header says.
+        found: u32,
+    },
+    /// The file is shorter or longer than its header says.
+    BadLength {
+        /// Bytes the header says.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// A section lies outside the file, has another record size than this version's, stands
+    /// twice, or is not known.
+    BadSection {
+        /// Its number.
+        id: u32,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { found } => {
+                write!(f, "{found} bytes are too short for a snapshot: {HEADER_BYTES} is the least")
+            }
+            Self::BadMagic => {
+                f.write_str("not a snapshot: it does not start with \"ROSTER\\r\\n\"")
+            }
+            Self::BadVersion { found } => write!(
+                f,
+                "snapshot format {found}, but this program reads format {VERSION}: \
+                 compile it anew with the program of this version"
+            ),
+            Self::DamagedHeader => f.write_str("the header does not match its checksum"),
+            Self::BadKind { expected, found } => {
+                let name = match expected {
+                    Kind::Accounts => "accounts",
+                    Kind::Shadow => "shadow entries",
+                };
+                write!(f, "not a snapshot of {name} (kind {}, found {found})", *expected as u32)
+            }
+            Self::BadLength { expected, found } => {
+                write!(f, "the header says {expected} bytes, the file has {found}: cut or appended")
+            }
+            Self::BadSection { id } => {
+                write!(f, "section {id} is not known, stands twice or lies outside the file")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+/// A section, for people and tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Which one.
+    pub id: SectionId,
+    /// From the start of the file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Records.
+    pub count: u64,
+    /// Bytes of one record.
+    pub record_bytes: u32,
+}
+
+/// What the header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Counts the publications.
+    pub generation: u64,
+    /// A uid or gid below this is damage.
+    pub min_id: u32,
+    /// Seed of the indices.
+    pub seed: u64,
+    /// Passwd entries.
+    pub users: u32,
+    /// Group entries.
+    pub groups: u32,
+    /// Names that are users or members.
+    pub names: u32,
+    /// Entries of all member lists together.
+    pub memberships: u64,
+    /// Shadow entries.
+    pub shadows: u32,
+}
+
+impl<'a> Snapshot<'a> {
+    /// Opens a snapshot of users and groups. O(1): reads the header.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, OpenError> {
+        Self::open_kind(bytes, Kind::Accounts)
+    }
+
+    /// Opens a snapshot of shadow entries. O(1): reads the header.
+    pub fn open_shadow(bytes: &'a [u8]) -> Result<Self, OpenError> {
+        Self::open_kind(bytes, Kind::Shadow)
+    }
+
+    fn open_kind(bytes: &'a [u8], expected: Kind) -> Result<Self, OpenError> {
+        let found = bytes.len() as u64;
+        let header = read_header(bytes)?;
+        if header.kind.get() != expected as u32 {
+            return Err(OpenError::BadKind { expected, found: header.kind.get() });
+        }
+        if header.file_bytes.get() != found {
+            return Err(OpenError::BadLength { expected: header.file_bytes.get(), found });
+        }
+        let table = Table::new(bytes, header)?;
+        let index = |id| table.typed(id).map(|buckets| Index { id, buckets });
+        let names: &[NameSlot] = table.typed(SectionId::Names)?;
+        let memberships: &[Membership] = table.typed(SectionId::Memberships)?;
+        if names.len() != memberships.len() {
+            return Err(OpenError::BadSection { id: SectionId::Memberships as u32 });
+        }
+        Ok(Self {
+            min_id: header.min_id.get(),
+            seed: header.seed.get(),
+            users: table.typed(SectionId::Users)?,
+            groups: table.typed(SectionId::Groups)?,
+            names,
+            memberships,
+            member_ids: table.ids(SectionId::MemberIds)?,
+            group_ids: table.ids(SectionId::GroupIds)?,
+            gids: table.typed(SectionId::Gids)?,
+            shadows: table.typed(SectionId::Shadows)?,
+            long_text: table.typed(SectionId::LongText)?,
+            by_user_name: index(SectionId::ByUserName)?,
+            by_uid: index(SectionId::ByUid)?,
+            by_group_name: index(SectionId::ByGroupName)?,
+            by_gid: index(SectionId::ByGid)?,
+            by_member: index(SectionId::ByMember)?,
+            by_shadow_name: index(SectionId::ByShadowName)?,
+            bytes,
+            header,
+        })
+    }
+
+    /// The generation in the header that these bytes start with, of either kind and whatever
+    /// follows; `None` when it is no header of ours.
+    #[must_use]
+    pub fn generation(bytes: &[u8]) -> Option<u64> {
+        read_header(bytes).ok().map(|header| header.generation.get())
+    }
+
+    /// What the header says, and the counts of entries.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape {
+            file_bytes: self.header.file_bytes.get(),
+            generation: self.header.generation.get(),
+            min_id: self.min_id,
+            seed: self.seed,
+            users: count(self.users),
+            groups: count(self.groups),
+            names: count(self.names),
+            memberships: self.member_ids.len() as u64,
+            shadows: count(self.shadows),
+        }
+    }
+
+    /// The sections that are there, in the order of the header.
+    pub fn sections(&self) -> impl Iterator<Item = Section> {
+        let entries = self.header.sections.iter().take(self.header.section_count.get() as usize);
+        entries.filter_map(|entry| {
+            Some(Section {
+                id: section_id(entry.id.get())?,
+                offset: entry.offset.get(),
+                bytes: entry.count.get().saturating_mul(entry.record_bytes.get().into()),
+                count: entry.count.get(),
+                record_bytes: entry.record_bytes.get(),
+            })
+        })
+    }
+
+    /// Every index with what it points to, for verification and statistics.
+    #[must_use]
+    pub fn indices(&self) -> [Index<'a>; 6] {
+        [
+            self.by_user_name,
+            self.by_uid,
+            self.by_group_name,
+            self.by_gid,
+            self.by_member,
+            self.by_shadow_name,
+        ]
+    }
+
+    /// The name in that name slot; `None` past the last.
+    pub fn name(&self, position: u32) -> crate::Found<&'a [u8]> {
+        self.names.get(position as usize).map(|slot| self.name_of(slot)).transpose()
+    }
+
+    /// Whether all bytes after the header match the header's hash of them. Reads the whole file.
+    #[must_use]
+    pub fn content_matches(&self) -> bool {
+        let content = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        hash::bytes(content, 0) == self.header.content_hash.get()
+    }
+}
+
+fn read_header(bytes: &[u8]) -> Result<&Header, OpenError> {
+    let found = bytes.len() as u64;
+    let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| OpenError::TooShort { found })?;
+    if header.magic != MAGIC {
+        return Err(OpenError::BadMagic);
+    }
+    if header.version.get() != VERSION {
+        return Err(OpenError::BadVersion { found: header.version.get() });
+    }
+    let hashed = bytes.get(..offset_of!(Header, header_hash)).unwrap_or_default();
+    if hash::bytes(hashed, 0) != header.header_hash.get() {
+        return Err(OpenError::DamagedHeader);
+    }
+    Ok(header)
+}
+
+fn count<T>(records: &[T]) -> u32 {
+    u32::try_from(records.len()).unwrap_or(u32::MAX)
+}
+
+fn section_id(id: u32) -> Option<SectionId> {
+    SectionId::ALL.into_iter().find(|&known| known as u32 == id)
+}
+
+/// Sections by number, bounds checked.
+struct Table<'a> {
+    by_id: [Option<(&'a SectionEntry, &'a [u8])>; SECTIONS_MAX],
+}
+
+impl<'a> Table<'a> {
+    fn new(bytes: &'a [u8], header: &'a Header) -> Result<Self, OpenError> {
+        let mut by_id = [None; SECTIONS_MAX];
+        let in_use = header.sections.get(..header.section_count.get() as usize);
+        for entry in in_use.ok_or(OpenError::BadSection { id: 0 })? {
+            let bad = OpenError::BadSection { id: entry.id.get() };
+            let id = section_id(entry.id.get()).ok_or(bad)?;
+            let place = by_id.get_mut(id as usize).ok_or(bad)?;
+            if place.is_some() {
+                return Err(bad);
+            }
+            *place = Some((entry, cut(bytes, entry).ok_or(bad)?));
+        }
+        Ok(Self { by_id })
+    }
+
+    /// The records of a section; none where it is not there.
+    fn typed<T: FromBytes + Immutable + KnownLayout>(
+        &self,
+        id: SectionId,
+    ) -> Result<&'a [T], OpenError> {
+        let Some((entry, bytes)) = self.by_id.get(id as usize).copied().flatten() else {
+            return Ok(&[]);
+        };
+        let bad = OpenError::BadSection { id: id as u32 };
+        if entry.record_bytes.get() as usize != size_of::<T>() {
+            return Err(bad);
+        }
+        <[T]>::ref_from_bytes(bytes).map_err(|_| bad)
+    }
+
+    fn ids(&self, id: SectionId) -> Result<Ids<'a>, OpenError> {
+        match self.by_id.get(id as usize).copied().flatten() {
+            Some((entry, _)) if entry.record_bytes.get() == 2 => {
+                self.typed::<U16>(id).map(Ids::Narrow)
+            }
+            _ => self.typed::<U32>(id).map(Ids::Wide),
+        }
+    }
+}
+
+fn cut<'a>(bytes: &'a [u8], entry: &SectionEntry) -> Option<&'a [u8]> {
+    let len = entry.count.get().checked_mul(entry.record_bytes.get().into())?;
+    let start = usize::try_from(entry.offset.get()).ok()?;
+    bytes.get(start..)?.get(..usize::try_from(len).ok()?)
+}
