@@ -1,0 +1,76 @@
+# The one door: whatever a developer, a packager or a pipeline does is a target here. The work is
+# done by cargo and by scripts/; each target first installs what it lacks, and says so.
+
+# Where `make install` puts things. LIBDIR is found out from where glibc lies.
+PREFIX ?= /usr/local
+DESTDIR ?=
+export PREFIX DESTDIR LIBDIR
+
+# Arguments for `make bench`, `make test`, `make fuzz`.
+ARGS ?=
+
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+# rustup puts cargo here; `su` and services do not look there by themselves.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+PROGRAM := $(CARGO_TARGET_DIR)/release/roster
+MODULE := $(CARGO_TARGET_DIR)/module/libnss_roster.so.2
+SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f)
+# What is built is read by other users, whatever the umask of the builder.
+CARGO := umask 022 && cargo
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help build programs module demo test bench lint fuzz install uninstall clean
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+build: programs module ## build the programs and the NSS module
+
+programs:
+	@scripts/need build
+	$(CARGO) build --release --locked
+
+module: ## build the NSS module alone
+	@scripts/need build
+	$(CARGO) build --package roster-nss --profile module --locked
+	@umask 022 && cp -- $(CARGO_TARGET_DIR)/module/libnss_roster.so $(MODULE).new && mv -f -- $(MODULE).new $(MODULE)
+
+demo: ## time id and getent on 10,000 users in 10,000 groups, beside glibc's files
+	@scripts/demo
+
+test: ## run all tests (ARGS= for cargo test)
+	@scripts/test $(ARGS)
+
+bench: ## measure against peers installed from packages, one table (ARGS= for bench/run)
+	@scripts/need bench
+	@$(MAKE) --no-print-directory build
+	@bench/run $(ARGS)
+
+lint: ## check style, lints, licences, spelling, scripts and the policies of packaging/
+	@scripts/lint
+
+fuzz: ## fuzz for FUZZ_SECONDS=60 a target, then compare with files on ROSTER_CORPORA=2000 corpora
+	@scripts/fuzz $(ARGS)
+
+install: $(PROGRAM) $(MODULE) ## install under DESTDIR= PREFIX=/usr/local; nsswitch.conf stays as it is
+	@scripts/install
+
+uninstall: ## remove what `make install` with the same DESTDIR= PREFIX= put there
+	@scripts/uninstall
+
+clean: ## remove everything that was built, the tools too
+	cargo clean
+	rm -rf -- fuzz/target bench/out
+
+# For `make install` only: so that root needs no cargo when a user has built already. `touch`,
+# because cargo leaves a result alone that a changed file does not concern.
+$(PROGRAM): $(SOURCES)
+	@$(MAKE) --no-print-directory programs
+	@touch -- $@
+
+$(MODULE): $(SOURCES)
+	@$(MAKE) --no-print-directory module
+	@touch -- $@
