@@ -1,0 +1,37 @@
+# Sourced by scripts/install and scripts/uninstall: where things go. All paths are without DESTDIR.
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # each of the two uses some of them
+
+DESTDIR=${DESTDIR:+$(realpath -m -- "$DESTDIR")}
+PREFIX=${PREFIX:-/usr/local}
+[[ $PREFIX == /* ]] || die "PREFIX=$PREFIX is not an absolute path."
+PREFIX=${PREFIX%/}
+
+BINDIR=$PREFIX/bin
+DATADIR=$PREFIX/share
+# These two are where AppArmor and the module look, whatever the prefix.
+SYSCONFDIR=/etc
+STATEDIR=/var/lib/roster
+MANIFEST=$DATADIR/roster/manifest
+
+# The folder of the module: under the prefix, by the name that glibc's own folder has here
+# (lib/x86_64-linux-gnu on Debian, lib64 on Fedora, lib on Arch).
+module_folder() {
+	if [ -n "${LIBDIR:-}" ]; then
+		echo "${LIBDIR%/}"
+		return
+	fi
+	local name
+	name=$(ldd "$PROGRAM" | sed -nE 's:.*=> (/usr)?/(lib[^ ]*)/libc\.so\.6 .*:\2:p')
+	[ -n "$name" ] || die "cannot tell where this system keeps its libraries: say LIBDIR=/absolute/folder."
+	echo "$PREFIX/$name"
+}
+
+# Debian's zsh reads another folder than everybody else's.
+zsh_folder() {
+	if [ -e /etc/debian_version ] && [ "$PREFIX" = /usr ]; then
+		echo "$DATADIR/zsh/vendor-completions"
+	else
+		echo "$DATADIR/zsh/site-functions"
+	fi
+}
