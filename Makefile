@@ -46,7 +46,6 @@ test: ## run all tests (ARGS= for cargo test)
 
 bench: ## measure against peers installed from packages, one table (ARGS= for bench/run)
 	@scripts/need bench
-	@$(MAKE) --no-print-directory build
 	@bench/run $(ARGS)
 
 lint: ## check style, lints, licences, spelling, scripts and the policies of packaging/
