@@ -1,0 +1,200 @@
+//! Writes answers into the memory that glibc's caller gave.
+#![allow(unsafe_code)]
+
+use crate::status::Miss;
+use core::mem::MaybeUninit;
+use core::ptr;
+use libc::{c_char, gid_t};
+use roster_snapshot::{Gids, Group, Shadow, Text, User};
+
+/// The caller's buffer for strings and pointers.
+pub struct Buffer<'b>(&'b mut [MaybeUninit<u8>]);
+
+impl<'b> Buffer<'b> {
+    /// # Safety
+    /// `start` points to `len` writable bytes that nobody else touches during the call.
+    pub unsafe fn new(start: *mut c_char, len: usize) -> Self {
+        if start.is_null() {
+            return Self(&mut []);
+        }
+        // SAFETY: as promised; no object is larger than `isize::MAX`, whatever a caller says.
+        let bytes =
+            unsafe { core::slice::from_raw_parts_mut(start.cast(), len.min(isize::MAX as usize)) };
+        Self(bytes)
+    }
+
+    /// Takes the first `bytes` off.
+    fn take(&mut self, bytes: usize) -> Result<&'b mut [MaybeUninit<u8>], Miss> {
+        let all = core::mem::take(&mut self.0);
+        let (first, rest) = all.split_at_mut_checked(bytes).ok_or(Miss::BufferTooSmall)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    /// Takes an array of `count` pointers off, aligned.
+    fn take_pointers(&mut self, count: usize) -> Result<&'b mut [MaybeUninit<*mut c_char>], Miss> {
+        let padding = self.0.as_ptr().align_offset(align_of::<*mut c_char>());
+        self.take(padding)?;
+        let bytes = count.checked_mul(size_of::<*mut c_char>()).ok_or(Miss::BufferTooSmall)?;
+        let place = self.take(bytes)?.as_mut_ptr();
+        // SAFETY: aligned, and as many bytes long as `count` pointers are.
+        Ok(unsafe { core::slice::from_raw_parts_mut(place.cast(), count) })
+    }
+
+    /// Copies the strings of an entry; gives where each is.
+    #[inline]
+    fn strings<const N: usize>(&mut self, text: &Text<'_, N>) -> Result<[*mut c_char; N], Miss> {
+        let place = self.take(text.bytes().len())?;
+        for (to, from) in place.iter_mut().zip(text.bytes()) {
+            to.write(*from);
+        }
+        let base = place.as_mut_ptr().cast::<c_char>();
+        Ok(text
+            .starts()
+            .map(|start| start.map_or(ptr::null_mut(), |start| base.wrapping_add(start))))
+    }
+}
+
+/// Fills a `struct passwd`.
+///
+/// # Safety
+/// `out` is writable.
+#[inline]
+pub unsafe fn passwd(
+    user: &User<'_>,
+    out: *mut libc::passwd,
+    mut buffer: Buffer<'_>,
+) -> Result<(), Miss> {
+    let [name, passwd, gecos, dir, shell] = buffer.strings(&user.text)?;
+    let filled = libc::passwd {
+        pw_name: name,
+        pw_passwd: passwd,
+        pw_uid: user.uid,
+        pw_gid: user.gid,
+        pw_gecos: gecos,
+        pw_dir: dir,
+        pw_shell: shell,
+    };
+    // SAFETY: writable, as promised.
+    unsafe { out.write(filled) };
+    Ok(())
+}
+
+/// Fills a `struct group`. The strings lie behind the array of pointers: first the members, then
+/// the name, whose checked NUL ends whatever precedes it.
+///
+/// # Safety
+/// `out` is writable.
+#[inline]
+pub unsafe fn group(
+    group: &Group<'_>,
+    out: *mut libc::group,
+    mut buffer: Buffer<'_>,
+) -> Result<(), Miss> {
+    let members = &group.members;
+    let pointers =
+        buffer.take_pointers(members.len().checked_add(1).ok_or(Miss::BufferTooSmall)?)?;
+    let text = group.text.bytes().len();
+    let strings = members.bytes().checked_add(text).ok_or(Miss::BufferTooSmall)?;
+    let slack = roster_snapshot::layout::COPY_SLACK;
+    let place = buffer.take(strings.checked_add(slack).ok_or(Miss::BufferTooSmall)?)?;
+    let base = place.as_mut_ptr().cast::<c_char>();
+    let mut next = pointers.iter_mut();
+    members.copy(place, |start| {
+        if let Some(pointer) = next.next() {
+            pointer.write(base.wrapping_add(start));
+        }
+    })?;
+    // The one that is left: as many names as pointers but one were copied.
+    next.next().ok_or(Miss::Unavailable(libc::EIO))?.write(ptr::null_mut());
+    let behind = place.get_mut(members.bytes()..).unwrap_or_default();
+    let [name, passwd] = Buffer(behind).strings(&group.text)?;
+    let filled = libc::group {
+        gr_name: name,
+        gr_passwd: passwd,
+        gr_gid: group.gid,
+        gr_mem: pointers.as_mut_ptr().cast(),
+    };
+    // SAFETY: writable, as promised.
+    unsafe { out.write(filled) };
+    Ok(())
+}
+
+/// Fills a `struct spwd`.
+///
+/// # Safety
+/// `out` is writable.
+pub unsafe fn shadow(
+    shadow: &Shadow<'_>,
+    out: *mut libc::spwd,
+    mut buffer: Buffer<'_>,
+) -> Result<(), Miss> {
+    let [name, passwd] = buffer.strings(&shadow.text)?;
+    let entry = shadow.record();
+    let filled = libc::spwd {
+        sp_namp: name,
+        sp_pwdp: passwd,
+        sp_lstchg: entry.last_change.into(),
+        sp_min: entry.min.into(),
+        sp_max: entry.max.into(),
+        sp_warn: entry.warn.into(),
+        sp_inact: entry.inactive.into(),
+        sp_expire: entry.expire.into(),
+        sp_flag: entry.flag as libc::c_ulong,
+    };
+    // SAFETY: writable, as promised.
+    unsafe { out.write(filled) };
+    Ok(())
+}
+
+/// The growing array of `initgroups_dyn`.
+pub struct GidArray<'c> {
+    /// Entries in use.
+    pub start: &'c mut libc::c_long,
+    /// Entries there is room for.
+    pub size: &'c mut libc::c_long,
+    /// The array, from malloc(3).
+    pub groups: &'c mut *mut gid_t,
+    /// Entries there may ever be; no limit unless positive.
+    pub limit: libc::c_long,
+}
+
+impl GidArray<'_> {
+    /// Appends the gids but `primary`, up to the limit. Damage leaves the array as it was, though
+    /// perhaps larger.
+    pub fn append(&mut self, gids: &Gids<'_>, primary: gid_t) -> Result<(), Miss> {
+        let used = usize::try_from(*self.start).map_err(|_| Miss::Unavailable(libc::EINVAL))?;
+        let limit = if self.limit > 0 { self.limit as usize } else { usize::MAX };
+        let wanted = used.saturating_add(gids.len()).min(limit);
+        if wanted > usize::try_from(*self.size).unwrap_or(0) {
+            self.grow(wanted)?;
+        }
+        let room = wanted.saturating_sub(used);
+        let mut added = 0_usize;
+        let free = self.groups.wrapping_add(used);
+        gids.each(|gid| {
+            if gid != primary && added < room {
+                // SAFETY: `used + room` entries fit into the array.
+                unsafe { free.add(added).write(gid) };
+                added = added.wrapping_add(1);
+            }
+        })?;
+        if added == 0 {
+            return Err(Miss::Absent);
+        }
+        *self.start = used.wrapping_add(added) as libc::c_long;
+        Ok(())
+    }
+
+    fn grow(&mut self, entries: usize) -> Result<(), Miss> {
+        let bytes = entries.checked_mul(size_of::<gid_t>()).ok_or(Miss::NoMemory)?;
+        // SAFETY: the array came from malloc(3), as glibc promises to `initgroups_dyn`.
+        let grown = unsafe { libc::realloc((*self.groups).cast(), bytes) };
+        if grown.is_null() {
+            return Err(Miss::NoMemory);
+        }
+        *self.groups = grown.cast();
+        *self.size = entries as libc::c_long;
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! The functions that glibc calls, by the names that it forms from the service's name. Each one
+//! makes references of what it is given and leaves the rest to safe code.
+//!
+//! The promises of glibc that the unsafe code here relies on (nss/nsswitch.h, and the manual's
+//! chapter "Adding another Service to NSS"): names end with a NUL; the result and `errnop` are
+//! writable; `buffer` has `buflen` writable bytes; nothing of it is used by others during a call.
+#![allow(unsafe_code)]
+
+use crate::answer::{self, Buffer, GidArray};
+use crate::enumerate::Enumeration;
+use crate::generations::{ACCOUNTS, SHADOW, Source};
+use crate::status::{Miss, NssStatus, told};
+use core::ffi::CStr;
+use libc::{c_char, c_int, c_long, gid_t, group, passwd, spwd};
+use roster_snapshot::{Found, Snapshot};
+
+/// The one path of every look-up: pin a generation, find and fill, tell.
+///
+/// # Safety
+/// `errnop` is writable.
+#[inline]
+unsafe fn look_up(
+    source: &Source,
+    errnop: *mut c_int,
+    answer: impl FnOnce(&Snapshot<'_>) -> Result<(), Miss>,
+) -> NssStatus {
+    let outcome = match source.pin() {
+        Ok(pin) => answer(pin.snapshot()),
+        Err(error) => Err(Miss::Unavailable(error)),
+    };
+    let (status, error) = told(outcome);
+    if let Some(error) = error {
+        // SAFETY: writable, as promised.
+        unsafe { errnop.write(error) };
+    }
+    status
+}
+
+fn present<T>(found: Found<T>) -> Result<T, Miss> {
+    found?.ok_or(Miss::Absent)
+}
+
+/// The bytes of a name that glibc passes.
+///
+/// # Safety
+/// `name` ends with a NUL and stays as it is during the call.
+unsafe fn bytes<'a>(name: *const c_char) -> &'a [u8] {
+    // SAFETY: as promised.
+    unsafe { CStr::from_ptr(name) }.to_bytes()
+}
+
+/// Defines the export of one look-up: by a name or by an id, found so, filled so.
+macro_rules! look_up {
+    ($export:ident(name: $name:ident) in $source:ident, $find:ident => $fill:path, $out:ty) => {
+        look_up!(@ $export($name: *const c_char) in $source, $find($name, {
+            // SAFETY: glibc passes a name that ends with a NUL.
+            unsafe { bytes($name) }
+        }) => $fill, $out);
+    };
+    ($export:ident(id: $id:ident) in $source:ident, $find:ident => $fill:path, $out:ty) => {
+        look_up!(@ $export($id: u32) in $source, $find($id, $id) => $fill, $out);
+    };
+    (@ $export:ident($key:ident: $type:ty) in $source:ident,
+        $find:ident($_:ident, $argument:expr) => $fill:path, $out:ty) => {
+        /// One look-up.
+        ///
+        /// # Safety
+        /// See the head of this module.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $export(
+            $key: $type,
+            result: *mut $out,
+            buffer: *mut c_char,
+            buflen: usize,
+            errnop: *mut c_int,
+        ) -> NssStatus {
+            let answer = |snapshot: &Snapshot<'_>| {
+                let entry = present(snapshot.$find($argument))?;
+                // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
+                let buffer = unsafe { Buffer::new(buffer, buflen) };
+                // SAFETY: glibc passes a writable `result`.
+                unsafe { $fill(&entry, result, buffer) }
+            };
+            // SAFETY: glibc passes a writable `errnop`.
+            unsafe { look_up(&$source, errnop, answer) }
+        }
+    };
+}
+
+look_up!(_nss_roster_getpwnam_r(name: name) in ACCOUNTS, user_by_name => answer::passwd, passwd);
+look_up!(_nss_roster_getpwuid_r(id: uid) in ACCOUNTS, user_by_uid => answer::passwd, passwd);
+look_up!(_nss_roster_getgrnam_r(name: name) in ACCOUNTS, group_by_name => answer::group, group);
+look_up!(_nss_roster_getgrgid_r(id: gid) in ACCOUNTS, group_by_gid => answer::group, group);
+look_up!(_nss_roster_getspnam_r(name: name) in SHADOW, shadow_by_name => answer::shadow, spwd);
+
+/// Defines the exports of one enumeration. Entries come in the order of the source.
+macro_rules! enumeration {
+    ($set:ident, $get:ident, $end:ident in $source:ident, $find:ident => $fill:path, $out:ty) => {
+        const _: () = {
+            static POSITION: Enumeration = Enumeration::new();
+
+            /// Back to the first entry.
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $set(_stay_open: c_int) -> NssStatus {
+                POSITION.rewind();
+                NssStatus::Success
+            }
+
+            /// Back to the first entry.
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $end() -> NssStatus {
+                POSITION.rewind();
+                NssStatus::Success
+            }
+
+            /// The next entry.
+            ///
+            /// # Safety
+            /// See the head of this module.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $get(
+                result: *mut $out,
+                buffer: *mut c_char,
+                buflen: usize,
+                errnop: *mut c_int,
+            ) -> NssStatus {
+                let answer = |snapshot: &Snapshot<'_>| {
+                    POSITION.next(|position| {
+                        let entry = present(snapshot.$find(position))?;
+                        // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
+                        let buffer = unsafe { Buffer::new(buffer, buflen) };
+                        // SAFETY: glibc passes a writable `result`.
+                        unsafe { $fill(&entry, result, buffer) }
+                    })
+                };
+                // SAFETY: glibc passes a writable `errnop`.
+                unsafe { look_up(&$source, errnop, answer) }
+            }
+        };
+    };
+}
+
+enumeration!(_nss_roster_setpwent, _nss_roster_getpwent_r, _nss_roster_endpwent
+    in ACCOUNTS, user => answer::passwd, passwd);
+enumeration!(_nss_roster_setgrent, _nss_roster_getgrent_r, _nss_roster_endgrent
+    in ACCOUNTS, group => answer::group, group);
+enumeration!(_nss_roster_setspent, _nss_roster_getspent_r, _nss_roster_endspent
+    in SHADOW, shadow => answer::shadow, spwd);
+
+/// Supplementary groups of a user, appended to the array that grows with them. Without this
+/// function glibc would enumerate all groups.
+///
+/// # Safety
+/// See the head of this module; `start`, `size` and `groups` are writable, and `groups` points to
+/// an array from malloc(3) with room for `size` ids, `start` of them in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _nss_roster_initgroups_dyn(
+    user: *const c_char,
+    group: gid_t,
+    start: *mut c_long,
+    size: *mut c_long,
+    groups: *mut *mut gid_t,
+    limit: c_long,
+    errnop: *mut c_int,
+) -> NssStatus {
+    let answer = |snapshot: &Snapshot<'_>| {
+        // SAFETY: glibc passes a name that ends with a NUL.
+        let gids = present(snapshot.supplementary(unsafe { bytes(user) }))?;
+        // SAFETY: glibc passes three writable places, which differ.
+        let (start, size, groups) = unsafe { (&mut *start, &mut *size, &mut *groups) };
+        GidArray { start, size, groups, limit }.append(&gids, group)
+    };
+    // SAFETY: glibc passes a writable `errnop`.
+    unsafe { look_up(&ACCOUNTS, errnop, answer) }
+}

@@ -1,0 +1,427 @@
+//! The snapshot that is current, mapped, and the older ones that calls in flight still read.
+//!
+//! A look-up pins the current generation, reads, and unpins; it makes no system call but once in
+//! [`CHECK_EVERY_MS`], when one thread looks whether another file has taken the published one's
+//! place. A pin adds one to a counter of its slot and then sees that the slot is still current. A
+//! slot that is not current and whose counters are all zero is read by nobody and can be read by
+//! nobody: whoever adds to a counter of it now will see that it is not current. All of these
+//! accesses are sequentially consistent, so "counters are zero after the switch" is final.
+//!
+//! Counters lie in memory that the kernel wipes in a forked child, where the other threads, and so
+//! their pins, do not exist. Each process draws an epoch of its own; a pin taken before a fork is
+//! not given back after it.
+//!
+//! A thread that is killed or jumps away in the middle of a call leaves a pin, or the mark that it
+//! is refreshing, behind for ever. Should either block a refresh, the whole [`State`] is left to
+//! itself and a fresh one takes its place, at most [`STATES_MAX`] times in a process.
+#![allow(unsafe_code)]
+
+use crate::locate::Location;
+use crate::system::{self, Identity};
+use core::cell::UnsafeCell;
+use core::hint;
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use libc::c_int;
+use roster_snapshot::Snapshot;
+use roster_snapshot::layout::Kind;
+
+/// How often a process that looks things up asks the file system for a new generation. A new one
+/// is to be seen within 100 ms, and the clock is up to 10 ms coarse.
+const CHECK_EVERY_MS: u64 = 50;
+/// Generations held at once: the current one and those that calls still read.
+const SLOTS: usize = 8;
+/// Counters of one slot, so that threads seldom share a cache line.
+const STRIPES: usize = 8;
+/// A refresh that lasts longer has been left by its thread.
+const REFRESH_MS_MAX: u64 = 5_000;
+/// How long the first call of several waits for the one that opens the file.
+const FIRST_OPEN_MS_MAX: u64 = 2_000;
+/// Fresh starts in the life of a process.
+const STATES_MAX: u32 = 16;
+/// No slot is current.
+const NONE: usize = usize::MAX;
+
+/// One kind of snapshot, for the life of the process.
+pub struct Source {
+    kind: Kind,
+    state: AtomicPtr<State>,
+    states: AtomicU32,
+}
+
+/// Users and groups.
+pub static ACCOUNTS: Source = Source::new(Kind::Accounts);
+/// Shadow entries.
+pub static SHADOW: Source = Source::new(Kind::Shadow);
+
+/// Epochs drawn so far in this process and its forefathers.
+static EPOCHS: AtomicU32 = AtomicU32::new(0);
+
+struct State {
+    location: Result<Location, c_int>,
+    current: AtomicUsize,
+    /// Why none is current.
+    failure: AtomicI32,
+    checked_ms: AtomicU64,
+    slots: [Slot; SLOTS],
+    wiped: *const Wiped,
+}
+
+/// What a forked child finds zeroed.
+#[repr(C)]
+struct Wiped {
+    counters: [[Counter; STRIPES]; SLOTS],
+    /// 0 until the process has drawn one.
+    epoch: AtomicU32,
+    /// 0, or when the refresh that is going on began.
+    refreshing_ms: AtomicU64,
+}
+
+#[repr(C, align(64))]
+struct Counter(AtomicUsize);
+
+struct Slot {
+    in_use: AtomicBool,
+    /// Written by the one refresher while the slot is not in use, read by pins of it.
+    mapped: UnsafeCell<MaybeUninit<Mapped>>,
+}
+
+#[derive(Clone, Copy)]
+struct Mapped {
+    bytes: &'static [u8],
+    identity: Identity,
+    snapshot: Snapshot<'static>,
+    /// Another state may hold it too, so it is never unmapped.
+    shared: bool,
+}
+
+/// A generation that stays while this lives.
+pub struct Pin {
+    state: &'static State,
+    slot: usize,
+    stripe: usize,
+    epoch: u32,
+}
+
+impl Pin {
+    /// The snapshot. Nothing of it may be kept beyond the pin.
+    #[inline]
+    pub fn snapshot(&self) -> &Snapshot<'_> {
+        // SAFETY: the slot was current while pinned, so it had been filled, and the pin keeps it
+        // from being emptied or filled anew.
+        unsafe { &self.state.mapped_in(self.slot).snapshot }
+    }
+}
+
+impl Drop for Pin {
+    #[inline]
+    fn drop(&mut self) {
+        let wiped = self.state.wiped();
+        if wiped.epoch.load(SeqCst) == self.epoch {
+            if let Some(counter) = wiped.counter(self.slot, self.stripe) {
+                counter.fetch_sub(1, SeqCst);
+            }
+        }
+    }
+}
+
+impl Source {
+    const fn new(kind: Kind) -> Self {
+        let (state, states) = (AtomicPtr::new(ptr::null_mut()), AtomicU32::new(0));
+        Self { kind, state, states }
+    }
+
+    /// Pins the current generation, after a look for a newer one if it is time. The error number
+    /// is `ENOENT` when there is no snapshot, `EACCES` when this process may not read it, `EIO`
+    /// when it is not to be believed.
+    #[inline]
+    pub fn pin(&self) -> Result<Pin, c_int> {
+        let mut state = self.state()?;
+        let now = system::clock_ms();
+        if now.wrapping_sub(state.checked_ms.load(SeqCst)) >= CHECK_EVERY_MS {
+            state = self.refresh(state, now);
+        }
+        state.pin().ok_or_else(|| state.failure.load(SeqCst))
+    }
+
+    #[inline]
+    fn state(&self) -> Result<&'static State, c_int> {
+        let state = self.state.load(SeqCst);
+        if state.is_null() {
+            return self.start(ptr::null_mut()).ok_or(libc::ENOMEM);
+        }
+        // SAFETY: a state that was once published here is never freed.
+        Ok(unsafe { &*state })
+    }
+
+    /// Puts a fresh state in the place of `old`, with `old`'s current generation. When another
+    /// thread was quicker, its state serves.
+    #[cold]
+    fn start(&self, old: *mut State) -> Option<&'static State> {
+        let state = system::allocate::<State>(false)?;
+        let Some(wiped) = system::allocate::<Wiped>(true) else {
+            // SAFETY: nobody has seen it yet.
+            unsafe { system::free(state) };
+            return None;
+        };
+        let location = Location::find(self.kind);
+        // SAFETY: freshly allocated and large enough. Zeros are valid for the rest: slots that are
+        // not in use, counters at rest.
+        unsafe {
+            (&raw mut (*state).location).write(location);
+            (&raw mut (*state).wiped).write(wiped);
+            (*state).current.store(NONE, SeqCst);
+            (*state).failure.store(libc::EIO, SeqCst);
+        }
+        // SAFETY: it is whole now, and is freed only where nobody else can have seen it.
+        let fresh = unsafe { &*state };
+        // SAFETY: a state that was once published is never freed.
+        if let Some(old) = unsafe { old.as_ref() } {
+            fresh.inherit(old);
+        }
+        match self.state.compare_exchange(old, state, SeqCst, SeqCst) {
+            Ok(_) => {
+                self.states.fetch_add(1, SeqCst);
+                Some(fresh)
+            }
+            Err(theirs) => {
+                // SAFETY: the exchange failed, so nobody has seen either of the two.
+                unsafe {
+                    system::free(wiped);
+                    system::free(state);
+                }
+                // SAFETY: a state that was once published is never freed.
+                Some(unsafe { &*theirs })
+            }
+        }
+    }
+
+    /// Looks for a new generation, unless another thread does. Gives the state to go on with.
+    #[cold]
+    fn refresh(&self, state: &'static State, now: u64) -> &'static State {
+        let wiped = state.wiped();
+        let mark = now.max(1);
+        match wiped.refreshing_ms.compare_exchange(0, mark, SeqCst, SeqCst) {
+            Ok(_) => {
+                let blocked = state.refresh(self.kind);
+                state.checked_ms.store(now, SeqCst);
+                // A child that was forked by a signal handler in here has no mark to take away.
+                let _ = wiped.refreshing_ms.compare_exchange(mark, 0, SeqCst, SeqCst);
+                if blocked { self.start_anew(state) } else { state }
+            }
+            Err(since) if now.saturating_sub(since) > REFRESH_MS_MAX => self.start_anew(state),
+            Err(_) => {
+                state.await_first();
+                state
+            }
+        }
+    }
+
+    fn start_anew(&self, blocked: &'static State) -> &'static State {
+        if self.states.load(SeqCst) >= STATES_MAX {
+            return blocked;
+        }
+        let fresh = self.start(ptr::from_ref(blocked).cast_mut()).unwrap_or(blocked);
+        if fresh.wiped().refreshing_ms.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
+            fresh.refresh(self.kind);
+            fresh.checked_ms.store(system::clock_ms(), SeqCst);
+            fresh.wiped().refreshing_ms.store(0, SeqCst);
+        }
+        fresh
+    }
+}
+
+// SAFETY: everything that changes after `Source::start` is atomic, but for the slots' contents,
+// whose rule stands there; `wiped` points to memory that is never freed once published.
+unsafe impl Sync for State {}
+
+impl State {
+    #[inline]
+    fn wiped(&self) -> &'static Wiped {
+        // SAFETY: set by `Source::start`, never changed and never freed.
+        unsafe { &*self.wiped }
+    }
+
+    /// # Safety
+    /// The slot is in use and stays so while the result is used.
+    #[inline]
+    unsafe fn mapped_in(&self, slot: usize) -> &Mapped {
+        // The mask changes nothing: a slot number is always below `SLOTS`.
+        let cell = self.slots.get(slot & (SLOTS - 1)).map(|slot| slot.mapped.get());
+        // SAFETY: the caller promises that the refresher has filled it and leaves it alone.
+        unsafe { &*cell.unwrap_or(self.slots[0].mapped.get()).cast::<Mapped>() }
+    }
+
+    #[inline]
+    fn pin(&'static self) -> Option<Pin> {
+        let wiped = self.wiped();
+        let epoch = wiped.epoch();
+        let stripe = stripe();
+        loop {
+            let slot = self.current.load(SeqCst);
+            // `None` here means that no slot is current.
+            let counter = wiped.counter(slot, stripe)?;
+            counter.fetch_add(1, SeqCst);
+            if self.current.load(SeqCst) == slot {
+                return Some(Pin { state: self, slot, stripe, epoch });
+            }
+            // A switch came in between; they come at most once in `CHECK_EVERY_MS`.
+            counter.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Maps the published file if it is another than the current one, switches to it, and unmaps
+    /// what nobody reads any more. Only one thread at a time. `true` when there is a new
+    /// generation and no slot for it.
+    fn refresh(&'static self, kind: Kind) -> bool {
+        self.sweep();
+        let location = match &self.location {
+            Ok(location) => location,
+            Err(error) => {
+                self.failure.store(*error, SeqCst);
+                return false;
+            }
+        };
+        if let Some(current) = self.current_mapped() {
+            match system::stat_path(location.path()) {
+                Ok(stat) if stat.identity != current.identity => {}
+                // The same, or none at all: the last good generation goes on.
+                _ => return false,
+            }
+        }
+        match load(location, kind) {
+            Ok(mapped) => !self.install(mapped),
+            Err(error) => {
+                self.failure.store(error, SeqCst);
+                false
+            }
+        }
+    }
+
+    fn current_mapped(&self) -> Option<Mapped> {
+        let slot = self.current.load(SeqCst);
+        // SAFETY: the current slot is in use, and only the caller, the one refresher, changes that.
+        (slot != NONE).then(|| unsafe { *self.mapped_in(slot) })
+    }
+
+    /// Fills a free slot and makes it current. `false` when none is free.
+    fn install(&self, mapped: Mapped) -> bool {
+        let free =
+            self.slots.iter().enumerate().find(|(number, slot)| {
+                !slot.in_use.load(SeqCst) && self.wiped().is_at_rest(*number)
+            });
+        let Some((number, slot)) = free else {
+            // SAFETY: nobody else has seen this mapping.
+            unsafe { system::unmap(mapped.bytes) };
+            return false;
+        };
+        // SAFETY: the slot is not in use and not current, so no pin reads it, and there is only
+        // one refresher.
+        unsafe { (*slot.mapped.get()).write(mapped) };
+        slot.in_use.store(true, SeqCst);
+        self.current.store(number, SeqCst);
+        self.sweep();
+        true
+    }
+
+    /// Unmaps the generations that are neither current nor pinned.
+    fn sweep(&self) {
+        let current = self.current.load(SeqCst);
+        for (number, slot) in self.slots.iter().enumerate() {
+            if number == current || !slot.in_use.load(SeqCst) || !self.wiped().is_at_rest(number) {
+                continue;
+            }
+            // SAFETY: in use, and only the caller, the one refresher, changes that.
+            let mapped = unsafe { *self.mapped_in(number) };
+            slot.in_use.store(false, SeqCst);
+            if !mapped.shared {
+                // SAFETY: not current and at rest after that, so no pin reads it, see above.
+                unsafe { system::unmap(mapped.bytes) };
+            }
+        }
+    }
+
+    /// Takes over the current generation of a state that is given up. Neither will unmap it.
+    fn inherit(&self, old: &'static State) {
+        let Some(pin) = old.pin() else { return };
+        // SAFETY: pinned, and the pin is kept for ever by forgetting it.
+        let mapped = unsafe { *old.mapped_in(pin.slot) };
+        core::mem::forget(pin);
+        if !self.install(Mapped { shared: true, ..mapped }) {
+            self.failure.store(libc::EIO, SeqCst);
+        }
+    }
+
+    /// While another thread opens the first generation there is nothing to answer from: waits for
+    /// it, for a while.
+    fn await_first(&self) {
+        let start = system::clock_ms();
+        while self.current.load(SeqCst) == NONE && self.wiped().refreshing_ms.load(SeqCst) != 0 {
+            if system::clock_ms().wrapping_sub(start) > FIRST_OPEN_MS_MAX {
+                return;
+            }
+            hint::spin_loop();
+        }
+    }
+}
+
+impl Wiped {
+    #[inline]
+    fn counter(&self, slot: usize, stripe: usize) -> Option<&AtomicUsize> {
+        self.counters.get(slot)?.get(stripe).map(|counter| &counter.0)
+    }
+
+    /// Whether nobody pins the slot. Each counter is looked at once: a pin goes back where it came
+    /// from, so one that was zero after the switch stays so.
+    fn is_at_rest(&self, slot: usize) -> bool {
+        let counters = self.counters.get(slot).into_iter().flatten();
+        counters.map(|counter| counter.0.load(SeqCst)).all(|pins| pins == 0)
+    }
+
+    /// This process' epoch, drawn on first use.
+    #[inline]
+    fn epoch(&self) -> u32 {
+        match self.epoch.load(SeqCst) {
+            0 => {
+                let fresh = EPOCHS.fetch_add(1, SeqCst).wrapping_add(1).max(1);
+                match self.epoch.compare_exchange(0, fresh, SeqCst, SeqCst) {
+                    Ok(_) => fresh,
+                    Err(theirs) => theirs,
+                }
+            }
+            epoch => epoch,
+        }
+    }
+}
+
+/// Opens, maps and checks the file.
+fn load(location: &Location, kind: Kind) -> Result<Mapped, c_int> {
+    let (file, stat) = location.open()?;
+    let bytes = usize::try_from(stat.bytes).map_err(|_| libc::EIO)?;
+    if bytes == 0 {
+        return Err(libc::EIO);
+    }
+    let bytes = system::map(&file, bytes)?;
+    let opened = match kind {
+        Kind::Accounts => Snapshot::open(bytes),
+        Kind::Shadow => Snapshot::open_shadow(bytes),
+    };
+    match opened {
+        Ok(snapshot) => Ok(Mapped { bytes, identity: stat.identity, snapshot, shared: false }),
+        Err(_) => {
+            // SAFETY: nobody else has seen this mapping, and opening kept nothing of it.
+            unsafe { system::unmap(bytes) };
+            Err(libc::EIO)
+        }
+    }
+}
+
+/// A number that threads seldom share: from the address of their stack.
+#[inline]
+fn stripe() -> usize {
+    let here = 0_u8;
+    let page = (&raw const here).addr() >> 12;
+    (page.wrapping_mul(0x9E37_79B9) >> 16) % STRIPES
+}

@@ -1,0 +1,157 @@
+//! Which file is the snapshot, and may it be believed.
+//!
+//! The default is in a folder that root made. `ROSTER_SNAPSHOT` may name another, for a process
+//! without privilege and only where no other user could have put it.
+#![forbid(unsafe_code)]
+
+use crate::system::{self, Descriptor, Stat};
+use core::ffi::CStr;
+use libc::c_int;
+use roster_snapshot::layout::Kind;
+
+/// Longest path, NUL included.
+pub const PATH_BYTES_MAX: usize = 1024;
+
+const DEFAULT_FOLDER: &CStr = c"/var/lib/roster";
+const ACCOUNTS_NAME: &CStr = c"roster.snap";
+const SHADOW_NAME: &CStr = c"shadow.snap";
+/// Names the snapshot of accounts; the one of shadow entries is looked for beside it.
+const VARIABLE: &CStr = c"ROSTER_SNAPSHOT";
+/// `AT_SECURE` of the auxiliary vector (getauxval(3)).
+const AT_SECURE: usize = 23;
+/// Bytes of /proc/self/auxv looked at; Linux writes less than half of it.
+const AUXV_BYTES: usize = 1024;
+
+/// A snapshot's place.
+#[derive(Clone, Copy)]
+pub struct Location {
+    path: [u8; PATH_BYTES_MAX],
+    /// Set when the environment chose the place: the user who may own it beside root.
+    chosen_by: Option<u32>,
+}
+
+impl Location {
+    /// The place of a snapshot for this process: in the default folder, or where the environment
+    /// says, if the environment is to be believed.
+    pub fn find(kind: Kind) -> Result<Self, c_int> {
+        let mut value = [0; PATH_BYTES_MAX];
+        let chosen_by = system::unprivileged_user();
+        let named = chosen_by.and_then(|_| system::environment(VARIABLE, &mut value));
+        let (named, chosen_by) = match named {
+            Some(path) if is_secure_execution() == Some(false) => (Some(path), chosen_by),
+            _ => (None, None),
+        };
+        let mut location = Self { path: [0; PATH_BYTES_MAX], chosen_by };
+        let parts = match (named.map(CStr::to_bytes), kind) {
+            (Some(path), _) if path.first() != Some(&b'/') => return Err(libc::EIO),
+            (Some(path), Kind::Accounts) => [path, b"", b""],
+            (Some(path), Kind::Shadow) => [folder_of(path), b"/", SHADOW_NAME.to_bytes()],
+            (None, Kind::Accounts) => [DEFAULT_FOLDER.to_bytes(), b"/", ACCOUNTS_NAME.to_bytes()],
+            (None, Kind::Shadow) => [DEFAULT_FOLDER.to_bytes(), b"/", SHADOW_NAME.to_bytes()],
+        };
+        let mut place = location.path.iter_mut();
+        for (to, from) in parts.into_iter().flatten().map(|from| (place.next(), from)) {
+            *to.ok_or(libc::ENAMETOOLONG)? = *from;
+        }
+        // The terminating NUL.
+        place.next().ok_or(libc::ENAMETOOLONG)?;
+        Ok(location)
+    }
+
+    /// The path.
+    pub fn path(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path).unwrap_or_default()
+    }
+
+    /// Opens the file if it may be believed. `ENOENT` when there is none, `EACCES` when this
+    /// process may not read it, `EIO` when it is not to be believed.
+    pub fn open(&self) -> Result<(Descriptor, Stat), c_int> {
+        let path = self.path().to_bytes();
+        let folder = self.open_folder(folder_of(path))?;
+        let folder_stat = system::stat_open(&folder)?;
+        let mut name = [0; PATH_BYTES_MAX];
+        let file = system::open(Some(&folder), c_string(last_of(path), &mut name)?, libc::O_RDONLY)
+            .map_err(refused)?;
+        let stat = system::stat_open(&file)?;
+        let owner_is_trusted = match self.chosen_by {
+            Some(user) => stat.owner == 0 || stat.owner == user,
+            None => stat.owner == 0 || stat.owner == folder_stat.owner,
+        };
+        let trusted = owner_is_trusted
+            && stat.is_regular()
+            && !stat.is_writable_by_others()
+            && (!folder_stat.is_writable_by_others()
+                || (self.chosen_by.is_some() && folder_stat.is_sticky()));
+        if trusted { Ok((file, stat)) } else { Err(libc::EIO) }
+    }
+
+    /// The folder; one that the environment chose is reached step by step, without symbolic links
+    /// and through folders only that no other user can write to.
+    fn open_folder(&self, path: &[u8]) -> Result<Descriptor, c_int> {
+        let how = libc::O_PATH | libc::O_DIRECTORY;
+        let mut buffer = [0; PATH_BYTES_MAX];
+        let Some(user) = self.chosen_by else {
+            return system::open(None, c_string(path, &mut buffer)?, how).map_err(refused);
+        };
+        let mut folder = system::open(None, c"/", how)?;
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            folder =
+                system::open(Some(&folder), c_string(name, &mut buffer)?, how).map_err(refused)?;
+            let stat = system::stat_open(&folder)?;
+            let trusted = stat.is_folder()
+                && (stat.owner == 0 || stat.owner == user)
+                && (!stat.is_writable_by_others() || stat.is_sticky());
+            if !trusted {
+                return Err(libc::EIO);
+            }
+        }
+        Ok(folder)
+    }
+}
+
+/// A symbolic link or something else in a folder's place is refused; that nothing is there, or
+/// that it may not be read, is told as it is.
+fn refused(error: c_int) -> c_int {
+    match error {
+        libc::ELOOP | libc::ENOTDIR | libc::ENXIO | libc::ENODEV => libc::EIO,
+        error => error,
+    }
+}
+
+/// Whether the kernel raised this process' rights at exec, from the kernel's own word: in a
+/// statically linked set-uid program the libc that came with this module does not know.
+fn is_secure_execution() -> Option<bool> {
+    let auxv = system::open(None, c"/proc/self/auxv", libc::O_RDONLY).ok()?;
+    let mut bytes = [0; AUXV_BYTES];
+    let len = system::read(&auxv, &mut bytes).ok()?;
+    let (entries, _) = bytes.get(..len)?.as_chunks::<{ 2 * size_of::<usize>() }>();
+    let words = entries.iter().map(|entry| {
+        let (kind, value) = (entry.first_chunk(), entry.last_chunk());
+        (kind.copied().map(usize::from_ne_bytes), value.copied().map(usize::from_ne_bytes))
+    });
+    words
+        .filter(|(kind, _)| *kind == Some(AT_SECURE))
+        .find_map(|(_, value)| value)
+        .map(|set| set != 0)
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let slash = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+    (path.get(..slash).unwrap_or_default(), path.get(slash.wrapping_add(1)..).unwrap_or_default())
+}
+
+fn folder_of(path: &[u8]) -> &[u8] {
+    split(path).0
+}
+
+fn last_of(path: &[u8]) -> &[u8] {
+    split(path).1
+}
+
+fn c_string<'a>(bytes: &[u8], buffer: &'a mut [u8; PATH_BYTES_MAX]) -> Result<&'a CStr, c_int> {
+    let mut place = buffer.iter_mut();
+    for from in bytes.iter().chain(&[0]) {
+        *place.next().ok_or(libc::ENAMETOOLONG)? = *from;
+    }
+    CStr::from_bytes_until_nul(buffer).map_err(|_| libc::EIO)
+}

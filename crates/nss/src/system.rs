@@ -1,0 +1,204 @@
+//! System calls: only those that glibc's `files` service makes too, so that a process in a
+//! seccomp filter can look its user up, and none through a libc function that is a cancellation
+//! point, so that a cancelled thread cannot leave a call half done.
+#![allow(unsafe_code)]
+
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+use core::ptr;
+use libc::{c_int, c_long, c_uint, c_void};
+
+/// An open descriptor, closed when dropped.
+pub struct Descriptor(c_int);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: close(2) takes a number; this one is ours.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+/// What is told apart about a file: another one in its place differs somewhere here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// The parts of `struct stat` that matter here.
+#[derive(Clone, Copy)]
+pub struct Stat {
+    pub identity: Identity,
+    pub bytes: u64,
+    pub owner: u32,
+    pub mode: u32,
+}
+
+impl Stat {
+    pub fn is_regular(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+
+    pub fn is_folder(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    pub fn is_sticky(&self) -> bool {
+        self.mode & libc::S_ISVTX != 0
+    }
+
+    /// Whether group or others may write.
+    pub fn is_writable_by_others(&self) -> bool {
+        self.mode & (libc::S_IWGRP | libc::S_IWOTH) != 0
+    }
+}
+
+/// The calling thread's error number.
+fn error_number() -> c_int {
+    // SAFETY: libc gives the address of the thread's errno, always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Opens `name` below `folder`, or an absolute path or a path from the working folder when there
+/// is none. Never follows a symbolic link in the last place.
+pub fn open(folder: Option<&Descriptor>, name: &CStr, flags: c_int) -> Result<Descriptor, c_int> {
+    let folder = folder.map_or(libc::AT_FDCWD, |folder| folder.0);
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+    let mode: c_uint = 0;
+    // SAFETY: `name` ends with a NUL and is only read.
+    match unsafe { libc::syscall(libc::SYS_openat, folder, name.as_ptr(), flags, mode) } {
+        descriptor if descriptor >= 0 => Ok(Descriptor(descriptor as c_int)),
+        _ => Err(error_number()),
+    }
+}
+
+/// fstat(2).
+pub fn stat_open(descriptor: &Descriptor) -> Result<Stat, c_int> {
+    stat_at(descriptor.0, c"", libc::AT_EMPTY_PATH)
+}
+
+/// lstat(2).
+pub fn stat_path(path: &CStr) -> Result<Stat, c_int> {
+    stat_at(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+fn stat_at(folder: c_int, path: &CStr, flags: c_int) -> Result<Stat, c_int> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // The raw call rather than libc's fstatat(3), which glibc before 2.33 does not export.
+    // SAFETY: `path` ends with a NUL, and `stat` has room for what the call writes.
+    let result = unsafe {
+        libc::syscall(libc::SYS_newfstatat, folder, path.as_ptr(), stat.as_mut_ptr(), flags)
+    };
+    if result != 0 {
+        return Err(error_number());
+    }
+    // SAFETY: the call succeeded, so it has written all of it.
+    let stat = unsafe { stat.assume_init() };
+    let bytes = stat.st_size as u64;
+    Ok(Stat {
+        identity: Identity {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            bytes,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        },
+        bytes,
+        owner: stat.st_uid,
+        mode: stat.st_mode,
+    })
+}
+
+/// read(2), once.
+pub fn read(descriptor: &Descriptor, buffer: &mut [u8]) -> Result<usize, c_int> {
+    // SAFETY: the kernel writes at most `len` bytes to `buffer`.
+    let read =
+        unsafe { libc::syscall(libc::SYS_read, descriptor.0, buffer.as_mut_ptr(), buffer.len()) };
+    if read < 0 { Err(error_number()) } else { Ok(read as usize) }
+}
+
+/// Maps the first `bytes` of a file for reading, for ever unless [`unmap`]ped.
+pub fn map(descriptor: &Descriptor, bytes: usize) -> Result<&'static [u8], c_int> {
+    let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
+    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, descriptor.0, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(error_number());
+    }
+    // SAFETY: `bytes` bytes are mapped there. Published files are never written to nor cut, see
+    // docs/snapshot-format.md; who does so to a file in use breaks its readers.
+    Ok(unsafe { core::slice::from_raw_parts(address.cast(), bytes) })
+}
+
+/// Ends a mapping.
+///
+/// # Safety
+/// Nothing refers to `mapping` any more.
+pub unsafe fn unmap(mapping: &'static [u8]) {
+    // SAFETY: the caller promises that nobody looks at it again.
+    unsafe { libc::munmap(mapping.as_ptr().cast_mut().cast(), mapping.len()) };
+}
+
+/// Zeroed memory that is never given back. With `wiped_on_fork` a forked child finds zeros there
+/// (Linux 4.14; an older kernel leaves a copy).
+pub fn allocate<T>(wiped_on_fork: bool) -> Option<*mut T> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
+    let address = unsafe { libc::mmap(ptr::null_mut(), size_of::<T>(), protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return None;
+    }
+    if wiped_on_fork {
+        // SAFETY: the range is the mapping just made.
+        unsafe { libc::madvise(address, size_of::<T>(), libc::MADV_WIPEONFORK) };
+    }
+    Some(address.cast())
+}
+
+/// Gives [`allocate`]d memory back after all.
+///
+/// # Safety
+/// `memory` came from [`allocate`], and nothing refers to it any more.
+pub unsafe fn free<T>(memory: *mut T) {
+    // SAFETY: the caller promises that nobody looks at it again.
+    unsafe { libc::munmap(memory.cast::<c_void>(), size_of::<T>()) };
+}
+
+/// Milliseconds of a clock that never goes back, a few milliseconds coarse, read without a system
+/// call.
+pub fn clock_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` has room for what the call writes.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1000).wrapping_add(time.tv_nsec as u64 / 1_000_000)
+}
+
+/// Effective user id, when real and effective user and group ids agree.
+pub fn unprivileged_user() -> Option<u32> {
+    let id = |call: c_long| {
+        // SAFETY: the four calls that come here take no argument and cannot fail.
+        unsafe { libc::syscall(call) as u32 }
+    };
+    let user = id(libc::SYS_geteuid);
+    (id(libc::SYS_getuid) == user && id(libc::SYS_getgid) == id(libc::SYS_getegid)).then_some(user)
+}
+
+/// Copies the value of an environment variable, with its NUL, to `value`. Nothing when it is not
+/// set or too long.
+pub fn environment<'a>(name: &CStr, value: &'a mut [u8]) -> Option<&'a CStr> {
+    // SAFETY: `name` ends with a NUL. A program that changes its environment while another thread
+    // is in here breaks getenv(3)'s contract, as for all of libc.
+    let found = unsafe { libc::getenv(name.as_ptr()) };
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: getenv(3) gives a string that ends with a NUL.
+    let found = unsafe { CStr::from_ptr(found) }.to_bytes_with_nul();
+    let value = value.get_mut(..found.len())?;
+    value.copy_from_slice(found);
+    CStr::from_bytes_with_nul(value).ok()
+}
