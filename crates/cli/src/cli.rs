@@ -1,0 +1,306 @@
+//! What may be typed: the one source of the parser, of `--help`, man pages and completions.
+
+use crate::enable::NSSWITCH;
+use crate::get::Database;
+use crate::pages;
+use crate::snapshot_file::DEFAULT;
+use crate::synth::{Corpus, ENTRIES_MAX, Shape};
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Users and groups from memory: snapshots, and what is needed to serve them
+///
+/// Roster answers "who is this user, and which groups are they in" from one compact file, the
+/// snapshot, that glibc programs read in-process through the name service `roster`. This program
+/// makes snapshots from passwd(5) and group(5) text, shows and checks them, and puts the service
+/// into nsswitch.conf(5).
+#[derive(Debug, Parser)]
+#[command(
+    name = "roster",
+    version,
+    styles = STYLES,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    after_long_help = pages::after_help("")
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Compile(Compile),
+    Inspect(Inspect),
+    Verify(Verify),
+    Get(Get),
+    Enable(Enable),
+    Disable(Disable),
+    Doctor(Doctor),
+    Synth(Synth),
+    Man(Man),
+    Completions(Completions),
+}
+
+/// Make a snapshot from passwd and group files
+///
+/// The snapshot answers what glibc's `files` service would answer from the same text, entry by
+/// entry and in the same order. Lines that `files` skips are skipped and named on standard error
+/// with file, line and reason; so are entries that no look-up reaches because an earlier one has
+/// the same name or id. The new file takes the place of the old one in one step: programs that run
+/// see it within 100 ms, and an error leaves the old one as it is.
+///
+/// Password hashes go into a file of their own, mode 0640, for group `shadow` if root runs this.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("compile"))]
+pub struct Compile {
+    /// Users, in the format of passwd(5)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub passwd: PathBuf,
+
+    /// Groups, in the format of group(5)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub group: PathBuf,
+
+    /// Password hashes, in the format of shadow(5)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub shadow: Option<PathBuf>,
+
+    /// The snapshot to write or replace
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+
+    /// The snapshot of password hashes [default: shadow.snap beside --output]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "shadow")]
+    pub shadow_output: Option<PathBuf>,
+
+    /// Print the report as JSON, with all remarks on lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what a snapshot holds
+///
+/// Header, counts, sections with their sizes, the largest group, the user with most groups, and
+/// the buffer that getpwnam_r(3) and getgrnam_r(3) need for any entry. Reads every record, but
+/// does not prove that the file is sound: see `roster verify`.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("inspect"))]
+pub struct Inspect {
+    /// The snapshot
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Read a whole snapshot and prove that it is sound
+///
+/// Checks every checksum, offset and list, and that every entry is found under its name and id.
+/// Look-ups check what they touch by themselves; this is for finding damage before they do.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("verify"))]
+pub struct Verify {
+    /// The snapshot
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Look entries up in a snapshot, as getent does in the system
+///
+/// Output and exit status are those of getent(1), so that the two can be compared. Keys that are
+/// numbers are ids. Without a key all entries are printed, in the order of the source. Unlike
+/// getent, a snapshot that is missing or damaged is an error with a message, never "not found".
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("get"))]
+pub struct Get {
+    /// passwd, group, initgroups (the supplementary groups of a user), or shadow
+    #[arg(value_name = "DATABASE", value_enum)]
+    pub database: Database,
+
+    /// Names or ids
+    #[arg(value_name = "KEY")]
+    pub keys: Vec<OsString>,
+
+    /// The snapshot; for shadow, shadow.snap beside it
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        env = "ROSTER_SNAPSHOT",
+        default_value = DEFAULT
+    )]
+    pub snapshot: PathBuf,
+
+    /// Print each entry as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Put Roster into nsswitch.conf
+///
+/// Adds `roster` behind `files` on the passwd and group lines, so that local accounts win, and
+/// writes an initgroups line on which every service goes on after a success
+/// (`[SUCCESS=continue]`): without that, a user in one local group would lose all groups of the
+/// snapshot. Other services, such as systemd or sss, stay on all lines, behind `roster`.
+///
+/// Prints the change as a diff. The file is replaced in one step and keeps its owner, mode and
+/// labels; what it was stays in a backup beside it. Enabling twice changes nothing.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("enable"))]
+pub struct Enable {
+    #[command(flatten)]
+    pub edit: Edit,
+
+    /// Also serve password hashes: add `roster` to the shadow line
+    ///
+    /// Not done otherwise, because few hosts need it: it is for users who log in here with a
+    /// password out of the snapshot, that is after `roster compile --shadow`.
+    #[arg(long)]
+    pub shadow: bool,
+}
+
+/// Take Roster out of nsswitch.conf
+///
+/// Undoes `roster enable`: a file that was not edited since is restored byte for byte; from one
+/// that was, only Roster goes. Prints the change as a diff.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("disable"))]
+pub struct Disable {
+    #[command(flatten)]
+    pub edit: Edit,
+}
+
+#[derive(Debug, Args)]
+pub struct Edit {
+    /// The file to edit
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = NSSWITCH)]
+    pub file: PathBuf,
+
+    /// Print the change and leave the file as it is
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Say what keeps programs from seeing the snapshot
+///
+/// Looks at the order of services in nsswitch.conf, the module, the snapshot with its rights and
+/// content, a running nscd that hides changes, and at AppArmor and SELinux with what they denied.
+/// Changes nothing. Each finding is marked ✓ (well), ! (works, with a drawback) or ✗ (a problem),
+/// with what to do next. Run it as root to have everything checked.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("doctor"))]
+pub struct Doctor {
+    /// Examine the system in this folder, such as a mounted image
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/")]
+    pub root: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Invent users and groups, for tests and benchmarks
+///
+/// Writes `passwd` and `group` into a folder: users u_1000000, u_1000001 … and groups g_1000000,
+/// g_1000001 …, each id the number in the name, each user's primary group one of the groups. The
+/// same options give the same files on every machine. Files that are no earlier corpus are never
+/// overwritten.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("synth"))]
+pub struct Synth {
+    /// Number of users
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = entries())]
+    users: u32,
+
+    /// Number of groups
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = entries())]
+    groups: u32,
+
+    /// Members of a group, on average
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = entries())]
+    members: u32,
+
+    /// How members spread over groups
+    #[arg(long, value_enum, default_value_t = Shape::Consecutive)]
+    shape: Shape,
+
+    /// Start of the random numbers
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+
+    /// Write `shadow` too
+    #[arg(long)]
+    pub shadow: bool,
+
+    /// Folder for the files, made if missing
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub output: PathBuf,
+}
+
+impl Synth {
+    pub fn corpus(&self) -> Corpus {
+        let Self { users, groups, members, shape, seed, .. } = *self;
+        Corpus { users, groups, members, shape, seed }
+    }
+}
+
+fn entries() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=i64::from(ENTRIES_MAX))
+}
+
+/// Write the man pages into a folder
+///
+/// One page for the program and one for each command, in section 1: for packages, and for
+/// `make install`.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("man"))]
+pub struct Man {
+    /// Folder for the pages, made if missing
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+}
+
+/// Print the completion script of a shell
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("completions"))]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_exit_codes() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_name();
+            assert!(help.contains("Examples") && help.contains("Exit status"), "{name}");
+            assert!(command.get_about().is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `roster compile`: from text to a published snapshot, and the report about it.
+
+use crate::cli::Compile;
+use crate::snapshot_file::SHADOW_NAME;
+use crate::terminal::{Progress, bytes, counted, duration};
+use anyhow::{Result, bail};
+use roster_record::text::{Line, group_line};
+use roster_snapshot_build::Image;
+use roster_snapshot_build::compile::{
+    self, Compiled, Note, Progress as At, Remark, Report, Source,
+};
+use roster_snapshot_build::publish::{PublishError, Published, Rights, publish};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// For everybody to read, as /etc/passwd is.
+const MODE: u32 = 0o644;
+/// For root and group `shadow`, as /etc/shadow is.
+const SHADOW_MODE: u32 = 0o640;
+
+/// Remarks shown to a person; `--json` has all of them.
+const REMARKS_SHOWN: usize = 20;
+
+/// Reading takes about as long as all that follows.
+const BAR_STEPS: u64 = 1000;
+
+/// Compiles, publishes, reports.
+pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
+    let started = Instant::now();
+    let shadow_output = match &args.shadow_output {
+        Some(path) => path.clone(),
+        None => args.output.with_file_name(SHADOW_NAME),
+    };
+    refuse_to_overwrite_sources(args, &shadow_output)?;
+
+    let mut bar = Progress::new(BAR_STEPS, "Compiling");
+    let mut progress = |at| bar.at(steps(at));
+    // All is compiled before anything is published, so that an error leaves both old files.
+    let shadow = match &args.shadow {
+        Some(path) => Some(compile::shadow(path, &mut progress).map_err(advise)?),
+        None => None,
+    };
+    let accounts = compile::accounts(&args.passwd, &args.group, &mut progress).map_err(advise)?;
+    drop(bar);
+
+    // Hashes first: a user who is there has a password.
+    let mut outputs = Vec::new();
+    if let Some(Compiled { image, report }) = shadow {
+        let rights = Rights { mode: SHADOW_MODE, gid: shadow_group() };
+        outputs.push((&shadow_output, put(&shadow_output, rights, &image)?, report));
+    }
+    let Compiled { image, report } = accounts;
+    let rights = Rights { mode: MODE, gid: None };
+    outputs.insert(0, (&args.output, put(&args.output, rights, &image)?, report));
+
+    let cost = Cost { seconds: started.elapsed(), peak_bytes: peak_memory_bytes() };
+    if args.json {
+        let json = json(args, &outputs, &cost);
+        writeln!(out, "{json:#}")?;
+    } else {
+        for (path, published, report) in &outputs {
+            out.write_all(text(path, published, report).as_bytes())?;
+        }
+        writeln!(out, "{}", cost.text())?;
+        out.flush()?;
+        let mut err = io::stderr().lock();
+        for (_, _, report) in &outputs {
+            write!(err, "{}", remarks(args, report))?;
+        }
+    }
+    Ok(())
+}
+
+type Output<'a> = (&'a PathBuf, Published, Report);
+
+struct Cost {
+    seconds: std::time::Duration,
+    peak_bytes: Option<u64>,
+}
+
+impl Cost {
+    fn text(&self) -> String {
+        let memory = self.peak_bytes.map(|peak| format!(", at most {} of memory", bytes(peak)));
+        format!("{}{}", duration(self.seconds), memory.unwrap_or_default())
+    }
+}
+
+/// Publishing renames over whatever is there, and that must not be what it was made from.
+fn refuse_to_overwrite_sources(args: &Compile, shadow_output: &Path) -> Result<()> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let sources = [Some(&args.passwd), Some(&args.group), args.shadow.as_ref()];
+    let outputs = [Some(&*args.output), args.shadow.is_some().then_some(shadow_output)];
+    for output in outputs.into_iter().flatten() {
+        for source in sources.into_iter().flatten() {
+            if identity(output).is_some_and(|found| identity(source) == Some(found)) {
+                bail!("{} is a source; choose another output", output.display());
+            }
+        }
+    }
+    if args.shadow.is_some() && args.output == shadow_output {
+        bail!(
+            "{} cannot hold both users and password hashes; choose another --shadow-output",
+            shadow_output.display()
+        );
+    }
+    Ok(())
+}
+
+fn put(path: &Path, rights: Rights, image: &Image) -> Result<Published> {
+    publish(path, rights, |file, generation| image.write(file, generation)).map_err(|error| {
+        let advice = advice(&error, path);
+        let error = anyhow::Error::new(error);
+        match advice {
+            Some(advice) => error.context(advice),
+            None => error,
+        }
+    })
+}
+
+fn advice(error: &PublishError, path: &Path) -> Option<String> {
+    let folder = path.parent().unwrap_or(path).display();
+    Some(match error.source.kind() {
+        ErrorKind::NotFound => {
+            format!("the folder must exist (mkdir -p -m 755 {folder})")
+        }
+        ErrorKind::PermissionDenied => "run as a user who may write there".to_owned(),
+        ErrorKind::StorageFull => {
+            format!("make room in {folder}; the old file, if any, still serves")
+        }
+        _ => return None,
+    })
+}
+
+fn advise(error: compile::CompileError) -> anyhow::Error {
+    anyhow::Error::new(error)
+        .context("nothing was compiled, the old snapshot, if any, still serves")
+}
+
+fn steps(at: At) -> u64 {
+    let part = |done: u64, total: u64, of: u64| of * done / total.max(1);
+    match at {
+        At::Reading { source: Source::Shadow, .. } => 0,
+        At::Reading { source: Source::Passwd, done, total } => part(done, total, BAR_STEPS / 10),
+        At::Reading { source: Source::Group, done, total } => {
+            BAR_STEPS / 10 + part(done, total, BAR_STEPS * 5 / 10)
+        }
+        At::Indexing => BAR_STEPS * 6 / 10,
+    }
+}
+
+/// The local group that owns /etc/shadow on Debian and its kin. Others have none, and then the
+/// file is root's alone.
+fn shadow_group() -> Option<u32> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let text = fs::read("/etc/group").ok()?;
+    text.split(|&byte| byte == b'\n').find_map(|line| match group_line(line) {
+        Line::Entry(line) if line.group.name == b"shadow" => Some(line.group.gid),
+        _ => None,
+    })
+}
+
+/// The kernel's high-water mark of this process.
+fn peak_memory_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+fn text(path: &Path, published: &Published, report: &Report) -> String {
+    let what = if report.shadows > 0 || report.users + report.groups == 0 {
+        counted(report.shadows, "shadow entry")
+    } else {
+        format!(
+            "{}, {}, {}",
+            counted(report.users, "user"),
+            counted(report.groups, "group"),
+            counted(report.memberships, "membership")
+        )
+    };
+    let mut text = format!(
+        "{}: {what}, {}, generation {}\n",
+        path.display(),
+        bytes(published.bytes),
+        published.generation
+    );
+    if report.skipped > 0 {
+        text += &format!("  {} skipped\n", counted(report.skipped, "line"));
+    }
+    if report.hidden > 0 {
+        text += &format!("  {} hidden behind an earlier one\n", counted(report.hidden, "entry"));
+    }
+    text
+}
+
+fn remarks(args: &Compile, report: &Report) -> String {
+    let mut text = String::new();
+    for note in report.notes.iter().take(REMARKS_SHOWN) {
+        let path = source_path(args, note.source).display();
+        text += &format!("{path}:{}: {}\n", note.line, note.remark);
+    }
+    let more = report.notes.len().saturating_sub(REMARKS_SHOWN) as u64 + report.notes_left_out;
+    if more > 0 {
+        text += &format!("… and {}; --json lists them\n", counted(more, "more remark"));
+    }
+    text
+}
+
+fn source_path(args: &Compile, source: Source) -> &Path {
+    match source {
+        Source::Passwd => &args.passwd,
+        Source::Group => &args.group,
+        Source::Shadow => args.shadow.as_deref().unwrap_or(Path::new("")),
+    }
+}
+
+fn json(args: &Compile, outputs: &[Output<'_>], cost: &Cost) -> Value {
+    let outputs: Vec<Value> = outputs
+        .iter()
+        .map(|(path, published, report)| {
+            json!({
+                "file": path,
+                "generation": published.generation,
+                "bytes": published.bytes,
+                "users": report.users,
+                "groups": report.groups,
+                "memberships": report.memberships,
+                "shadows": report.shadows,
+                "skipped": report.skipped,
+                "hidden": report.hidden,
+                "remarks": report.notes.iter().map(|note| remark(args, note)).collect::<Vec<_>>(),
+                "remarks_left_out": report.notes_left_out,
+            })
+        })
+        .collect();
+    json!({
+        "outputs": outputs,
+        "seconds": cost.seconds.as_secs_f64(),
+        "peak_memory_bytes": cost.peak_bytes,
+    })
+}
+
+fn remark(args: &Compile, note: &Note) -> Value {
+    let kind = match note.remark {
+        Remark::Skipped(_) => "skipped",
+        Remark::Hidden { .. } => "hidden",
+        Remark::Nul => "nul",
+        Remark::InitgroupsOnly => "initgroups-only",
+    };
+    json!({
+        "file": source_path(args, note.source),
+        "line": note.line,
+        "kind": kind,
+        "text": note.remark.to_string(),
+    })
+}

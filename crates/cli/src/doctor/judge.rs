@@ -1,0 +1,499 @@
+//! From facts to findings. Pure.
+
+use super::facts::{Facts, Libc, Read, Snapshot, State};
+use super::{Finding, Level};
+use crate::nsswitch::{self, Action, Entry, SERVICE};
+use crate::terminal::{bytes, counted, duration};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Since this version running programs notice a change of nsswitch.conf.
+const GLIBC_REREADS: (u32, u32) = (2, 33);
+
+/// Denials to show; the log has the others.
+const DENIALS_SHOWN: usize = 3;
+
+/// Every check, in the order of a look-up: configuration, module, snapshot, then what interferes.
+pub fn all(facts: &Facts) -> Vec<Finding> {
+    let checks =
+        [libc, nsswitch, module, snapshot, shadow, redirection, nscd, apparmor, selinux, denials];
+    checks.into_iter().flat_map(|check| check(facts)).collect()
+}
+
+fn ok(check: &'static str, message: impl Into<String>) -> Finding {
+    Finding { level: Level::Ok, check, message: message.into(), advice: None }
+}
+
+fn warning(check: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { level: Level::Warning, check, message: message.into(), advice: Some(advice.into()) }
+}
+
+fn problem(check: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { level: Level::Problem, check, message: message.into(), advice: Some(advice.into()) }
+}
+
+fn libc(facts: &Facts) -> Vec<Finding> {
+    vec![match facts.libc {
+        Libc::Glibc(major, minor) if (major, minor) >= GLIBC_REREADS => {
+            ok("libc", format!("glibc {major}.{minor}"))
+        }
+        Libc::Glibc(major, minor) => warning(
+            "libc",
+            format!("glibc {major}.{minor}: programs read nsswitch.conf once, when they start"),
+            "restart services after `roster enable`",
+        ),
+        Libc::Musl => problem(
+            "libc",
+            "musl is the C library here, and knows no name services",
+            "use a distribution with glibc",
+        ),
+        Libc::Unknown => warning(
+            "libc",
+            "found no glibc in the usual folders",
+            "Roster serves programs that use glibc; others do not see its users",
+        ),
+    }]
+}
+
+fn nsswitch(facts: &Facts) -> Vec<Finding> {
+    match &facts.nsswitch {
+        Read::Have(text) => nsswitch_text(text),
+        Read::Missing => vec![problem(
+            "nsswitch",
+            "/etc/nsswitch.conf does not exist, so glibc asks `files` only",
+            "write one (nsswitch.conf(5)), then `roster enable`",
+        )],
+        Read::Failed(why) => vec![problem(
+            "nsswitch",
+            format!("/etc/nsswitch.conf cannot be read: {why}"),
+            "every program must be able to: chmod 644 /etc/nsswitch.conf",
+        )],
+    }
+}
+
+/// Whether, and in which order, glibc asks Roster.
+pub fn nsswitch_text(text: &str) -> Vec<Finding> {
+    let entries = nsswitch::parse(text);
+    let mut findings = Vec::new();
+    for (database, check) in [("passwd", "nsswitch-passwd"), ("group", "nsswitch-group")] {
+        findings.extend(lookups(check, database, entries.get(database)));
+    }
+    findings.extend(initgroups(&entries));
+    if let Some(entry) = entries.get("shadow").filter(|entry| entry.position(SERVICE).is_some()) {
+        findings.extend(lookups("nsswitch-shadow", "shadow", Some(entry)));
+    }
+    findings
+}
+
+fn lookups(check: &'static str, database: &str, entry: Option<&Entry>) -> Vec<Finding> {
+    let Some((entry, ours)) = entry.and_then(|entry| Some((entry, entry.position(SERVICE)?)))
+    else {
+        return vec![problem(
+            check,
+            format!("the {database} line of nsswitch.conf does not name `{SERVICE}`"),
+            "run `roster enable`",
+        )];
+    };
+    let line = entry.line;
+    if let Some(found) = &entry.malformed {
+        return vec![problem(
+            check,
+            format!("nsswitch.conf line {line}: glibc cannot make sense of `{found}`"),
+            "correct it (nsswitch.conf(5))",
+        )];
+    }
+    let mut findings = Vec::new();
+    let hiding = entry.services[..ours].iter().find(|s| s.actions.on_not_found() == Action::Return);
+    if let Some(service) = hiding {
+        findings.push(problem(
+            check,
+            format!(
+                "nsswitch.conf line {line}: `{} {}` on the {database} line ends every look-up \
+                 before `{SERVICE}` is asked",
+                service.name, service.actions
+            ),
+            format!("remove that action or put it behind `{SERVICE}`"),
+        ));
+    }
+    match entry.local() {
+        Some(local) if ours < local => findings.push(problem(
+            check,
+            format!(
+                "nsswitch.conf line {line}: `{SERVICE}` comes before `{}` on the {database} line, \
+                 so it can stand in for local accounts, root included",
+                entry.services[local].name
+            ),
+            format!("put `{SERVICE}` right behind it: `roster disable`, then `roster enable`"),
+        )),
+        Some(_) => {}
+        None => findings.push(problem(
+            check,
+            format!("nsswitch.conf line {line}: local accounts are missing: no `files` on the {database} line"),
+            format!("put `files` before `{SERVICE}`"),
+        )),
+    }
+    if findings.is_empty() {
+        let names: Vec<_> = entry.services.iter().map(|service| &*service.name).collect();
+        findings
+            .push(ok(check, format!("nsswitch.conf asks for {database}: {}", names.join(", "))));
+    }
+    findings
+}
+
+/// Without a line of its own initgroups goes by the group line, and goes on after every success.
+fn initgroups(entries: &BTreeMap<String, Entry>) -> Vec<Finding> {
+    const CHECK: &str = "nsswitch-initgroups";
+    let Some(entry) = entries.get("initgroups") else {
+        let is_on = entries.get("group").is_some_and(|group| group.position(SERVICE).is_some());
+        // Not enabled at all is the finding of the group line.
+        return is_on
+            .then(|| {
+                warning(
+                    CHECK,
+                    "nsswitch.conf has no initgroups line: groups are complete, but every log-in \
+                     and `id` also asks the services behind `roster`",
+                    "run `roster enable`, which adds one",
+                )
+            })
+            .into_iter()
+            .collect();
+    };
+    let line = entry.line;
+    let Some(ours) = entry.position(SERVICE) else {
+        return vec![problem(
+            CHECK,
+            format!(
+                "nsswitch.conf line {line}: the initgroups line does not name `{SERVICE}`, so \
+                 users lack their groups of the snapshot"
+            ),
+            "run `roster enable`",
+        )];
+    };
+    if let Some(found) = &entry.malformed {
+        return vec![problem(
+            CHECK,
+            format!("nsswitch.conf line {line}: glibc cannot make sense of `{found}`"),
+            "correct it (nsswitch.conf(5))",
+        )];
+    }
+    let mut findings = Vec::new();
+    for service in &entry.services[..ours] {
+        let name = &service.name;
+        if service.actions.on_success() == Action::Return {
+            findings.push(problem(
+                CHECK,
+                format!(
+                    "nsswitch.conf line {line}: users with a group in `{name}` lose all their \
+                     groups of `{SERVICE}`"
+                ),
+                format!("write `{name} [SUCCESS=continue]` on the initgroups line"),
+            ));
+        }
+        if service.actions.on_not_found() == Action::Return {
+            findings.push(problem(
+                CHECK,
+                format!(
+                    "nsswitch.conf line {line}: users without a group in `{name}` lose all their \
+                     groups of `{SERVICE}`"
+                ),
+                "remove the NOTFOUND=return of the initgroups line".to_owned(),
+            ));
+        }
+    }
+    if ours + 1 < entry.services.len()
+        && entry.services[ours].actions.on_success() == Action::Return
+    {
+        findings.push(warning(
+            CHECK,
+            format!(
+                "nsswitch.conf line {line}: users with a group in `{SERVICE}` have none of the \
+                 services behind it"
+            ),
+            format!("write `{SERVICE} [SUCCESS=continue]` unless that is wanted"),
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(ok(CHECK, "nsswitch.conf asks every service for a user's groups"));
+    }
+    findings
+}
+
+/// Whether programs can load the module.
+pub fn module(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "module";
+    let mut findings = Vec::new();
+    for module in &facts.modules {
+        let path = module.path.display();
+        let finding = if module.machine.is_none() {
+            problem(
+                CHECK,
+                format!("{path} is no library that this user can read"),
+                "install it again, mode 644",
+            )
+        } else if facts.machine.is_some() && module.machine != facts.machine {
+            problem(
+                CHECK,
+                format!("{path} is built for another kind of machine"),
+                "install the one for this architecture",
+            )
+        } else if module.mode & 0o004 == 0 {
+            problem(
+                CHECK,
+                format!("{path} cannot be read by everybody"),
+                format!("chmod a+r {path}"),
+            )
+        } else if module.needs_ldconfig {
+            problem(
+                CHECK,
+                format!("{path} is not in the cache of the dynamic linker"),
+                "run `ldconfig`",
+            )
+        } else {
+            // The linker takes the first that fits, so that others do no harm.
+            return vec![ok(CHECK, format!("module {path}"))];
+        };
+        findings.push(finding);
+    }
+    if findings.is_empty() {
+        findings.push(problem(
+            CHECK,
+            "libnss_roster.so.2 is in none of the library folders",
+            "install it (`make install PREFIX=/usr`), or run `ldconfig` if it lies elsewhere",
+        ));
+    }
+    findings
+}
+
+/// Whether readers find, may read and will accept the snapshot.
+pub fn snapshot(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "snapshot";
+    let Snapshot { path, state } = &facts.snapshot;
+    let name = path.display();
+    let state = match state {
+        Read::Have(state) => state,
+        Read::Missing => {
+            return vec![problem(
+                CHECK,
+                format!("{name} does not exist"),
+                "make it with `roster compile`",
+            )];
+        }
+        Read::Failed(why) => {
+            return vec![problem(CHECK, format!("{name}: {why}"), "run `roster doctor` as root")];
+        }
+    };
+    let mut findings = rights(CHECK, path, state);
+    if state.mode & 0o004 == 0 {
+        findings.push(problem(
+            CHECK,
+            format!("{name} cannot be read by everybody (mode {:04o})", state.mode),
+            format!("chmod 644 {name}"),
+        ));
+    }
+    for folder in &state.closed_folders {
+        let folder = folder.display();
+        findings.push(problem(
+            CHECK,
+            format!("programs of other users cannot reach {name} through {folder}"),
+            format!("chmod a+x {folder}"),
+        ));
+    }
+    match &state.content {
+        Some(Ok(content)) => {
+            let age = facts.now.duration_since(state.published).unwrap_or_default();
+            findings.push(ok(
+                CHECK,
+                format!(
+                    "{name}: generation {}, {}, {}, {}, published {} ago",
+                    content.generation,
+                    counted(content.users, "user"),
+                    counted(content.groups, "group"),
+                    bytes(state.bytes),
+                    duration(age),
+                ),
+            ));
+        }
+        Some(Err(why)) => findings.push(problem(
+            CHECK,
+            format!("{name}: {why}"),
+            "compile it anew; programs that run already go on with what they have",
+        )),
+        None => findings.push(problem(
+            CHECK,
+            format!("{name} cannot be read by this user"),
+            format!("chmod 644 {name}"),
+        )),
+    }
+    findings
+}
+
+/// What makes a reader refuse a file: that somebody else could have written it.
+fn rights(check: &'static str, path: &Path, state: &State) -> Vec<Finding> {
+    let name = path.display();
+    let mut findings = Vec::new();
+    if !state.regular {
+        findings.push(problem(
+            check,
+            format!("{name} is not a regular file"),
+            "remove it, then `roster compile`",
+        ));
+    }
+    if state.owner != 0 && state.owner != state.folder_owner {
+        findings.push(problem(
+            check,
+            format!("{name} belongs to uid {}, and readers accept root's only", state.owner),
+            format!("find out who wrote it, then chown root {name}"),
+        ));
+    }
+    if state.mode & 0o022 != 0 {
+        findings.push(problem(
+            check,
+            format!("{name} can be written by others (mode {:04o})", state.mode),
+            format!("readers refuse it: chmod go-w {name}, and compile it anew"),
+        ));
+    }
+    for folder in &state.loose_folders {
+        let folder = folder.display();
+        findings.push(problem(
+            check,
+            format!("others can replace {name}, because they can write to {folder}"),
+            format!("readers refuse it: chmod go-w {folder}"),
+        ));
+    }
+    findings
+}
+
+/// Password hashes are optional; where there are some, they are for few.
+fn shadow(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "shadow";
+    let Snapshot { path, state } = &facts.shadow;
+    let name = path.display();
+    let wanted = match &facts.nsswitch {
+        Read::Have(text) => {
+            nsswitch::parse(text).get("shadow").is_some_and(|e| e.position(SERVICE).is_some())
+        }
+        _ => false,
+    };
+    let state = match state {
+        Read::Have(state) => state,
+        Read::Missing if wanted => {
+            return vec![problem(
+                CHECK,
+                format!("the shadow line names `{SERVICE}`, but {name} does not exist"),
+                "make it with `roster compile --shadow`, or take `roster` off that line",
+            )];
+        }
+        Read::Missing => return Vec::new(),
+        Read::Failed(why) => {
+            return vec![warning(CHECK, format!("{name}: {why}"), "run `roster doctor` as root")];
+        }
+    };
+    let mut findings = rights(CHECK, path, state);
+    // Group-writable is a finding of `rights` already.
+    if state.mode & 0o107 & !0o022 != 0 {
+        findings.push(problem(
+            CHECK,
+            format!("{name} shows password hashes to everybody (mode {:04o})", state.mode),
+            format!("chmod 640 {name}, and have the passwords changed"),
+        ));
+    }
+    match &state.content {
+        Some(Ok(content)) if findings.is_empty() => findings.push(ok(
+            CHECK,
+            format!(
+                "{name}: generation {}, {}",
+                content.generation,
+                counted(content.shadows, "entry")
+            ),
+        )),
+        Some(Err(why)) => {
+            findings.push(problem(CHECK, format!("{name}: {why}"), "compile it anew"));
+        }
+        None if findings.is_empty() => findings.push(ok(
+            CHECK,
+            format!("{name}: mode {:04o}; its content is for root to check", state.mode),
+        )),
+        _ => {}
+    }
+    findings
+}
+
+fn redirection(facts: &Facts) -> Vec<Finding> {
+    let redirected = facts.redirected_to.iter().map(|path| {
+        warning(
+            "environment",
+            format!("ROSTER_SNAPSHOT={path} here: programs of this shell read that file instead"),
+            "unset ROSTER_SNAPSHOT",
+        )
+    });
+    redirected.collect()
+}
+
+fn nscd(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "nscd";
+    match facts.nscd.as_ref().map(|name| name.as_deref().unwrap_or("nscd")) {
+        None => Vec::new(),
+        Some("nsncd") => vec![ok(CHECK, "nsncd answers for glibc, and keeps nothing back")],
+        Some(name) => vec![warning(
+            CHECK,
+            format!(
+                "{name} is running: it answers from its own memory, and hides changes for minutes"
+            ),
+            format!(
+                "stop it, or turn off passwd and group in /etc/nscd.conf; to see a change at once: \
+                 {name} -i passwd; {name} -i group"
+            ),
+        )],
+    }
+}
+
+fn apparmor(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "apparmor";
+    match facts.apparmor {
+        None => Vec::new(),
+        Some(true) => vec![ok(CHECK, "AppArmor lets confined programs read the snapshot")],
+        Some(false) => vec![problem(
+            CHECK,
+            "AppArmor is on without our rules: confined programs do not see the snapshot's users",
+            "install abstractions/nameservice.d/roster (`make install`), then \
+             `systemctl reload apparmor`",
+        )],
+    }
+}
+
+fn selinux(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "selinux";
+    let Some(selinux) = &facts.selinux else { return Vec::new() };
+    let label = selinux.label.as_deref().unwrap_or("none");
+    if label.contains(":roster_var_lib_t:") {
+        return vec![ok(CHECK, "SELinux: /var/lib/roster has its label")];
+    }
+    let message = format!("SELinux label of /var/lib/roster: {label}, not roster_var_lib_t");
+    let advice = "install the policy module (`semodule -i roster.pp`), then \
+                  `restorecon -R /var/lib/roster`";
+    if selinux.enforcing {
+        vec![problem(CHECK, format!("{message}: confined programs may not read it"), advice)]
+    } else {
+        vec![warning(CHECK, format!("{message}; SELinux is permissive"), advice)]
+    }
+}
+
+fn denials(facts: &Facts) -> Vec<Finding> {
+    if facts.denials.is_empty() {
+        return Vec::new();
+    }
+    let number = facts.denials.len();
+    let shown = number.min(DENIALS_SHOWN);
+    let lines = facts.denials[number - shown..].join("\n    ");
+    vec![problem(
+        "denials",
+        format!(
+            "{} to a program within a day, the last:\n    {lines}",
+            match number {
+                1 => "access denied once".to_owned(),
+                number => format!("access denied {number} times"),
+            }
+        ),
+        "install or reload the AppArmor and SELinux rules (`make install`)",
+    )]
+}

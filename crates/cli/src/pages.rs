@@ -1,0 +1,340 @@
+//! What people read beside the options: examples, exit codes, files, other pages.
+//!
+//! One table feeds the end of `--help` and the sections of the man pages; all else in both comes
+//! from [`crate::cli`].
+
+use crate::cli::Cli;
+use anyhow::{Context, Result};
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, roman};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// A text and what it means.
+type Pairs = &'static [(&'static str, &'static str)];
+
+struct Page {
+    /// The command; empty for the program.
+    name: &'static str,
+    examples: Pairs,
+    exit: Pairs,
+    files: Pairs,
+    see_also: &'static [&'static str],
+}
+
+const ROSTER_SNAP: (&str, &str) =
+    ("/var/lib/roster/roster.snap", "The snapshot that programs read.");
+const SHADOW_SNAP: (&str, &str) =
+    ("/var/lib/roster/shadow.snap", "The snapshot of password hashes, for root and group shadow.");
+const NSSWITCH: (&str, &str) =
+    ("/etc/nsswitch.conf", "Which services glibc asks, and in which order.");
+const BACKUP: (&str, &str) =
+    ("/etc/nsswitch.conf.roster-backup", "The file as it was before roster enable.");
+
+const DONE: (&str, &str) = ("0", "Done.");
+const FAILED: (&str, &str) = ("1", "Failed; the message says why and what to do.");
+const WRONG_USE: (&str, &str) = ("2", "Wrong options or arguments.");
+
+const PAGES: &[Page] = &[
+    Page {
+        name: "",
+        examples: &[
+            (
+                "roster compile --passwd users --group groups --output /var/lib/roster/roster.snap",
+                "Make the snapshot that programs read.",
+            ),
+            ("roster enable --dry-run", "See what would change in nsswitch.conf."),
+            ("roster doctor", "Check the whole way from a program to the snapshot."),
+        ],
+        exit: &[
+            ("0", "Done, or all well."),
+            ("1", "Failed, or a problem was found."),
+            ("2", "Wrong options or arguments; in roster get: a key was not found."),
+        ],
+        files: &[ROSTER_SNAP, SHADOW_SNAP, NSSWITCH],
+        see_also: &["nsswitch.conf(5)", "getent(1)", "passwd(5)", "group(5)"],
+    },
+    Page {
+        name: "compile",
+        examples: &[
+            (
+                "roster compile --passwd /etc/passwd --group /etc/group --output test.snap",
+                "Compile this host's own accounts into a file to look at.",
+            ),
+            (
+                "roster compile --passwd p --group g --shadow s --output /var/lib/roster/roster.snap",
+                "Publish users, groups and, beside them in shadow.snap, password hashes.",
+            ),
+            (
+                "roster compile … --json | jq '.outputs[].remarks[]'",
+                "List every line that was skipped or is hidden, with the reason.",
+            ),
+        ],
+        exit: &[
+            ("0", "Published; skipped and hidden lines are named on standard error."),
+            ("1", "Failed; the old snapshot is still in place."),
+            WRONG_USE,
+        ],
+        files: &[ROSTER_SNAP, SHADOW_SNAP],
+        see_also: &["roster-inspect(1)", "roster-enable(1)", "passwd(5)", "group(5)", "shadow(5)"],
+    },
+    Page {
+        name: "inspect",
+        examples: &[
+            ("roster inspect /var/lib/roster/roster.snap", "Counts, sections and sizes."),
+            (
+                "roster inspect --json /var/lib/roster/roster.snap | jq .generation",
+                "The number of the publication.",
+            ),
+        ],
+        exit: &[DONE, ("1", "The file cannot be read, or is no sound snapshot."), WRONG_USE],
+        files: &[ROSTER_SNAP, SHADOW_SNAP],
+        see_also: &["roster-verify(1)", "roster-get(1)"],
+    },
+    Page {
+        name: "verify",
+        examples: &[("roster verify /var/lib/roster/roster.snap", "Read and check everything.")],
+        exit: &[
+            ("0", "The snapshot is sound."),
+            ("1", "It is damaged, no snapshot, or cannot be read."),
+            WRONG_USE,
+        ],
+        files: &[ROSTER_SNAP, SHADOW_SNAP],
+        see_also: &["roster-inspect(1)", "roster-doctor(1)"],
+    },
+    Page {
+        name: "get",
+        examples: &[
+            ("roster get passwd alice 1001", "Two users, by name and by id."),
+            ("roster get initgroups alice", "The ids of alice's supplementary groups."),
+            (
+                "diff <(getent -s roster group) <(roster get group)",
+                "Compare what programs see with what the snapshot holds.",
+            ),
+            ("roster get --snapshot test.snap group -- -staff", "A key that starts with a dash."),
+        ],
+        exit: &[
+            ("0", "All keys were found."),
+            ("1", "Wrong arguments, unknown database, or no readable snapshot."),
+            ("2", "A key was not found."),
+            ("3", "The database cannot be enumerated (initgroups)."),
+        ],
+        files: &[ROSTER_SNAP, SHADOW_SNAP],
+        see_also: &["getent(1)", "roster-inspect(1)"],
+    },
+    Page {
+        name: "enable",
+        examples: &[
+            ("roster enable --dry-run", "See the change."),
+            ("roster enable && roster doctor", "Make it, and check that programs see the users."),
+            ("roster enable --file image/etc/nsswitch.conf", "Prepare an image."),
+        ],
+        exit: &[
+            ("0", "Enabled, now or before."),
+            ("1", "The file is left as it was; the message names the line and what to do."),
+            WRONG_USE,
+        ],
+        files: &[NSSWITCH, BACKUP],
+        see_also: &["roster-disable(1)", "roster-doctor(1)", "nsswitch.conf(5)"],
+    },
+    Page {
+        name: "disable",
+        examples: &[
+            ("roster disable --dry-run", "See the change."),
+            ("roster disable", "Take Roster out; the snapshot stays where it is."),
+        ],
+        exit: &[("0", "Disabled, now or before."), ("1", "The file is left as it was."), WRONG_USE],
+        files: &[NSSWITCH, BACKUP],
+        see_also: &["roster-enable(1)", "nsswitch.conf(5)"],
+    },
+    Page {
+        name: "doctor",
+        examples: &[
+            ("sudo roster doctor", "Check everything."),
+            (
+                "roster doctor --json | jq '.findings[] | select(.level == \"problem\")'",
+                "Problems only, for a monitoring system.",
+            ),
+        ],
+        exit: &[
+            ("0", "No problems, though there may be warnings."),
+            ("1", "Problems were found."),
+            WRONG_USE,
+        ],
+        files: &[NSSWITCH, ROSTER_SNAP, SHADOW_SNAP],
+        see_also: &["roster-enable(1)", "roster-verify(1)", "nsswitch.conf(5)", "nscd(8)"],
+    },
+    Page {
+        name: "synth",
+        examples: &[
+            (
+                "roster synth --output corpus",
+                "10,000 users and 10,000 groups of 500 members on average.",
+            ),
+            (
+                "roster synth --users 1000000 --groups 1000000 --members 10 --shape zipf --output big",
+                "A million of each, with a few huge groups and many tiny ones.",
+            ),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        files: &[],
+        see_also: &["roster-compile(1)"],
+    },
+    Page {
+        name: "man",
+        examples: &[("roster man /usr/local/share/man/man1", "Install the pages.")],
+        exit: &[DONE, FAILED, WRONG_USE],
+        files: &[],
+        see_also: &["man(1)"],
+    },
+    Page {
+        name: "completions",
+        examples: &[
+            (
+                "roster completions bash > /usr/share/bash-completion/completions/roster",
+                "Install completion for bash.",
+            ),
+            ("source <(roster completions zsh)", "Try it in this shell."),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        files: &[],
+        see_also: &[],
+    },
+];
+
+fn page(name: &str) -> Option<&'static Page> {
+    PAGES.iter().find(|page| page.name == name)
+}
+
+/// The end of `roster NAME --help`.
+pub fn after_help(name: &str) -> String {
+    let Some(page) = page(name) else { return String::new() };
+    let heading = |text: &str| format!("\x1b[1m\x1b[32m{text}:\x1b[0m\n");
+    let mut text = heading("Examples");
+    for (command, meaning) in page.examples {
+        text += &format!("  {command}\n      {meaning}\n");
+    }
+    text += &format!("\n{}", heading("Exit status"));
+    for (code, meaning) in page.exit {
+        text += &format!("  {code}  {meaning}\n");
+    }
+    if !page.files.is_empty() {
+        text += &format!("\n{}", heading("Files"));
+        for (file, meaning) in page.files {
+            text += &format!("  {file}\n      {meaning}\n");
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Writes roster.1, roster-compile.1 and so on.
+pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let mut program = Cli::command();
+    program.build();
+    let pages = std::iter::once((&program, ""))
+        .chain(program.get_subcommands().map(|command| (command, command.get_name())));
+    for (command, name) in pages {
+        let path = folder.join(match name {
+            "" => "roster.1".to_owned(),
+            name => format!("roster-{name}.1"),
+        });
+        let mut text = Vec::new();
+        render(command, name, &mut text)?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        writeln!(out, "{}", path.display())?;
+    }
+    Ok(())
+}
+
+/// Prints the completion script.
+pub fn write_completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "roster", &mut script);
+    Ok(out.write_all(&script)?)
+}
+
+fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> {
+    let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).manual("Roster").source(source);
+    man.render_title(out)?;
+    man.render_name_section(out)?;
+    man.render_synopsis_section(out)?;
+    man.render_description_section(out)?;
+    man.render_options_section(out)?;
+    if name.is_empty() {
+        man.render_subcommands_section(out)?;
+    }
+    let Some(page) = page(name) else { return Ok(()) };
+    let mut roff = Roff::new();
+    section(&mut roff, "EXIT STATUS", page.exit, bold);
+    section(&mut roff, "FILES", page.files, |file| Inline::Italic(file.to_owned()));
+    roff.control("SH", ["EXAMPLES"]);
+    for (command, meaning) in page.examples {
+        roff.control("PP", []);
+        roff.text([roman(*meaning)]);
+        roff.control("PP", []);
+        roff.control("RS", ["4"]);
+        roff.control("nf", []);
+        roff.text([bold(*command)]);
+        roff.control("fi", []);
+        roff.control("RE", []);
+    }
+    let program = if name.is_empty() { None } else { Some("roster(1)") };
+    let others: Vec<&str> = program.into_iter().chain(page.see_also.iter().copied()).collect();
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([roman(others.join(", "))]);
+    roff.to_writer(out)
+}
+
+fn section(roff: &mut Roff, title: &str, pairs: Pairs, style: fn(&'static str) -> Inline) {
+    if pairs.is_empty() {
+        return;
+    }
+    roff.control("SH", [title]);
+    for (term, meaning) in pairs {
+        roff.control("TP", []);
+        roff.text([style(term)]);
+        roff.text([roman(*meaning)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_belongs_to_a_command() {
+        let program = Cli::command();
+        for page in PAGES.iter().filter(|page| !page.name.is_empty()) {
+            assert!(program.find_subcommand(page.name).is_some(), "{}", page.name);
+        }
+    }
+
+    #[test]
+    fn a_man_page_has_the_usual_sections_in_the_usual_order() {
+        let mut program = Cli::command();
+        program.build();
+        let mut text = Vec::new();
+        render(program.find_subcommand("get").unwrap(), "get", &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let sections: Vec<_> = text.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        assert_eq!(
+            sections,
+            [
+                "NAME",
+                "SYNOPSIS",
+                "DESCRIPTION",
+                "OPTIONS",
+                "\"EXIT STATUS\"",
+                "FILES",
+                "EXAMPLES",
+                "\"SEE ALSO\""
+            ]
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! Puts new text in the place of a configuration file: wholly or not at all, under the same
+//! owner, mode and labels.
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Attributes that seal the old bytes and would not fit the new ones.
+const SEALS: [&str; 2] = ["security.ima", "security.evm"];
+
+/// Room for the names of all attributes of a file, and for one value: the kernel's own limits.
+const ATTRIBUTE_BYTES_MAX: usize = 65_536;
+
+/// A file that was read, and may be replaced.
+pub struct Original {
+    path: PathBuf,
+    file: File,
+    /// What it held.
+    pub text: String,
+}
+
+/// Why a file cannot be edited in place.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// A symbolic link, to there.
+    Link(PathBuf),
+    Missing,
+}
+
+/// Opens a regular file for later replacement. What the name stands for decides: a link is not
+/// followed, because the renaming would put a file where the link was.
+pub fn open(path: &Path) -> Result<Result<Original, Unfit>> {
+    let failed = || format!("cannot read {}", path.display());
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut file: File = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => file.into(),
+        Err(Errno::LOOP) => {
+            return Ok(Err(Unfit::Link(fs::read_link(path).with_context(failed)?)));
+        }
+        Err(Errno::NOENT) => return Ok(Err(Unfit::Missing)),
+        Err(errno) => return Err(errno).with_context(failed),
+    };
+    if !file.metadata().with_context(failed)?.is_file() {
+        bail!("{} is not a regular file", path.display());
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).with_context(failed)?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        anyhow::anyhow!("{} line {line}: not UTF-8; correct it and try again", path.display())
+    })?;
+    Ok(Ok(Original { path: path.to_owned(), file, text }))
+}
+
+impl Original {
+    /// Replaces the file by `text`.
+    pub fn replace(&self, text: &str) -> Result<()> {
+        self.publish(text, &self.path)
+    }
+
+    /// Leaves a copy under another name in the same folder.
+    pub fn copy_to(&self, copy: &Path) -> Result<()> {
+        self.publish(&self.text, copy)
+    }
+
+    fn publish(&self, text: &str, place: &Path) -> Result<()> {
+        let temporary = Temporary(with_suffix(&self.path, ".roster-new"));
+        let name = &temporary.0;
+        let failed = || format!("cannot write {}", name.display());
+        // A leftover of a run that was killed; one at the most, since the name is always the same.
+        drop(Temporary(name.clone()));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let new = rustix::fs::open(name, flags, Mode::RUSR | Mode::WUSR).with_context(failed)?;
+        let mut new = File::from(new);
+        new.write_all(text.as_bytes()).with_context(failed)?;
+        self.copy_attributes_to(&new).with_context(|| {
+            format!(
+                "cannot give {} the owner and labels of {}",
+                name.display(),
+                self.path.display()
+            )
+        })?;
+        new.sync_all().with_context(failed)?;
+        fs::rename(name, place).with_context(|| match place == self.path {
+            true => format!(
+                "cannot replace {}; if it is a mount point, as in a container, edit it where it \
+                 comes from",
+                place.display()
+            ),
+            false => format!("cannot write {}", place.display()),
+        })?;
+        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .with_context(|| format!("cannot make the change to {} lasting", place.display()))
+    }
+
+    fn copy_attributes_to(&self, new: &File) -> Result<()> {
+        let old = self.file.metadata()?;
+        let made = new.metadata()?;
+        if (old.uid(), old.gid()) != (made.uid(), made.gid()) {
+            rustix::fs::fchown(
+                new,
+                Some(Uid::from_raw(old.uid())),
+                Some(Gid::from_raw(old.gid())),
+            )?;
+        }
+        new.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
+        for name in attributes(&self.file)? {
+            let value = attribute(&self.file, &name)?;
+            // Often the folder has given the new file the right label already, and setting one
+            // takes a privilege.
+            if !SEALS.contains(&&*name) && attribute(new, &name).ok() != Some(value.clone()) {
+                rustix::fs::fsetxattr(new, &*name, &value, XattrFlags::empty())
+                    .with_context(|| format!("attribute {name}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn attributes(file: &File) -> Result<Vec<String>> {
+    let mut names = vec![0; ATTRIBUTE_BYTES_MAX];
+    let len = match rustix::fs::flistxattr(file, &mut names[..]) {
+        Ok(len) => len,
+        Err(Errno::OPNOTSUPP) => 0,
+        Err(errno) => return Err(errno.into()),
+    };
+    let names = String::from_utf8_lossy(&names[..len]).into_owned();
+    Ok(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+fn attribute(file: &File, name: &str) -> Result<Vec<u8>> {
+    let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
+    let len = rustix::fs::fgetxattr(file, name, &mut value[..])?;
+    value.truncate(len);
+    Ok(value)
+}
+
+/// `nsswitch.conf` and `.x` as `nsswitch.conf.x`.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// A name that is gone when this is, unless it was renamed before.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}

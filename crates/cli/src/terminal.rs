@@ -1,0 +1,156 @@
+//! How things look to a person: numbers, sizes, marks, and the bar of something that takes long.
+//!
+//! Colour and bars are for terminals only, so that files and pipes get plain text.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Below this a bar would only flicker.
+const BAR_AFTER: Duration = Duration::from_secs(1);
+
+/// `1234567` as `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1` as `1 group`, `2` as `2 groups`.
+pub fn counted(number: u64, what: &str) -> String {
+    match (number, what.strip_suffix("ry")) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(stem)) => format!("{} {stem}ries", count(number)),
+        (_, None) => format!("{} {what}s", count(number)),
+    }
+}
+
+/// Sizes in the units that `ls -h` shows, with enough digits to compare two of them.
+pub fn bytes(number: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if number < 1024 {
+        return counted(number, "byte");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let mut value = number as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// Durations from microseconds to days, in the unit that fits.
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    match duration.as_secs() {
+        0 if seconds < 0.001 => format!("{:.0} µs", seconds * 1e6),
+        0 => format!("{:.0} ms", seconds * 1e3),
+        1..60 => format!("{seconds:.2} s"),
+        whole @ 60..3600 => counted(whole / 60, "minute"),
+        whole @ 3600..172_800 => counted(whole / 3600, "hour"),
+        whole => counted(whole / 86_400, "day"),
+    }
+}
+
+/// Colours for marks and diffs, or none.
+#[derive(Clone, Copy)]
+pub struct Paint {
+    on: bool,
+}
+
+/// The few colours in use, by their ANSI number.
+#[derive(Clone, Copy)]
+pub enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+impl Paint {
+    /// For text that goes to standard output. `NO_COLOR` is the common wish for none.
+    pub fn stdout() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self { on: wanted && std::io::stdout().is_terminal() }
+    }
+
+    #[cfg(test)]
+    pub fn plain() -> Self {
+        Self { on: false }
+    }
+
+    pub fn text(self, colour: Colour, text: &str) -> String {
+        if self.on { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_owned() }
+    }
+}
+
+/// A bar that shows itself on a terminal once the work has lasted a second.
+pub struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    pub fn new(total: u64, what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta:>4}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(what);
+        Self { bar, started: Instant::now(), shown: false }
+    }
+
+    pub fn at(&mut self, done: u64) {
+        if !self.shown && self.started.elapsed() >= BAR_AFTER {
+            self.shown = true;
+            // Hides itself where standard error is no terminal.
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        if self.shown {
+            self.bar.set_position(done);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_thousands_marked() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (4_995_000, "4,995,000")] {
+            assert_eq!(count(number), text);
+        }
+        assert_eq!(counted(1, "entry"), "1 entry");
+        assert_eq!(counted(0, "entry"), "0 entries");
+        assert_eq!(counted(2000, "group"), "2,000 groups");
+    }
+
+    #[test]
+    fn sizes_and_times_keep_three_digits() {
+        for (size, text) in
+            [(1, "1 byte"), (1023, "1,023 bytes"), (1536, "1.50 KiB"), (24 << 20, "24.0 MiB")]
+        {
+            assert_eq!(bytes(size), text);
+        }
+        for (micros, text) in [(7, "7 µs"), (12_345, "12 ms"), (1_500_000, "1.50 s")] {
+            assert_eq!(duration(Duration::from_micros(micros)), text);
+        }
+        assert_eq!(duration(Duration::from_secs(3 * 86_400)), "3 days");
+    }
+}
