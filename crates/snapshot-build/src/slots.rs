@@ -23,7 +23,7 @@ pub(crate) fn write_text<const N: usize>(
     if bytes <= slot_text.len() {
         let mut place = slot_text.iter_mut();
         for field in fields {
-            for (to, from) in place.by_ref().zip(field.iter().chain(&[0])) {
+            for (from, to) in field.iter().chain(&[0]).zip(place.by_ref()) {
                 *to = *from;
             }
         }
