@@ -1,0 +1,112 @@
+"""Who is measured: the lines of nsswitch.conf, the files and the daemon of each contender."""
+
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import floor, libnss_cache
+from .room import Room
+
+# The users of a host that are not in the corpus.
+LOCAL_PASSWD = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+LOCAL_GROUP = "root:x:0:\nnogroup:x:65534:\n"
+
+NSCD_SOCKET = "/run/nscd/socket"
+# Room for every answer of the corpus, nothing kept between starts, no check of files meanwhile.
+NSCD_CONF = "paranoia no\n" + "".join(
+    f"enable-cache {map} yes\npositive-time-to-live {map} 3600\nnegative-time-to-live {map} 3600\n"
+    f"suggested-size {map} 10007\ncheck-files {map} no\npersistent {map} no\nshared {map} yes\n"
+    f"max-db-size {map} 1073741824\n"
+    for map in ("passwd", "group")
+)
+
+
+def nsswitch(services):
+    """`initgroups` has the same order, and goes on after a success as `group` does: a user may be in
+    local groups too. Without the line glibc would read /etc/group once more for every contender."""
+    first, *rest = services.split()
+    each = " ".join([f"{first} [SUCCESS=continue]", *rest]) if rest else first
+    return f"passwd: {services}\ngroup: {services}\ninitgroups: {each}\nshadow: files\n"
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str  # as in the tables
+    services: str  # of nsswitch.conf
+    service: str = ""  # whose module can be called directly
+    package: str = ""  # which must be there
+    daemon: bool = False
+    members: bool = True  # its groups have members
+    corpus_is_local: bool = False
+
+
+FLOOR = Contender("floor (no members)", "floor files", service="floor", members=False)
+FLOOR_LAST = Contender("floor, files first", "files floor", members=False)
+ROSTER = Contender("roster", "roster files", service="roster")
+ROSTER_LAST = Contender("roster, files first", "files roster")
+# nscd only remembers; what it has not seen it asks of the modules, here the fastest there is.
+NSCD = Contender("nscd, warm", "roster files", package="nscd", daemon=True)
+NSCD_COLD = Contender("nscd, cold", "roster files", package="nscd", daemon=True)
+LIBNSS_CACHE = Contender("libnss-cache", "cache files", service="cache", package="libnss-cache")
+FILES = Contender("glibc files", "files", corpus_is_local=True)
+NOBODY = Contender("two-line files", "files")
+
+
+class Setting:
+    """Puts contenders into rooms, each with the same corpus."""
+
+    def __init__(self, corpus, folder, tools, modules, peers):
+        self.corpus, self.folder, self.tools, self.modules, self.peers = corpus, folder, tools, modules, peers
+        self.floor_file = folder / "floor.bin"
+        self.cache_files = None
+        folder.mkdir(parents=True)
+
+    @contextmanager
+    def room(self, contender):
+        etc = {"nsswitch.conf": nsswitch(contender.services), "passwd": LOCAL_PASSWD, "group": LOCAL_GROUP}
+        state = {}
+        services = contender.services.split()
+        if contender.corpus_is_local:
+            etc |= {"passwd": self.corpus.passwd, "group": self.corpus.group}
+        if "roster" in services:
+            state["roster.snap"] = self.corpus.snapshot
+        if "floor" in services:
+            if not self.floor_file.exists():
+                floor.write(self.corpus, self.floor_file)
+            state["floor.bin"] = self.floor_file
+        if "cache" in services:
+            self.cache_files = self.cache_files or libnss_cache.files(self.corpus, self.folder / "libnss-cache")
+            etc |= self.cache_files
+        if contender.daemon:
+            etc["nscd.conf"] = NSCD_CONF
+        name = "".join(letter if letter.isalnum() else "-" for letter in contender.name)
+        with Room(self.folder / "rooms" / name, self.tools, self.modules, etc, state) as room:
+            yield room
+
+    def start_nscd(self, room):
+        return room.start_daemon([self.peers / "nscd" / "usr/sbin/nscd", "-F"], NSCD_SOCKET)
+
+
+def fetch(packages, folder):
+    """Unpacks Debian packages without installing them: their scripts would edit nsswitch.conf and
+    start daemons. Returns version by package; those that cannot be had are missing in it."""
+    versions = {}
+    for package in packages:
+        unpacked = Path(folder) / package
+        note = Path(folder) / f"{package}.version"
+        if not note.exists():
+            unpacked.mkdir(parents=True, exist_ok=True)
+            fetched = subprocess.run(
+                ["apt-get", "-o", "APT::Sandbox::User=root", "download", package],
+                cwd=unpacked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            archives = list(unpacked.glob("*.deb"))
+            if fetched.returncode != 0 or not archives:
+                continue
+            subprocess.run(["dpkg", "-x", archives[0], unpacked], check=True)
+            field = subprocess.run(["dpkg-deb", "-f", archives[0], "Version"], check=True, capture_output=True, text=True)
+            archives[0].unlink()
+            note.write_text(field.stdout.strip())
+        versions[package] = note.read_text()
+    return versions

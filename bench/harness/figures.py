@@ -1,0 +1,122 @@
+"""The figures to reach, each computed from the JSON of a run and from nothing else."""
+
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+SHAPES = ("consecutive", "zipf", "random")
+SMALL, LARGE, HUGE = (10_000, 10_000, 500), (100_000, 100_000, 500), (1_000_000, 1_000_000, 10)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One promise: `measured` gives the worst number that it covers, or None if it was not measured."""
+
+    what: str
+    goal: float
+    unit: str
+    measured: Callable[[dict], Optional[float]]
+
+
+def judged(results):
+    """What, goal, measured, met (None: not measured), as plain data."""
+    rows = []
+    for figure in FIGURES:
+        value = figure.measured(results)
+        met = None if value is None else value <= figure.goal
+        rows.append({"what": figure.what, "goal": figure.goal, "unit": figure.unit, "measured": value, "met": met})
+    return rows
+
+
+def worst(values):
+    """The largest; None unless all of them were measured."""
+    values = list(values)
+    return max(values) if values and None not in values else None
+
+
+def at(results, *path):
+    for step in path:
+        if not isinstance(results, dict) or step not in results:
+            return None
+        results = results[step]
+    return results
+
+
+def ratio(of, to):
+    return of / to if of is not None and to else None
+
+
+def scaled(value, by):
+    return value * by if value is not None else None
+
+
+def id_ratio(contender, shape):
+    def measured(results):
+        def median(name):
+            return at(results, "programs", shape, "tests", "id", name, "median")
+
+        return ratio(median(contender), median("floor (no members)"))
+
+    return measured
+
+
+def straight(series, users, shapes=SHAPES):
+    return lambda results: worst(
+        at(results, "lookups", f"{users} {shape}", "straight", series, "roster", "median") for shape in shapes
+    )
+
+
+def compiled(field, corpus, by, shapes=("consecutive",)):
+    """`corpus` is users, groups, members."""
+
+    def measured(results):
+        builds = at(results, "compile") or {}
+        named = {(each["users"], each["groups"], each["members"], each["shape"]): each for each in builds.values()}
+        values = (named.get((*corpus, shape)) for shape in shapes)
+        return worst(
+            None if build is None else scaled(build[field] if field.endswith("bytes") else build[field]["median"], by)
+            for build in values
+        )
+
+    return measured
+
+
+def of_module(field):
+    return lambda results: at(results, "module", "roster", field)
+
+
+def dlopen_ratio(results):
+    times = [at(results, "module", name, "dlopen_ns", "median") for name in ("roster", "floor (no members)")]
+    return ratio(*times)
+
+
+def wrong_answers(results):
+    fresh = at(results, "freshness")
+    return fresh and fresh["torn"] + fresh["missing"] + fresh["backwards"] + fresh["never_shown"]
+
+
+FIGURES = [
+    *(
+        Figure(f"`id`, 501 groups, against the floor module: {shape}", 1.35, "×", id_ratio("roster", shape))
+        for shape in SHAPES
+    ),
+    Figure("straight, 10 k, every shape: getpwnam", 50, "ns", straight("getpwnam", 10_000)),
+    Figure("straight, 10 k, every shape: getpwuid", 30, "ns", straight("getpwuid", 10_000)),
+    Figure("straight, 10 k, every shape: getgrgid of 500", 800, "ns", straight("getgrgid.500", 10_000)),
+    Figure("straight, 10 k, every shape: groups of a user", 250, "ns", straight("initgroups", 10_000)),
+    Figure("straight, 1 M: getpwnam", 200, "ns", straight("getpwnam", 1_000_000, ["consecutive"])),
+    Figure("snapshot, 10 k × 10 k × 500, every shape", 24, "MB", compiled("snapshot_bytes", SMALL, 1e-6, SHAPES)),
+    Figure("build, 10 k × 10 k × 500, every shape: wall", 0.5, "s", compiled("wall_ns", SMALL, 1e-9, SHAPES)),
+    Figure("build, 10 k × 10 k × 500, every shape: peak", 150, "MiB", compiled("peak_kb", SMALL, 1 / 1024, SHAPES)),
+    Figure("build, 1 M × 1 M × 10: processor time", 3, "s", compiled("cpu_us", HUGE, 1e-6)),
+    Figure("build, 1 M × 1 M × 10: peak", 700, "MiB", compiled("peak_kb", HUGE, 1 / 1024)),
+    Figure("module: size", 40, "kB", lambda results: scaled(of_module("bytes")(results), 1e-3)),
+    Figure("module: relative relocations", 0, "", of_module("relative_relocations")),
+    Figure("module: dlopen against a C module", 1.0, "×", dlopen_ratio),
+    Figure(
+        "answer after a new generation, slowest",
+        100,
+        "ms",
+        lambda results: scaled(at(results, "freshness", "delay_ns", "max"), 1e-6),
+    ),
+    Figure("torn, missing, backward answers under constant publishing", 0, "", wrong_answers),
+]

@@ -1,0 +1,80 @@
+"""Rounds and medians.
+
+Noise on a machine comes in stretches, so contenders are never timed one after the other: each
+round asks every contender once, and the order rotates so that nobody always runs in the wake of
+the same neighbour.
+"""
+
+import math
+import statistics
+import sys
+import time
+
+
+def rounds(contenders, repetitions, budget_s, once, progress=None):
+    """Samples by contender.
+
+    A contender whose samples have used up `budget_s` sits out the remaining rounds; it has been
+    asked at least once. Slow contenders therefore have fewer samples, and their number is
+    reported with them.
+    """
+    samples = {contender: [] for contender in contenders}
+    spent_s = dict.fromkeys(contenders, 0.0)
+    for turn in range(repetitions):
+        for position in range(len(contenders)):
+            contender = contenders[(position + turn) % len(contenders)]
+            if spent_s[contender] >= budget_s:
+                continue
+            began = time.monotonic()
+            samples[contender].append(once(contender))
+            spent_s[contender] += time.monotonic() - began
+        if progress:
+            progress.at(turn + 1, repetitions)
+    return samples
+
+
+def summary(samples):
+    """Median, quartiles and number of the samples, ready for JSON."""
+    ordered = sorted(samples)
+    quartiles = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else [ordered[0]] * 3
+    return {
+        "median": statistics.median(ordered),
+        "p25": quartiles[0],
+        "p75": quartiles[2],
+        "min": ordered[0],
+        "n": len(ordered),
+    }
+
+
+def percentile(ordered, share):
+    """The smallest sample that `share` of the samples do not exceed."""
+    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
+
+
+class Progress:
+    """What is being measured, on one line of standard error that is rewritten if it is a terminal."""
+
+    def __init__(self, stream=sys.stderr):
+        self.stream = stream
+        self.terminal = stream.isatty()
+        self.what = ""
+        self.began = time.monotonic()
+
+    def begin(self, what):
+        self.what = what
+        if not self.terminal:
+            print(f"[{time.monotonic() - self.began:5.0f} s] {what}", file=self.stream, flush=True)
+        else:
+            self._show("")
+
+    def at(self, done, of):
+        if self.terminal:
+            self._show(f" {done}/{of}")
+
+    def end(self):
+        if self.terminal:
+            print("\r\033[K", end="", file=self.stream, flush=True)
+
+    def _show(self, detail):
+        elapsed = time.monotonic() - self.began
+        print(f"\r\033[K[{elapsed:5.0f} s] {self.what}{detail}", end="", file=self.stream, flush=True)

@@ -1,0 +1,86 @@
+"""Look-ups inside one process, in ns each: straight into the modules, and through glibc.
+
+Keys are asked in random order over the whole corpus, with everything in memory: what is measured
+is neither the same hot line again and again nor a cold disk.
+"""
+
+from contextlib import ExitStack
+
+from .. import contenders as who
+from ..corpus import Keys
+from ..measure import rounds, summary
+
+BATCH_NS = 10_000_000
+TRIAL_NS = 500_000
+WARM_UP_NS = 1_000_000_000
+SLOW_BUDGET_S = 3  # samples of one contender in one series
+CHECK_NS = 2_000_000_000
+
+
+def measure(bench, corpus, straight, through_glibc):
+    """Summaries in ns by way, series and contender, for one corpus."""
+    place = f"lookups-{corpus.shape.shape}-{corpus.shape.users}"
+    bench.progress.begin(f"keys and answers of {corpus.shape}")
+    keys = Keys(corpus, bench.work / f"{place}-keys", bench.seed)
+    setting = bench.setting(corpus, place)
+    result = {"corpus": str(corpus.shape), "note": corpus.note, "keys": {}, "straight": {}, "glibc": {}, "faults": []}
+    result["keys"] = {series: len(listed) for series, listed in keys.series.items()}
+    with ExitStack() as stack:
+        ways = {"straight": {}, "glibc": {}}
+        for each in filter(bench.has, dict.fromkeys([*straight, *through_glibc])):
+            room = stack.enter_context(setting.room(each))
+            if each.daemon:
+                pid = setting.start_nscd(room)
+                stack.callback(room.stop_daemon, pid)
+            if each in straight:
+                module = [bench.modules / f"libnss_{each.service}.so.2", each.service]
+                ways["straight"][each] = stack.enter_context(room.helper(bench.tools / "lookup", keys.folder, *module))
+            if each in through_glibc:
+                ways["glibc"][each] = stack.enter_context(room.helper(bench.tools / "lookup", keys.folder))
+        for way, helpers in ways.items():
+            for series in keys.series:
+                bench.progress.begin(f"{series}, {'straight' if way == 'straight' else 'through glibc'}, {corpus.shape}")
+                summaries, faults = _series(bench, keys, series, helpers)
+                result[way][series] = summaries
+                result["faults"] += [f"{way}: {series}: {fault}" for fault in faults]
+    return result
+
+
+def _series(bench, keys, series, helpers):
+    batch, faults = {}, []
+    for each, helper in helpers.items():
+        if helper.ask(f"time {series} 1") == ["cannot"]:
+            continue
+        count = _count_for(helper, series, TRIAL_NS)
+        ns = int(helper.ask(f"time {series} {count}")[0]) / count
+        fault = _fault(keys, series, each, helper, max(1, int(CHECK_NS / ns)))
+        if fault:
+            faults.append(f"{each.name}: {fault}")
+            continue
+        helper.ask(f"time {series} {max(1, min(2 * len(keys.series[series]), int(WARM_UP_NS / ns)))}")
+        batch[each] = _count_for(helper, series, BATCH_NS)
+
+    def once(each):
+        return int(helpers[each].ask(f"time {series} {batch[each]}")[0]) / batch[each]
+
+    samples = rounds(list(batch), bench.batches, SLOW_BUDGET_S, once, bench.progress)
+    return {each.name: summary(taken) | {"batch": batch[each]} for each, taken in samples.items()}, faults
+
+
+def _count_for(helper, series, target_ns):
+    """How many look-ups take about that long."""
+    count = 1
+    while True:
+        ns = max(1, int(helper.ask(f"time {series} {count}")[0]))
+        if ns >= target_ns / 4:
+            return max(1, int(count * target_ns / ns))
+        count *= 4
+
+
+def _fault(keys, series, contender, helper, most):
+    """What was wrong with the answers to the first keys, if anything."""
+    count = min(most, len(keys.answers[series]))
+    found, checksum = map(int, helper.ask(f"check {series} {count}"))
+    if checksum == keys.checksum(series, count, contender.members):
+        return None
+    return f"{found} of {count} found, and the answers are not those of the text"

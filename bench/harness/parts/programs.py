@@ -1,0 +1,129 @@
+"""Whole programs: `id` of a user in 501 groups, `getent` of a user, of a group and of nobody.
+
+Wall time from vfork to wait, of the program as distributed, standard output to /dev/null.
+"""
+
+import re
+from contextlib import ExitStack
+
+from .. import contenders as who
+from ..measure import rounds, summary
+
+SLOW_BUDGET_S = 8  # samples of one contender in one test; glibc files needs 19 s for one `id`
+
+
+def measure(bench, corpus, everything, with_files):
+    """Summaries in ns by test and contender, for one corpus; only of `id` unless `everything`."""
+    user = corpus.user_of_many_groups()
+    group = next((gid, line) for gid, line in _group_lines(corpus) if line.count(",") >= 400)
+    field = [who.FLOOR, who.FLOOR_LAST, who.ROSTER, who.ROSTER_LAST, who.NSCD, who.NSCD_COLD, who.LIBNSS_CACHE]
+    field = [each for each in field if bench.has(each)]
+    if with_files:
+        field.append(who.FILES)
+
+    setting = bench.setting(corpus, f"programs-{corpus.shape.shape}")
+    result = {"corpus": str(corpus.shape), "user": user.name, "groups": len(user.groups) + 1, "tests": {}, "faults": []}
+    with ExitStack() as stack:
+        rooms = {each: stack.enter_context(setting.room(each)) for each in field}
+        nobody = stack.enter_context(setting.room(who.NOBODY))
+        daemons = {each: setting.start_nscd(rooms[each]) for each in field if each is who.NSCD}
+
+        tests = {
+            "id": (["/usr/bin/id", user.name], IdAnswer(user)),
+            "getent passwd NAME": (["/usr/bin/getent", "passwd", user.name], LineAnswer(user.line)),
+            "getent passwd UNKNOWN": (["/usr/bin/getent", "passwd", "no-such-user"], LineAnswer("", status=2)),
+            "getent group GID": (["/usr/bin/getent", "group", group[0]], LineAnswer(group[1])),
+        }
+        for test, (argv, answer) in tests.items():
+            if test != "id" and not everything:
+                continue
+            # Cold is a matter of `id` only, where it costs hundreds of requests.
+            entrants = [each for each in field if test == "id" or each is not who.NSCD_COLD]
+            bench.progress.begin(f"{test}, {corpus.shape}: checking the answers")
+            samples = {}
+            for each in list(entrants):
+                first_ns, fault = _checked(bench, setting, rooms[each], each, argv, answer)
+                if fault:
+                    result["faults"].append(f"{test}: {each.name}: {fault}")
+                    entrants.remove(each)
+                # One run of a slow contender is enough to check it and to time it.
+                elif first_ns > SLOW_BUDGET_S * 1e9:
+                    samples[each] = [first_ns]
+                    entrants.remove(each)
+
+            def once(each, argv=argv):
+                if each in ("/bin/true", who.NOBODY.name):
+                    return nobody.run(["/bin/true"] if each == "/bin/true" else [argv[0], "root"])["ns"]
+                if each is who.NSCD_COLD:
+                    return _cold(setting, rooms[each], argv)["ns"]
+                return rooms[each].run(argv)["ns"]
+
+            bounds = ["/bin/true", who.NOBODY.name] if test == "id" else []
+            bench.progress.begin(f"{test}, {corpus.shape}")
+            samples |= rounds([*bounds, *entrants], bench.repetitions, SLOW_BUDGET_S, once, bench.progress)
+            result["tests"][test] = {getattr(each, "name", each): summary(taken) for each, taken in samples.items()}
+        for each, pid in daemons.items():
+            rooms[each].stop_daemon(pid)
+    return result
+
+
+def _cold(setting, room, argv, output="/dev/null"):
+    """The first run after the daemon started."""
+    pid = setting.start_nscd(room)
+    try:
+        return room.run(argv, output)
+    finally:
+        room.stop_daemon(pid)
+
+
+def _checked(bench, setting, room, contender, argv, answer):
+    """How long a run took, and what was wrong with its answer, if anything."""
+    output = bench.work / "answer"
+    if contender is who.NSCD_COLD:
+        ran = _cold(setting, room, argv, output)
+    else:
+        ran = room.run(argv, output)
+    return ran["ns"], answer.fault(output.read_text(), ran["status"], contender.members)
+
+
+class LineAnswer:
+    def __init__(self, line, status=0):
+        self.line, self.status = line, status
+
+    def fault(self, output, status, with_members):
+        expected = self.line
+        if not with_members and expected.count(":") == 3:
+            expected = expected.rpartition(":")[0] + ":"
+        if status != self.status:
+            return f"exit status {status} instead of {self.status}"
+        if output.rstrip("\n") != expected:
+            return f"printed {output[:60]!r}… instead of {expected[:60]!r}…"
+        return None
+
+
+class IdAnswer:
+    """The groups are compared as a set: their order is the service's own."""
+
+    def __init__(self, user):
+        self.user = user
+
+    def fault(self, output, status, with_members):
+        parsed = re.fullmatch(r"uid=(\d+)\((.*?)\) gid=(\d+)\S* groups=(.*)\n", output)
+        if status != 0 or not parsed:
+            return f"exit status {status}, printed {output[:60]!r}…"
+        uid, name, gid, groups = parsed.groups()
+        if (uid, name, gid) != (self.user.uid, self.user.name, self.user.gid):
+            return f"is {output[:60]!r}…"
+        given = {tuple(group.rstrip(")").split("(", 1)) for group in groups.split(",")}
+        given = {pair for pair in given if pair[0] != gid}
+        expected = {(number, name) for name, number in self.user.groups if number != gid}
+        if given != expected:
+            return f"{len(expected - given)} of {len(expected)} groups missing, {len(given - expected)} too many"
+        return None
+
+
+def _group_lines(corpus):
+    with corpus.group.open() as lines:
+        for line in lines:
+            line = line.rstrip("\n")
+            yield line.split(":", 3)[2], line

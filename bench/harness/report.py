@@ -1,0 +1,200 @@
+"""Turns the JSON of a run into tables: for a terminal, and as Markdown for the README."""
+
+from dataclasses import dataclass
+
+FLOOR = "floor (no members)"
+SERIES = {
+    "getpwnam": "getpwnam",
+    "getpwuid": "getpwuid",
+    "getpwnam.unknown": "getpwnam, unknown",
+    "getgrgid.500": "getgrgid, ~500 members",
+    "getgrgid": "getgrgid, any",
+    "getgrnam": "getgrnam, any",
+    "initgroups": "groups of a user",
+}
+
+
+@dataclass
+class Table:
+    title: str
+    header: list
+    rows: list
+    notes: list
+
+
+def tables(results):
+    """Every table for which there are results."""
+    made = []
+    for shape, part in results.get("programs", {}).items():
+        made.append(_programs(shape, part))
+    for part in results.get("lookups", {}).values():
+        made += [_lookups(part, way) for way in ("straight", "glibc") if any(part[way].values())]
+    if "compile" in results:
+        made.append(_compile(results["compile"]))
+    if "module" in results:
+        made.append(_module(results["module"]))
+    if "freshness" in results:
+        made.append(_freshness(results["freshness"]))
+    made.append(_figures(results["figures"]))
+    return made
+
+
+def _programs(shape, part):
+    rows = []
+    for test, by_contender in part["tests"].items():
+        floor = by_contender.get(FLOOR, {}).get("median")
+        for name, s in by_contender.items():
+            ratio = f"{s['median'] / floor:.2f}" if floor else ""
+            spread = f"{_ms(s['p25'])} – {_ms(s['p75'])}" if s["n"] > 1 else ""
+            rows.append([test, name, _ms(s["median"]), ratio, spread, str(s["n"])])
+            test = ""
+    return Table(
+        f"Programs, ms: {part['corpus']}",
+        ["program", "answered by", "median", "to floor", "middle half", "runs"],
+        rows,
+        [f"{part['user']} is in {part['groups']} groups.", *part["faults"]],
+    )
+
+
+def _lookups(part, way):
+    contenders = list(dict.fromkeys(name for series in part[way].values() for name in series))
+    rows = []
+    for series, label in SERIES.items():
+        measured = part[way].get(series)
+        if measured:
+            rows.append([label, *(_ns_cell(measured.get(name)) for name in contenders)])
+    where = "straight into the module" if way == "straight" else "through glibc"
+    notes = [f"{SERIES['getgrgid.500']}: {part['note']}."] if part["note"] else []
+    return Table(
+        f"Look-ups {where}, ns, medians (quartiles): {part['corpus']}",
+        ["function", *contenders],
+        rows,
+        notes + [fault for fault in part["faults"] if fault.startswith(way)],
+    )
+
+
+def _compile(part):
+    rows = [
+        [
+            corpus,
+            f"{b['text_bytes'] / 1e6:.1f}",
+            f"{b['snapshot_bytes'] / 1e6:.1f}",
+            f"{b['wall_ns']['median'] / 1e9:.2f}",
+            f"{b['cpu_us']['median'] / 1e6:.2f}",
+            f"{b['peak_kb']['median'] / 1024:.0f}",
+            str(b["wall_ns"]["n"]),
+        ]
+        for corpus, b in part.items()
+    ]
+    header = ["roster compile", "text MB", "snapshot MB", "wall s", "processor s", "peak MiB", "runs"]
+    return Table("Building a snapshot, medians", header, rows, [])
+
+
+def _module(part):
+    rows = [
+        [
+            name,
+            f"{m['bytes'] / 1e3:.1f}",
+            str(m["relocations"]),
+            str(m["relative_relocations"]),
+            ", ".join(m["needed"]) or "nothing",
+            f"{m['dlopen_ns']['median'] / 1e3:.1f}",
+            f"{m['first_lookup_ns']['median'] / 1e3:.1f}",
+        ]
+        for name, m in part.items()
+    ]
+    header = ["module", "kB", "relocations", "relative", "needs", "dlopen µs", "first look-up µs"]
+    return Table("The module", header, rows, ["The first look-up finds no database: it is one failing open, or two."])
+
+
+def _freshness(part):
+    delay = part.get("delay_ns")
+    shown = f"{delay['p50'] / 1e6:.1f} / {delay['p99'] / 1e6:.1f} / {delay['max'] / 1e6:.1f}" if delay else "never"
+    rows = [
+        ["delay of a new generation, ms: p50 / p99 / max", f"{shown} of {part['publications']}"],
+        ["generations never shown", str(part["never_shown"])],
+        ["look-ups", f"{part['calls']:,}"],
+        ["generations published meanwhile", f"{part['storm_publications']:,} in {part['storm_seconds']:.1f} s"],
+        ["torn answers", str(part["torn"])],
+        ["missing answers", str(part["missing"])],
+        ["answers older than one seen before", str(part["backwards"])],
+        ["most generations mapped at once", str(part["most_mappings"])],
+    ]
+    return Table("A running process and new generations", ["", ""], rows, [part["first_fault"]] * bool(part["first_fault"]))
+
+
+def _figures(judged):
+    rows = []
+    for row in judged:
+        measured = "not measured" if row["measured"] is None else _amount(row["measured"], row["unit"])
+        met = {None: "–", True: "met", False: "NOT MET"}[row["met"]]
+        rows.append([row["what"], f"≤ {_amount(row['goal'], row['unit'])}", measured, met])
+    return Table("Figures to reach", ["", "goal", "measured", ""], rows, [])
+
+
+def _amount(value, unit):
+    number = f"{value:.0f}" if value == int(value) or value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    return f"{number} {unit}".strip()
+
+
+def _ms(ns):
+    ms = ns / 1e6
+    return f"{ms:,.0f}" if ms >= 1000 else f"{ms:.1f}" if ms >= 10 else f"{ms:.3f}"
+
+
+def _ns_cell(s):
+    if s is None:
+        return "–"
+    return f"{_ns(s['median'])} ({_ns(s['p25'])}–{_ns(s['p75'])})" if s["n"] > 1 else _ns(s["median"])
+
+
+def _ns(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def as_text(results):
+    return "\n".join([_origin(results), *(_text(table) for table in tables(results))])
+
+
+def as_markdown(results):
+    return "\n".join([*(_markdown(table) for table in tables(results)), _origin(results)])
+
+
+def _origin(results):
+    o = results["origin"]
+    peers = "".join(f", {name} {version}" for name, version in o["packages"].items())
+    return (
+        f"{o['cpu']}, {o['processors']} processors, Linux {o['kernel']}, {o['distribution']}, {o['glibc']}, "
+        f"coreutils {o['coreutils']}{peers}; commit {o['commit']}; {o['time']}; load average "
+        f"{o['load_average_before']:.1f} before, {o['load_average_after']:.1f} after; "
+        f"{results['options']['repetitions']} rounds, contenders interleaved\n"
+    )
+
+
+def _text(table):
+    widths = [max(len(row[i]) for row in [table.header, *table.rows]) for i in range(len(table.header))]
+
+    def line(row):
+        cells = [cell.ljust(width) if i in _left(table) else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))]
+        return "  " + "  ".join(cells).rstrip()
+
+    head = [line(table.header), "  " + "  ".join("─" * width for width in widths)] if any(table.header) else []
+    return "\n".join([table.title, *head, *map(line, table.rows), *(f"  {note}" for note in table.notes), ""])
+
+
+def _markdown(table):
+    def line(cells):
+        return "| " + " | ".join(cells) + " |"
+
+    rule = line(["---" if i in _left(table) else "--:" for i in range(len(table.header))])
+    notes = [f"\n{note}" for note in table.notes]
+    return "\n".join([f"**{table.title}**\n", line(table.header), rule, *map(line, table.rows), *notes, ""])
+
+
+def _left(table):
+    """Columns of words; the others hold numbers."""
+    return {i for i in range(len(table.header)) if all(_is_word(row[i]) for row in table.rows)}
+
+
+def _is_word(cell):
+    return not cell or not (cell[0].isdigit() or cell[0] in "≤–-")

@@ -1,0 +1,143 @@
+"""Rooms: private mount namespaces in which a contender is the machine's source of users and groups.
+
+A room has its own /etc, /var/lib and /run; the machine's are neither changed nor seen. Modules are
+found through the room's ld.so.cache, as installed ones are: LD_LIBRARY_PATH would add searches that
+an installed module does not pay for.
+"""
+
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+READY_WITHIN_S = 20
+# The measured programs have the last processor to themselves; this program and daemons take the first.
+MEASURED_CPU = (os.cpu_count() or 1) - 1
+SUPPORT_CPU = 0
+ALL_CPUS = f"0-{MEASURED_CPU}"
+
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+
+
+class HelperDied(RuntimeError):
+    pass
+
+
+class Helper:
+    """A C helper that answers each line on its standard input with one line."""
+
+    def __init__(self, argv):
+        self.argv = [str(word) for word in argv]
+        self.process = subprocess.Popen(
+            self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+
+    def ask(self, line):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise HelperDied(f"{' '.join(self.argv[-4:])} ended (status {self.process.wait()}) when asked: {line}")
+        return answer.split()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Launcher(Helper):
+    """Runs programs and times them; see spawn.c."""
+
+    def run(self, argv, output="/dev/null"):
+        ns, user_us, system_us, peak_kb, status = map(int, self.ask("\t".join(["run", str(output), *map(str, argv)])))
+        return {"ns": ns, "cpu_us": user_us + system_us, "peak_kb": peak_kb, "status": status}
+
+    def start(self, argv):
+        return int(self.ask("\t".join(["start", "/dev/null", *map(str, argv)]))[0])
+
+    def stop(self, pid):
+        self.ask(f"stop\t{pid}")
+
+
+class Room:
+    """One namespace. `etc` and `state` say which files lie in /etc and /var/lib/roster: text, or the
+    path of a file, which is linked (not copied: some are large, and nobody writes to them)."""
+
+    def __init__(self, folder, tools, modules, etc, state=None):
+        self.folder = Path(folder)
+        self.tools = tools
+        self.etc = self.folder / "etc"
+        self.var_lib = self.folder / "var-lib"
+        (self.var_lib / "roster").mkdir(parents=True)
+        self.etc.mkdir()
+        for place, files in ((self.etc, etc), (self.var_lib / "roster", state or {})):
+            for name, content in files.items():
+                if isinstance(content, Path):
+                    os.link(content, place / name)
+                else:
+                    (place / name).write_text(content)
+        (self.folder / "ld.so.conf").write_text(f"{modules}\ninclude /etc/ld.so.conf\n")
+        subprocess.run(
+            ["ldconfig", "-X", "-C", self.etc / "ld.so.cache", "-f", self.folder / "ld.so.conf"],
+            check=True,
+            env=ENVIRONMENT,
+        )
+
+    def __enter__(self):
+        new = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
+        mounts = (
+            f"mount --bind '{self.etc}' /etc && mount --bind '{self.var_lib}' /var/lib && "
+            "mount -t tmpfs tmpfs /run && mkdir /run/nscd && exec \"$@\""
+        )
+        self.launcher = Launcher([*new, "sh", "-c", mounts, "sh", *self._pinned(self.tools / "spawn")])
+        self.run = self.launcher.run
+        if self.run(["/bin/true"])["status"] != 0:  # also waits until the mounts are done
+            raise RuntimeError("nothing can be run in a private mount namespace")
+        return self
+
+    def __exit__(self, *_):
+        self.launcher.close()
+
+    def helper(self, *argv):
+        """Another C helper in this room."""
+        return Helper([*self._entered(), *self._pinned(*argv)])
+
+    def command(self, *argv):
+        """The command line that runs `argv` in this room, on any processor."""
+        return [*map(str, self._entered()), "taskset", "-c", ALL_CPUS, *map(str, argv)]
+
+    def start_daemon(self, argv, listening_on):
+        """Starts a daemon in the foreground, and waits until it accepts a connection."""
+        pid = self.launcher.start(["taskset", "-c", SUPPORT_CPU, *argv])
+        # The room's file system, seen from outside.
+        path = f"/proc/{self.launcher.process.pid}/root{listening_on}"
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            with socket.socket(socket.AF_UNIX) as client:
+                if client.connect_ex(path) == 0:
+                    return pid
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{argv[0]} does not listen on {listening_on} after {READY_WITHIN_S} s")
+            time.sleep(0.002)
+
+    def stop_daemon(self, pid):
+        self.launcher.stop(pid)
+
+    def _entered(self):
+        user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
+        return ["nsenter", "-t", self.launcher.process.pid, *user, "-m"]
+
+    @staticmethod
+    def _pinned(*argv):
+        return ["taskset", "-c", str(MEASURED_CPU), *argv]
