@@ -193,7 +193,7 @@ def _markdown(table):
 
 def _left(table):
     """Columns of words; the others hold numbers."""
-    return {i for i in range(len(table.header)) if all(_is_word(row[i]) for row in table.rows)}
+    return {i for i in range(len(table.header)) if i == 0 or all(_is_word(row[i]) for row in table.rows)}
 
 
 def _is_word(cell):
