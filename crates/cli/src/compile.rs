@@ -3,8 +3,9 @@
 use crate::cli::Compile;
 use crate::snapshot_file::SHADOW_NAME;
 use crate::terminal::{Progress, bytes, counted, duration};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use roster_record::text::{Line, group_line};
+use roster_snapshot::layout::Kind;
 use roster_snapshot_build::Image;
 use roster_snapshot_build::compile::{
     self, Compiled, Note, Progress as At, Remark, Report, Source,
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// For everybody to read, as /etc/passwd is.
@@ -25,8 +26,13 @@ const SHADOW_MODE: u32 = 0o640;
 /// Remarks shown to a person; `--json` has all of them.
 const REMARKS_SHOWN: usize = 20;
 
-/// Reading takes about as long as all that follows.
+/// The bar's length. Reading takes about half the time, most of it for groups.
 const BAR_STEPS: u64 = 1000;
+const GROUPS: u64 = 50;
+const INDEXING: u64 = 500;
+const PUBLISHING: u64 = 800;
+
+const NOT_PUBLISHED: &str = "nothing was published";
 
 /// Compiles, publishes, reports.
 pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
@@ -41,41 +47,49 @@ pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
     let mut progress = |at| bar.at(steps(at));
     // All is compiled before anything is published, so that an error leaves both old files.
     let shadow = match &args.shadow {
-        Some(path) => Some(compile::shadow(path, &mut progress).map_err(advise)?),
+        Some(path) => Some(compile::shadow(path, &mut progress).context(NOT_PUBLISHED)?),
         None => None,
     };
-    let accounts = compile::accounts(&args.passwd, &args.group, &mut progress).map_err(advise)?;
-    drop(bar);
+    let accounts =
+        compile::accounts(&args.passwd, &args.group, &mut progress).context(NOT_PUBLISHED)?;
 
-    // Hashes first: a user who is there has a password.
+    bar.at(PUBLISHING);
     let mut outputs = Vec::new();
+    // Hashes first: a user who is there has a password.
     if let Some(Compiled { image, report }) = shadow {
         let rights = Rights { mode: SHADOW_MODE, gid: shadow_group() };
-        outputs.push((&shadow_output, put(&shadow_output, rights, &image)?, report));
+        let published = put(&shadow_output, rights, &image)?;
+        outputs.push(Output { path: &shadow_output, kind: Kind::Shadow, published, report });
     }
     let Compiled { image, report } = accounts;
-    let rights = Rights { mode: MODE, gid: None };
-    outputs.insert(0, (&args.output, put(&args.output, rights, &image)?, report));
+    let published = put(&args.output, Rights { mode: MODE, gid: None }, &image)?;
+    outputs.insert(0, Output { path: &args.output, kind: Kind::Accounts, published, report });
+    drop(bar);
 
     let cost = Cost { seconds: started.elapsed(), peak_bytes: peak_memory_bytes() };
     if args.json {
         let json = json(args, &outputs, &cost);
         writeln!(out, "{json:#}")?;
     } else {
-        for (path, published, report) in &outputs {
-            out.write_all(text(path, published, report).as_bytes())?;
+        for output in &outputs {
+            out.write_all(text(output).as_bytes())?;
         }
         writeln!(out, "{}", cost.text())?;
         out.flush()?;
         let mut err = io::stderr().lock();
-        for (_, _, report) in &outputs {
-            write!(err, "{}", remarks(args, report))?;
+        for output in &outputs {
+            write!(err, "{}", remarks(args, &output.report))?;
         }
     }
     Ok(())
 }
 
-type Output<'a> = (&'a PathBuf, Published, Report);
+struct Output<'a> {
+    path: &'a Path,
+    kind: Kind,
+    published: Published,
+    report: Report,
+}
 
 struct Cost {
     seconds: std::time::Duration,
@@ -113,42 +127,32 @@ fn refuse_to_overwrite_sources(args: &Compile, shadow_output: &Path) -> Result<(
 fn put(path: &Path, rights: Rights, image: &Image) -> Result<Published> {
     publish(path, rights, |file, generation| image.write(file, generation)).map_err(|error| {
         let advice = advice(&error, path);
-        let error = anyhow::Error::new(error);
-        match advice {
-            Some(advice) => error.context(advice),
-            None => error,
-        }
+        anyhow!("{:#}{advice}", anyhow::Error::new(error))
     })
 }
 
-fn advice(error: &PublishError, path: &Path) -> Option<String> {
-    let folder = path.parent().unwrap_or(path).display();
-    Some(match error.source.kind() {
-        ErrorKind::NotFound => {
-            format!("the folder must exist (mkdir -p -m 755 {folder})")
-        }
-        ErrorKind::PermissionDenied => "run as a user who may write there".to_owned(),
-        ErrorKind::StorageFull => {
-            format!("make room in {folder}; the old file, if any, still serves")
-        }
-        _ => return None,
-    })
-}
-
-fn advise(error: compile::CompileError) -> anyhow::Error {
-    anyhow::Error::new(error)
-        .context("nothing was compiled, the old snapshot, if any, still serves")
+fn advice(error: &PublishError, path: &Path) -> String {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.display(),
+        _ => Path::new(".").display(),
+    };
+    match error.source.kind() {
+        ErrorKind::NotFound => format!("; make the folder first: mkdir -p -m 755 {folder}"),
+        ErrorKind::PermissionDenied => format!("; run this as a user who may write to {folder}"),
+        ErrorKind::StorageFull => format!("; make room in {folder}, the old file is still there"),
+        _ => String::new(),
+    }
 }
 
 fn steps(at: At) -> u64 {
     let part = |done: u64, total: u64, of: u64| of * done / total.max(1);
     match at {
         At::Reading { source: Source::Shadow, .. } => 0,
-        At::Reading { source: Source::Passwd, done, total } => part(done, total, BAR_STEPS / 10),
+        At::Reading { source: Source::Passwd, done, total } => part(done, total, GROUPS),
         At::Reading { source: Source::Group, done, total } => {
-            BAR_STEPS / 10 + part(done, total, BAR_STEPS * 5 / 10)
+            GROUPS + part(done, total, INDEXING - GROUPS)
         }
-        At::Indexing => BAR_STEPS * 6 / 10,
+        At::Indexing => INDEXING,
     }
 }
 
@@ -172,16 +176,16 @@ fn peak_memory_bytes() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-fn text(path: &Path, published: &Published, report: &Report) -> String {
-    let what = if report.shadows > 0 || report.users + report.groups == 0 {
-        counted(report.shadows, "shadow entry")
-    } else {
-        format!(
+fn text(output: &Output<'_>) -> String {
+    let Output { path, kind, published, report } = output;
+    let what = match kind {
+        Kind::Shadow => counted(report.shadows, "shadow entry"),
+        Kind::Accounts => format!(
             "{}, {}, {}",
             counted(report.users, "user"),
             counted(report.groups, "group"),
             counted(report.memberships, "membership")
-        )
+        ),
     };
     let mut text = format!(
         "{}: {what}, {}, generation {}\n",
@@ -222,7 +226,7 @@ fn source_path(args: &Compile, source: Source) -> &Path {
 fn json(args: &Compile, outputs: &[Output<'_>], cost: &Cost) -> Value {
     let outputs: Vec<Value> = outputs
         .iter()
-        .map(|(path, published, report)| {
+        .map(|Output { path, published, report, .. }| {
             json!({
                 "file": path,
                 "generation": published.generation,

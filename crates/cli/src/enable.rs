@@ -114,7 +114,8 @@ fn backup_of(path: &Path) -> PathBuf {
 
 fn show(path: &Path, before: &str, after: &str, out: &mut dyn Write) -> io::Result<()> {
     let paint = Paint::stdout();
-    out.write_all(diff(path, before, after, paint).as_bytes())
+    out.write_all(diff(path, before, after, paint).as_bytes())?;
+    out.flush()
 }
 
 /// A unified diff, as patch(1) takes it where it is not coloured.

@@ -51,6 +51,9 @@ pub fn run(
         eprintln!("Enumeration not supported on initgroups");
         return Ok(NO_ENUMERATION);
     }
+    // `ROSTER_SNAPSHOT=` before a command is the usual way to do without it.
+    let snapshot =
+        if snapshot.as_os_str().is_empty() { Path::new(snapshot_file::DEFAULT) } else { snapshot };
     let path = match database {
         Database::Shadow => shadow_beside(snapshot),
         _ => snapshot.to_owned(),

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         // Whoever reads us has seen enough, as `head` has.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            let _ = out.flush();
             eprintln!("roster: {error:#}");
             ExitCode::from(FAILED)
         }

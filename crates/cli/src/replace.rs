@@ -1,11 +1,11 @@
 //! Puts new text in the place of a configuration file: wholly or not at all, under the same
 //! owner, mode and labels.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ pub fn open(path: &Path) -> Result<Result<Original, Unfit>> {
     let text = String::from_utf8(text).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        anyhow::anyhow!("{} line {line}: not UTF-8; correct it and try again", path.display())
+        anyhow!("{} line {line}: not UTF-8; correct it and try again", path.display())
     })?;
     Ok(Ok(Original { path: path.to_owned(), file, text }))
 }
@@ -69,36 +69,27 @@ impl Original {
     }
 
     fn publish(&self, text: &str, place: &Path) -> Result<()> {
-        let temporary = Temporary(with_suffix(&self.path, ".roster-new"));
-        let name = &temporary.0;
-        let failed = || format!("cannot write {}", name.display());
+        let name = with_suffix(&self.path, ".roster-new");
+        let failed = |error: io::Error| explain("write", &name, &error);
         // A leftover of a run that was killed; one at the most, since the name is always the same.
         drop(Temporary(name.clone()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let new = rustix::fs::open(name, flags, Mode::RUSR | Mode::WUSR).with_context(failed)?;
-        let mut new = File::from(new);
-        new.write_all(text.as_bytes()).with_context(failed)?;
+        let new = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR);
+        let mut new = File::from(new.map_err(|errno| failed(errno.into()))?);
+        let _temporary = Temporary(name.clone());
+        new.write_all(text.as_bytes()).map_err(failed)?;
         self.copy_attributes_to(&new).with_context(|| {
-            format!(
-                "cannot give {} the owner and labels of {}",
-                name.display(),
-                self.path.display()
-            )
+            let (new, old) = (name.display(), self.path.display());
+            format!("cannot give {new} the owner, mode and labels of {old}")
         })?;
-        new.sync_all().with_context(failed)?;
-        fs::rename(name, place).with_context(|| match place == self.path {
-            true => format!(
-                "cannot replace {}; if it is a mount point, as in a container, edit it where it \
-                 comes from",
-                place.display()
-            ),
-            false => format!("cannot write {}", place.display()),
-        })?;
-        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .with_context(|| format!("cannot make the change to {} lasting", place.display()))
+        new.sync_all().map_err(failed)?;
+        fs::rename(&name, place).map_err(|error| explain("replace", place, &error))?;
+        let folder = match place.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| explain("sync", folder, &error))
     }
 
     fn copy_attributes_to(&self, new: &File) -> Result<()> {
@@ -141,6 +132,18 @@ fn attribute(file: &File, name: &str) -> Result<Vec<u8>> {
     let len = rustix::fs::fgetxattr(file, name, &mut value[..])?;
     value.truncate(len);
     Ok(value)
+}
+
+/// The error with what to do about it.
+fn explain(action: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => "; run this as root, or as the owner of its folder",
+        ErrorKind::ResourceBusy => {
+            "; it is a mount point, as in a container: edit it where it comes from"
+        }
+        _ => "",
+    };
+    anyhow!("cannot {action} {}: {error}{advice}", path.display())
 }
 
 /// `nsswitch.conf` and `.x` as `nsswitch.conf.x`.

@@ -1,9 +1,9 @@
 //! Where snapshots lie, and reading one whole.
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use roster_snapshot::Snapshot;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Where the module looks unless told otherwise.
@@ -15,12 +15,11 @@ pub const SHADOW_NAME: &str = "shadow.snap";
 /// All bytes of a snapshot. Reading is at its own pace and in private memory: a tool for people
 /// should survive the file's being cut while it looks, which a mapping does not.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| {
-        let advice = match path.try_exists() {
-            Ok(false) => "; make it with `roster compile`",
-            _ => "",
-        };
-        format!("cannot read {}{advice}", path.display())
+    fs::read(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            anyhow!("{} does not exist; make it with `roster compile`", path.display())
+        }
+        _ => anyhow::Error::new(error).context(format!("cannot read {}", path.display())),
     })
 }
 

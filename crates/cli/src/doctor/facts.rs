@@ -79,7 +79,7 @@ pub enum Libc {
 
 /// Class and machine of an ELF header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine(u8, u16);
+pub struct Machine(pub u8, pub u16);
 
 #[derive(Clone, Debug)]
 pub struct Module {

@@ -497,3 +497,212 @@ fn denials(facts: &Facts) -> Vec<Finding> {
         "install or reload the AppArmor and SELinux rules (`make install`)",
     )]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::facts::{Content, Machine, Module, Selinux};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    const NSSWITCH: &str = "passwd: files roster\ngroup: files roster\n\
+                            initgroups: files [SUCCESS=continue] roster\n";
+
+    fn healthy() -> Facts {
+        let published = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        Facts {
+            nsswitch: Read::Have(NSSWITCH.to_owned()),
+            libc: Libc::Glibc(2, 36),
+            modules: vec![Module {
+                path: "/usr/lib/libnss_roster.so.2".into(),
+                machine: Some(Machine(2, 62)),
+                mode: 0o644,
+                needs_ldconfig: false,
+            }],
+            machine: Some(Machine(2, 62)),
+            snapshot: Snapshot {
+                path: "/var/lib/roster/roster.snap".into(),
+                state: Read::Have(State {
+                    regular: true,
+                    owner: 0,
+                    mode: 0o644,
+                    folder_owner: 0,
+                    loose_folders: Vec::new(),
+                    closed_folders: Vec::new(),
+                    bytes: 24 << 20,
+                    published,
+                    content: Some(Ok(Content { generation: 7, users: 1, groups: 2, shadows: 0 })),
+                }),
+            },
+            shadow: Snapshot { path: "/var/lib/roster/shadow.snap".into(), state: Read::Missing },
+            nscd: None,
+            apparmor: None,
+            selinux: None,
+            denials: Vec::new(),
+            redirected_to: None,
+            now: published + Duration::from_secs(7200),
+        }
+    }
+
+    /// The worst finding of facts that are healthy but for one change.
+    fn worst(change: impl FnOnce(&mut Facts)) -> (Level, String) {
+        let mut facts = healthy();
+        change(&mut facts);
+        let findings = all(&facts).into_iter();
+        let worst = findings.max_by_key(|finding| finding.level).unwrap();
+        assert_eq!(worst.advice.is_some(), worst.level > Level::Ok, "{worst}");
+        (worst.level, worst.message)
+    }
+
+    #[track_caller]
+    fn assert_worst(level: Level, part: &str, change: impl FnOnce(&mut Facts)) {
+        let (found, message) = worst(change);
+        assert_eq!(found, level, "{message}");
+        assert!(message.contains(part), "{message:?} has no {part:?}");
+    }
+
+    fn state(snapshot: &mut Snapshot) -> &mut State {
+        match &mut snapshot.state {
+            Read::Have(state) => state,
+            _ => panic!("no state"),
+        }
+    }
+
+    #[test]
+    fn a_healthy_host_has_nothing_but_good_findings() {
+        let findings = all(&healthy());
+        let text: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
+        assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{text:#?}");
+        assert_eq!(
+            text,
+            [
+                "glibc 2.36",
+                "nsswitch.conf asks for passwd: files, roster",
+                "nsswitch.conf asks for group: files, roster",
+                "nsswitch.conf asks every service for a user's groups",
+                "module /usr/lib/libnss_roster.so.2",
+                "/var/lib/roster/roster.snap: generation 7, 1 user, 2 groups, 24.0 MiB, \
+                 published 2 hours ago",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_order_of_services_is_judged() {
+        use Level::{Ok, Problem, Warning};
+        for (level, part, lines) in [
+            (Problem, "the passwd line of nsswitch.conf does not name", "passwd: files"),
+            (Problem, "the group line of nsswitch.conf does not name", "group: files"),
+            (Problem, "comes before `files` on the passwd line", "passwd: roster files"),
+            (Problem, "ends every look-up before", "passwd: files [NOTFOUND=return] roster"),
+            (Problem, "ends every look-up before", "group: sss [!SUCCESS=return] files roster"),
+            (Problem, "no `files` on the passwd line", "passwd: roster"),
+            (Problem, "cannot make sense of `[NOPE=return]`", "passwd: files roster [NOPE=return]"),
+            (Problem, "does not name `roster`, so users lack", "initgroups: files"),
+            (Problem, "users with a group in `files` lose", "initgroups: files roster"),
+            (
+                Problem,
+                "users without a group in `files` lose",
+                "initgroups: files [SUCCESS=continue NOTFOUND=return] roster",
+            ),
+            (
+                Warning,
+                "have none of the services behind it",
+                "initgroups: files [SUCCESS=continue] roster systemd",
+            ),
+            (Ok, "", "passwd: files [UNAVAIL=return] roster sss"),
+            (Ok, "", "group: files [SUCCESS=merge] roster"),
+        ] {
+            // Of two lines for one database the last counts.
+            let text = format!("{NSSWITCH}{lines}\n");
+            assert_worst(level, part, |facts| facts.nsswitch = Read::Have(text));
+        }
+        let (lookups, _) = NSSWITCH.split_once("initgroups").unwrap();
+        assert_worst(Warning, "has no initgroups line", |facts| {
+            facts.nsswitch = Read::Have(lookups.to_owned());
+        });
+        assert_worst(Problem, "does not exist", |facts| facts.nsswitch = Read::Missing);
+    }
+
+    #[test]
+    fn a_module_that_cannot_be_loaded_is_a_problem() {
+        use Level::Problem;
+        assert_worst(Problem, "in none of the library folders", |facts| facts.modules.clear());
+        assert_worst(Problem, "another kind of machine", |facts| {
+            facts.modules[0].machine = Some(Machine(1, 3));
+        });
+        assert_worst(Problem, "is no library", |facts| facts.modules[0].machine = None);
+        assert_worst(Problem, "read by everybody", |facts| facts.modules[0].mode = 0o600);
+        assert_worst(Problem, "dynamic linker", |facts| facts.modules[0].needs_ldconfig = true);
+        assert_worst(Level::Ok, "", |facts| {
+            let mut other = facts.modules[0].clone();
+            other.machine = Some(Machine(1, 3));
+            facts.modules.insert(0, other);
+        });
+    }
+
+    #[test]
+    fn a_snapshot_that_readers_refuse_is_a_problem() {
+        use Level::Problem;
+        assert_worst(Problem, "does not exist", |f| f.snapshot.state = Read::Missing);
+        for (part, change) in [
+            ("mode 0600", (|s| s.mode = 0o600) as fn(&mut State)),
+            ("can be written by others (mode 0664)", |s| s.mode = 0o664),
+            ("belongs to uid 1000", |s| s.owner = 1000),
+            ("not a regular file", |s| s.regular = false),
+            ("write to /var/lib", |s| s.loose_folders = vec!["/var/lib".into()]),
+            ("through /var/lib/roster", |s| s.closed_folders = vec!["/var/lib/roster".into()]),
+            ("roster.snap: cut", |s| s.content = Some(Err("cut".to_owned()))),
+            ("cannot be read by this user", |s| s.content = None),
+        ] {
+            assert_worst(Problem, part, |facts| change(state(&mut facts.snapshot)));
+        }
+        assert_worst(Level::Ok, "", |facts| {
+            let state = state(&mut facts.snapshot);
+            (state.owner, state.folder_owner) = (1000, 1000);
+        });
+    }
+
+    #[test]
+    fn password_hashes_are_for_few() {
+        let with_shadow = |facts: &mut Facts, change: fn(&mut State)| {
+            facts.shadow.state = facts.snapshot.state.clone();
+            let state = state(&mut facts.shadow);
+            state.mode = 0o640;
+            change(state);
+        };
+        assert_worst(Level::Ok, "", |facts| with_shadow(facts, |_| {}));
+        assert_worst(Level::Ok, "", |facts| with_shadow(facts, |s| s.content = None));
+        assert_worst(Level::Problem, "to everybody (mode 0644)", |facts| {
+            with_shadow(facts, |s| s.mode = 0o644);
+        });
+        assert_worst(Level::Problem, "written by others (mode 0660)", |facts| {
+            with_shadow(facts, |s| s.mode = 0o660);
+        });
+        assert_worst(Level::Problem, "shadow.snap does not exist", |facts| {
+            facts.nsswitch = Read::Have(format!("{NSSWITCH}shadow: files roster\n"));
+        });
+    }
+
+    #[test]
+    fn what_interferes_is_named() {
+        use Level::{Ok, Problem, Warning};
+        assert_worst(Warning, "unscd is running", |f| f.nscd = Some(Some("unscd".to_owned())));
+        assert_worst(Warning, "nscd is running", |f| f.nscd = Some(None));
+        assert_worst(Ok, "", |f| f.nscd = Some(Some("nsncd".to_owned())));
+        assert_worst(Problem, "AppArmor is on without our rules", |f| f.apparmor = Some(false));
+        assert_worst(Ok, "", |f| f.apparmor = Some(true));
+        let label = |label: &str, enforcing| {
+            let label = Some(label.to_owned());
+            move |facts: &mut Facts| facts.selinux = Some(Selinux { enforcing, label })
+        };
+        assert_worst(Ok, "", label("system_u:object_r:roster_var_lib_t:s0", true));
+        assert_worst(Problem, "may not read it", label("system_u:object_r:var_lib_t:s0", true));
+        assert_worst(Warning, "permissive", label("system_u:object_r:var_lib_t:s0", false));
+        assert_worst(Problem, "access denied 2 times", |facts| {
+            facts.denials = vec!["one".to_owned(), "two".to_owned()];
+        });
+        assert_worst(Warning, "ROSTER_SNAPSHOT=/x", |f| f.redirected_to = Some("/x".to_owned()));
+        assert_worst(Warning, "once, when they start", |f| f.libc = Libc::Glibc(2, 31));
+        assert_worst(Problem, "musl", |f| f.libc = Libc::Musl);
+    }
+}

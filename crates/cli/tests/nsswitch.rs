@@ -1,0 +1,277 @@
+//! enable, disable and doctor on files and folders that look like a host.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use common::Bench;
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+const DEBIAN: &str = "# /etc/nsswitch.conf\n\
+                      passwd:         files systemd\n\
+                      group:          files systemd\n\
+                      shadow:         files systemd\n\
+                      hosts:          files dns\n";
+
+const ENABLE: &str = "enable --file nsswitch.conf";
+const DISABLE: &str = "disable --file nsswitch.conf";
+
+fn host() -> Bench {
+    let bench = Bench::new();
+    bench.write("nsswitch.conf", DEBIAN);
+    bench
+}
+
+#[test]
+fn enable_shows_a_diff_and_keeps_a_backup() {
+    let bench = host();
+    let run = bench.roster(ENABLE).expect(0);
+    assert_eq!(
+        run.out,
+        "--- nsswitch.conf\n\
+         +++ nsswitch.conf\n\
+         @@ -1,5 +1,6 @@\n \
+         # /etc/nsswitch.conf\n\
+         -passwd:         files systemd\n\
+         -group:          files systemd\n\
+         +passwd:         files roster systemd\n\
+         +group:          files roster systemd\n\
+         +initgroups:     files [SUCCESS=continue] roster [SUCCESS=continue] systemd\n \
+         shadow:         files systemd\n \
+         hosts:          files dns\n\
+         \n\
+         Roster is enabled. The file as it was: nsswitch.conf.roster-backup\n"
+    );
+    assert_eq!(run.err, "");
+    assert_eq!(bench.read("nsswitch.conf.roster-backup"), DEBIAN);
+    assert_eq!(bench.names(), ["nsswitch.conf", "nsswitch.conf.roster-backup"]);
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let bench = host();
+    let run = bench.roster(&format!("{ENABLE} --dry-run")).expect(0);
+    assert!(run.out.contains("+passwd:         files roster systemd\n"));
+    assert_eq!(bench.read("nsswitch.conf"), DEBIAN);
+    assert_eq!(bench.names(), ["nsswitch.conf"]);
+}
+
+#[test]
+fn enabling_twice_keeps_the_original_backup() {
+    let bench = host();
+    bench.roster(ENABLE).expect(0);
+    let enabled = bench.read("nsswitch.conf");
+    let run = bench.roster(ENABLE).expect(0);
+    assert_eq!(run.out, "nsswitch.conf: Roster is enabled already, nothing to change\n");
+    bench.roster(&format!("{ENABLE} --shadow")).expect(0);
+    assert!(bench.read("nsswitch.conf").contains("shadow:         files roster systemd\n"));
+    assert_ne!(bench.read("nsswitch.conf"), enabled);
+    assert_eq!(bench.read("nsswitch.conf.roster-backup"), DEBIAN);
+}
+
+#[test]
+fn disable_restores_the_file_and_takes_the_backup_away() {
+    let bench = host();
+    bench.roster(&format!("{ENABLE} --shadow")).expect(0);
+    let run = bench.roster(DISABLE).expect(0);
+    assert!(run.out.ends_with("\nRoster is disabled.\n"), "{}", run.out);
+    assert_eq!(bench.read("nsswitch.conf"), DEBIAN);
+    assert_eq!(bench.names(), ["nsswitch.conf"]);
+    let run = bench.roster(DISABLE).expect(0);
+    assert_eq!(run.out, "nsswitch.conf: Roster is not enabled, nothing to change\n");
+}
+
+#[test]
+fn disable_keeps_later_edits_and_then_the_backup_too() {
+    let bench = host();
+    bench.roster(ENABLE).expect(0);
+    bench.write("nsswitch.conf", bench.read("nsswitch.conf") + "sudoers: files\n");
+    let run = bench.roster(DISABLE).expect(0);
+    assert!(run.out.contains("its backup is kept: nsswitch.conf.roster-backup"), "{}", run.out);
+    assert_eq!(bench.read("nsswitch.conf"), format!("{DEBIAN}sudoers: files\n"));
+
+    // The next original is another one, and so is its backup.
+    bench.roster(ENABLE).expect(0);
+    assert_eq!(bench.read("nsswitch.conf.roster-backup"), format!("{DEBIAN}sudoers: files\n"));
+}
+
+#[test]
+fn owner_mode_and_labels_of_the_file_stay() {
+    let bench = host();
+    let path = bench.path("nsswitch.conf");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let labelled = setxattr(&path, "user.label", b"kept", XattrFlags::empty()).is_ok();
+    let before = fs::metadata(&path).unwrap();
+    bench.roster(ENABLE).expect(0);
+    for name in ["nsswitch.conf", "nsswitch.conf.roster-backup"] {
+        let after = fs::metadata(bench.path(name)).unwrap();
+        assert_eq!(after.mode(), before.mode());
+        assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+        assert_ne!(after.ino(), before.ino());
+        let mut label = [0; 4];
+        let got = getxattr(bench.path(name), "user.label", &mut label[..]);
+        // Some file systems have no attributes; there is nothing to keep on those.
+        assert!(!labelled || got == Ok(4) && &label == b"kept");
+    }
+}
+
+#[test]
+fn a_link_is_never_replaced() {
+    let bench = host();
+    fs::rename(bench.path("nsswitch.conf"), bench.path("real.conf")).unwrap();
+    symlink("real.conf", bench.path("nsswitch.conf")).unwrap();
+    let run = bench.roster(ENABLE).expect(1);
+    assert_eq!(
+        run.err,
+        "roster: nsswitch.conf is a link to real.conf: whatever made the link may undo an edit. \
+         If that file is yours to edit, name it with --file\n"
+    );
+    assert_eq!(bench.read("real.conf"), DEBIAN);
+
+    fs::remove_file(bench.path("nsswitch.conf")).unwrap();
+    symlink("/etc/authselect/nsswitch.conf", bench.path("nsswitch.conf")).unwrap();
+    let run = bench.roster(ENABLE).expect(1);
+    assert!(run.err.contains("authselect create-profile"), "{}", run.err);
+}
+
+#[test]
+fn what_cannot_be_edited_is_left_alone_and_named() {
+    let bench = host();
+    let hidden = "passwd: files [NOTFOUND=return] sss\ngroup: files\n";
+    bench.write("nsswitch.conf", hidden);
+    let run = bench.roster(ENABLE).expect(1);
+    assert_eq!(
+        run.err,
+        "roster: nsswitch.conf is left as it is: line 1: `files [NOTFOUND=return]` on the passwd \
+         line ends a look-up before `roster` would be asked; remove that action, or put `roster` \
+         where you want it by hand\n"
+    );
+    bench.write("nsswitch.conf", b"passwd: files\n# caf\xe9\n");
+    let run = bench.roster(ENABLE).expect(1);
+    assert_eq!(run.err, "roster: nsswitch.conf line 2: not UTF-8; correct it and try again\n");
+    assert_eq!(bench.names(), ["nsswitch.conf"]);
+    let run = bench.roster("enable --file none.conf").expect(1);
+    assert!(run.err.starts_with("roster: none.conf does not exist"), "{}", run.err);
+}
+
+/// A folder with everything in place.
+fn healthy_host() -> Bench {
+    let bench = Bench::new();
+    bench.write("etc/nsswitch.conf", DEBIAN);
+    bench.roster("enable --file etc/nsswitch.conf").expect(0);
+    let libc = b"\x7fELF GNU C Library (GNU libc) stable release version 2.36.\n";
+    bench.write("usr/lib/libc.so.6", [&libc[..], &[0; 512]].concat());
+    // Any file for this machine will do: doctor looks at its header only.
+    let module = fs::read(env!("CARGO_BIN_EXE_roster")).unwrap();
+    bench.write("usr/lib/libnss_roster.so.2", &module[..4096]);
+    bench.roster("synth --users 10 --groups 10 --members 2 --shadow --output corpus").expect(0);
+    fs::create_dir_all(bench.path("var/lib/roster")).unwrap();
+    compile(&bench);
+    for folder in ["", "var", "var/lib", "var/lib/roster", "usr/lib/libnss_roster.so.2"] {
+        let rights = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(bench.path(folder), rights).unwrap();
+    }
+    bench
+}
+
+fn compile(bench: &Bench) {
+    let sources = "--passwd corpus/passwd --group corpus/group --shadow corpus/shadow";
+    bench.roster(&format!("compile {sources} --output var/lib/roster/roster.snap")).expect(0);
+}
+
+#[test]
+fn doctor_finds_a_healthy_host_well() {
+    let bench = healthy_host();
+    let run = bench.roster("doctor --root .").expect(0);
+    let marks: Vec<_> = run.out.lines().filter_map(|line| line.chars().next()).collect();
+    assert_eq!(marks, ['✓', '✓', '✓', '✓', '✓', '✓', '✓', 'A'], "{}", run.out);
+    assert!(run.out.ends_with("\nAll well.\n"), "{}", run.out);
+    assert!(run.out.contains("✓ /var/lib/roster/roster.snap: generation 1, 10 users, 10 groups, "));
+    assert!(run.out.contains("✓ module /usr/lib/libnss_roster.so.2\n"));
+}
+
+#[test]
+fn doctor_names_each_fault_and_what_to_do() {
+    let bench = healthy_host();
+    let fault = |part: &str, breaking: &dyn Fn(), mending: &dyn Fn()| {
+        breaking();
+        let run = bench.roster("doctor --root .").expect(1);
+        let problems: Vec<_> = run.out.lines().filter(|line| line.starts_with('✗')).collect();
+        assert!(problems.iter().any(|line| line.contains(part)), "no {part:?} in\n{}", run.out);
+        assert!(run.out.contains("\n    → "), "{}", run.out);
+        mending();
+        bench.roster("doctor --root .").expect(0);
+    };
+    let mode = |name: &'static str, mode| {
+        let path = bench.path(name);
+        move || fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap()
+    };
+    let snapshot = "var/lib/roster/roster.snap";
+    fault("can be written by others", &mode(snapshot, 0o666), &mode(snapshot, 0o644));
+    fault("write to /var/lib", &mode("var/lib", 0o777), &mode("var/lib", 0o1777));
+    fault("through /var", &mode("var", 0o700), &mode("var", 0o755));
+    let shadow = "var/lib/roster/shadow.snap";
+    fault("password hashes to everybody", &mode(shadow, 0o644), &mode(shadow, 0o640));
+    let module = "usr/lib/libnss_roster.so.2";
+    fault("cannot be read by everybody", &mode(module, 0o700), &mode(module, 0o644));
+    fault(
+        "cut or appended",
+        &|| {
+            let bytes = fs::read(bench.path(snapshot)).unwrap();
+            fs::write(bench.path(snapshot), &bytes[..999]).unwrap();
+        },
+        &|| compile(&bench),
+    );
+    fault(
+        "comes before `files`",
+        &|| bench.write("etc/nsswitch.conf", "passwd: roster files\n"),
+        &|| {
+            bench.write("etc/nsswitch.conf", DEBIAN);
+            bench.roster("enable --file etc/nsswitch.conf").expect(0);
+        },
+    );
+    fault(
+        "AppArmor is on without our rules",
+        &|| {
+            bench.write("sys/module/apparmor/parameters/enabled", "Y\n");
+            fs::create_dir_all(bench.path("etc/apparmor.d/abstractions")).unwrap();
+        },
+        &|| bench.write("etc/apparmor.d/abstractions/nameservice.d/roster", ""),
+    );
+}
+
+#[test]
+fn doctor_sees_who_listens_on_the_socket_of_nscd() {
+    let bench = healthy_host();
+    fs::create_dir_all(bench.path("var/run/nscd")).unwrap();
+    let path = bench.path("var/run/nscd/socket");
+    let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    bench.write("proc/42/comm", "unscd\n");
+    let run = bench.roster("doctor --root .").expect(0);
+    assert!(run.out.contains("! unscd is running"), "{}", run.out);
+    assert!(run.out.ends_with("\nIt works; 1 warning.\n"), "{}", run.out);
+    drop(socket);
+    let run = bench.roster("doctor --root .").expect(0);
+    assert!(run.out.ends_with("\nAll well.\n"), "a socket that nobody serves: {}", run.out);
+}
+
+#[test]
+fn doctor_speaks_json() {
+    let bench = Bench::new();
+    let run = bench.roster("doctor --root . --json").expect(1);
+    let report: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(report["ok"], false);
+    let findings = report["findings"].as_array().unwrap();
+    let snapshot = findings.iter().find(|finding| finding["check"] == "snapshot").unwrap();
+    assert_eq!(
+        *snapshot,
+        serde_json::json!({
+            "level": "problem",
+            "check": "snapshot",
+            "message": "/var/lib/roster/roster.snap does not exist",
+            "advice": "make it with `roster compile`",
+        })
+    );
+}
