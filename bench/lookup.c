@@ -12,7 +12,7 @@
  *   time  SERIES COUNT   COUNT look-ups from where the last ones ended; answers: nanoseconds
  *   check SERIES COUNT   the first COUNT keys; answers: how many were found, CRC-32 of the answers
  *                        written as passwd(5) and group(5) lines ("user gid gid…" of initgroups,
- *                        "-" for what is not found)
+ *                        sorted and without the primary one; "-" for what is not found)
  *
  * The keys of a series lie in memory in the order of use, so that fetching them costs every
  * contender the same and little. Buffers are large enough for every answer and reused: what is
@@ -263,9 +263,17 @@ static void add_group(void) {
   }
 }
 
+static int by_number(const void *a, const void *b) {
+  gid_t x = *(const gid_t *)a, y = *(const gid_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* The primary gid stands first, but nscd's lists have it anywhere. */
 static void add_groups_of(const struct key *key, int count) {
+  qsort(groups, count, sizeof *groups, by_number);
   add(key->name);
-  for (int i = 1; i < count; i++) add(" "), add_number(groups[i]);
+  for (int i = 0; i < count; i++)
+    if (groups[i] != key->id) add(" "), add_number(groups[i]);
 }
 
 static size_t check(const struct series *s, size_t count) {

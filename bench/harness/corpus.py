@@ -183,7 +183,7 @@ class Keys:
 
         def group_list(key):
             name, primary = key.split(b"\t")
-            gids = [gid for _, gid in groups_of[name] if gid.encode() != primary]
+            gids = sorted((gid for _, gid in groups_of[name] if gid.encode() != primary), key=int)
             return " ".join([name.decode(), *gids]).encode() + b"\n" if gids else b"-\n"
 
         self.answers = {

@@ -10,7 +10,7 @@ from .. import contenders as who
 from ..corpus import Keys
 from ..measure import rounds, summary
 
-BATCH_NS = 10_000_000
+BATCH_NS = 1_000_000  # short against a time slice: most batches are not interrupted by others
 TRIAL_NS = 500_000
 WARM_UP_NS = 1_000_000_000
 SLOW_BUDGET_S = 3  # samples of one contender in one series
@@ -57,7 +57,8 @@ def _series(bench, keys, series, helpers):
         if fault:
             faults.append(f"{each.name}: {fault}")
             continue
-        helper.ask(f"time {series} {max(1, min(2 * len(keys.series[series]), int(WARM_UP_NS / ns)))}")
+        once_over = len(keys.series[series])
+        helper.ask(f"time {series} {once_over if each.daemon else max(1, min(once_over, int(WARM_UP_NS / ns)))}")
         batch[each] = _count_for(helper, series, BATCH_NS)
 
     def once(each):
