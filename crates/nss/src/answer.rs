@@ -45,8 +45,9 @@ impl<'b> Buffer<'b> {
     #[inline]
     fn strings<const N: usize>(&mut self, text: &Text<'_, N>) -> Result<[*mut c_char; N], Miss> {
         let place = self.take(text.bytes().len())?;
-        for (to, from) in place.iter_mut().zip(text.bytes()) {
-            to.write(*from);
+        // SAFETY: both are that many bytes, and the caller's buffer is not the snapshot.
+        unsafe {
+            ptr::copy_nonoverlapping(text.bytes().as_ptr(), place.as_mut_ptr().cast(), place.len());
         }
         let base = place.as_mut_ptr().cast::<c_char>();
         Ok(text
@@ -98,15 +99,9 @@ pub unsafe fn group(
     let strings = members.bytes().checked_add(text).ok_or(Miss::BufferTooSmall)?;
     let slack = roster_snapshot::layout::COPY_SLACK;
     let place = buffer.take(strings.checked_add(slack).ok_or(Miss::BufferTooSmall)?)?;
-    let base = place.as_mut_ptr().cast::<c_char>();
-    let mut next = pointers.iter_mut();
-    members.copy(place, |start| {
-        if let Some(pointer) = next.next() {
-            pointer.write(base.wrapping_add(start));
-        }
-    })?;
-    // The one that is left: as many names as pointers but one were copied.
-    next.next().ok_or(Miss::Unavailable(libc::EIO))?.write(ptr::null_mut());
+    let (end, starts) = pointers.split_last_mut().ok_or(Miss::BufferTooSmall)?;
+    members.copy(place, starts, |name| MaybeUninit::new(name.as_mut_ptr().cast()))?;
+    end.write(ptr::null_mut());
     let behind = place.get_mut(members.bytes()..).unwrap_or_default();
     let [name, passwd] = Buffer(behind).strings(&group.text)?;
     let filled = libc::group {
@@ -165,20 +160,22 @@ impl GidArray<'_> {
     pub fn append(&mut self, gids: &Gids<'_>, primary: gid_t) -> Result<(), Miss> {
         let used = usize::try_from(*self.start).map_err(|_| Miss::Unavailable(libc::EINVAL))?;
         let limit = if self.limit > 0 { self.limit as usize } else { usize::MAX };
-        let wanted = used.saturating_add(gids.len()).min(limit);
+        let room = gids.len().min(limit.saturating_sub(used));
+        let wanted = used.checked_add(room).ok_or(Miss::NoMemory)?;
         if wanted > usize::try_from(*self.size).unwrap_or(0) {
             self.grow(wanted)?;
         }
-        let room = wanted.saturating_sub(used);
-        let mut added = 0_usize;
-        let free = self.groups.wrapping_add(used);
-        gids.each(|gid| {
-            if gid != primary && added < room {
-                // SAFETY: `used + room` entries fit into the array.
-                unsafe { free.add(added).write(gid) };
-                added = added.wrapping_add(1);
-            }
-        })?;
+        let free = self.groups.wrapping_add(used).cast::<MaybeUninit<gid_t>>();
+        // SAFETY: the array has room for `used + room` ids.
+        let places = unsafe { core::slice::from_raw_parts_mut(free, room) };
+        let added = if room == gids.len() {
+            gids.copy(places)?;
+            // SAFETY: all of them were written.
+            let copied = unsafe { places.assume_init_mut() };
+            remove(copied, primary)
+        } else {
+            append_some(gids, primary, places)?
+        };
         if added == 0 {
             return Err(Miss::Absent);
         }
@@ -197,4 +194,38 @@ impl GidArray<'_> {
         *self.size = entries as libc::c_long;
         Ok(())
     }
+}
+
+/// Takes every `unwanted` out of the list; gives how many are left. As a rule there is none, so
+/// they are counted first, which costs little.
+fn remove(gids: &mut [gid_t], unwanted: gid_t) -> usize {
+    let found = gids.iter().fold(0_u32, |found, &gid| found.wrapping_add((gid == unwanted).into()));
+    if found > 0 {
+        let mut kept = 0_usize;
+        for index in 0..gids.len() {
+            let gid = gids.get(index).copied().unwrap_or_default();
+            if let Some(place) = gids.get_mut(kept) {
+                *place = gid;
+            }
+            kept = kept.wrapping_add(usize::from(gid != unwanted));
+        }
+    }
+    gids.len().saturating_sub(found as usize)
+}
+
+/// Copies gids but `unwanted` while there is room; gives how many.
+#[cold]
+fn append_some(
+    gids: &Gids<'_>,
+    unwanted: gid_t,
+    places: &mut [MaybeUninit<gid_t>],
+) -> Result<usize, Miss> {
+    let mut added = 0_usize;
+    gids.each(|gid| {
+        if let Some(place) = places.get_mut(added).filter(|_| gid != unwanted) {
+            place.write(gid);
+            added = added.wrapping_add(1);
+        }
+    })?;
+    Ok(added)
 }

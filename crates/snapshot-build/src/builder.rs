@@ -125,7 +125,7 @@ impl Builder {
         let mut bytes = 0_u64;
         for member in members {
             let number = self.names.number(member, &mut self.long_text)?;
-            sum.add(&self.names.slots[number as usize]);
+            sum.add(u128::from_le_bytes(self.names.slots[number as usize].0));
             self.member_ids.push(U32::new(number));
             bytes += member.len() as u64 + 1;
         }

@@ -4,7 +4,7 @@
 //! Everything is built from one 64 × 64 → 128 bit multiplication whose halves are folded together,
 //! the fastest well-mixing step that portable code has.
 
-use crate::layout::{NameSlot, SectionId};
+use crate::layout::SectionId;
 use zerocopy::{Immutable, IntoBytes};
 
 /// The first 16 × 64 fractional bits of π, so that nobody chose them.
@@ -134,10 +134,10 @@ pub struct NameSum {
 }
 
 impl NameSum {
-    /// Takes the next member in.
+    /// Takes the next member's name slot in, as a little-endian number.
     #[inline]
-    pub fn add(&mut self, slot: &NameSlot) {
-        let (low, high) = halves(&slot.0);
+    pub fn add(&mut self, slot: u128) {
+        let (low, high) = (slot as u64, (slot >> 64) as u64);
         self.sum = [self.sum[0].wrapping_add(low), self.sum[1].wrapping_add(high)];
         self.sums =
             [self.sums[0].wrapping_add(self.sum[0]), self.sums[1].wrapping_add(self.sum[1])];

@@ -26,14 +26,17 @@ impl Index<'_> {
             if bucket.check.get() != hash::check(bucket, self.id, place as u32) {
                 return Err(Damage);
             }
-            for (fingerprint, position) in bucket.fingerprints.iter().zip(&bucket.positions) {
-                if fingerprint.get() == wanted {
-                    if let Some(found) = candidate(position.get())? {
-                        return Ok(Some(found));
-                    }
-                } else if fingerprint.get() == 0 {
-                    return Ok(None);
+            let mut matches = bucket.matches(wanted);
+            while matches != 0 {
+                let entry = matches.trailing_zeros() as usize;
+                let position = bucket.positions.get(entry).ok_or(Damage)?;
+                if let Some(found) = candidate(position.get())? {
+                    return Ok(Some(found));
                 }
+                matches &= matches.wrapping_sub(1);
+            }
+            if !bucket.is_full() {
+                return Ok(None);
             }
             place = place.wrapping_add(1);
             if place == self.buckets.len() {

@@ -295,6 +295,25 @@ pub struct Bucket {
     pub positions: [U32; BUCKET_KEYS],
 }
 
+impl Bucket {
+    /// Bit `n` is set where entry `n` has this fingerprint, which is not 0.
+    #[inline]
+    #[must_use]
+    pub fn matches(&self, fingerprint: u16) -> u32 {
+        let entries = self.fingerprints.iter().enumerate();
+        entries
+            .fold(0, |bits, (entry, found)| bits | u32::from(found.get() == fingerprint) << entry)
+    }
+
+    /// Whether a key that belongs here may lie in the next bucket.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let [.., last] = self.fingerprints;
+        last.get() != 0
+    }
+}
+
 /// Where the look-up of a hash starts in an index of that many buckets.
 #[inline]
 #[must_use]

@@ -6,6 +6,8 @@ use core::mem::MaybeUninit;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
 
+const CACHE_LINE_BYTES: usize = 64;
+
 /// A section of numbers, two bytes each where that is enough for all, else four.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ids<'a> {
@@ -75,64 +77,55 @@ impl<'a> Members<'a> {
     }
 
     /// Copies the names one after the other, each with a NUL behind it, to the start of `out`, and
-    /// tells `starts` where each one begins. `out` must hold [`Members::bytes`] and
-    /// [`COPY_SLACK`] bytes more, for names are copied 16 bytes at a time. What was written is to
-    /// be used only when the checksum agreed, that is after `Ok`.
+    /// sets each of `places` to what `at` makes of the rest of `out` that the name begins. `out` must hold [`Members::bytes`]
+    /// and [`COPY_SLACK`] bytes more, for names are copied 16 bytes at a time; `places` must be
+    /// [`Members::len`] long. What was written is to be used only when the checksum agreed, that is
+    /// after `Ok`.
     #[inline]
-    pub fn copy(
+    pub fn copy<P>(
         &self,
         out: &mut [MaybeUninit<u8>],
-        starts: impl FnMut(usize),
+        places: &mut [P],
+        at: impl Fn(&mut [MaybeUninit<u8>]) -> P,
     ) -> Result<(), Damage> {
         let room = self.bytes().checked_add(COPY_SLACK).ok_or(Damage)?;
         let out = out.get_mut(..room).ok_or(Damage)?;
-        match self.ids {
-            Ids::Narrow(ids) => self.gather(ids, |id| id.get().into(), out, starts),
-            Ids::Wide(ids) => self.gather(ids, |id| id.get() as usize, out, starts),
+        if places.len() != self.len() {
+            return Err(Damage);
+        }
+        let gathered = match self.ids {
+            Ids::Narrow(ids) => gather_short(ids, self.names, out, places, &at),
+            Ids::Wide(ids) => gather_short(ids, self.names, out, places, &at),
+        };
+        match gathered {
+            Some((bytes, sum)) if bytes == self.bytes() && sum == self.sum => Ok(()),
+            Some(_) => Err(Damage),
+            None => self.copy_any(out, places, at),
         }
     }
 
-    #[inline]
-    fn gather<T>(
-        &self,
-        ids: &[T],
-        number: impl Fn(&T) -> usize,
-        out: &mut [MaybeUninit<u8>],
-        mut starts: impl FnMut(usize),
-    ) -> Result<(), Damage> {
-        let mut sum = hash::NameSum::default();
-        let mut start = 0_usize;
-        for id in ids {
-            let slot = self.names.get(number(id)).ok_or(Damage)?;
-            let place = out.get_mut(start..).ok_or(Damage)?;
-            let (place, _) = place.split_first_chunk_mut::<16>().ok_or(Damage)?;
-            *place = slot.0.map(MaybeUninit::new);
-            starts(start);
-            sum.add(slot);
-            let [.., tail] = slot.0;
-            let len = if usize::from(tail) <= SHORT_NAME_BYTES {
-                SHORT_NAME_BYTES.wrapping_sub(tail.into())
-            } else {
-                self.copy_long(slot, out, start)?
-            };
-            start = start.wrapping_add(len).wrapping_add(1);
-        }
-        if start == self.bytes() && sum.finish() == self.sum { Ok(()) } else { Err(Damage) }
-    }
-
+    /// The same for lists with names of any length.
     #[cold]
-    fn copy_long(
+    fn copy_any<P>(
         &self,
-        slot: &NameSlot,
         out: &mut [MaybeUninit<u8>],
-        start: usize,
-    ) -> Result<usize, Damage> {
-        let name = name(slot, self.long_text)?;
-        let mut place = out.get_mut(start..).ok_or(Damage)?.iter_mut();
-        for &byte in name.iter().chain(&[0]) {
-            place.next().ok_or(Damage)?.write(byte);
+        places: &mut [P],
+        at: impl Fn(&mut [MaybeUninit<u8>]) -> P,
+    ) -> Result<(), Damage> {
+        self.verify()?;
+        let mut rest = out;
+        for (name, place) in self.iter().zip(places) {
+            let name = name?;
+            *place = at(rest);
+            let (copy, behind) = rest.split_at_mut_checked(name.len()).ok_or(Damage)?;
+            for (to, from) in copy.iter_mut().zip(name) {
+                to.write(*from);
+            }
+            let (end, behind) = behind.split_first_mut().ok_or(Damage)?;
+            end.write(0);
+            rest = behind;
         }
-        Ok(name.len())
+        Ok(())
     }
 
     /// The names one by one. The list's checksum is not looked at, see [`Members::verify`].
@@ -146,10 +139,68 @@ impl<'a> Members<'a> {
         let mut bytes = 0_usize;
         for id in self.ids.iter() {
             let slot = self.names.get(id).ok_or(Damage)?;
-            sum.add(slot);
+            sum.add(u128::from_le_bytes(slot.0));
             bytes = bytes.saturating_add(name(slot, self.long_text)?.len()).saturating_add(1);
         }
         if bytes == self.bytes() && sum.finish() == self.sum { Ok(()) } else { Err(Damage) }
+    }
+}
+
+/// The hot loop: about a nanosecond a member. Gives the bytes written and the checksum; nothing
+/// when a name is not short, a number is out of range, or the room ends.
+#[inline]
+fn gather_short<T: Number, P>(
+    ids: &[T],
+    names: &[NameSlot],
+    out: &mut [MaybeUninit<u8>],
+    places: &mut [P],
+    at: impl Fn(&mut [MaybeUninit<u8>]) -> P,
+) -> Option<(usize, u64)> {
+    fetch(ids, names.len())?;
+    let room = out.len();
+    let mut rest = out;
+    let mut sum = hash::NameSum::default();
+    for (id, place) in ids.iter().zip(places) {
+        // One number rather than 16 bytes: compilers take bytes apart, and this is read once.
+        let slot = u128::from_le_bytes(names.get(id.number())?.0);
+        *place = at(rest);
+        let copy = rest.first_chunk_mut::<16>()?;
+        *copy = slot.to_le_bytes().map(MaybeUninit::new);
+        sum.add(slot);
+        let missing = (slot >> 120) as usize;
+        if missing > SHORT_NAME_BYTES {
+            return None;
+        }
+        rest = rest.get_mut(COPY_SLACK.wrapping_sub(missing)..)?;
+    }
+    Some((room.wrapping_sub(rest.len()), sum.finish()))
+}
+
+/// Looks at one number of each cache line of a list, before the list is used: so little work that
+/// the processor asks for all the lines at once, which a loop with more work an entry waits for one
+/// by one. `None` when one is not below `limit`.
+#[inline]
+fn fetch<T: Number>(ids: &[T], limit: usize) -> Option<()> {
+    let mut lines = ids.iter().step_by(const { CACHE_LINE_BYTES / size_of::<T>() });
+    lines.all(|id| id.number() < limit).then_some(())
+}
+
+/// A number in either width.
+trait Number: Copy {
+    fn number(self) -> usize;
+}
+
+impl Number for U16 {
+    #[inline]
+    fn number(self) -> usize {
+        self.get().into()
+    }
+}
+
+impl Number for U32 {
+    #[inline]
+    fn number(self) -> usize {
+        self.get() as usize
     }
 }
 
@@ -175,31 +226,52 @@ impl Gids<'_> {
         self.len() == 0
     }
 
-    /// Gives each gid to `take`. They are to be used only when the checksum agreed, that is after
-    /// `Ok`.
+    /// Copies the gids to `out`, which must be [`Gids::len`] long. They are to be used only when
+    /// the checksum agreed, that is after `Ok`.
     #[inline]
-    pub fn each(&self, take: impl FnMut(u32)) -> Result<(), Damage> {
-        match self.ids {
-            Ids::Narrow(ids) => self.gather(ids, |id| id.get().into(), take),
-            Ids::Wide(ids) => self.gather(ids, |id| id.get() as usize, take),
+    pub fn copy(&self, out: &mut [MaybeUninit<u32>]) -> Result<(), Damage> {
+        if out.len() != self.len() {
+            return Err(Damage);
         }
+        let write = |place: &mut MaybeUninit<u32>, gid| {
+            place.write(gid);
+        };
+        let sum = match self.ids {
+            Ids::Narrow(ids) => gather_gids(ids, self.gids, out, write),
+            Ids::Wide(ids) => gather_gids(ids, self.gids, out, write),
+        };
+        if sum == Some(self.sum) { Ok(()) } else { Err(Damage) }
     }
 
-    #[inline]
-    fn gather<T>(
-        &self,
-        ids: &[T],
-        number: impl Fn(&T) -> usize,
-        mut take: impl FnMut(u32),
-    ) -> Result<(), Damage> {
-        let mut sum = hash::GidSum::default();
-        for id in ids {
-            let gid = self.gids.get(number(id)).ok_or(Damage)?.get();
-            sum.add(gid);
-            take(gid);
-        }
-        if sum.finish() == self.sum { Ok(()) } else { Err(Damage) }
+    /// Gives each gid to `take`. They are to be used only when the checksum agreed, that is after
+    /// `Ok`.
+    pub fn each(&self, mut take: impl FnMut(u32)) -> Result<(), Damage> {
+        let (nowhere, take) = (core::iter::repeat(()), |(), gid| take(gid));
+        let sum = match self.ids {
+            Ids::Narrow(ids) => gather_gids(ids, self.gids, nowhere, take),
+            Ids::Wide(ids) => gather_gids(ids, self.gids, nowhere, take),
+        };
+        if sum == Some(self.sum) { Ok(()) } else { Err(Damage) }
     }
+}
+
+/// Gives each gid with its place to `take`, and the checksum over them; nothing when a number is
+/// out of range.
+#[inline]
+fn gather_gids<T: Number, P>(
+    ids: &[T],
+    gids: &[U32],
+    places: impl IntoIterator<Item = P>,
+    mut take: impl FnMut(P, u32),
+) -> Option<u64> {
+    fetch(ids, gids.len())?;
+    let mut sum = hash::GidSum::default();
+    for (id, place) in ids.iter().zip(places) {
+        let gid = gids.get(id.number())?.get();
+        sum.add(gid);
+        take(place, gid);
+    }
+    Some(sum.finish())
 }
 
 /// The name in a slot, or in the long text that it points to.
