@@ -23,7 +23,7 @@ impl Index<'_> {
         let mut place = home(key_hash, self.buckets.len());
         for _ in 0..PROBES_MAX.min(self.buckets.len()) {
             let bucket = self.buckets.get(place).ok_or(Damage)?;
-            if bucket.check.get() != hash::check(bucket, self.id, place as u32) {
+            if !hash::agrees(bucket.check.get(), hash::check(bucket, self.id, place as u32)) {
                 return Err(Damage);
             }
             let mut matches = bucket.matches(wanted);

@@ -178,7 +178,7 @@ impl<'a> Snapshot<'a> {
         self.by_member.find(hash::bytes(member, self.seed), |position| {
             let slot = self.names.get(position as usize).ok_or(Damage)?;
             let membership = self.memberships.get(position as usize).ok_or(Damage)?;
-            if membership.check.get() != membership.checksum(slot, position) {
+            if !hash::agrees(membership.check.get(), membership.checksum(slot, position)) {
                 return Err(Damage);
             }
             if self.name_of(slot)? != member {
@@ -206,7 +206,8 @@ impl<'a> Snapshot<'a> {
     fn user_of(&self, position: u32) -> Result<User<'a>, Damage> {
         let slot: &UserSlot = self.users.get(position as usize).ok_or(Damage)?;
         let (uid, gid) = (slot.uid.get(), slot.gid.get());
-        if slot.check.get() != hash::check(slot, SectionId::Users, position) || uid < self.min_id {
+        let check = hash::check(slot, SectionId::Users, position);
+        if !hash::agrees(slot.check.get(), check) || uid < self.min_id {
             return Err(Damage);
         }
         let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
@@ -217,7 +218,8 @@ impl<'a> Snapshot<'a> {
     fn group_of(&self, position: u32) -> Result<Group<'a>, Damage> {
         let slot: &GroupSlot = self.groups.get(position as usize).ok_or(Damage)?;
         let gid = slot.gid.get();
-        if slot.check.get() != hash::check(slot, SectionId::Groups, position) || gid < self.min_id {
+        let check = hash::check(slot, SectionId::Groups, position);
+        if !hash::agrees(slot.check.get(), check) || gid < self.min_id {
             return Err(Damage);
         }
         let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
@@ -233,7 +235,7 @@ impl<'a> Snapshot<'a> {
 
     fn shadow_of(&self, position: u32) -> Result<Shadow<'a>, Damage> {
         let slot = self.shadows.get(position as usize).ok_or(Damage)?;
-        if slot.check.get() != hash::check(slot, SectionId::Shadows, position) {
+        if !hash::agrees(slot.check.get(), hash::check(slot, SectionId::Shadows, position)) {
             return Err(Damage);
         }
         let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;

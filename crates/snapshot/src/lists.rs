@@ -98,7 +98,7 @@ impl<'a> Members<'a> {
             Ids::Wide(ids) => gather_short(ids, self.names, out, places, &at),
         };
         match gathered {
-            Some((bytes, sum)) if bytes == self.bytes() && sum == self.sum => Ok(()),
+            Some((bytes, sum)) if bytes == self.bytes() && hash::agrees(self.sum, sum) => Ok(()),
             Some(_) => Err(Damage),
             None => self.copy_any(out, places, at),
         }
@@ -142,7 +142,8 @@ impl<'a> Members<'a> {
             sum.add(u128::from_le_bytes(slot.0));
             bytes = bytes.saturating_add(name(slot, self.long_text)?.len()).saturating_add(1);
         }
-        if bytes == self.bytes() && sum.finish() == self.sum { Ok(()) } else { Err(Damage) }
+        let agrees = hash::agrees(self.sum, sum.finish());
+        if bytes == self.bytes() && agrees { Ok(()) } else { Err(Damage) }
     }
 }
 
@@ -240,7 +241,7 @@ impl Gids<'_> {
             Ids::Narrow(ids) => gather_gids(ids, self.gids, out, write),
             Ids::Wide(ids) => gather_gids(ids, self.gids, out, write),
         };
-        if sum == Some(self.sum) { Ok(()) } else { Err(Damage) }
+        self.compare(sum)
     }
 
     /// Gives each gid to `take`. They are to be used only when the checksum agreed, that is after
@@ -251,7 +252,11 @@ impl Gids<'_> {
             Ids::Narrow(ids) => gather_gids(ids, self.gids, nowhere, take),
             Ids::Wide(ids) => gather_gids(ids, self.gids, nowhere, take),
         };
-        if sum == Some(self.sum) { Ok(()) } else { Err(Damage) }
+        self.compare(sum)
+    }
+
+    fn compare(&self, sum: Option<u64>) -> Result<(), Damage> {
+        sum.filter(|&sum| hash::agrees(self.sum, sum)).map(drop).ok_or(Damage)
     }
 }
 
@@ -291,5 +296,6 @@ fn long_name<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Result<&'a [u8], Damag
     let len = u32::from_le_bytes([a, b, c, 0]) as usize;
     let start = usize::try_from(long.offset.get()).map_err(|_| Damage)?;
     let name = long_text.get(start..).and_then(|rest| rest.get(..len)).ok_or(Damage)?;
-    if hash::bytes(name, 0) as u32 == long.hash.get() { Ok(name) } else { Err(Damage) }
+    let agrees = hash::agrees(long.hash.get(), hash::bytes(name, 0) as u32);
+    if agrees { Ok(name) } else { Err(Damage) }
 }

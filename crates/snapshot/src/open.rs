@@ -271,7 +271,7 @@ fn read_header(bytes: &[u8]) -> Result<&Header, OpenError> {
         return Err(OpenError::BadVersion { found: header.version.get() });
     }
     let hashed = bytes.get(..offset_of!(Header, header_hash)).unwrap_or_default();
-    if hash::bytes(hashed, 0) != header.header_hash.get() {
+    if !hash::agrees(header.header_hash.get(), hash::bytes(hashed, 0)) {
         return Err(OpenError::DamagedHeader);
     }
     Ok(header)

@@ -1,0 +1,145 @@
+//! What is compiled is what the text says, in the order in which it says it.
+
+use roster_snapshot::Snapshot;
+use roster_snapshot_build::compile::{self, Compiled, Remark};
+use roster_snapshot_build::{Key, publish};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(passwd: &str, group: &str) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        std::fs::write(folder.path("passwd"), passwd).unwrap();
+        std::fs::write(folder.path("group"), group).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn compile(&self) -> Compiled {
+        compile::accounts(&self.path("passwd"), &self.path("group"), &mut |_| {}).unwrap()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let compiled = self.compile();
+        let rights = publish::Rights { mode: 0o644, gid: None };
+        publish::publish(&self.path("snap"), rights, |file, generation| {
+            compiled.image.write(file, generation)
+        })
+        .unwrap();
+        std::fs::read(self.path("snap")).unwrap()
+    }
+}
+
+fn gids(snapshot: &Snapshot<'_>, name: &str) -> Vec<u32> {
+    let mut list = Vec::new();
+    if let Some(gids) = snapshot.supplementary(name.as_bytes()).unwrap() {
+        gids.each(|gid| list.push(gid)).unwrap();
+    }
+    list
+}
+
+#[test]
+fn the_first_of_several_entries_is_found_and_all_are_listed() {
+    let folder = Folder::new("a:x:1:1:first::\na:x:2:1:second::\nb:x:1:1:third::\n", "g:x:1:\n");
+    let bytes = folder.bytes();
+    let snapshot = Snapshot::open(&bytes).unwrap();
+    let gecos = |user: roster_snapshot::User<'_>| {
+        String::from_utf8_lossy(user.record().gecos.unwrap()).into_owned()
+    };
+    assert_eq!(snapshot.user_by_name(b"a").unwrap().map(gecos).as_deref(), Some("first"));
+    assert_eq!(snapshot.user_by_uid(1).unwrap().map(gecos).as_deref(), Some("first"));
+    assert_eq!(snapshot.user_by_uid(2).unwrap().map(gecos).as_deref(), Some("second"));
+    let listed: Vec<_> = (0..3).map(|at| gecos(snapshot.user(at).unwrap().unwrap())).collect();
+    assert_eq!(listed, ["first", "second", "third"]);
+    let report = folder.compile().report;
+    let hidden = |key, line, by_line| compile::Note {
+        source: compile::Source::Passwd,
+        line,
+        remark: Remark::Hidden { key, by_line },
+    };
+    assert_eq!(report.notes, [hidden(Key::UserName, 2, 1), hidden(Key::Uid, 3, 1)]);
+}
+
+#[test]
+fn groups_of_a_name_are_those_that_initgroups_counts() {
+    let group = "one:x:1:a,a,b\n two:x:2:a\n#three:x:3:a\n+four:x:4:a\nfive:x:1:a\nsix:x:x:a\n";
+    let folder = Folder::new("b:x:1:1:::\n", group);
+    let bytes = folder.bytes();
+    let snapshot = Snapshot::open(&bytes).unwrap();
+    assert_eq!(gids(&snapshot, "a"), [1, 2, 3, 4, 1]);
+    assert_eq!(gids(&snapshot, "b"), [1]);
+    assert_eq!(gids(&snapshot, "c"), []);
+    assert!(snapshot.group_by_name(b"two").unwrap().is_some());
+    assert!(snapshot.group_by_name(b"#three").unwrap().is_none());
+    assert!(snapshot.group_by_name(b"+four").unwrap().is_none());
+    assert_eq!(snapshot.group(2).unwrap().unwrap().record().name, b"+four");
+    let report = folder.compile().report;
+    assert_eq!((report.groups, report.skipped, report.hidden), (4, 1, 1));
+    let told: Vec<String> = report.notes.iter().map(|note| format!("{}", note.line)).collect();
+    assert_eq!(told, ["3", "6", "5"]);
+}
+
+#[test]
+fn more_names_than_two_bytes_can_number() {
+    let (mut passwd, mut group) = (String::new(), String::from("all:x:1:"));
+    for user in 0..70_000 {
+        writeln!(passwd, "user{user}:x:{user}:1:::").unwrap();
+        write!(group, "user{user},").unwrap();
+    }
+    writeln!(group, "\nsome:x:2:user69999,user0,a-name-that-is-longer-than-a-slot").unwrap();
+    let bytes = Folder::new(&passwd, &group).bytes();
+    let snapshot = Snapshot::open(&bytes).unwrap();
+    let all = snapshot.group_by_gid(1).unwrap().unwrap().members;
+    assert_eq!(all.len(), 70_000);
+    for (at, name) in all.iter().enumerate() {
+        assert_eq!(name.unwrap(), format!("user{at}").as_bytes());
+    }
+    let some = snapshot.group_by_gid(2).unwrap().unwrap().members;
+    let names: Vec<_> = some.iter().map(Result::unwrap).collect();
+    assert_eq!(names, [&b"user69999"[..], b"user0", b"a-name-that-is-longer-than-a-slot"]);
+    assert_eq!(gids(&snapshot, "user69999"), [1, 2]);
+    assert_eq!(gids(&snapshot, "a-name-that-is-longer-than-a-slot"), [2]);
+    roster_snapshot_build::verify::verify(&bytes, roster_snapshot::layout::Kind::Accounts).unwrap();
+}
+
+#[test]
+fn the_same_text_gives_the_same_bytes_but_for_the_generation() {
+    let folder = Folder::new("a:x:1:1:::\n", "g:x:1:a\n");
+    let (first, second) = (folder.bytes(), folder.bytes());
+    let changed: Vec<usize> =
+        (0..first.len()).filter(|&place| first[place] != second[place]).collect();
+    assert!(changed.iter().all(|&place| place < roster_snapshot::layout::HEADER_BYTES));
+    assert_eq!(Snapshot::generation(&first), Some(1));
+    assert_eq!(Snapshot::generation(&second), Some(2));
+}
+
+/// A change of one entry changes its record and the buckets and lists that it is in, not the rest.
+#[test]
+fn a_small_change_is_a_small_difference() {
+    let corpus = |shell: &str, member: &str| {
+        let (mut passwd, mut group) = (String::new(), String::new());
+        for user in 0..2000 {
+            let shell = if user == 700 { shell } else { "/bin/sh" };
+            writeln!(passwd, "user{user}:x:{user}:1:::{shell}").unwrap();
+            let member = if user == 300 { member } else { "user1" };
+            writeln!(group, "group{user}:x:{user}:user{user},{member},user9").unwrap();
+        }
+        Folder::new(&passwd, &group).bytes()
+    };
+    let before = corpus("/bin/sh", "user1");
+    let pages_changed = |after: &[u8]| {
+        assert_eq!(before.len(), after.len());
+        let pages = before.chunks(4096).zip(after.chunks(4096));
+        pages.filter(|(before, after)| before != after).count()
+    };
+    let header = 1;
+    assert_eq!(pages_changed(&corpus("/bin/another-shell", "user1")), header + 1);
+    // One more group for user2 and one less for user1: their lists shift those between them.
+    assert!(pages_changed(&corpus("/bin/sh", "user2")) <= header + 5);
+    assert!(before.len() / 4096 > 100, "few enough pages for the claim to mean something");
+}

@@ -1,0 +1,80 @@
+//! A publication that fails leaves the old file, and nothing else.
+
+use roster_snapshot_build::publish::{Rights, publish};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+const RIGHTS: Rights = Rights { mode: 0o640, gid: None };
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn write(text: &'static str) -> impl FnOnce(&mut fs::File, u64) -> io::Result<u64> {
+    move |file, _| file.write_all(text.as_bytes()).map(|()| text.len() as u64)
+}
+
+#[test]
+fn the_file_has_its_rights_whatever_the_umask_and_replaces_by_rename() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snap");
+    publish(&path, RIGHTS, write("one")).unwrap();
+    let first = fs::metadata(&path).unwrap();
+    assert_eq!(first.permissions().mode() & 0o7777, 0o640);
+    let held = fs::File::open(&path).unwrap();
+    publish(&path, RIGHTS, write("two")).unwrap();
+    assert_ne!(fs::metadata(&path).unwrap().ino(), first.ino());
+    assert_eq!(io::read_to_string(held).unwrap(), "one");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+    assert_eq!(names(folder.path()), ["snap"]);
+}
+
+#[test]
+fn a_failed_write_leaves_the_old_file_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snap");
+    publish(&path, RIGHTS, write("old")).unwrap();
+    let error = publish(&path, RIGHTS, |file, _| {
+        file.write_all(b"half of the n")?;
+        Err(io::Error::from(io::ErrorKind::StorageFull))
+    })
+    .unwrap_err();
+    assert_eq!(error.action, "write");
+    assert!(error.path.ends_with(".snap.new"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    assert_eq!(names(folder.path()), ["snap"]);
+}
+
+#[test]
+fn what_an_interrupted_publication_left_is_used_up_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snap");
+    fs::write(folder.path().join(".snap.new"), "left behind").unwrap();
+    publish(&path, RIGHTS, write("new")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    assert_eq!(names(folder.path()), ["snap"]);
+}
+
+#[test]
+fn a_link_in_the_temp_files_place_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, folder.path().join(".snap.new")).unwrap();
+    publish(&folder.path().join("snap"), RIGHTS, write("new")).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = publish(&folder.path().join("no/snap"), RIGHTS, write("x")).unwrap_err();
+    assert!(error.to_string().contains("open the folder"), "{error}");
+    assert!(error.path.ends_with("no"));
+}

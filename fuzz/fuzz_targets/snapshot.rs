@@ -1,0 +1,138 @@
+//! Any bytes whatever, opened and asked everything: an answer or damage, never a crash. Built for
+//! fuzzing, the reader takes every checksum for right, so that the bytes behind them are reached.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use roster_record::text::{Line, shadow_line};
+use roster_record::{Group, User};
+use roster_snapshot::layout::{COPY_SLACK, Kind, MAGIC};
+use roster_snapshot::{Gids, Snapshot};
+use roster_snapshot_build::{Builder, Members};
+use std::io::Cursor;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+/// Entries asked for by position.
+const POSITIONS_MAX: u32 = 64;
+/// Answers larger than this are not made.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+fuzz_target!(|input: &[u8]| {
+    if input.starts_with(&MAGIC) {
+        read(input);
+    }
+    for base in bases() {
+        let mut bytes = base.clone();
+        let (changes, cut) = input.as_chunks::<4>();
+        for &[low, middle, high, value] in changes {
+            let place = u32::from_le_bytes([low, middle, high, 0]) as usize % bytes.len();
+            bytes[place] = value;
+        }
+        if let [_, low, high] = *cut {
+            bytes.truncate(usize::from(u16::from_le_bytes([low, high])));
+        }
+        read(&bytes);
+    }
+});
+
+/// Whole snapshots, for the fuzzer to change: four bytes of its input are a place and a value.
+fn bases() -> &'static [Vec<u8>; 2] {
+    static BASES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    BASES.get_or_init(|| {
+        let long = [b'n'; 40];
+        let user = |name, uid| User {
+            name,
+            passwd: Some(b"x"),
+            uid,
+            gid: 100,
+            gecos: Some(b"GECOS"),
+            dir: Some(b"/home"),
+            shell: None,
+        };
+        let mut accounts = Builder::new(0);
+        for (uid, name) in [&b"root"[..], b"alice", b"bob", &long].into_iter().enumerate() {
+            accounts.user(&user(name, uid as u32)).unwrap();
+        }
+        for (gid, members) in [&[&b"alice"[..], b"bob", b"stranger"][..], &[b"root", &long], &[]]
+            .into_iter()
+            .enumerate()
+        {
+            let group = Group { name: &long[gid * 15..], passwd: Some(b"x"), gid: gid as u32 };
+            accounts.group(&group, members.iter().copied(), Members::Both).unwrap();
+        }
+        let mut shadows = Builder::new(0);
+        let Line::Entry(entry) = shadow_line(b"root:*:1:2:3:4:5:6:7") else { unreachable!() };
+        shadows.shadow(&entry).unwrap();
+        [(accounts, Kind::Accounts), (shadows, Kind::Shadow)].map(|(builder, kind)| {
+            let mut file = Cursor::new(Vec::new());
+            builder.finish(kind).unwrap().image.write(&mut file, 1).unwrap();
+            file.into_inner()
+        })
+    })
+}
+
+fn read(bytes: &[u8]) {
+    for (kind, opened) in
+        [(Kind::Accounts, Snapshot::open(bytes)), (Kind::Shadow, Snapshot::open_shadow(bytes))]
+    {
+        let Ok(snapshot) = opened else { continue };
+        ask(&snapshot);
+        // Slow on a list that overlaps itself a thousand times, so only on small ones.
+        if bytes.len() < 1 << 16 {
+            let _ = roster_snapshot_build::verify::verify(bytes, kind);
+            let _ = roster_snapshot_build::inspect::inspect(&snapshot);
+        }
+    }
+}
+
+fn ask(snapshot: &Snapshot<'_>) {
+    for position in 0..POSITIONS_MAX {
+        if let Ok(Some(user)) = snapshot.user(position) {
+            let record = user.record();
+            let _ = snapshot.user_by_name(record.name);
+            let _ = snapshot.user_by_uid(record.uid);
+            supplementary(snapshot, record.name);
+        }
+        if let Ok(Some(group)) = snapshot.group(position) {
+            let _ = snapshot.group_by_name(group.record().name);
+            let _ = snapshot.group_by_gid(group.gid);
+            members(&group);
+        }
+        if let Ok(Some(shadow)) = snapshot.shadow(position) {
+            let _ = snapshot.shadow_by_name(shadow.record().name);
+        }
+        if let Ok(Some(name)) = snapshot.name(position) {
+            supplementary(snapshot, name);
+        }
+    }
+    for name in [&b""[..], b"a", b"root", b"a-name-of-more-than-fifteen-bytes"] {
+        let _ = snapshot.user_by_name(name);
+        let _ = snapshot.group_by_name(name);
+        let _ = snapshot.shadow_by_name(name);
+        supplementary(snapshot, name);
+    }
+}
+
+fn supplementary(snapshot: &Snapshot<'_>, name: &[u8]) {
+    let Ok(Some(gids)) = snapshot.supplementary(name) else { return };
+    copy_gids(&gids);
+    let _ = gids.each(|_| {});
+}
+
+fn copy_gids(gids: &Gids<'_>) {
+    if gids.len() < ANSWER_BYTES_MAX {
+        let mut out = vec![MaybeUninit::uninit(); gids.len()];
+        let _ = gids.copy(&mut out);
+    }
+}
+
+fn members(group: &roster_snapshot::Group<'_>) {
+    let members = &group.members;
+    if members.bytes() < ANSWER_BYTES_MAX && members.len() < ANSWER_BYTES_MAX {
+        let mut out = vec![MaybeUninit::uninit(); members.bytes() + COPY_SLACK];
+        let mut places = vec![0; members.len()];
+        let _ = members.copy(&mut out, &mut places, |rest| rest.len());
+        let _ = members.verify();
+        members.iter().for_each(drop);
+    }
+}
