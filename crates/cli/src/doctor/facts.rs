@@ -25,8 +25,8 @@ const LOG_BYTES_MAX: u64 = 4 << 20;
 const KERNEL_RECORDS_MAX: usize = 100_000;
 /// Older denials may have been dealt with.
 const DENIALS_SINCE: Duration = Duration::from_secs(24 * 3600);
-/// Files that ld.so.conf may include.
-const CONFIGS_MAX: usize = 1000;
+/// Entries of a folder that are looked at: included configurations, or processes.
+const ENTRIES_MAX: usize = 65_536;
 
 /// Something to be read: there, not there, or not to be had.
 #[derive(Clone, Debug)]
@@ -412,7 +412,7 @@ fn contains(bytes: &[u8], text: Option<&str>) -> bool {
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<_> = entries.flatten().take(CONFIGS_MAX).map(|entry| entry.path()).collect();
+    let mut paths: Vec<_> = entries.flatten().take(ENTRIES_MAX).map(|entry| entry.path()).collect();
     paths.sort();
     paths
 }

@@ -6,9 +6,13 @@ use crate::nsswitch::{self, Action, Entry, SERVICE};
 use crate::terminal::{bytes, counted, duration};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// Since this version running programs notice a change of nsswitch.conf.
 const GLIBC_REREADS: (u32, u32) = (2, 33);
+
+/// An age below this is not worth a number, and may come from two clocks.
+const JUST_NOW: Duration = Duration::from_secs(60);
 
 /// Denials to show; the log has the others.
 const DENIALS_SHOWN: usize = 3;
@@ -300,16 +304,18 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
     }
     match &state.content {
         Some(Ok(content)) => {
-            let age = facts.now.duration_since(state.published).unwrap_or_default();
+            let age = match facts.now.duration_since(state.published).unwrap_or_default() {
+                age if age < JUST_NOW => "just now".to_owned(),
+                age => format!("{} ago", duration(age)),
+            };
             findings.push(ok(
                 CHECK,
                 format!(
-                    "{name}: generation {}, {}, {}, {}, published {} ago",
+                    "{name}: generation {}, {}, {}, {}, published {age}",
                     content.generation,
                     counted(content.users, "user"),
                     counted(content.groups, "group"),
                     bytes(state.bytes),
-                    duration(age),
                 ),
             ));
         }
@@ -487,13 +493,7 @@ fn denials(facts: &Facts) -> Vec<Finding> {
     let lines = facts.denials[number - shown..].join("\n    ");
     vec![problem(
         "denials",
-        format!(
-            "{} to a program within a day, the last:\n    {lines}",
-            match number {
-                1 => "access denied once".to_owned(),
-                number => format!("access denied {number} times"),
-            }
-        ),
+        format!("{} within a day, the last:\n    {lines}", counted(number as u64, "denial")),
         "install or reload the AppArmor and SELinux rules (`make install`)",
     )]
 }
@@ -502,7 +502,7 @@ fn denials(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::doctor::facts::{Content, Machine, Module, Selinux};
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     const NSSWITCH: &str = "passwd: files roster\ngroup: files roster\n\
                             initgroups: files [SUCCESS=continue] roster\n";
@@ -698,7 +698,7 @@ mod tests {
         assert_worst(Ok, "", label("system_u:object_r:roster_var_lib_t:s0", true));
         assert_worst(Problem, "may not read it", label("system_u:object_r:var_lib_t:s0", true));
         assert_worst(Warning, "permissive", label("system_u:object_r:var_lib_t:s0", false));
-        assert_worst(Problem, "access denied 2 times", |facts| {
+        assert_worst(Problem, "2 denials within a day, the last:\n    one\n    two", |facts| {
             facts.denials = vec!["one".to_owned(), "two".to_owned()];
         });
         assert_worst(Warning, "ROSTER_SNAPSHOT=/x", |f| f.redirected_to = Some("/x".to_owned()));
