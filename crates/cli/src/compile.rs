@@ -139,7 +139,9 @@ fn advice(error: &PublishError, path: &Path) -> String {
     match error.source.kind() {
         ErrorKind::NotFound => format!("; make the folder first: mkdir -p -m 755 {folder}"),
         ErrorKind::PermissionDenied => format!("; run this as a user who may write to {folder}"),
-        ErrorKind::StorageFull => format!("; make room in {folder}, the old file is still there"),
+        ErrorKind::StorageFull => {
+            format!("; make room in {folder}, what was there before is untouched")
+        }
         _ => String::new(),
     }
 }

@@ -625,8 +625,8 @@ mod tests {
                  `roster` belongs so that local accounts win; add `files` and try again",
             ),
             (
-                "passwd: files [SUCESS=return] sss # x",
-                "line 1: cannot make sense of `[SUCESS=return] sss` on the passwd line; correct \
+                "passwd: files [NOPE=return] sss # x",
+                "line 1: cannot make sense of `[NOPE=return] sss` on the passwd line; correct \
                  it (nsswitch.conf(5)) and try again",
             ),
             (
