@@ -86,7 +86,7 @@ pub unsafe fn passwd(
 ///
 /// # Safety
 /// `out` is writable.
-#[inline]
+#[inline(never)] // three callers, and long beside the call
 pub unsafe fn group(
     group: &Group<'_>,
     out: *mut libc::group,

@@ -10,7 +10,7 @@ pub struct Index<'a> {
     pub(crate) buckets: &'a [Bucket],
 }
 
-impl Index<'_> {
+impl<'a> Index<'a> {
     /// Offers each record whose fingerprint agrees to `candidate`, which looks at the record's key
     /// and says whether it is the one. An index without buckets has no keys.
     #[inline]
@@ -19,32 +19,13 @@ impl Index<'_> {
         key_hash: u64,
         mut candidate: impl FnMut(u32) -> Found<T>,
     ) -> Found<T> {
-        let wanted = fingerprint(key_hash);
-        let mut place = home(key_hash, self.buckets.len());
-        for _ in 0..PROBES_MAX.min(self.buckets.len()) {
-            let bucket = self.buckets.get(place).ok_or(Damage)?;
-            if !hash::agrees(bucket.check.get(), hash::check(bucket, self.id, place as u32)) {
-                return Err(Damage);
-            }
-            let mut matches = bucket.matches(wanted);
-            while matches != 0 {
-                let entry = matches.trailing_zeros() as usize;
-                let position = bucket.positions.get(entry).ok_or(Damage)?;
-                if let Some(found) = candidate(position.get())? {
-                    return Ok(Some(found));
-                }
-                matches &= matches.wrapping_sub(1);
-            }
-            if !bucket.is_full() {
-                return Ok(None);
-            }
-            place = place.wrapping_add(1);
-            if place == self.buckets.len() {
-                place = 0;
+        let mut probe = Probe::new(self, key_hash);
+        while let Some(position) = probe.next()? {
+            if let Some(found) = candidate(position)? {
+                return Ok(Some(found));
             }
         }
-        // The builder leaves no run of full buckets this long; a tiny index may be all full.
-        if self.buckets.len() <= PROBES_MAX { Ok(None) } else { Err(Damage) }
+        Ok(None)
     }
 
     /// Every entry in bucket order: bucket number, fingerprint, position.
@@ -67,5 +48,69 @@ impl Index<'_> {
     #[must_use]
     pub fn buckets(&self) -> usize {
         self.buckets.len()
+    }
+}
+
+/// The way of one look-up through the buckets.
+struct Probe<'a> {
+    index: Index<'a>,
+    wanted: u16,
+    /// The bucket at hand, once there is one.
+    bucket: Option<&'a Bucket>,
+    /// Its entries that agree and were not offered yet, a bit each.
+    matches: u32,
+    /// The bucket to read next.
+    place: usize,
+    /// Buckets that may still be read.
+    left: usize,
+}
+
+impl<'a> Probe<'a> {
+    fn new(index: &Index<'a>, key_hash: u64) -> Self {
+        let buckets = index.buckets.len();
+        Self {
+            index: *index,
+            wanted: fingerprint(key_hash),
+            bucket: None,
+            matches: 0,
+            place: home(key_hash, buckets),
+            left: PROBES_MAX.min(buckets),
+        }
+    }
+
+    /// The position of the next record that may be the one.
+    // One copy for all look-ups: the module is loaded into every process.
+    #[inline(never)]
+    fn next(&mut self) -> Found<u32> {
+        loop {
+            if let Some(bucket) = self.bucket {
+                if self.matches != 0 {
+                    let entry = self.matches.trailing_zeros() as usize;
+                    self.matches &= self.matches.wrapping_sub(1);
+                    return Ok(Some(bucket.positions.get(entry).ok_or(Damage)?.get()));
+                }
+                if !bucket.is_full() {
+                    return Ok(None);
+                }
+            }
+            if self.left == 0 {
+                // The builder leaves no run of full buckets this long; a tiny index may be all
+                // full.
+                let tiny = self.index.buckets.len() <= PROBES_MAX;
+                return if tiny { Ok(None) } else { Err(Damage) };
+            }
+            let bucket = self.index.buckets.get(self.place).ok_or(Damage)?;
+            let check = hash::check(bucket, self.index.id, self.place as u32);
+            if !hash::agrees(bucket.check.get(), check) {
+                return Err(Damage);
+            }
+            self.matches = bucket.matches(self.wanted);
+            self.bucket = Some(bucket);
+            self.left = self.left.wrapping_sub(1);
+            self.place = self.place.wrapping_add(1);
+            if self.place == self.index.buckets.len() {
+                self.place = 0;
+            }
+        }
     }
 }
