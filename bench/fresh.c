@@ -6,7 +6,9 @@
  * whether it is whole, and whether it is older than one that the same thread saw before.
  *
  * First part: PUBLICATIONS of them with a pause of random length after each, one reader. The delay
- * of each runs from the rename (as inotify tells it) to the first look-up that shows it.
+ * of each runs from the rename (as inotify tells it) to the first look-up that shows it. On a busy
+ * machine that includes the time for which the reader was kept off its processor; so it is also
+ * told when the last look-up began that did not show it.
  * Second part: publications without a pause, a reader on every processor, until CALLS look-ups are
  * done.
  *
@@ -64,7 +66,8 @@ static int (*module_getgrnam)(const char *, struct group *, char *, size_t, int 
 static int (*module_initgroups)(const char *, gid_t, long *, long *, gid_t **, long, int *);
 
 static atomic_int stopping;
-static atomic_llong seen_at[GENERATIONS_MAX]; /* by the timed reader */
+/* By the timed reader: when a look-up first showed a generation, and when the one before began. */
+static atomic_llong seen_at[GENERATIONS_MAX], unseen_at[GENERATIONS_MAX];
 static const char *roster, *work, *snapshot;
 static int watch;
 
@@ -167,9 +170,11 @@ static void fault(struct reader *r, const char *what, unsigned turn, uint32_t ge
 
 static void *read_until_stopped(void *argument) {
   struct reader *r = argument;
+  long long began = 0, previous = 0;
   pin(r->processor);
   for (unsigned turn = 0; !atomic_load_explicit(&stopping, memory_order_relaxed); turn++) {
     uint32_t generation = UINT32_MAX;
+    if (r->timed) previous = began, began = now_ns();
     enum verdict verdict = ask(r, turn, &generation);
     atomic_fetch_add_explicit(&r->calls, 1, memory_order_relaxed);
     if (verdict == MISSING) {
@@ -180,7 +185,9 @@ static void *read_until_stopped(void *argument) {
       r->backwards++, fault(r, "backwards", turn, generation);
     } else if (generation > r->last) {
       r->last = generation;
-      if (r->timed) atomic_store(&seen_at[generation], now_ns());
+      if (!r->timed) continue;
+      atomic_store(&unseen_at[generation], previous);
+      atomic_store(&seen_at[generation], now_ns());
     }
   }
   return NULL;
@@ -304,15 +311,16 @@ int main(int argc, char **argv) {
   static struct reader readers[READERS_MAX];
   readers[0].timed = 1;
   start(&readers[0], 1, 0, generation);
-  printf("{\"delay_ns\": [");
+  printf("{\"delays_ns\": [");
   unsigned seed = 1;
-  for (uint32_t i = 0, unseen = 0; i < publications && unseen < UNSEEN_MAX; i++) {
+  for (uint32_t i = 0, never = 0; i < publications && never < UNSEEN_MAX; i++) {
     pause_ns(1000000LL * (rand_r(&seed) % 150)); /* past any 100 ms rhythm of the reader */
     long long at = publish(++generation), deadline = at + SEEN_WITHIN_MS * 1000000LL;
     while (!atomic_load(&seen_at[generation]) && now_ns() < deadline) pause_ns(200000);
     long long seen = atomic_load(&seen_at[generation]);
-    printf("%s%lld", i ? ", " : "", seen ? seen - at : -1);
-    unseen += !seen;
+    long long unseen_ns = atomic_load(&unseen_at[generation]) - at;
+    printf("%s[%lld, %lld]", i ? ", " : "", seen ? seen - at : -1, unseen_ns > 0 ? unseen_ns : 0);
+    never += !seen;
   }
   unsigned long long total = 0, torn = 0, missing = 0, backwards = 0;
   uint32_t published = generation;

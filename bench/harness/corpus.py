@@ -84,7 +84,9 @@ class Corpus:
         fields = min(users, key=lambda fields: abs(memberships[fields[0]] - wanted))
         name, uid, gid = (fields[i].decode() for i in (0, 2, 3))
         groups = self.groups_of({name.encode()})[name.encode()]
-        return User(name, uid, gid, b":".join(fields).decode(), tuple(groups))
+        numbers = {number.encode() for _, number in groups}
+        members = sum(size for _, number, size in self.groups() if number in numbers)
+        return User(name, uid, gid, tuple(groups), members)
 
     def groups_of(self, names):
         """Name and gid of the groups that list each of these users, in file order."""
@@ -106,8 +108,8 @@ class User:
     name: str
     uid: str
     gid: str
-    line: str
     groups: tuple  # (name, gid) of each group that lists the user
+    members: int  # of all these groups together
 
 
 def synthesize(roster, shape, folder, seed):

@@ -9,12 +9,14 @@ SMALL, LARGE, HUGE = (10_000, 10_000, 500), (100_000, 100_000, 500), (1_000_000,
 
 @dataclass(frozen=True)
 class Figure:
-    """One promise: `measured` gives the worst number that it covers, or None if it was not measured."""
+    """One promise: `measured` gives the worst number that it covers, or None if it was not measured.
+    It is kept when that is not above the goal."""
 
     what: str
     goal: float
     unit: str
     measured: Callable[[dict], Optional[float]]
+    among: Callable[[dict], str] = lambda results: ""  # out of how many
 
 
 def judged(results):
@@ -23,7 +25,8 @@ def judged(results):
     for figure in FIGURES:
         value = figure.measured(results)
         met = None if value is None else value <= figure.goal
-        rows.append({"what": figure.what, "goal": figure.goal, "unit": figure.unit, "measured": value, "met": met})
+        row = {"what": figure.what, "goal": figure.goal, "unit": figure.unit, "measured": value, "met": met}
+        rows.append(row | {"among": "" if value is None else figure.among(results)})
     return rows
 
 
@@ -118,5 +121,11 @@ FIGURES = [
         "ms",
         lambda results: scaled(at(results, "freshness", "delay_ns", "max"), 1e-6),
     ),
-    Figure("torn, missing, backward answers under constant publishing", 0, "", wrong_answers),
+    Figure(
+        "torn, missing, backward answers under constant publishing",
+        0,
+        "",
+        wrong_answers,
+        lambda results: f" in {results['freshness']['calls']:,}",
+    ),
 ]

@@ -52,7 +52,11 @@ def _programs(shape, part):
         f"Programs, ms: {part['corpus']}",
         ["program", "answered by", "median", "to floor", "middle half", "runs"],
         rows,
-        [f"{part['user']} is in {part['groups']} groups.", *part["faults"]],
+        [
+            f"`id` of {part['user']}, in {part['groups']} groups of together {part['members']:,} members.",
+            "nscd answers from its memory of what roster said; cold: right after its start.",
+            *part["faults"],
+        ],
     )
 
 
@@ -108,10 +112,14 @@ def _module(part):
 
 
 def _freshness(part):
-    delay = part.get("delay_ns")
-    shown = f"{delay['p50'] / 1e6:.1f} / {delay['p99'] / 1e6:.1f} / {delay['max'] / 1e6:.1f}" if delay else "never"
+    def percentiles(field):
+        ns = part.get(field)
+        return " / ".join(f"{ns[each] / 1e6:.1f}" for each in ("p50", "p99", "max")) if ns else "never"
+
     rows = [
-        ["delay of a new generation, ms: p50 / p99 / max", f"{shown} of {part['publications']}"],
+        ["first answer of a new generation, ms after the rename: p50 / p99 / max", percentiles("delay_ns")],
+        ["last question that an older one answered, ms after it", percentiles("last_old_answer_ns")],
+        ["generations timed", str(part["publications"])],
         ["generations never shown", str(part["never_shown"])],
         ["look-ups", f"{part['calls']:,}"],
         ["generations published meanwhile", f"{part['storm_publications']:,} in {part['storm_seconds']:.1f} s"],
@@ -126,7 +134,7 @@ def _freshness(part):
 def _figures(judged):
     rows = []
     for row in judged:
-        measured = "not measured" if row["measured"] is None else _amount(row["measured"], row["unit"])
+        measured = "not measured" if row["measured"] is None else _amount(row["measured"], row["unit"]) + row["among"]
         met = {None: "–", True: "met", False: "NOT MET"}[row["met"]]
         rows.append([row["what"], f"≤ {_amount(row['goal'], row['unit'])}", measured, met])
     return Table("Figures to reach", ["", "goal", "measured", ""], rows, [])

@@ -16,18 +16,22 @@ def measure(bench, publications, calls):
     bench.progress.begin(f"{publications} publications, then {calls:,} look-ups under constant publishing")
     with Room(folder / "room", bench.tools, bench.modules, etc) as room:
         argv = [bench.tools / "fresh", bench.roster, text, "/var/lib/roster/roster.snap", publications, calls]
-        ran = subprocess.run(
-            room.command(*argv), check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
-        )  # fmt: skip
+        ran = subprocess.run(room.command(*argv), check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     result = json.loads(ran.stdout)
-    delays = sorted(result.pop("delay_ns"))
-    shown = [delay for delay in delays if delay != -1]
+    delays = result.pop("delays_ns")
+    shown = [pair for pair in delays if pair[0] != -1]
     result["never_shown"] = len(delays) - len(shown)
     if shown:
-        result["delay_ns"] = {
-            "p50": percentile(shown, 0.50),
-            "p99": percentile(shown, 0.99),
-            "max": shown[-1],
-            "n": len(shown),
-        }
+        result["delay_ns"] = _percentiles([until_seen for until_seen, _ in shown])
+        result["last_old_answer_ns"] = _percentiles([until_last_old for _, until_last_old in shown])
     return result
+
+
+def _percentiles(samples):
+    ordered = sorted(samples)
+    return {
+        "p50": percentile(ordered, 0.50),
+        "p99": percentile(ordered, 0.99),
+        "max": ordered[-1],
+        "n": len(ordered),
+    }

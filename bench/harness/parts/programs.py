@@ -23,7 +23,14 @@ def measure(bench, corpus, everything, with_files):
         field.append(who.FILES)
 
     setting = bench.setting(corpus, f"programs-{corpus.shape.shape}")
-    result = {"corpus": str(corpus.shape), "user": user.name, "groups": len(user.groups) + 1, "tests": {}, "faults": []}
+    result = {
+        "corpus": str(corpus.shape),
+        "user": user.name,
+        "groups": len({gid for _, gid in user.groups} | {user.gid}),
+        "members": user.members,
+        "tests": {},
+        "faults": [],
+    }
     with ExitStack() as stack:
         rooms = {each: stack.enter_context(setting.room(each)) for each in field}
         nobody = stack.enter_context(setting.room(who.NOBODY))
