@@ -256,6 +256,7 @@ fn remark(args: &Compile, note: &Note) -> Value {
         Remark::Skipped(_) => "skipped",
         Remark::Hidden { .. } => "hidden",
         Remark::Nul => "nul",
+        Remark::Garbled => "garbled",
         Remark::InitgroupsOnly => "initgroups-only",
     };
     json!({

@@ -96,6 +96,9 @@ pub enum Remark {
     },
     /// It holds a NUL byte, and ends there for `files`.
     Nul,
+    /// It is the last line, starts with white space and has no newline. glibc (2.36) then repeats
+    /// the end of the line; it is compiled as if the newline were there.
+    Garbled,
     /// A comment, or otherwise no group; yet initgroups counts it for the members that it names.
     InitgroupsOnly,
 }
@@ -113,6 +116,10 @@ impl fmt::Display for Remark {
                 write!(f, "look-ups by {key} answer line {by_line}, which has the same {key}")
             }
             Self::Nul => f.write_str("has a NUL byte, and ends there for `files`"),
+            Self::Garbled => f.write_str(
+                "starts with white space and has no newline at its end, which `files` garbles: \
+                 compiled as if it had one",
+            ),
             Self::InitgroupsOnly => f.write_str(
                 "is not served as a group, yet initgroups counts it for the members it names, \
                  as `files` does: delete the line rather than comment it out",
@@ -158,7 +165,7 @@ impl Report {
         match remark {
             Remark::Skipped(_) => self.skipped += 1,
             Remark::Hidden { .. } => self.hidden += 1,
-            Remark::Nul | Remark::InitgroupsOnly => {}
+            Remark::Nul | Remark::Garbled | Remark::InitgroupsOnly => {}
         }
         if self.notes.len() < NOTES_MAX {
             self.notes.push(Note { source, line, remark });
@@ -292,6 +299,10 @@ fn read(
         let raw = &text[start..end];
         if memchr::memchr(0, raw).is_some() {
             report.note(source, line, Remark::Nul);
+        }
+        let starts_blank = raw.first().is_some_and(u8::is_ascii_whitespace);
+        if end == text.len() && starts_blank && !raw.trim_ascii().is_empty() {
+            report.note(source, line, Remark::Garbled);
         }
         take(line, raw, report).map_err(|source| CompileError::TooLarge {
             path: path.to_owned(),

@@ -84,6 +84,17 @@ fn groups_of_a_name_are_those_that_initgroups_counts() {
     assert_eq!(told, ["3", "6", "5"]);
 }
 
+/// glibc 2.36 would answer gid 4299 for this line.
+#[test]
+fn a_last_line_that_files_garbles_is_read_as_it_stands_and_named() {
+    let folder = Folder::new("", "a:x:1:\n g:x:429");
+    let bytes = folder.bytes();
+    assert!(Snapshot::open(&bytes).unwrap().group_by_gid(429).unwrap().is_some());
+    let notes = folder.compile().report.notes;
+    assert_eq!(notes.iter().map(|note| note.remark).collect::<Vec<_>>(), [Remark::Garbled]);
+    assert!(Folder::new("", "g:x:429").compile().report.notes.is_empty());
+}
+
 #[test]
 fn more_names_than_two_bytes_can_number() {
     let (mut passwd, mut group) = (String::new(), String::from("all:x:1:"));

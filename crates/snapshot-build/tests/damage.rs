@@ -41,7 +41,8 @@ fn shadow() -> Vec<u8> {
 
 fn published(path: &Path, compiled: &compile::Compiled) -> Vec<u8> {
     let rights = publish::Rights { mode: 0o600, gid: None };
-    publish::publish(path, rights, |file, generation| compiled.image.write(file, generation)).unwrap();
+    publish::publish(path, rights, |file, generation| compiled.image.write(file, generation))
+        .unwrap();
     std::fs::read(path).unwrap()
 }
 
@@ -51,7 +52,8 @@ type Answer = Result<Option<String>, roster_snapshot::Damage>;
 /// Every look-up and enumeration that the sources give rise to.
 fn ask_everything(snapshot: &Snapshot<'_>) -> Vec<Answer> {
     let mut answers = Vec::new();
-    let names = ["root", "alice", "bob", "carol", "stranger", "nobody", "a-member-with-a-long-name"];
+    let names =
+        ["root", "alice", "bob", "carol", "stranger", "nobody", "a-member-with-a-long-name"];
     for name in names {
         answers.push(shown(snapshot.user_by_name(name.as_bytes()), |user| user.record()));
         answers.push(snapshot.supplementary(name.as_bytes()).and_then(|gids| {
@@ -66,7 +68,8 @@ fn ask_everything(snapshot: &Snapshot<'_>) -> Vec<Answer> {
         answers.push(shown(snapshot.user_by_uid(id), |user| user.record()));
         answers.push(group(snapshot.group_by_gid(id)));
     }
-    for name in ["root", "users", "wheel", "a-group-with-a-name-that-is-too-long-for-its-slot", "x"] {
+    for name in ["root", "users", "wheel", "a-group-with-a-name-that-is-too-long-for-its-slot", "x"]
+    {
         answers.push(group(snapshot.group_by_name(name.as_bytes())));
     }
     for position in 0..6 {
@@ -77,7 +80,10 @@ fn ask_everything(snapshot: &Snapshot<'_>) -> Vec<Answer> {
     answers
 }
 
-fn shown<T, R: std::fmt::Debug>(found: roster_snapshot::Found<T>, show: impl Fn(&T) -> R) -> Answer {
+fn shown<T, R: std::fmt::Debug>(
+    found: roster_snapshot::Found<T>,
+    show: impl Fn(&T) -> R,
+) -> Answer {
     Ok(found?.map(|entry| format!("{:?}", show(&entry))))
 }
 
