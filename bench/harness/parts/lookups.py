@@ -4,6 +4,7 @@ Keys are asked in random order over the whole corpus, with everything in memory:
 is neither the same hot line again and again nor a cold disk.
 """
 
+import time
 from contextlib import ExitStack
 
 from .. import contenders as who
@@ -12,7 +13,10 @@ from ..measure import rounds, summary
 
 BATCH_NS = 1_000_000  # short against a time slice: most batches are not interrupted by others
 TRIAL_NS = 500_000
-WARM_UP_NS = 1_000_000_000
+# Until every key was asked once: what is not yet mapped, cached or known to nscd is, then.
+WARM_UP_S = 20
+WARM_UP_STEPS = 50
+COLD_DOES_NOT_MATTER_NS = 1_000_000  # one look-up takes longer than that: it is no warmer afterwards
 SLOW_BUDGET_S = 3  # samples of one contender in one series
 CHECK_NS = 2_000_000_000
 
@@ -57,8 +61,8 @@ def _series(bench, keys, series, helpers):
         if fault:
             faults.append(f"{each.name}: {fault}")
             continue
-        once_over = len(keys.series[series])
-        helper.ask(f"time {series} {once_over if each.daemon else max(1, min(once_over, int(WARM_UP_NS / ns)))}")
+        if ns < COLD_DOES_NOT_MATTER_NS:
+            _warm_up(helper, series, len(keys.series[series]))
         batch[each] = _count_for(helper, series, BATCH_NS)
 
     def once(each):
@@ -66,6 +70,15 @@ def _series(bench, keys, series, helpers):
 
     samples = rounds(list(batch), bench.batches, SLOW_BUDGET_S, once, bench.progress)
     return {each.name: summary(taken) | {"batch": batch[each]} for each, taken in samples.items()}, faults
+
+
+def _warm_up(helper, series, keys):
+    step = -(-keys // WARM_UP_STEPS)
+    deadline = time.monotonic() + WARM_UP_S
+    for _ in range(WARM_UP_STEPS):
+        helper.ask(f"time {series} {step}")
+        if time.monotonic() > deadline:
+            break
 
 
 def _count_for(helper, series, target_ns):
