@@ -5,7 +5,7 @@ use crate::index::{IndexBuilder, TooFar};
 use crate::names::{Names, name_bytes};
 use crate::slots;
 use roster_record::{Group, Shadow, User, is_nis};
-use roster_snapshot::hash::{self, GidSum, NameSum};
+use roster_snapshot::hash::{self, GidSum, Sum};
 use roster_snapshot::layout::{
     Bucket, GroupSlot, Kind, LongText, Membership, NameSlot, SectionId, ShadowSlot, UserSlot, flags,
 };
@@ -121,7 +121,7 @@ impl Builder {
         let text = [Some(group.name), group.passwd];
         (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
         let first = self.member_ids.len();
-        let mut sum = NameSum::default();
+        let mut sum = Sum::default();
         let mut bytes = 0_u64;
         for member in members {
             let number = self.names.number(member, &mut self.long_text)?;
@@ -254,6 +254,9 @@ fn invert<'i>(
         group_ids[next[name] as usize] = U32::new(number);
         next[name] += 1;
     });
+    let check = |membership: &Membership, name: &NameSlot, position| {
+        hash::check_with_name(membership, name, SectionId::Memberships, position)
+    };
     for (position, (membership, name)) in (0..).zip(memberships.iter_mut().zip(names)) {
         let mut sum = GidSum::default();
         let first = membership.first.get() as usize;
@@ -261,7 +264,7 @@ fn invert<'i>(
             sum.add(lines[number.get() as usize].gid);
         }
         membership.sum = U64::new(sum.finish());
-        membership.check = U32::new(membership.checksum(name, position));
+        membership.check = U32::new(check(membership, name, position));
     }
     (memberships, group_ids)
 }

@@ -1,14 +1,14 @@
 //! Hashes and checksums of the format. They guard against damage, not against an author of the
 //! file: whoever can write it can compute them too.
 //!
-//! Everything is built from one 64 × 64 → 128 bit multiplication whose halves are folded together,
-//! the fastest well-mixing step that portable code has.
+//! Hashes are built from one 64 × 64 → 128 bit multiplication whose halves are folded together, the
+//! fastest well-mixing step that portable code has; checksums from additions, which vectorise.
 
-use crate::layout::SectionId;
+use crate::layout::{NameSlot, SectionId};
 use zerocopy::{Immutable, IntoBytes};
 
-/// The first 16 × 64 fractional bits of π, so that nobody chose them.
-pub const K: [u64; 16] = [
+/// The first 11 × 64 fractional bits of π, so that nobody chose them.
+pub const K: [u64; 11] = [
     0x243F_6A88_85A3_08D3,
     0x1319_8A2E_0370_7344,
     0xA409_3822_299F_31D0,
@@ -20,11 +20,6 @@ pub const K: [u64; 16] = [
     0x9216_D5D9_8979_FB1B,
     0xD131_0BA6_98DF_B5AC,
     0x2FFD_72DB_D01A_DFB7,
-    0xB8E1_AFED_6A26_7E96,
-    0xBA7C_9045_F12C_7F99,
-    0x24A1_9947_B391_6CF7,
-    0x0801_F2E2_858E_FC16,
-    0x6369_20D8_7157_4E69,
 ];
 
 /// The product's low half exclusive-or its high half.
@@ -115,48 +110,78 @@ pub fn agrees<T: PartialEq>(stored: T, computed: T) -> bool {
 }
 
 /// Checksum of a record whose first four bytes are the place for it, taken as zeros. The section
-/// and the position enter too, so that a record in the wrong place is damage.
+/// and the position enter too, so that a record in the wrong place is damage. A record whose
+/// length is no multiple of 16 bytes is filled up with zeros.
 #[inline]
 #[must_use]
 pub fn check<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> u32 {
-    let (chunks, _) = record.as_bytes().as_chunks::<16>();
-    let start = fold((section as u64) << 32 | u64::from(position), K[5]);
-    let mut sum = start;
-    for (index, (chunk, keys)) in chunks.iter().zip(K.as_chunks::<2>().0.iter()).enumerate() {
-        let (mut low, high) = halves(chunk);
-        if index == 0 {
-            low &= !u64::from(u32::MAX);
-        }
-        sum = sum.wrapping_add(fold(low ^ keys[0], high ^ keys[1]));
-    }
-    (sum ^ (sum >> 32)) as u32
+    short(&sum_of(record, section, position))
 }
 
-/// Running checksum over what a list of members answers: the name slots, not the ids, so that it
-/// covers both. Sums and sums of sums, as Fletcher's: order counts, and it costs two vector
-/// additions a member.
+/// [`check`] of a record that belongs to a name: the name's slot enters behind it.
+#[inline]
+#[must_use]
+pub fn check_with_name<T: IntoBytes + Immutable>(
+    record: &T,
+    name: &NameSlot,
+    section: SectionId,
+    position: u32,
+) -> u32 {
+    let mut sum = sum_of(record, section, position);
+    sum.add(u128::from_le_bytes(name.0));
+    short(&sum)
+}
+
+#[inline]
+fn sum_of<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> Sum {
+    let mut sum = Sum::default();
+    sum.add((section as u128) << 32 | u128::from(position));
+    let (chunks, tail) = record.as_bytes().as_chunks::<16>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let chunk = u128::from_le_bytes(*chunk);
+        sum.add(if index == 0 { chunk & !u128::from(u32::MAX) } else { chunk });
+    }
+    if !tail.is_empty() {
+        let (low, high) = padded(tail);
+        sum.add(u128::from(high) << 64 | u128::from(low));
+    }
+    sum
+}
+
+#[inline]
+fn short(sum: &Sum) -> u32 {
+    let long = sum.finish();
+    (long ^ (long >> 32)) as u32
+}
+
+/// Running checksum over pieces of 16 bytes, each a little-endian number: the sum of both halves,
+/// and the sums of the sums as Fletcher's, so that order counts. A single change always shows, and
+/// a piece costs two vector additions; multiplications only come at the end.
+///
+/// Over a list of members the pieces are the name slots that it answers, not their numbers, so
+/// that one sum covers both.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NameSum {
+pub struct Sum {
     sum: [u64; 2],
     sums: [u64; 2],
 }
 
-impl NameSum {
-    /// Takes the next member's name slot in, as a little-endian number.
+impl Sum {
+    /// Takes the next piece in.
     #[inline]
-    pub fn add(&mut self, slot: u128) {
-        let (low, high) = (slot as u64, (slot >> 64) as u64);
+    pub fn add(&mut self, piece: u128) {
+        let (low, high) = (piece as u64, (piece >> 64) as u64);
         self.sum = [self.sum[0].wrapping_add(low), self.sum[1].wrapping_add(high)];
         self.sums =
             [self.sums[0].wrapping_add(self.sum[0]), self.sums[1].wrapping_add(self.sum[1])];
     }
 
-    /// The value that the record stores.
+    /// The value that a record stores of a list.
     #[inline]
     #[must_use]
     pub fn finish(&self) -> u64 {
-        let sum = fold(self.sum[0] ^ K[6], self.sum[1] ^ K[7]);
-        sum.wrapping_add(fold(self.sums[0] ^ K[8], self.sums[1] ^ K[9]))
+        let sum = fold(self.sum[0] ^ K[5], self.sum[1] ^ K[6]);
+        sum.wrapping_add(fold(self.sums[0] ^ K[7], self.sums[1] ^ K[8]))
     }
 }
 
@@ -179,7 +204,7 @@ impl GidSum {
     #[inline]
     #[must_use]
     pub fn finish(&self) -> u64 {
-        fold(self.sum ^ K[10], self.sums ^ K[11])
+        fold(self.sum ^ K[9], self.sums ^ K[10])
     }
 }
 

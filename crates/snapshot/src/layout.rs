@@ -2,7 +2,6 @@
 //! fixed size and in source order, so that a small change of the source is a small change of the
 //! file. `docs/snapshot-format.md` is the prose of this module.
 
-use crate::hash::{K, fold};
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -190,7 +189,7 @@ pub struct GroupSlot {
     pub count: U32,
     /// Where the list starts in the member ids.
     pub first: U64,
-    /// [`NameSum`](crate::hash::NameSum) over the members.
+    /// [`Sum`](crate::hash::Sum) over the members' name slots.
     pub sum: U64,
     /// Bytes of all member names, each with its NUL.
     pub member_bytes: U32,
@@ -259,7 +258,8 @@ pub const LONG_NAME: u8 = 255;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Membership {
-    /// [`Membership::checksum`].
+    /// [`hash::check_with_name`](crate::hash::check_with_name) with the name slot of the same
+    /// position.
     pub check: U32,
     /// Groups.
     pub count: U32,
@@ -267,19 +267,6 @@ pub struct Membership {
     pub first: U64,
     /// [`GidSum`](crate::hash::GidSum) over the gids.
     pub sum: U64,
-}
-
-impl Membership {
-    /// Checksum over this record and the name slot of the same position.
-    #[inline]
-    #[must_use]
-    pub fn checksum(&self, name: &NameSlot, position: u32) -> u32 {
-        let name = crate::hash::check(&[[0; 16], name.0], SectionId::Names, position);
-        let low = u64::from(name) << 32 | u64::from(self.count.get());
-        let sum = fold(low ^ K[12], self.first.get() ^ K[13]);
-        let sum = sum.wrapping_add(fold(self.sum.get() ^ K[14], K[15]));
-        (sum ^ (sum >> 32)) as u32
-    }
 }
 
 /// One cache line of an index: an open-addressed hash table of fingerprints. Entries fill a

@@ -135,7 +135,7 @@ impl<'a> Members<'a> {
 
     /// Checks the list's checksum and length without copying.
     pub fn verify(&self) -> Result<(), Damage> {
-        let mut sum = hash::NameSum::default();
+        let mut sum = hash::Sum::default();
         let mut bytes = 0_usize;
         for id in self.ids.iter() {
             let slot = self.names.get(id).ok_or(Damage)?;
@@ -160,7 +160,7 @@ fn gather_short<T: Number, P>(
     fetch(ids, names.len())?;
     let room = out.len();
     let mut rest = out;
-    let mut sum = hash::NameSum::default();
+    let mut sum = hash::Sum::default();
     for (id, place) in ids.iter().zip(places) {
         // One number rather than 16 bytes: compilers take bytes apart, and this is read once.
         let slot = u128::from_le_bytes(names.get(id.number())?.0);
