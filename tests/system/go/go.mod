@@ -1,0 +1,3 @@
+module roster.test/lookup
+
+go 1.19

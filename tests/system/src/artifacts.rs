@@ -1,0 +1,114 @@
+//! What is under test, built when it is missing or old: the module, the `roster` program, and the
+//! C helpers. Test binaries run side by side, so one file lock covers every build.
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// The folder with `libnss_roster.so.2` alone, fit for LD_LIBRARY_PATH.
+///
+/// # Panics
+/// If the module cannot be built; so do the other functions of this file.
+pub fn library_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let _lock = lock();
+        cargo_build(&["-p", "roster-nss", "--profile", "module"]);
+        let built = target().join("module/libnss_roster.so");
+        let folder = scratch().join("lib");
+        fs::create_dir_all(&folder).expect("create the library folder");
+        let module = folder.join("libnss_roster.so.2");
+        if is_older(&module, &[&built]) {
+            let fresh = folder.join("fresh");
+            fs::copy(&built, &fresh).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
+            fs::rename(&fresh, &module).expect("move the module into place");
+        }
+        folder
+    })
+}
+
+/// The `roster` program, as `make build` makes it.
+pub fn roster_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let _lock = lock();
+        cargo_build(&["-p", "roster-cli", "--release"]);
+        target().join("release/roster")
+    })
+}
+
+/// The program made of `c/NAME.c`.
+pub fn c_program(name: &str) -> PathBuf {
+    c_program_with(name, name, &["-pthread"])
+}
+
+/// The program made of `c/SOURCE.c` with more compiler flags, such as `-static`.
+pub fn c_program_with(source: &str, output: &str, flags: &[&str]) -> PathBuf {
+    let _lock = lock();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
+    let source = folder.join(source).with_extension("c");
+    let program = scratch().join(output);
+    if is_older(&program, &[&source, &folder.join("nss.h")]) {
+        let fresh = program.with_extension("fresh");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
+        compiler.arg(&source).arg("-o").arg(&fresh).args(flags);
+        // Its words count only when it fails: it warns of every look-up in a static program.
+        let done = compiler
+            .output()
+            .unwrap_or_else(|e| panic!("cc: {e}: install the Debian packages gcc and libc6-dev"));
+        let words = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{} does not compile:\n{words}", source.display());
+        fs::rename(&fresh, &program).expect("move the program into place");
+    }
+    program
+}
+
+/// A folder for what the harness makes and keeps between runs.
+pub(crate) fn scratch() -> &'static Path {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    SCRATCH.get_or_init(|| {
+        let scratch = target().join("system-tests");
+        fs::create_dir_all(&scratch)
+            .unwrap_or_else(|e| panic!("create {}: {e}", scratch.display()));
+        scratch
+    })
+}
+
+/// Cargo's target folder: test binaries lie in its `PROFILE/deps`.
+fn target() -> PathBuf {
+    let binary = std::env::current_exe().expect("the test's own path");
+    binary.ancestors().nth(3).expect("a test binary lies in target/PROFILE/deps").to_owned()
+}
+
+fn cargo_build(args: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let done = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--target-dir"])
+        .arg(target())
+        .args(args)
+        .current_dir(root)
+        .status()
+        .unwrap_or_else(|e| panic!("{}: {e}", env!("CARGO")));
+    assert!(done.success(), "cargo build {} failed", args.join(" "));
+}
+
+/// Whether `product` has to be made again from `sources`; a source that is not there has no say.
+fn is_older(product: &Path, sources: &[&Path]) -> bool {
+    let Some(made) = modified(product) else { return true };
+    sources.iter().filter_map(|source| modified(source)).any(|changed| changed > made)
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|meta| meta.modified()).ok()
+}
+
+/// Held while something is built; the kernel releases it when the file is closed.
+fn lock() -> File {
+    let file = File::create(scratch().join("lock")).expect("create the build lock");
+    flock(&file, FlockOperation::LockExclusive).expect("take the build lock");
+    file
+}

@@ -1,0 +1,203 @@
+//! Whose snapshot is read: a program with privilege ignores `ROSTER_SNAPSHOT`; any other reads the
+//! file that it names, or nothing if that cannot be trusted: no answer is better than one from
+//! another place than the variable says.
+
+use roster_system_tests::host::RECOMMENDED;
+use roster_system_tests::{Corpus, Host, Output, c_program, c_program_with, needs_root, run};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+
+/// What a program is told that was pointed to a snapshot that may not be believed.
+const REFUSED: &str = "alice: EIO";
+
+const STRANGER: u32 = 12345;
+const NOBODY: u32 = 65534;
+
+/// A host on which alice is "default", beside a snapshot in which she is "other".
+struct Two {
+    host: Host,
+    /// Holds `roster.snap`; its parents are the host's folder and the machine's temporary one.
+    folder: PathBuf,
+}
+
+impl Two {
+    fn new() -> Self {
+        let local = Corpus::new("", b"root:x:0:0:::\n", b"root:x:0:\n", b"");
+        let host = Host::new(&local, RECOMMENDED);
+        host.publish(&alice("other"));
+        let folder = host.path("other");
+        fs::create_dir(&folder).expect("create the other folder");
+        set_mode(&folder, 0o755);
+        fs::rename(host.snapshot(), folder.join("roster.snap")).expect("move the snapshot");
+        host.publish(&alice("default"));
+        Self { host, folder }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("roster.snap")
+    }
+
+    /// Which alice an ordinary program sees when the variable names `path`.
+    fn answer(&self, path: &Path) -> String {
+        let mut command = self.host.command(c_program("lookup"));
+        which(&run(command.arg("alice").env("ROSTER_SNAPSHOT", path)))
+    }
+
+    /// Which alice a program copied to the host sees, with these owner, mode and command line.
+    fn answer_of(&self, program: &Path, mode: u32, command_line: &str) -> String {
+        let script = format!(
+            "cp \"$1\" /var/lib/program; chmod {mode:o} /var/lib/program
+             export ROSTER_SNAPSHOT=\"$2\"; {command_line}"
+        );
+        let mut command = self.host.command("sh");
+        which(&run(command.args(["-ec", &script, "sh"]).arg(program).arg(self.file())))
+    }
+}
+
+fn alice(gecos: &str) -> Corpus {
+    let passwd = format!("alice:x:1000:1000:{gecos}::\n");
+    Corpus::new("", passwd.as_bytes(), b"people:x:1000:\n", b"")
+}
+
+fn which(told: &Output) -> String {
+    let text = told.text();
+    text.split(':').nth(3).unwrap_or(&text).to_owned()
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+}
+
+/// In a user namespace the folders above are of users whom it does not know, so that there nothing
+/// is trusted; these need the real root.
+macro_rules! two_or_return {
+    () => {{
+        if !needs_root() {
+            return;
+        }
+        Two::new()
+    }};
+}
+
+#[test]
+fn an_ordinary_program_reads_the_snapshot_it_is_told_to() {
+    let two = two_or_return!();
+    assert_eq!(two.answer(&two.file()), "other");
+}
+
+#[test]
+fn without_the_variable_the_default_answers() {
+    let two = two_or_return!();
+    assert_eq!(which(&two.host.run(c_program("lookup"), &["alice"])), "default");
+}
+
+#[test]
+fn a_relative_path_is_refused() {
+    let two = two_or_return!();
+    let line =
+        format!("cd {}; ROSTER_SNAPSHOT=roster.snap /var/lib/program alice", two.folder.display());
+    assert_eq!(two.answer_of(&c_program("lookup"), 0o755, &line), REFUSED);
+    assert_eq!(two.answer(Path::new("")), REFUSED);
+}
+
+#[test]
+fn a_symbolic_link_is_not_followed_wherever_it_stands() {
+    let two = two_or_return!();
+    let link = two.folder.join("link.snap");
+    symlink(two.file(), &link).expect("link to the file");
+    assert_eq!(two.answer(&link), REFUSED);
+    let folder = two.host.path("link");
+    symlink(&two.folder, &folder).expect("link to the folder");
+    assert_eq!(two.answer(&folder.join("roster.snap")), REFUSED);
+}
+
+#[test]
+fn a_folder_that_others_can_write_is_not_trusted_unless_it_is_sticky() {
+    let two = two_or_return!();
+    set_mode(&two.folder, 0o777);
+    assert_eq!(two.answer(&two.file()), REFUSED);
+    set_mode(&two.folder, 0o1777);
+    assert_eq!(two.answer(&two.file()), "other");
+}
+
+/// Nor one further up: who may rename a folder may replace all in it.
+#[test]
+fn a_folder_above_that_others_can_write_is_not_trusted() {
+    let two = two_or_return!();
+    let parent = two.folder.parent().expect("the host's folder").to_owned();
+    set_mode(&parent, 0o757);
+    assert_eq!(two.answer(&two.file()), REFUSED);
+    set_mode(&parent, 0o755);
+    assert_eq!(two.answer(&two.file()), "other");
+}
+
+#[test]
+fn a_strangers_folder_is_not_trusted() {
+    let two = two_or_return!();
+    chown(&two.folder, Some(STRANGER), None).expect("chown");
+    assert_eq!(two.answer(&two.file()), REFUSED);
+}
+
+#[test]
+fn a_strangers_file_is_not_trusted() {
+    let two = two_or_return!();
+    chown(two.file(), Some(STRANGER), None).expect("chown");
+    assert_eq!(two.answer(&two.file()), REFUSED);
+}
+
+#[test]
+fn a_file_that_group_or_others_can_write_is_not_trusted() {
+    let two = two_or_return!();
+    for (mode, answer) in [(0o664, REFUSED), (0o646, REFUSED), (0o644, "other")] {
+        set_mode(&two.file(), mode);
+        assert_eq!(two.answer(&two.file()), answer, "{mode:o}");
+    }
+}
+
+const AS_NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups /var/lib/program alice";
+
+#[test]
+fn an_ordinary_user_trusts_his_own_file_and_roots_and_no_strangers() {
+    let two = two_or_return!();
+    for (owner, answer) in [(0, "other"), (NOBODY, "other"), (STRANGER, REFUSED)] {
+        chown(&two.folder, Some(owner), None).expect("chown");
+        chown(two.file(), Some(owner), None).expect("chown");
+        assert_eq!(two.answer_of(&c_program("lookup"), 0o755, AS_NOBODY), answer, "{owner}");
+    }
+}
+
+#[test]
+fn a_set_uid_program_ignores_the_variable() {
+    let two = two_or_return!();
+    let program = c_program("lookup");
+    assert_eq!(two.answer_of(&program, 0o755, AS_NOBODY), "other");
+    assert_eq!(two.answer_of(&program, 0o4755, AS_NOBODY), "default");
+}
+
+/// There the C library's own guard of the environment was seen to fail.
+#[test]
+fn a_static_set_uid_program_ignores_the_variable() {
+    let two = two_or_return!();
+    let program = c_program_with("lookup", "lookup-static", &["-static"]);
+    assert_eq!(two.answer_of(&program, 0o755, AS_NOBODY), "other");
+    assert_eq!(two.answer_of(&program, 0o4755, AS_NOBODY), "default");
+}
+
+#[test]
+fn a_set_gid_program_ignores_the_variable() {
+    let two = two_or_return!();
+    let program = c_program("lookup");
+    let line =
+        format!("chgrp {STRANGER} /var/lib/program; chmod 2755 /var/lib/program; {AS_NOBODY}");
+    assert_eq!(two.answer_of(&program, 0o755, &line), "default");
+}
+
+/// A daemon that dropped its rights for a while acts for somebody else, whatever the kernel said
+/// when it started.
+#[test]
+fn a_program_whose_real_and_effective_user_differ_ignores_the_variable() {
+    let two = two_or_return!();
+    let line = "/var/lib/program --effective 65534 alice";
+    assert_eq!(two.answer_of(&c_program("lookup"), 0o755, line), "default");
+}

@@ -1,0 +1,215 @@
+//! A publication that is killed or fails at any point leaves the old snapshot or the new one, whole,
+//! and no litter that grows.
+
+use roster_system_tests::host::{ROSTER, run};
+use roster_system_tests::{Corpus, Host, Output, roster_program, tool};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// A compilation of a few lines makes far fewer system calls.
+const CALLS_MAX: usize = 3000;
+/// Temporary files of killed publications: the next one clears them away.
+const LITTER_MAX: usize = 2;
+
+fn corpus(word: &str) -> Corpus {
+    let passwd = format!("alice:x:1000:1000:{word}::\n");
+    let group = format!("people:x:1000:{word}\n");
+    let shadow = format!("alice:{word}:1:2:3:4:5:6:7\n");
+    Corpus::new(word, passwd.as_bytes(), group.as_bytes(), shadow.as_bytes())
+}
+
+/// The publication of `corpus` under strace with faults injected.
+fn faulty(host: &Host, corpus: &Corpus, fault: &str) -> Output {
+    let compile = host.compile(corpus);
+    let mut strace = Command::new(tool("strace", "strace"));
+    strace.args(["-f", "-o", "/dev/null", "-e", &format!("inject={fault}")]);
+    run(strace.arg(compile.get_program()).args(compile.get_args()))
+}
+
+/// Which of the two words each snapshot holds, having been verified whole.
+#[track_caller]
+fn words(host: &Host, what: &str) -> [String; 2] {
+    [("roster.snap", "passwd", 4), ("shadow.snap", "shadow", 1)].map(|(name, map, field)| {
+        let path = host.state().join(name);
+        let verified = run(Command::new(roster_program()).arg("verify").arg(&path));
+        assert_eq!(verified.code, 0, "{what}: {name}: {}", verified.error());
+        let mut get = Command::new(roster_program());
+        // For shadow, `get` finds the other file beside.
+        let line = run(get.args(["get", map, "alice", "--snapshot"]).arg(host.snapshot())).text();
+        line.split(':').nth(field).unwrap_or_default().to_owned()
+    })
+}
+
+/// All files but the two snapshots.
+fn litter(folder: &Path) -> BTreeSet<String> {
+    let mut names: BTreeSet<_> = fs::read_dir(folder)
+        .expect("list the folder")
+        .map(|entry| entry.expect("list the folder").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.remove("roster.snap");
+    names.remove("shadow.snap");
+    names
+}
+
+#[test]
+fn killed_at_any_system_call_the_old_or_the_new_snapshot_is_whole() {
+    let host = Host::serving(&corpus("old"), "");
+    let mut killed = 0;
+    for call in 1..CALLS_MAX {
+        let done = faulty(&host, &corpus("new"), &format!("all:signal=KILL:when={call}"));
+        let what = format!("killed at system call {call}");
+        let found = words(&host, &what);
+        assert!(found.iter().all(|word| word == "old" || word == "new"), "{what}: {found:?}");
+        let litter = litter(&host.state());
+        assert!(litter.len() <= LITTER_MAX, "{what}: {litter:?}");
+        if done.code == 0 {
+            break;
+        }
+        killed += 1;
+        if found.contains(&"new".to_owned()) {
+            host.publish(&corpus("old"));
+        }
+    }
+    println!("killed at each of {killed} system calls");
+    assert!(killed > 20, "only {killed} system calls were seen");
+    host.publish(&corpus("last"));
+    assert_eq!(words(&host, "after all"), ["last", "last"]);
+    assert_eq!(litter(&host.state()), BTreeSet::new());
+}
+
+/// Each call of each kind fails once: the command says so and the old snapshot stays, or it goes on
+/// and the new one is whole.
+#[test]
+fn any_system_call_that_fails_leaves_a_whole_snapshot_and_no_litter() {
+    for (calls, error) in [
+        ("openat,open", "EMFILE"),
+        ("write,pwrite64,writev,pwritev,ftruncate,fallocate", "ENOSPC"),
+        ("write,pwrite64,writev,pwritev,fsync,fdatasync,close", "EIO"),
+        ("read,pread64,fstat,newfstatat,statx", "EIO"),
+        ("rename,renameat,renameat2,link,linkat", "EACCES"),
+        ("fchmod,fchmodat,fchown,fchownat,chmod,chown", "EPERM"),
+    ] {
+        let host = Host::serving(&corpus("old"), "");
+        for call in 1..=count(&host, calls) {
+            host.publish(&corpus("old"));
+            let fault = format!("{calls}:error={error}:when={call}");
+            let done = faulty(&host, &corpus("new"), &fault);
+            let found = words(&host, &fault);
+            if done.code == 0 {
+                assert_eq!(found, ["new", "new"], "{fault}");
+            } else {
+                assert!(!done.stderr.is_empty(), "{fault}: failed without a word");
+            }
+            assert!(found.iter().all(|word| word == "old" || word == "new"), "{fault}: {found:?}");
+            assert!(litter(&host.state()).is_empty(), "{fault}: {:?}", litter(&host.state()));
+        }
+    }
+}
+
+/// How many of these system calls an undisturbed publication makes.
+fn count(host: &Host, calls: &str) -> usize {
+    let log = host.path("calls.log");
+    let compile = host.compile(&corpus("new"));
+    let mut strace = Command::new(tool("strace", "strace"));
+    strace.args(["-f", "-e", &format!("trace={calls}"), "-o"]).arg(&log);
+    let done = run(strace.arg(compile.get_program()).args(compile.get_args()));
+    assert_eq!(done.code, 0, "{}", done.error());
+    fs::read_to_string(log).expect("read the log of strace").lines().count()
+}
+
+/// Runs `script` on a host with `roster compile` prepared as "$@", after `setup` of its folder.
+fn on_host(host: &Host, corpus: &Corpus, script: &str) -> Output {
+    let source = host.path("source");
+    fs::create_dir_all(&source).expect("create source");
+    corpus.write(&source);
+    let mut command = host.command("sh");
+    command.args(["-c", script, "sh"]).arg(roster_program()).args(["compile", "--passwd"]);
+    command.arg(source.join("passwd")).arg("--group").arg(source.join("group"));
+    run(command.args(["--output", "/var/lib/roster/roster.snap"]))
+}
+
+#[test]
+fn a_full_file_system_keeps_the_old_snapshot() {
+    let host = Host::new(&corpus("old"), ROSTER);
+    let mut large = corpus("new");
+    large.passwd.extend((0..20_000).flat_map(|i| format!("u{i}:x:{i}:1:::\n").into_bytes()));
+    // The same command twice: once with room, once with almost none left.
+    let script = r#"mount -t tmpfs -o size=16m,mode=755 tmpfs /var/lib/roster
+        "$@" 2>&1 || exit 10
+        head -c 15m /dev/zero > /var/lib/roster/ballast
+        "$@" && exit 11
+        getent passwd alice; ls /var/lib/roster"#;
+    let told = on_host(&host, &large, script);
+    assert!(told.code == 0, "{told:?}");
+    let text = told.text();
+    assert!(text.ends_with("alice:x:1000:1000:new::\nballast\nroster.snap"), "{text}");
+    assert!(told.error().contains("No space left"), "{}", told.error());
+}
+
+#[test]
+fn a_read_only_folder_keeps_the_old_snapshot() {
+    let host = Host::serving(&corpus("old"), ROSTER);
+    let script = r#"mount -o remount,bind,ro /var/lib/roster
+        "$@" && exit 11
+        getent passwd alice; ls /var/lib/roster"#;
+    let told = on_host(&host, &corpus("new"), script);
+    assert_eq!(told.text(), "alice:x:1000:1000:old::\nroster.snap\nshadow.snap");
+    assert!(told.error().contains("/var/lib/roster"), "names no path: {}", told.error());
+}
+
+#[test]
+fn modes_are_right_whatever_the_umask() {
+    for umask in ["000", "022", "077", "777"] {
+        let host = Host::new(&corpus("new"), "");
+        let compile = host.compile(&corpus("new"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!(r#"umask {umask}; exec "$0" "$@""#)]);
+        let done = run(shell.arg(compile.get_program()).args(compile.get_args()));
+        assert_eq!(done.code, 0, "umask {umask}: {}", done.error());
+        for (name, mode) in [("roster.snap", 0o644), ("shadow.snap", 0o640)] {
+            let meta = fs::metadata(host.state().join(name)).expect("was published");
+            assert_eq!(meta.permissions().mode() & 0o7777, mode, "umask {umask}: {name}");
+        }
+    }
+}
+
+#[test]
+fn publications_at_the_same_time_leave_one_of_them_whole() {
+    let host = Host::serving(&corpus("old"), "");
+    let text = host.path("source");
+    let mut running = Vec::new();
+    for i in 0..8 {
+        let corpus = corpus(&format!("writer{i}"));
+        let own = host.path(&format!("source{i}"));
+        // Each writer needs texts of its own, which `compile` would put into one folder.
+        let compile = host.compile(&corpus);
+        fs::rename(&text, &own).expect("keep the texts apart");
+        let args = compile.get_args().map(|arg| {
+            let arg = arg.to_string_lossy();
+            arg.replace(&*text.to_string_lossy(), &own.to_string_lossy())
+        });
+        let mut command = Command::new(compile.get_program());
+        running.push(command.args(args).spawn().expect("start roster compile"));
+    }
+    for mut child in running {
+        assert!(child.wait().expect("wait").success());
+    }
+    let found = words(&host, "after eight writers");
+    assert!(found.iter().all(|word| word.starts_with("writer")), "{found:?}");
+    assert_eq!(litter(&host.state()), BTreeSet::new());
+}
+
+#[test]
+fn an_unreadable_source_is_named_and_changes_nothing() {
+    let host = Host::serving(&corpus("old"), "");
+    let mut compile = host.compile(&corpus("new"));
+    fs::remove_file(host.path("source/group")).expect("remove");
+    let done = run(&mut compile);
+    assert_ne!(done.code, 0);
+    assert!(done.error().contains("source/group"), "{}", done.error());
+    assert_eq!(words(&host, "after"), ["old", "old"]);
+    assert_eq!(litter(&host.state()), BTreeSet::new());
+}
