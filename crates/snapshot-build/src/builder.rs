@@ -5,7 +5,7 @@ use crate::index::{IndexBuilder, TooFar};
 use crate::names::{Names, name_bytes};
 use crate::slots;
 use roster_record::{Group, Shadow, User, is_nis};
-use roster_snapshot::hash::{self, GidSum, Sum};
+use roster_snapshot::hash::{self, GidSum, Seed, Sum};
 use roster_snapshot::layout::{
     Bucket, GroupSlot, Kind, LongText, Membership, NameSlot, SectionId, ShadowSlot, UserSlot, flags,
 };
@@ -289,7 +289,7 @@ impl<'a> Sources<'a> {
             |slot: &'a GroupSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
         let shadow_name =
             |slot: &'a ShadowSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
-        let seed = self.seed;
+        let seed = Seed::new(self.seed);
         let by_text = |name: &'a [u8]| (!is_nis(name)).then(|| (hash::bytes(name, seed), name));
         let by_id =
             |name: &[u8], id: U32| (!is_nis(name)).then(|| (hash::id(id.get(), seed), id.get()));

@@ -24,7 +24,7 @@ pub enum CompileError {
         source: std::io::Error,
     },
     /// An entry exceeds the format.
-    #[error("{path}:{line}: {source}")]
+    #[error("{path}:{line} cannot be compiled")]
     TooLarge {
         /// The source.
         path: PathBuf,
@@ -34,10 +34,8 @@ pub enum CompileError {
         source: TooLarge,
     },
     /// All entries together exceed the format.
-    #[error("{path}: {source}")]
+    #[error("these sources cannot be compiled")]
     Whole {
-        /// The source.
-        path: PathBuf,
         /// What is too large.
         source: TooLarge,
     },
@@ -212,7 +210,7 @@ pub fn accounts(
         Ok(())
     })?;
     let lines = [(Source::Passwd, &user_lines), (Source::Group, &group_lines)];
-    finish(builder, Kind::Accounts, group, report, &lines, progress)
+    finish(builder, Kind::Accounts, report, &lines, progress)
 }
 
 /// Compiles shadow entries.
@@ -232,7 +230,7 @@ pub fn shadow(shadow: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Compi
         }
         Ok(())
     })?;
-    finish(builder, Kind::Shadow, shadow, report, &[(Source::Shadow, &lines)], progress)
+    finish(builder, Kind::Shadow, report, &[(Source::Shadow, &lines)], progress)
 }
 
 /// Adds what look-ups and initgroups make of a group line. Says whether look-ups serve it.
@@ -321,15 +319,13 @@ fn read(
 fn finish(
     builder: Builder,
     kind: Kind,
-    path: &Path,
     mut report: Report,
     lines: &[(Source, &Lines)],
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Compiled, CompileError> {
     progress(Progress::Indexing);
-    let Finished { image, duplicates } = builder
-        .finish(kind)
-        .map_err(|source| CompileError::Whole { path: path.to_owned(), source })?;
+    let Finished { image, duplicates } =
+        builder.finish(kind).map_err(|source| CompileError::Whole { source })?;
     for Duplicate { key, position, first } in duplicates {
         let source = match key {
             Key::UserName | Key::Uid => Source::Passwd,

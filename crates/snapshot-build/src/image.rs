@@ -42,7 +42,7 @@ impl Image {
         let mut header = Header::new_zeroed();
         let start = out.seek(SeekFrom::Start(HEADER_BYTES as u64))?;
         let mut body =
-            Body { out, offset: start, content: ContentHash::default(), header: &mut header };
+            Body { out, offset: start, content: ContentHash::new(), header: &mut header };
         body.records(SectionId::Users, &self.users)?;
         body.records(SectionId::Groups, &self.groups)?;
         body.records(SectionId::Names, &self.names)?;
@@ -65,7 +65,7 @@ impl Image {
         header.content_hash = U64::new(content);
         header.min_id = U32::new(self.min_id);
         let hashed = &header.as_bytes()[..offset_of!(Header, header_hash)];
-        header.header_hash = U64::new(hash::bytes(hashed, 0));
+        header.header_hash = U64::new(hash::plain(hashed));
         out.seek(SeekFrom::Start(0))?;
         out.write_all(header.as_bytes())?;
         Ok(file_bytes)
@@ -140,7 +140,6 @@ impl<W: Write> Body<'_, W> {
 }
 
 /// [`hash::Running`] for pieces of any length.
-#[derive(Default)]
 struct ContentHash {
     running: hash::Running,
     /// Less than 16 bytes that wait for more.
@@ -148,6 +147,10 @@ struct ContentHash {
 }
 
 impl ContentHash {
+    fn new() -> Self {
+        Self { running: hash::Running::new(hash::Seed::new(0)), pending: Vec::new() }
+    }
+
     fn update(&mut self, mut bytes: &[u8]) {
         if !self.pending.is_empty() {
             let wanted = bytes.len().min(16 - self.pending.len());
@@ -178,10 +181,10 @@ mod tests {
     #[test]
     fn content_hash_does_not_depend_on_the_pieces() {
         let bytes: Vec<u8> = (0..200).collect();
-        let whole = hash::bytes(&bytes, 0);
+        let whole = hash::plain(&bytes);
         for first in 0..40 {
             for second in 0..40 {
-                let mut pieces = ContentHash::default();
+                let mut pieces = ContentHash::new();
                 pieces.update(&bytes[..first]);
                 pieces.update(&bytes[first..first + second]);
                 pieces.update(&bytes[first + second..]);

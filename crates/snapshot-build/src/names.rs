@@ -3,23 +3,33 @@
 use crate::{TooLarge, slots};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use roster_snapshot::hash;
+use roster_snapshot::hash::{self, Seed};
 use roster_snapshot::layout::{LONG_NAME, LongName, NameSlot};
+use std::hash::{BuildHasher, RandomState};
 use zerocopy::FromBytes;
 
-#[derive(Default)]
 pub(crate) struct Names {
     pub(crate) slots: Vec<NameSlot>,
     numbers: HashTable<u32>,
+    /// Of this process alone, so that nobody can choose names that collide here.
+    seed: Seed,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let seed = Seed::new(RandomState::new().hash_one(0));
+        Self { slots: Vec::new(), numbers: HashTable::new(), seed }
+    }
 }
 
 impl Names {
     /// The number of this name, a new one if it is new.
     pub(crate) fn number(&mut self, name: &[u8], long_text: &mut Vec<u8>) -> Result<u32, TooLarge> {
+        let seed = self.seed;
         let short = slots::short_name(name);
         let key = match &short {
-            Some(slot) => hash::bytes(&slot.0, 0),
-            None => hash::bytes(name, 0),
+            Some(slot) => hash::bytes(&slot.0, seed),
+            None => hash::bytes(name, seed),
         };
         let known = &self.slots;
         let same = |&number: &u32| match &short {
@@ -28,7 +38,7 @@ impl Names {
         };
         let rehash = |&number: &u32| {
             let slot = &known[number as usize];
-            hash::bytes(long_bytes(slot, long_text).unwrap_or(&slot.0), 0)
+            hash::bytes(long_bytes(slot, long_text).unwrap_or(&slot.0), seed)
         };
         match self.numbers.entry(key, same, rehash) {
             Entry::Occupied(entry) => Ok(*entry.get()),

@@ -2,8 +2,9 @@
 //! happens in between.
 //!
 //! Temp file in the same folder, fsync, rename, fsync of the folder. The temp file's name is
-//! fixed and the folder is locked, so that an interrupted publication leaves at most one file
-//! behind, which the next one removes.
+//! fixed, and so is that of a lock file beside it, so that an interrupted publication leaves at
+//! most these two behind, for the next one to use up. The lock is on a file that nobody else can
+//! open: on the folder itself, whoever may read it could hold it for ever.
 
 use roster_snapshot::Snapshot;
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
@@ -69,9 +70,11 @@ pub fn publish(
     let not_a_file = || failed("publish to", path)(io::Error::from(io::ErrorKind::IsADirectory));
     let name = path.file_name().ok_or_else(not_a_file)?;
     let folder = File::open(folder_path).map_err(failed("open the folder", folder_path))?;
-    lock(&folder).map_err(failed("lock the folder", folder_path))?;
-    let generation = previous_generation(path) + 1;
-    let place = Place { folder: folder.into(), name, temp: temp_name(name) };
+    let place = Place { folder: folder.into(), name, temp: hidden(name, ".new") };
+    let lock_name = hidden(name, ".lock");
+    let _lock = Lock::take(&place.folder, &lock_name)
+        .map_err(failed("lock", &folder_path.join(&lock_name)))?;
+    let generation = previous_generation(path).saturating_add(1);
     let temp_path = folder_path.join(&place.temp);
     let attempt = || {
         let mut file = place.create().map_err(failed("create", &temp_path))?;
@@ -95,26 +98,60 @@ fn previous_generation(path: &Path) -> u64 {
     read.ok().and_then(|_| Snapshot::generation(&header)).unwrap_or(0)
 }
 
-fn temp_name(name: &OsStr) -> OsString {
-    let mut temp = OsString::from(".");
-    temp.push(name);
-    temp.push(".new");
-    temp
+fn hidden(name: &OsStr, ending: &str) -> OsString {
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(ending);
+    hidden
 }
 
-/// The lock goes with the descriptor, so a killed publisher leaves none behind.
-fn lock(folder: &File) -> io::Result<()> {
-    let deadline = Instant::now() + LOCK_WAIT;
-    loop {
-        match fs::flock(folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
-            Err(Errno::WOULDBLOCK) => {
-                let text = "another publication into it has not ended within 10 s";
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+/// The right to publish under one name. It goes with the descriptor, so a killed publisher leaves
+/// the file behind but not the lock.
+struct Lock<'a> {
+    folder: &'a OwnedFd,
+    name: &'a OsStr,
+    _file: OwnedFd,
+}
+
+impl<'a> Lock<'a> {
+    fn take(folder: &'a OwnedFd, name: &'a OsStr) -> io::Result<Self> {
+        let deadline = Instant::now() + LOCK_WAIT;
+        let how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let file = fs::openat(folder, name, how, Mode::RUSR | Mode::WUSR)?;
+            match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // The one before may have removed the file between our two calls.
+                Ok(()) if is_at(&file, folder, name)? => {
+                    return Ok(Self { folder, name, _file: file });
+                }
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    let text = "another publication has not ended within 10 s";
+                    return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
         }
+    }
+}
+
+impl Drop for Lock<'_> {
+    /// Removed while the lock is held; who waits for it sees that and takes a fresh one.
+    fn drop(&mut self) {
+        let _ = fs::unlinkat(self.folder, self.name, AtFlags::empty());
+    }
+}
+
+/// Whether the open file is the one of that name.
+fn is_at(file: &OwnedFd, folder: &OwnedFd, name: &OsStr) -> io::Result<bool> {
+    let open = fs::fstat(file)?;
+    match fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(named) => Ok((open.st_dev, open.st_ino) == (named.st_dev, named.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

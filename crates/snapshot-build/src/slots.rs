@@ -42,7 +42,7 @@ pub(crate) fn write_text<const N: usize>(
     }
     let place = LongText {
         offset: U64::new(start as u64),
-        hash: U64::new(hash::bytes(&long_text[start..], 0)),
+        hash: U64::new(hash::plain(&long_text[start..])),
     };
     let pointer = [place.as_bytes(), lens.as_bytes()].concat();
     slot_text[..pointer.len()].copy_from_slice(&pointer);
@@ -67,7 +67,7 @@ pub(crate) fn long_name(name: &[u8], long_text: &mut Vec<u8>) -> Result<NameSlot
     let long = LongName {
         offset: U64::new(long_text.len() as u64),
         len: [a, b, c],
-        hash: U32::new(hash::bytes(name, 0) as u32),
+        hash: U32::new(hash::plain(name) as u32),
         tag: LONG_NAME,
     };
     long_text.extend_from_slice(name);

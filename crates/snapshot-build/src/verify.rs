@@ -94,7 +94,7 @@ fn key_hash(
     index: SectionId,
     position: u32,
 ) -> Result<Option<u64>, Damage> {
-    let seed = snapshot.shape().seed;
+    let seed = hash::Seed::new(snapshot.shape().seed);
     Ok(match index {
         SectionId::ByUserName => {
             snapshot.user(position)?.map(|user| hash::bytes(user.record().name, seed))

@@ -118,6 +118,28 @@ fn more_names_than_two_bytes_can_number() {
     roster_snapshot_build::verify::verify(&bytes, roster_snapshot::layout::Kind::Accounts).unwrap();
 }
 
+/// Names whose second half is the factor of seed 0 have one hash under it.
+#[test]
+fn names_made_to_collide_are_found_under_another_seed() {
+    let factor = {
+        use roster_snapshot::hash::{K, fold};
+        fold(K[2], K[3]).to_le_bytes()
+    };
+    assert!(!factor.iter().any(|byte| b":\n\0".contains(byte)), "a name can hold it");
+    let folder = Folder::new("", "");
+    let mut passwd = Vec::new();
+    for user in 0..400_u32 {
+        passwd.extend(format!("u{user:07}").bytes().chain(factor));
+        passwd.extend(format!(":x:{user}:1:::\n").bytes());
+    }
+    std::fs::write(folder.path("passwd"), &passwd).unwrap();
+    let bytes = folder.bytes();
+    let snapshot = Snapshot::open(&bytes).unwrap();
+    assert_ne!(snapshot.shape().seed, 0);
+    let name = [&b"u0000123"[..], &factor].concat();
+    assert_eq!(snapshot.user_by_name(&name).unwrap().unwrap().uid, 123);
+}
+
 #[test]
 fn the_same_text_gives_the_same_bytes_but_for_the_generation() {
     let folder = Folder::new("a:x:1:1:::\n", "g:x:1:a\n");

@@ -72,6 +72,36 @@ fn a_link_in_the_temp_files_place_is_not_followed() {
 }
 
 #[test]
+fn who_can_only_read_the_folder_cannot_hold_a_publication_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let held = fs::File::open(folder.path()).unwrap();
+    held.lock().unwrap();
+    publish(&folder.path().join("snap"), RIGHTS, write("new")).unwrap();
+}
+
+#[test]
+fn publications_of_one_name_come_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snap");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    publish(&path, RIGHTS, |file, _| {
+                        file.write_all(b"half ")?;
+                        std::thread::yield_now();
+                        file.write_all(b"whole").map(|()| 10)
+                    })
+                    .unwrap();
+                    assert_eq!(fs::read_to_string(&path).unwrap(), "half whole");
+                }
+            });
+        }
+    });
+    assert_eq!(names(folder.path()), ["snap"]);
+}
+
+#[test]
 fn a_missing_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let error = publish(&folder.path().join("no/snap"), RIGHTS, write("x")).unwrap_err();

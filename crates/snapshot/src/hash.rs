@@ -30,52 +30,85 @@ pub const fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
+/// A seed, mixed: keys made to collide under one do not under another.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed {
+    start: u64,
+    factor: u64,
+}
+
+impl Seed {
+    /// The seed of that number.
+    #[inline]
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self { start: fold(number ^ K[0], K[1]), factor: fold(number ^ K[2], K[3]) }
+    }
+}
+
 /// Hash of a string: keys, long texts, the whole file.
 #[inline]
 #[must_use]
-pub fn bytes(bytes: &[u8], seed: u64) -> u64 {
-    let mut hash = Running { hash: seed, bytes: 0 };
+pub fn bytes(bytes: &[u8], seed: Seed) -> u64 {
+    let mut hash = Running::new(seed);
     hash.update(bytes);
     hash.finish()
 }
 
-/// [`bytes`] in pieces, with seed 0 from [`Running::default`].
-#[derive(Clone, Copy, Debug, Default)]
+/// [`bytes`] with seed 0, which is all that a check for damage needs.
+#[inline]
+#[must_use]
+pub fn plain(text: &[u8]) -> u64 {
+    bytes(text, const { Seed::new(0) })
+}
+
+/// [`bytes`] in pieces.
+#[derive(Clone, Copy, Debug)]
 pub struct Running {
     hash: u64,
+    factor: u64,
     bytes: u64,
 }
 
 impl Running {
+    /// Of no bytes yet.
+    #[inline]
+    #[must_use]
+    pub const fn new(seed: Seed) -> Self {
+        Self { hash: seed.start, factor: seed.factor, bytes: 0 }
+    }
+
     /// Takes the next piece in; all but the last must be multiples of 16 bytes long.
     #[inline]
     pub fn update(&mut self, piece: &[u8]) {
         let (chunks, tail) = piece.as_chunks::<16>();
-        self.hash = chunks.iter().fold(self.hash, |hash, chunk| step(hash, halves(chunk)));
+        for chunk in chunks {
+            self.step(halves(chunk));
+        }
         if !tail.is_empty() {
-            self.hash = step(self.hash, padded(tail));
+            self.step(padded(tail));
         }
         self.bytes = self.bytes.wrapping_add(piece.len() as u64);
+    }
+
+    #[inline]
+    fn step(&mut self, (low, high): (u64, u64)) {
+        self.hash = fold(self.hash ^ low, high ^ self.factor);
     }
 
     /// The hash of all pieces one after the other.
     #[inline]
     #[must_use]
     pub fn finish(&self) -> u64 {
-        fold(self.hash ^ self.bytes, K[2])
+        fold(self.hash ^ self.bytes, K[4])
     }
 }
 
 /// Hash of a numeric key.
 #[inline]
 #[must_use]
-pub const fn id(key: u32, seed: u64) -> u64 {
-    fold(key as u64 ^ seed ^ K[3], K[4])
-}
-
-#[inline]
-fn step(hash: u64, (low, high): (u64, u64)) -> u64 {
-    fold(hash ^ low ^ K[0], high ^ K[1])
+pub const fn id(key: u32, seed: Seed) -> u64 {
+    fold(key as u64 ^ seed.start, seed.factor)
 }
 
 /// A chunk as two little-endian words.
@@ -227,8 +260,21 @@ mod tests {
     #[test]
     fn strings_that_differ_in_length_only_differ() {
         let zeros = [0; 40];
-        let hashes: HashSet<u64> = (0..40).map(|len| bytes(&zeros[..len], 7)).collect();
+        let hashes: HashSet<u64> = (0..40).map(|len| plain(&zeros[..len])).collect();
         assert_eq!(hashes.len(), 40);
+    }
+
+    #[test]
+    fn no_string_undoes_the_seed() {
+        for number in 0..64 {
+            let seed = Seed::new(number);
+            assert!(seed.start != 0 && seed.factor != 0);
+            // Strings whose second half is the factor of one seed are all the same to it alone.
+            let with_factor = |first: u64| [first, seed.factor].map(u64::to_le_bytes).concat();
+            let (one, other) = (with_factor(1), with_factor(2));
+            assert_eq!(bytes(&one, seed), bytes(&other, seed));
+            assert_ne!(bytes(&one, Seed::new(number + 1)), bytes(&other, Seed::new(number + 1)));
+        }
     }
 
     #[test]

@@ -116,9 +116,9 @@ pub struct Header {
     pub file_bytes: U64,
     /// Counts the publications in this place.
     pub generation: U64,
-    /// Seed of the index hashes.
+    /// Number of the indices' [`Seed`](crate::hash::Seed).
     pub seed: U64,
-    /// [`hash::bytes`](crate::hash::bytes) with seed 0 of all after the header.
+    /// [`hash::plain`](crate::hash::plain) of all after the header.
     pub content_hash: U64,
     /// A reader takes a uid or gid below this for damage.
     pub min_id: U32,
@@ -128,7 +128,7 @@ pub struct Header {
     pub sections: [SectionEntry; SECTIONS_MAX],
     /// Zeros.
     pub reserved: [u8; 64],
-    /// [`hash::bytes`](crate::hash::bytes) with seed 0 of all before this field.
+    /// [`hash::plain`](crate::hash::plain) of all before this field.
     pub header_hash: U64,
 }
 
@@ -224,7 +224,7 @@ pub struct ShadowSlot {
 pub struct LongText {
     /// Offset in the long-text section.
     pub offset: U64,
-    /// [`hash::bytes`](crate::hash::bytes) of the strings with seed 0.
+    /// [`hash::plain`](crate::hash::plain) of the strings.
     pub hash: U64,
 }
 
@@ -245,7 +245,7 @@ pub struct LongName {
     pub offset: U64,
     /// Bytes without the NUL, 24 bits.
     pub len: [u8; 3],
-    /// Low 32 bits of [`hash::bytes`](crate::hash::bytes) of the name with seed 0.
+    /// Low 32 bits of [`hash::plain`](crate::hash::plain) of the name.
     pub hash: U32,
     /// [`LONG_NAME`].
     pub tag: u8,

@@ -178,8 +178,7 @@ impl<'a> Snapshot<'a> {
         self.by_member.find(hash::bytes(member, self.seed), |position| {
             let slot = self.names.get(position as usize).ok_or(Damage)?;
             let membership = self.memberships.get(position as usize).ok_or(Damage)?;
-            let check =
-                hash::check_with_name(membership, slot, SectionId::Memberships, position);
+            let check = hash::check_with_name(membership, slot, SectionId::Memberships, position);
             if !hash::agrees(membership.check.get(), check) {
                 return Err(Damage);
             }

@@ -296,6 +296,6 @@ fn long_name<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Result<&'a [u8], Damag
     let len = u32::from_le_bytes([a, b, c, 0]) as usize;
     let start = usize::try_from(long.offset.get()).map_err(|_| Damage)?;
     let name = long_text.get(start..).and_then(|rest| rest.get(..len)).ok_or(Damage)?;
-    let agrees = hash::agrees(long.hash.get(), hash::bytes(name, 0) as u32);
+    let agrees = hash::agrees(long.hash.get(), hash::plain(name) as u32);
     if agrees { Ok(name) } else { Err(Damage) }
 }

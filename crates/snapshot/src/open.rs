@@ -1,6 +1,6 @@
 //! Opening: the header is read and checked, the rest is only cut into sections.
 
-use crate::hash;
+use crate::hash::{self, Seed};
 use crate::index::Index;
 use crate::layout::{
     GroupSlot, HEADER_BYTES, Header, Kind, MAGIC, Membership, NameSlot, SECTIONS_MAX, SectionEntry,
@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     pub(crate) min_id: u32,
-    pub(crate) seed: u64,
+    pub(crate) seed: Seed,
     pub(crate) users: &'a [UserSlot],
     pub(crate) groups: &'a [GroupSlot],
     pub(crate) names: &'a [NameSlot],
@@ -177,7 +177,7 @@ impl<'a> Snapshot<'a> {
         }
         Ok(Self {
             min_id: header.min_id.get(),
-            seed: header.seed.get(),
+            seed: Seed::new(header.seed.get()),
             users: table.typed(SectionId::Users)?,
             groups: table.typed(SectionId::Groups)?,
             names,
@@ -212,7 +212,7 @@ impl<'a> Snapshot<'a> {
             file_bytes: self.header.file_bytes.get(),
             generation: self.header.generation.get(),
             min_id: self.min_id,
-            seed: self.seed,
+            seed: self.header.seed.get(),
             users: count(self.users),
             groups: count(self.groups),
             names: count(self.names),
@@ -257,7 +257,7 @@ impl<'a> Snapshot<'a> {
     #[must_use]
     pub fn content_matches(&self) -> bool {
         let content = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
-        hash::bytes(content, 0) == self.header.content_hash.get()
+        hash::plain(content) == self.header.content_hash.get()
     }
 }
 
@@ -271,7 +271,7 @@ fn read_header(bytes: &[u8]) -> Result<&Header, OpenError> {
         return Err(OpenError::BadVersion { found: header.version.get() });
     }
     let hashed = bytes.get(..offset_of!(Header, header_hash)).unwrap_or_default();
-    if !hash::agrees(header.header_hash.get(), hash::bytes(hashed, 0)) {
+    if !hash::agrees(header.header_hash.get(), hash::plain(hashed)) {
         return Err(OpenError::DamagedHeader);
     }
     Ok(header)

@@ -90,7 +90,7 @@ fn resolve_long<'a, const N: usize>(
     let start = usize::try_from(place.offset.get()).map_err(|_| Damage)?;
     let total = usize::try_from(total).map_err(|_| Damage)?;
     let bytes = long_text.get(start..).and_then(|rest| rest.get(..total)).ok_or(Damage)?;
-    if !hash::agrees(place.hash.get(), hash::bytes(bytes, 0)) {
+    if !hash::agrees(place.hash.get(), hash::plain(bytes)) {
         return Err(Damage);
     }
     Ok((bytes, lens.map(U32::get)))
