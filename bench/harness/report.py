@@ -67,7 +67,7 @@ def _lookups(part, way):
         measured = part[way].get(series)
         if measured:
             rows.append([label, *(_ns_cell(measured.get(name)) for name in contenders)])
-    where = "straight into the module" if way == "straight" else "through glibc"
+    where = "straight into the module (processor time)" if way == "straight" else "through glibc"
     notes = [f"{SERIES['getgrgid.500']}: {part['note']}."] if part["note"] else []
     return Table(
         f"Look-ups {where}, ns, medians (quartiles): {part['corpus']}",
