@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::status::Miss;
+use crate::system;
 use core::mem::MaybeUninit;
 use core::ptr;
 use libc::{c_char, gid_t};
@@ -142,6 +143,10 @@ pub unsafe fn shadow(
     Ok(())
 }
 
+/// More than glibc ever takes from a heap: M_MMAP_THRESHOLD is 128 KiB, and the first heap of a
+/// second libc 1 MiB.
+const FOREIGN_ARRAY_BYTES_MIN: usize = 4 << 20;
+
 /// The growing array of `initgroups_dyn`.
 pub struct GidArray<'c> {
     /// Entries in use.
@@ -183,16 +188,39 @@ impl GidArray<'_> {
         Ok(())
     }
 
+    /// Makes room for that many ids in all.
     fn grow(&mut self, entries: usize) -> Result<(), Miss> {
         let bytes = entries.checked_mul(size_of::<gid_t>()).ok_or(Miss::NoMemory)?;
-        // SAFETY: the array came from malloc(3), as glibc promises to `initgroups_dyn`.
-        let grown = unsafe { libc::realloc((*self.groups).cast(), bytes) };
+        let (grown, entries) = if system::is_static() {
+            let bytes = bytes.max(FOREIGN_ARRAY_BYTES_MIN);
+            (self.copied_to_mapped_chunk(bytes)?, bytes / size_of::<gid_t>())
+        } else {
+            // SAFETY: the array came from malloc(3), as glibc promises to `initgroups_dyn`.
+            (unsafe { libc::realloc((*self.groups).cast(), bytes) }, entries)
+        };
         if grown.is_null() {
             return Err(Miss::NoMemory);
         }
         *self.groups = grown.cast();
         *self.size = entries as libc::c_long;
         Ok(())
+    }
+
+    /// A statically linked program has a malloc of its own, and this module another, from the libc
+    /// that was loaded with it. Neither may touch a chunk of the other's heap, so the old array is
+    /// left where it is, a leak of its few hundred bytes. A chunk large enough to be a mapping of
+    /// its own belongs to no heap: any glibc can grow and free it. Pages of it that are not used
+    /// cost nothing.
+    #[cold]
+    fn copied_to_mapped_chunk(&self, bytes: usize) -> Result<*mut libc::c_void, Miss> {
+        let used = usize::try_from(*self.start).map_err(|_| Miss::Unavailable(libc::EINVAL))?;
+        // SAFETY: malloc(3) takes a number.
+        let fresh = unsafe { libc::malloc(bytes) };
+        if !fresh.is_null() {
+            // SAFETY: `used` ids lie in the old array, and the new one is larger.
+            unsafe { ptr::copy_nonoverlapping(*self.groups, fresh.cast(), used) };
+        }
+        Ok(fresh)
     }
 }
 

@@ -202,3 +202,24 @@ pub fn environment<'a>(name: &CStr, value: &'a mut [u8]) -> Option<&'a CStr> {
     value.copy_from_slice(found);
     CStr::from_bytes_with_nul(value).ok()
 }
+
+/// Whether the program is statically linked, as far as its program headers tell: it then has a
+/// libc of its own beside the one that this module was loaded with. In doubt it is.
+pub fn is_static() -> bool {
+    const PT_INTERP: u32 = 3;
+    let value = |kind| {
+        // SAFETY: getauxval(3) takes a number; 0 says that it is not known.
+        unsafe { libc::getauxval(kind) as usize }
+    };
+    let headers = value(libc::AT_PHDR) as *const u8;
+    let (count, bytes) = (value(libc::AT_PHNUM), value(libc::AT_PHENT));
+    if headers.is_null() {
+        return true;
+    }
+    (0..count).all(|header| {
+        let kind = headers.wrapping_add(header.wrapping_mul(bytes)).cast::<u32>();
+        // SAFETY: the kernel has mapped `count` headers of `bytes` bytes there; each starts with
+        // its type.
+        unsafe { kind.read_unaligned() != PT_INTERP }
+    })
+}

@@ -7,7 +7,7 @@
 //! open: on the folder itself, whoever may read it could hold it for ever.
 
 use roster_snapshot::Snapshot;
-use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -67,14 +67,15 @@ pub fn publish(
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    let not_a_file = || failed("publish to", path)(io::Error::from(io::ErrorKind::IsADirectory));
+    let not_a_file = || failed("replace", path)(io::Error::from(io::ErrorKind::IsADirectory));
     let name = path.file_name().ok_or_else(not_a_file)?;
     let folder = File::open(folder_path).map_err(failed("open the folder", folder_path))?;
     let place = Place { folder: folder.into(), name, temp: hidden(name, ".new") };
     let lock_name = hidden(name, ".lock");
     let _lock = Lock::take(&place.folder, &lock_name)
         .map_err(failed("lock", &folder_path.join(&lock_name)))?;
-    let generation = previous_generation(path).saturating_add(1);
+    let generation = place.previous_generation().map_err(failed("replace", path))?;
+    let generation = generation.saturating_add(1);
     let temp_path = folder_path.join(&place.temp);
     let attempt = || {
         let mut file = place.create().map_err(failed("create", &temp_path))?;
@@ -88,14 +89,6 @@ pub fn publish(
     let published = attempt().inspect_err(|_| place.remove_temp())?;
     fs::fsync(&place.folder).map_err(io::Error::from).map_err(failed("sync", folder_path))?;
     Ok(published)
-}
-
-/// The generation of the file that is there, 0 when there is none of ours.
-fn previous_generation(path: &Path) -> u64 {
-    let mut header = Vec::new();
-    let limit = roster_snapshot::layout::HEADER_BYTES as u64;
-    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut header));
-    read.ok().and_then(|_| Snapshot::generation(&header)).unwrap_or(0)
 }
 
 fn hidden(name: &OsStr, ending: &str) -> OsString {
@@ -170,6 +163,25 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// The generation of the file that is there, 0 when there is none of ours. What is not a file
+    /// (a device, a pipe, a link that somebody relies on) is not to be replaced.
+    fn previous_generation(&self) -> io::Result<u64> {
+        match fs::statat(&self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {}
+            Ok(_) => return Err(io::Error::other("it is there and is no regular file")),
+            Err(Errno::NOENT) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
+        let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = fs::openat(&self.folder, self.name, how, Mode::empty()) else {
+            return Ok(0);
+        };
+        let mut header = Vec::new();
+        let limit = roster_snapshot::layout::HEADER_BYTES as u64;
+        File::from(file).take(limit).read_to_end(&mut header)?;
+        Ok(Snapshot::generation(&header).unwrap_or(0))
+    }
+
     /// Nobody else may open it while it is being written, whatever its final rights.
     fn create(&self) -> io::Result<File> {
         self.remove_temp();

@@ -102,6 +102,21 @@ fn publications_of_one_name_come_one_after_the_other() {
 }
 
 #[test]
+fn what_is_no_file_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, link, inner) =
+        (folder.path().join("pipe"), folder.path().join("link"), folder.path().join("folder"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+    fs::create_dir(&inner).unwrap();
+    for path in [&pipe, &link, &inner, &inner.join("..")] {
+        let error = publish(path, RIGHTS, write("new")).unwrap_err();
+        assert_eq!(error.action, "replace", "{}", path.display());
+    }
+    assert_eq!(names(folder.path()), ["folder", "link", "pipe"]);
+}
+
+#[test]
 fn a_missing_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let error = publish(&folder.path().join("no/snap"), RIGHTS, write("x")).unwrap_err();
