@@ -149,7 +149,7 @@ impl<'a> Members<'a> {
 
 /// The hot loop: about a nanosecond a member. Gives the bytes written and the checksum; nothing
 /// when a name is not short, a number is out of range, or the room ends.
-#[inline]
+#[inline(never)] // alone it has registers enough
 fn gather_short<T: Number, P>(
     ids: &[T],
     names: &[NameSlot],
@@ -182,8 +182,9 @@ fn gather_short<T: Number, P>(
 /// by one. `None` when one is not below `limit`.
 #[inline]
 fn fetch<T: Number>(ids: &[T], limit: usize) -> Option<()> {
-    let mut lines = ids.iter().step_by(const { CACHE_LINE_BYTES / size_of::<T>() });
-    lines.all(|id| id.number() < limit).then_some(())
+    let lines = ids.chunks(const { CACHE_LINE_BYTES / size_of::<T>() });
+    let firsts = lines.filter_map(<[T]>::first);
+    firsts.fold(true, |below, id| below & (id.number() < limit)).then_some(())
 }
 
 /// A number in either width.
@@ -262,7 +263,7 @@ impl Gids<'_> {
 
 /// Gives each gid with its place to `take`, and the checksum over them; nothing when a number is
 /// out of range.
-#[inline]
+#[inline(never)]
 fn gather_gids<T: Number, P>(
     ids: &[T],
     gids: &[U32],
