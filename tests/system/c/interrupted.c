@@ -1,7 +1,9 @@
 /* Threads are cancelled and interrupted by signals in the middle of look-ups; the next look-up must
- * still answer, and memory must not pile up.
+ * still answer.
  *
  *     interrupted ROUNDS USER
+ *
+ * Then it reads commands: each line makes it look USER up and print the GECOS field.
  */
 #define _GNU_SOURCE
 #include "nss.h"
@@ -16,13 +18,18 @@ static struct nss nss;
 static const char *user_name;
 static atomic_long in_handler;
 
+static int look_up(struct passwd *entry, char *buffer, size_t len)
+{
+    int error;
+    return nss.getpwnam_r(user_name, entry, buffer, len, &error) == NSS_STATUS_SUCCESS &&
+           strcmp(entry->pw_name, user_name) == 0;
+}
+
 static int found(void)
 {
     struct passwd entry;
     char buffer[4096];
-    int error;
-    return nss.getpwnam_r(user_name, &entry, buffer, sizeof buffer, &error) == NSS_STATUS_SUCCESS &&
-           strcmp(entry.pw_name, user_name) == 0;
+    return look_up(&entry, buffer, sizeof buffer);
 }
 
 /* A module that held a lock across the interrupted look-up would stop for ever here. */
@@ -76,5 +83,12 @@ int main(int argc, char **argv)
             return 14;
     setitimer(ITIMER_PROF, &never, NULL);
     puts("found every time");
+    fflush(stdout);
+    char line[64], buffer[4096];
+    struct passwd entry;
+    while (fgets(line, sizeof line, stdin)) {
+        puts(look_up(&entry, buffer, sizeof buffer) ? entry.pw_gecos : "not found");
+        fflush(stdout);
+    }
     return 0;
 }
