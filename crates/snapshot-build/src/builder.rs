@@ -105,7 +105,7 @@ impl Builder {
         slot.gid = U32::new(user.gid);
         slot.check = U32::new(hash::check(&slot, SectionId::Users, position));
         self.users.push(slot);
-        self.names.number(user.name, &mut self.long_text)?;
+        self.names.know(user.name, &mut self.long_text)?;
         Ok(())
     }
 
@@ -124,9 +124,9 @@ impl Builder {
         let mut sum = Sum::default();
         let mut bytes = 0_u64;
         for member in members {
-            let number = self.names.number(member, &mut self.long_text)?;
-            sum.add(u128::from_le_bytes(self.names.slots[number as usize].0));
-            self.member_ids.push(U32::new(number));
+            let known = self.names.know(member, &mut self.long_text)?;
+            sum.add(u128::from_le_bytes(known.slot.0));
+            self.member_ids.push(U32::new(known.number));
             bytes += member.len() as u64 + 1;
         }
         let count = self.member_ids.len() - first;
@@ -153,8 +153,8 @@ impl Builder {
     ) -> Result<(), TooLarge> {
         let first = self.unseen_ids.len();
         for member in members {
-            let number = self.names.number(member, &mut self.long_text)?;
-            self.unseen_ids.push(U32::new(number));
+            let known = self.names.know(member, &mut self.long_text)?;
+            self.unseen_ids.push(U32::new(known.number));
         }
         let count = u32::try_from(self.unseen_ids.len() - first)
             .map_err(|_| TooLarge("a group line with 4,294,967,296 members"))?;

@@ -9,48 +9,56 @@ use std::hash::{BuildHasher, RandomState};
 use zerocopy::FromBytes;
 
 pub(crate) struct Names {
-    pub(crate) slots: Vec<NameSlot>,
-    numbers: HashTable<u32>,
+    slots: Vec<NameSlot>,
+    table: HashTable<Known>,
     /// Of this process alone, so that nobody can choose names that collide here.
     seed: Seed,
+}
+
+/// A name's slot and its number. The slot stands in the table too: in a large corpus each further
+/// place to look at is another wait for memory, ten million times.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) slot: NameSlot,
+    pub(crate) number: u32,
 }
 
 impl Default for Names {
     fn default() -> Self {
         let seed = Seed::new(RandomState::new().hash_one(0));
-        Self { slots: Vec::new(), numbers: HashTable::new(), seed }
+        Self { slots: Vec::new(), table: HashTable::new(), seed }
     }
 }
 
 impl Names {
-    /// The number of this name, a new one if it is new.
-    pub(crate) fn number(&mut self, name: &[u8], long_text: &mut Vec<u8>) -> Result<u32, TooLarge> {
+    /// The slot and number of this name, new ones if it is new.
+    pub(crate) fn know(&mut self, name: &[u8], long_text: &mut Vec<u8>) -> Result<Known, TooLarge> {
         let seed = self.seed;
         let short = slots::short_name(name);
         let key = match &short {
             Some(slot) => hash::bytes(&slot.0, seed),
             None => hash::bytes(name, seed),
         };
-        let known = &self.slots;
-        let same = |&number: &u32| match &short {
-            Some(slot) => known[number as usize] == *slot,
-            None => long_bytes(&known[number as usize], long_text) == Some(name),
+        let same = |known: &Known| match &short {
+            Some(slot) => known.slot == *slot,
+            None => long_bytes(&known.slot, long_text) == Some(name),
         };
-        let rehash = |&number: &u32| {
-            let slot = &known[number as usize];
-            hash::bytes(long_bytes(slot, long_text).unwrap_or(&slot.0), seed)
+        let rehash = |known: &Known| {
+            hash::bytes(long_bytes(&known.slot, long_text).unwrap_or(&known.slot.0), seed)
         };
-        match self.numbers.entry(key, same, rehash) {
+        match self.table.entry(key, same, rehash) {
             Entry::Occupied(entry) => Ok(*entry.get()),
             Entry::Vacant(entry) => {
-                let number = u32::try_from(known.len())
+                let number = u32::try_from(self.slots.len())
                     .map_err(|_| TooLarge("more than 4,294,967,295 names"))?;
-                entry.insert(number);
-                self.slots.push(match short {
+                let slot = match short {
                     Some(slot) => slot,
                     None => slots::long_name(name, long_text)?,
-                });
-                Ok(number)
+                };
+                let known = Known { slot, number };
+                entry.insert(known);
+                self.slots.push(slot);
+                Ok(known)
             }
         }
     }
