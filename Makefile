@@ -32,6 +32,7 @@ build: programs module ## build the programs and the NSS module
 programs:
 	@scripts/need build
 	$(CARGO) build --release --locked
+	@touch -- $(PROGRAM)
 
 module: ## build the NSS module alone
 	@scripts/need build
@@ -64,12 +65,10 @@ clean: ## remove everything that was built, the tools too
 	cargo clean
 	rm -rf -- fuzz/target bench/out
 
-# For `make install` only: so that root needs no cargo when a user has built already. `touch`,
-# because cargo leaves a result alone that a changed file does not concern.
+# For `make install` only: so that root needs no cargo when a user has built already. cargo leaves a
+# result as it is when a changed file does not concern it, hence the `touch` and the copy above.
 $(PROGRAM): $(SOURCES)
 	@$(MAKE) --no-print-directory programs
-	@touch -- $@
 
 $(MODULE): $(SOURCES)
 	@$(MAKE) --no-print-directory module
-	@touch -- $@
