@@ -201,36 +201,38 @@ impl Source {
     /// Looks for a new generation, unless another thread does. Gives the state to go on with.
     #[cold]
     fn refresh(&self, state: &'static State, now: u64) -> &'static State {
-        let wiped = state.wiped();
-        let mark = now.max(1);
-        match wiped.refreshing_ms.compare_exchange(0, mark, SeqCst, SeqCst) {
-            Ok(_) => {
-                let blocked = state.refresh(self.kind);
-                state.checked_ms.store(now, SeqCst);
-                // A child that was forked by a signal handler in here has no mark to take away.
-                let _ = wiped.refreshing_ms.compare_exchange(mark, 0, SeqCst, SeqCst);
-                if blocked { self.start_anew(state) } else { state }
-            }
-            Err(since) if now.saturating_sub(since) > REFRESH_MS_MAX => self.start_anew(state),
-            Err(_) => {
+        let fresh = match state.refresh_alone(self.kind, now) {
+            Refresh::Done => return state,
+            Refresh::TakenBy { since } if now.saturating_sub(since) <= REFRESH_MS_MAX => {
                 state.await_first();
-                state
+                return state;
             }
+            Refresh::NoSlot | Refresh::TakenBy { .. } => self.start_anew(state),
+        };
+        match fresh.refresh_alone(self.kind, now) {
+            Refresh::TakenBy { .. } => fresh.await_first(),
+            Refresh::Done | Refresh::NoSlot => {}
         }
+        fresh
     }
 
     fn start_anew(&self, blocked: &'static State) -> &'static State {
         if self.states.load(SeqCst) >= STATES_MAX {
             return blocked;
         }
-        let fresh = self.start(ptr::from_ref(blocked).cast_mut()).unwrap_or(blocked);
-        if fresh.wiped().refreshing_ms.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
-            fresh.refresh(self.kind);
-            fresh.checked_ms.store(system::clock_ms(), SeqCst);
-            fresh.wiped().refreshing_ms.store(0, SeqCst);
-        }
-        fresh
+        self.start(ptr::from_ref(blocked).cast_mut()).unwrap_or(blocked)
     }
+}
+
+/// How a refresh went.
+enum Refresh {
+    Done,
+    /// There is a new generation and no slot for it.
+    NoSlot,
+    /// Another thread is at it, or was when it was killed.
+    TakenBy {
+        since: u64,
+    },
 }
 
 // SAFETY: everything that changes after `Source::start` is atomic, but for the slots' contents,
@@ -272,30 +274,39 @@ impl State {
         }
     }
 
+    /// [`State::refresh`] if no other thread is at it.
+    fn refresh_alone(&'static self, kind: Kind, now: u64) -> Refresh {
+        let refreshing = &self.wiped().refreshing_ms;
+        let mark = now.max(1);
+        if let Err(since) = refreshing.compare_exchange(0, mark, SeqCst, SeqCst) {
+            return Refresh::TakenBy { since };
+        }
+        let outcome = self.refresh(kind);
+        self.checked_ms.store(now, SeqCst);
+        // A child that was forked by a signal handler in here has no mark to take away.
+        let _ = refreshing.compare_exchange(mark, 0, SeqCst, SeqCst);
+        outcome
+    }
+
     /// Maps the published file if it is another than the current one, switches to it, and unmaps
-    /// what nobody reads any more. Only one thread at a time. `true` when there is a new
-    /// generation and no slot for it.
-    fn refresh(&'static self, kind: Kind) -> bool {
+    /// what nobody reads any more. Only one thread at a time.
+    fn refresh(&'static self, kind: Kind) -> Refresh {
         self.sweep();
-        let location = match &self.location {
-            Ok(location) => location,
-            Err(error) => {
-                self.failure.store(*error, SeqCst);
-                return false;
-            }
-        };
         if let Some(current) = self.current_mapped() {
+            let Ok(location) = &self.location else { return Refresh::Done };
             match system::stat_path(location.path()) {
                 Ok(stat) if stat.identity != current.identity => {}
                 // The same, or none at all: the last good generation goes on.
-                _ => return false,
+                _ => return Refresh::Done,
             }
         }
-        match load(location, kind) {
-            Ok(mapped) => !self.install(mapped),
+        let loaded = self.location.as_ref().map_err(|&error| error);
+        match loaded.and_then(|location| load(location, kind)) {
+            Ok(mapped) if self.install(mapped) => Refresh::Done,
+            Ok(_) => Refresh::NoSlot,
             Err(error) => {
                 self.failure.store(error, SeqCst);
-                false
+                Refresh::Done
             }
         }
     }
