@@ -119,10 +119,10 @@ impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {
         let wiped = self.state.wiped();
-        if wiped.epoch.load(SeqCst) == self.epoch {
-            if let Some(counter) = wiped.counter(self.slot, self.stripe) {
-                counter.fetch_sub(1, SeqCst);
-            }
+        if wiped.epoch.load(SeqCst) == self.epoch
+            && let Some(counter) = wiped.counter(self.slot, self.stripe)
+        {
+            counter.fetch_sub(1, SeqCst);
         }
     }
 }

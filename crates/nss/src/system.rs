@@ -21,11 +21,11 @@ impl Drop for Descriptor {
 /// What is told apart about a file: another one in its place differs somewhere here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    device: u64,
-    inode: u64,
+    device: libc::dev_t,
+    inode: libc::ino_t,
     bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    modified: (libc::time_t, c_long),
+    changed: (libc::time_t, c_long),
 }
 
 /// The parts of `struct stat` that matter here.
@@ -100,11 +100,11 @@ fn stat_at(folder: c_int, path: &CStr, flags: c_int) -> Result<Stat, c_int> {
     let bytes = stat.st_size as u64;
     Ok(Stat {
         identity: Identity {
-            device: stat.st_dev as u64,
-            inode: stat.st_ino as u64,
+            device: stat.st_dev,
+            inode: stat.st_ino,
             bytes,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
         },
         bytes,
         owner: stat.st_uid,

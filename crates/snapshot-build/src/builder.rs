@@ -279,6 +279,9 @@ struct Sources<'a> {
     long_text: &'a [u8],
 }
 
+/// Positions left out of an index, each with the earlier position of the same key.
+type LeftOut = Vec<(u32, u32)>;
+
 type Indices = Vec<(SectionId, Vec<Bucket>)>;
 
 impl<'a> Sources<'a> {
@@ -293,7 +296,7 @@ impl<'a> Sources<'a> {
         let by_text = |name: &'a [u8]| (!is_nis(name)).then(|| (hash::bytes(name, seed), name));
         let by_id =
             |name: &[u8], id: U32| (!is_nis(name)).then(|| (hash::id(id.get(), seed), id.get()));
-        let mut add = |id, key, result: (Vec<Bucket>, Vec<(u32, u32)>)| {
+        let mut add = |id, key, result: (Vec<Bucket>, LeftOut)| {
             duplicates.extend(result.1.iter().map(|&(position, first)| Duplicate {
                 key,
                 position,
@@ -357,7 +360,7 @@ fn index<'a, T, K: PartialEq>(
     section: SectionId,
     records: &'a [T],
     key: impl Fn(&'a T) -> Option<(u64, K)>,
-) -> Result<(Vec<Bucket>, Vec<(u32, u32)>), TooFar> {
+) -> Result<(Vec<Bucket>, LeftOut), TooFar> {
     let mut index = IndexBuilder::new(section, records.len());
     let mut duplicates = Vec::new();
     for (position, record) in (0..).zip(records) {

@@ -55,17 +55,18 @@ fn ask_everything(snapshot: &Snapshot<'_>) -> Vec<Answer> {
     let names =
         ["root", "alice", "bob", "carol", "stranger", "nobody", "a-member-with-a-long-name"];
     for name in names {
-        answers.push(shown(snapshot.user_by_name(name.as_bytes()), |user| user.record()));
+        answers.push(shown(snapshot.user_by_name(name.as_bytes()), roster_snapshot::User::record));
         answers.push(snapshot.supplementary(name.as_bytes()).and_then(|gids| {
             let Some(gids) = gids else { return Ok(None) };
             let mut list = Vec::new();
             gids.each(|gid| list.push(gid))?;
             Ok(Some(format!("{list:?}")))
         }));
-        answers.push(shown(snapshot.shadow_by_name(name.as_bytes()), |entry| entry.record()));
+        answers
+            .push(shown(snapshot.shadow_by_name(name.as_bytes()), roster_snapshot::Shadow::record));
     }
     for id in [0, 10, 77, 100, 101, 1000, 1001, 1002, 5] {
-        answers.push(shown(snapshot.user_by_uid(id), |user| user.record()));
+        answers.push(shown(snapshot.user_by_uid(id), roster_snapshot::User::record));
         answers.push(group(snapshot.group_by_gid(id)));
     }
     for name in ["root", "users", "wheel", "a-group-with-a-name-that-is-too-long-for-its-slot", "x"]
@@ -73,9 +74,9 @@ fn ask_everything(snapshot: &Snapshot<'_>) -> Vec<Answer> {
         answers.push(group(snapshot.group_by_name(name.as_bytes())));
     }
     for position in 0..6 {
-        answers.push(shown(snapshot.user(position), |user| user.record()));
+        answers.push(shown(snapshot.user(position), roster_snapshot::User::record));
         answers.push(group(snapshot.group(position)));
-        answers.push(shown(snapshot.shadow(position), |entry| entry.record()));
+        answers.push(shown(snapshot.shadow(position), roster_snapshot::Shadow::record));
     }
     answers
 }

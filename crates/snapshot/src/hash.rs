@@ -138,7 +138,7 @@ fn padded(tail: &[u8]) -> (u64, u64) {
 /// them: an attacker who can write the file can compute them.
 #[inline]
 #[must_use]
-pub fn agrees<T: PartialEq>(stored: T, computed: T) -> bool {
+pub fn agrees<T: Copy + PartialEq>(stored: T, computed: T) -> bool {
     cfg!(fuzzing) || stored == computed
 }
 
