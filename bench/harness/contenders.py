@@ -14,11 +14,12 @@ LOCAL_GROUP = "root:x:0:\nnogroup:x:65534:\n"
 
 NSCD_SOCKET = "/run/nscd/socket"
 # Room for every answer of the corpus, nothing kept between starts, no check of files meanwhile.
+# The suggested size is in KiB, too: a map that has to grow sends its readers to the socket.
 NSCD_CONF = "paranoia no\n" + "".join(
     f"enable-cache {map} yes\npositive-time-to-live {map} 3600\nnegative-time-to-live {map} 3600\n"
-    f"suggested-size {map} 10007\ncheck-files {map} no\npersistent {map} no\nshared {map} yes\n"
+    f"suggested-size {map} {size}\ncheck-files {map} no\npersistent {map} no\nshared {map} yes\n"
     f"max-db-size {map} 1073741824\n"
-    for map in ("passwd", "group")
+    for map, size in (("passwd", 65537), ("group", 262147))
 )
 
 
@@ -90,8 +91,8 @@ class Setting:
 
 def fetch(packages, folder):
     """Unpacks Debian packages without installing them: their scripts would edit nsswitch.conf and
-    start daemons. Returns version by package; those that cannot be had are missing in it."""
-    versions = {}
+    start daemons. Returns version by package, "" for those that cannot be had here."""
+    versions = dict.fromkeys(packages, "")
     for package in packages:
         unpacked = Path(folder) / package
         note = Path(folder) / f"{package}.version"
@@ -105,8 +106,8 @@ def fetch(packages, folder):
             if fetched.returncode != 0 or not archives:
                 continue
             subprocess.run(["dpkg", "-x", archives[0], unpacked], check=True)
-            field = subprocess.run(["dpkg-deb", "-f", archives[0], "Version"], check=True, capture_output=True, text=True)
+            version = subprocess.check_output(["dpkg-deb", "-f", archives[0], "Version"], text=True)
             archives[0].unlink()
-            note.write_text(field.stdout.strip())
+            note.write_text(version.strip())
         versions[package] = note.read_text()
     return versions

@@ -75,13 +75,19 @@ class Corpus:
 
     def user_of_many_groups(self):
         """The user whose number of groups is nearest to GROUPS_OF_USER, and that number."""
-        memberships = Counter()
+        users = self.users()
+        belonging = {}
+        for fields in users:
+            belonging.setdefault(fields[3], []).append(fields[0])
+        groups_of = Counter(fields[0] for fields in users)  # the primary one
         with self.group.open("rb") as lines:
             for line in lines:
-                memberships.update(set(line.rstrip(b"\n").rpartition(b":")[2].split(b",")))
-        users = self.users()
-        wanted = GROUPS_OF_USER - 1
-        fields = min(users, key=lambda fields: abs(memberships[fields[0]] - wanted))
+                head, _, members = line.rstrip(b"\n").rpartition(b":")
+                members = set(members.split(b","))
+                groups_of.update(members)
+                # Who is listed in the primary group, too, is in one group less than that.
+                groups_of.subtract(members.intersection(belonging.get(head.rpartition(b":")[2], ())))
+        fields = min(users, key=lambda fields: abs(groups_of[fields[0]] - GROUPS_OF_USER))
         name, uid, gid = (fields[i].decode() for i in (0, 2, 3))
         groups = self.groups_of({name.encode()})[name.encode()]
         numbers = {number.encode() for _, number in groups}
@@ -130,7 +136,9 @@ def with_sized_groups(corpus, folder, seed):
         return corpus
     folder.mkdir(parents=True)
     larger = Corpus(corpus.shape, folder)
-    larger.note = f"{SIZED_GROUPS_ADDED} groups of {SIZE} random members added: the shape itself has {sized} of that size"
+    larger.note = (
+        f"{SIZED_GROUPS_ADDED} groups of {SIZE} random members added: the shape itself has {sized} of that size"
+    )
     os.link(corpus.passwd, larger.passwd)
     names = [fields[0].decode() for fields in corpus.users()]
     chance = random.Random(seed)

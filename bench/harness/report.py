@@ -108,7 +108,7 @@ def _module(part):
         for name, m in part.items()
     ]
     header = ["module", "kB", "relocations", "relative", "needs", "dlopen µs", "first look-up µs"]
-    return Table("The module", header, rows, ["The first look-up finds no database: it is one failing open, or two."])
+    return Table("The module", header, rows, ["There is no database: the first look-up is what it takes to find that out."])
 
 
 def _freshness(part):
@@ -128,7 +128,8 @@ def _freshness(part):
         ["answers older than one seen before", str(part["backwards"])],
         ["most generations mapped at once", str(part["most_mappings"])],
     ]
-    return Table("A running process and new generations", ["", ""], rows, [part["first_fault"]] * bool(part["first_fault"]))
+    notes = [part["first_fault"]] if part["first_fault"] else []
+    return Table("A running process and new generations", ["", ""], rows, notes)
 
 
 def _figures(judged):
@@ -170,7 +171,7 @@ def as_markdown(results):
 
 def _origin(results):
     o = results["origin"]
-    peers = "".join(f", {name} {version}" for name, version in o["packages"].items())
+    peers = "".join(f", {name} {version}" if version else f", no {name}" for name, version in o["packages"].items())
     return (
         f"{o['cpu']}, {o['processors']} processors, Linux {o['kernel']}, {o['distribution']}, {o['glibc']}, "
         f"coreutils {o['coreutils']}{peers}; commit {o['commit']}; {o['time']}; load average "
@@ -182,8 +183,10 @@ def _origin(results):
 def _text(table):
     widths = [max(len(row[i]) for row in [table.header, *table.rows]) for i in range(len(table.header))]
 
+    words = _left(table)
+
     def line(row):
-        cells = [cell.ljust(width) if i in _left(table) else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))]
+        cells = (cell.ljust(widths[i]) if i in words else cell.rjust(widths[i]) for i, cell in enumerate(row))
         return "  " + "  ".join(cells).rstrip()
 
     head = [line(table.header), "  " + "  ".join("─" * width for width in widths)] if any(table.header) else []

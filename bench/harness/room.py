@@ -6,12 +6,14 @@ an installed module does not pay for.
 """
 
 import os
+import select
 import socket
 import subprocess
 import time
 from pathlib import Path
 
 READY_WITHIN_S = 20
+ANSWER_WITHIN_S = 600  # `id` through glibc files takes 20 s, and more on a busy machine
 # The measured programs have the last processor to themselves; this program and daemons take the first.
 MEASURED_CPU = (os.cpu_count() or 1) - 1
 SUPPORT_CPU = 0
@@ -37,6 +39,8 @@ class Helper:
         try:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], ANSWER_WITHIN_S)[0]:
+                self.process.kill()
             answer = self.process.stdout.readline()
         except BrokenPipeError:
             answer = ""

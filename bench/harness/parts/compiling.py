@@ -9,8 +9,8 @@ def measure(bench, corpora):
     the wall time and not in the processor time. Leaves the snapshot beside the text."""
 
     def once(corpus):
-        argv = [bench.roster, "compile", "--passwd", corpus.passwd, "--group", corpus.group, "--output", corpus.snapshot]
-        ran = launcher.run(argv)
+        text = ["--passwd", corpus.passwd, "--group", corpus.group]
+        ran = launcher.run([bench.roster, "compile", *text, "--output", corpus.snapshot])
         if ran["status"] != 0:
             raise RuntimeError(f"roster compile of {corpus.shape} failed with status {ran['status']}")
         return ran

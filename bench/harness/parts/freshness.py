@@ -7,6 +7,8 @@ from .. import contenders as who
 from ..measure import percentile
 from ..room import ENVIRONMENT, Room
 
+ENDS_WITHIN_S = 3600
+
 
 def measure(bench, publications, calls):
     folder = bench.work / "freshness"
@@ -16,8 +18,8 @@ def measure(bench, publications, calls):
     bench.progress.begin(f"{publications} publications, then {calls:,} look-ups under constant publishing")
     with Room(folder / "room", bench.tools, bench.modules, etc) as room:
         argv = [bench.tools / "fresh", bench.roster, text, "/var/lib/roster/roster.snap", publications, calls]
-        ran = subprocess.run(room.command(*argv), check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    result = json.loads(ran.stdout)
+        output = subprocess.check_output(room.command(*argv), text=True, env=ENVIRONMENT, timeout=ENDS_WITHIN_S)
+    result = json.loads(output)
     delays = result.pop("delays_ns")
     shown = [pair for pair in delays if pair[0] != -1]
     result["never_shown"] = len(delays) - len(shown)

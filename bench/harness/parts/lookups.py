@@ -15,6 +15,7 @@ from ..measure import rounds, summary
 
 BATCH_NS = 1_000_000  # short against a time slice: most batches are not interrupted by others
 TRIAL_NS = 500_000
+WAYS = {"straight": "straight into the module", "glibc": "through glibc"}
 PASSED, ON_PROCESSOR = 0, 1  # the two numbers that `time` of lookup.c gives
 # Until every key was asked once: what is not yet mapped, cached or known to nscd is, then.
 WARM_UP_S = 20
@@ -46,7 +47,7 @@ def measure(bench, corpus, straight, through_glibc):
                 ways["glibc"][each] = stack.enter_context(room.helper(bench.tools / "lookup", keys.folder))
         for way, helpers in ways.items():
             for series in keys.series:
-                bench.progress.begin(f"{series}, {'straight' if way == 'straight' else 'through glibc'}, {corpus.shape}")
+                bench.progress.begin(f"{series}, {WAYS[way]}, {corpus.shape}")
                 clock = ON_PROCESSOR if way == "straight" else PASSED
                 summaries, faults = _series(bench, keys, series, helpers, clock)
                 result[way][series] = summaries
