@@ -174,6 +174,8 @@ impl Source {
             (&raw mut (*state).wiped).write(wiped);
             (*state).current.store(NONE, SeqCst);
             (*state).failure.store(libc::EIO, SeqCst);
+            // Long ago, even where the clock has just started.
+            (*state).checked_ms.store(0_u64.wrapping_sub(CHECK_EVERY_MS), SeqCst);
         }
         // SAFETY: it is whole now, and is freed only where nobody else can have seen it.
         let fresh = unsafe { &*state };
