@@ -42,15 +42,18 @@ def tables(results):
 def _programs(shape, part):
     rows = []
     for test, by_contender in part["tests"].items():
-        floor = by_contender.get(FLOOR, {}).get("median")
+        floor = by_contender.get(FLOOR)
         for name, s in by_contender.items():
-            ratio = f"{s['median'] / floor:.2f}" if floor else ""
-            spread = f"{_ms(s['p25'])} – {_ms(s['p75'])}" if s["n"] > 1 else ""
-            rows.append([test, name, _ms(s["median"]), ratio, spread, str(s["n"])])
+            row = [test, name]
+            for wall_or_cpu, of_floor in ((s, floor), (s["cpu_ns"], floor and floor["cpu_ns"])):
+                spread = f"{_ms(wall_or_cpu['p25'])} – {_ms(wall_or_cpu['p75'])}" if s["n"] > 1 else ""
+                ratio = f"{wall_or_cpu['median'] / of_floor['median']:.2f}" if floor else ""
+                row += [_ms(wall_or_cpu["median"]), ratio, spread]
+            rows.append([*row, str(s["n"])])
             test = ""
     return Table(
-        f"Programs, ms: {part['corpus']}",
-        ["program", "answered by", "median", "to floor", "middle half", "runs"],
+        f"Programs, ms, medians: {part['corpus']}",
+        ["program", "answered by", "wall", "to floor", "middle half", "processor", "to floor", "middle half", "runs"],
         rows,
         [
             f"`id` of {part['user']}, in {part['groups']} groups of together {part['members']:,} members.",

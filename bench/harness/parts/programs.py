@@ -1,6 +1,8 @@
 """Whole programs: `id` of a user in 501 groups, `getent` of a user, of a group and of nobody.
 
-Wall time from vfork to wait, of the program as distributed, standard output to /dev/null.
+Wall time from vfork to wait, of the program as distributed, standard output to /dev/null. The
+processor time beside it is the program's own, without a daemon's; it tells whether a wall time is
+due to others on the machine.
 """
 
 import re
@@ -50,27 +52,27 @@ def measure(bench, corpus, everything, with_files):
             bench.progress.begin(f"{test}, {corpus.shape}: checking the answers")
             samples = {}
             for each in list(entrants):
-                first_ns, fault = _checked(bench, setting, rooms[each], each, argv, answer)
+                first, fault = _checked(bench, setting, rooms[each], each, argv, answer)
                 if fault:
                     result["faults"].append(f"{test}: {each.name}: {fault}")
                     entrants.remove(each)
                 # One run of a slow contender is enough to check it and to time it.
-                elif first_ns > SLOW_BUDGET_S * 1e9:
-                    samples[each] = [first_ns]
+                elif first["ns"] > SLOW_BUDGET_S * 1e9:
+                    samples[each] = [first]
                     entrants.remove(each)
 
             def once(each, argv=argv):
                 if each in ("/bin/true", who.NOBODY.name):
-                    return nobody.run(["/bin/true"] if each == "/bin/true" else [argv[0], "root"])["ns"]
+                    return nobody.run(["/bin/true"] if each == "/bin/true" else [argv[0], "root"])
                 if each is who.NSCD_COLD:
-                    return _cold(setting, rooms[each], argv)["ns"]
-                return rooms[each].run(argv)["ns"]
+                    return _cold(setting, rooms[each], argv)
+                return rooms[each].run(argv)
 
             bounds = ["/bin/true", who.NOBODY.name] if test == "id" else []
             bench.progress.begin(f"{test}, {corpus.shape}")
             samples |= rounds([*bounds, *entrants], bench.repetitions, SLOW_BUDGET_S, once, bench.progress)
             result["tests"][test] = {
-                getattr(each, "name", each): summary(samples[each]) for each in [*bounds, *field] if each in samples
+                getattr(each, "name", each): _summary(samples[each]) for each in [*bounds, *field] if each in samples
             }
         for each, pid in daemons.items():
             rooms[each].stop_daemon(pid)
@@ -87,13 +89,17 @@ def _cold(setting, room, argv, output="/dev/null"):
 
 
 def _checked(bench, setting, room, contender, argv, answer):
-    """How long a run took, and what was wrong with its answer, if anything."""
+    """What a run took, and what was wrong with its answer, if anything."""
     output = bench.work / "answer"
     if contender is who.NSCD_COLD:
         ran = _cold(setting, room, argv, output)
     else:
         ran = room.run(argv, output)
-    return ran["ns"], answer.fault(output.read_text(), ran["status"], contender.members)
+    return ran, answer.fault(output.read_text(), ran["status"], contender.members)
+
+
+def _summary(runs):
+    return summary([ran["ns"] for ran in runs]) | {"cpu_ns": summary([ran["cpu_us"] * 1000 for ran in runs])}
 
 
 class LineAnswer:
