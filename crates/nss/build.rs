@@ -12,6 +12,8 @@ fn main() {
         // Bind at once: a look-up must not run the dynamic linker.
         "-Wl,-z,now",
         "-Wl,-z,relro",
+        // What is registered with fork(3) must stay where it is.
+        "-Wl,-z,nodelete",
         "-lc",
     ] {
         println!("cargo::rustc-cdylib-link-arg={argument}");

@@ -7,9 +7,9 @@
 //! nobody: whoever adds to a counter of it now will see that it is not current. All of these
 //! accesses are sequentially consistent, so "counters are zero after the switch" is final.
 //!
-//! Counters lie in memory that the kernel wipes in a forked child, where the other threads, and so
-//! their pins, do not exist. Each process draws an epoch of its own; a pin taken before a fork is
-//! not given back after it.
+//! In a forked child the other threads, and so their pins, do not exist: the counters start anew
+//! there, and a pin taken before the fork is not given back after it. A child made past fork(3) keeps
+//! its parent's counts, which costs at most the memory of generations that were in use.
 //!
 //! A thread that is killed or jumps away in the middle of a call leaves a pin, or the mark that it
 //! is refreshing, behind for ever. Should either block a refresh, the whole [`State`] is left to
@@ -56,8 +56,10 @@ pub static ACCOUNTS: Source = Source::new(Kind::Accounts);
 /// Shadow entries.
 pub static SHADOW: Source = Source::new(Kind::Shadow);
 
-/// Epochs drawn so far in this process and its forefathers.
-static EPOCHS: AtomicU32 = AtomicU32::new(0);
+/// Forks between the first process that loaded the module and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Whether the C library knows [`start_anew_in_child`].
+static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 struct State {
     location: Result<Location, c_int>,
@@ -65,24 +67,16 @@ struct State {
     /// Why none is current.
     failure: AtomicI32,
     checked_ms: AtomicU64,
-    slots: [Slot; SLOTS],
-    wiped: *const Wiped,
-}
-
-/// What a forked child finds zeroed.
-#[repr(C)]
-struct Wiped {
-    counters: [[Counter; STRIPES]; SLOTS],
-    /// 0 until the process has drawn one.
-    epoch: AtomicU32,
     /// 0, or when the refresh that is going on began.
     refreshing_ms: AtomicU64,
+    slots: [Slot; SLOTS],
 }
 
 #[repr(C, align(64))]
 struct Counter(AtomicUsize);
 
 struct Slot {
+    pins: [Counter; STRIPES],
     in_use: AtomicBool,
     /// Written by the one refresher while the slot is not in use, read by pins of it.
     mapped: UnsafeCell<MaybeUninit<Mapped>>,
@@ -102,7 +96,7 @@ pub struct Pin {
     state: &'static State,
     slot: usize,
     stripe: usize,
-    epoch: u32,
+    forks: u32,
 }
 
 impl Pin {
@@ -118,9 +112,8 @@ impl Pin {
 impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {
-        let wiped = self.state.wiped();
-        if wiped.epoch.load(SeqCst) == self.epoch
-            && let Some(counter) = wiped.counter(self.slot, self.stripe)
+        if FORKS.load(SeqCst) == self.forks
+            && let Some(counter) = self.state.counter(self.slot, self.stripe)
         {
             counter.fetch_sub(1, SeqCst);
         }
@@ -160,18 +153,15 @@ impl Source {
     /// thread was quicker, its state serves.
     #[cold]
     fn start(&self, old: *mut State) -> Option<&'static State> {
-        let state = system::allocate::<State>(false)?;
-        let Some(wiped) = system::allocate::<Wiped>(true) else {
-            // SAFETY: nobody has seen it yet.
-            unsafe { system::free(state) };
-            return None;
-        };
+        if !REGISTERED.swap(true, SeqCst) {
+            system::at_fork(start_anew_in_child);
+        }
+        let state = system::allocate::<State>()?;
         let location = Location::find(self.kind);
         // SAFETY: freshly allocated and large enough. Zeros are valid for the rest: slots that are
         // not in use, counters at rest.
         unsafe {
             (&raw mut (*state).location).write(location);
-            (&raw mut (*state).wiped).write(wiped);
             (*state).current.store(NONE, SeqCst);
             (*state).failure.store(libc::EIO, SeqCst);
             // Long ago, even where the clock has just started.
@@ -189,11 +179,8 @@ impl Source {
                 Some(fresh)
             }
             Err(theirs) => {
-                // SAFETY: the exchange failed, so nobody has seen either of the two.
-                unsafe {
-                    system::free(wiped);
-                    system::free(state);
-                }
+                // SAFETY: the exchange failed, so nobody has seen it.
+                unsafe { system::free(state) };
                 // SAFETY: a state that was once published is never freed.
                 Some(unsafe { &*theirs })
             }
@@ -238,14 +225,13 @@ enum Refresh {
 }
 
 // SAFETY: everything that changes after `Source::start` is atomic, but for the slots' contents,
-// whose rule stands there; `wiped` points to memory that is never freed once published.
+// whose rule stands there.
 unsafe impl Sync for State {}
 
 impl State {
     #[inline]
-    fn wiped(&self) -> &'static Wiped {
-        // SAFETY: set by `Source::start`, never changed and never freed.
-        unsafe { &*self.wiped }
+    fn counter(&self, slot: usize, stripe: usize) -> Option<&AtomicUsize> {
+        self.slots.get(slot)?.pins.get(stripe).map(|counter| &counter.0)
     }
 
     /// # Safety
@@ -260,16 +246,15 @@ impl State {
 
     #[inline]
     fn pin(&'static self) -> Option<Pin> {
-        let wiped = self.wiped();
-        let epoch = wiped.epoch();
+        let forks = FORKS.load(SeqCst);
         let stripe = stripe();
         loop {
             let slot = self.current.load(SeqCst);
             // `None` here means that no slot is current.
-            let counter = wiped.counter(slot, stripe)?;
+            let counter = self.counter(slot, stripe)?;
             counter.fetch_add(1, SeqCst);
             if self.current.load(SeqCst) == slot {
-                return Some(Pin { state: self, slot, stripe, epoch });
+                return Some(Pin { state: self, slot, stripe, forks });
             }
             // A switch came in between; they come at most once in `CHECK_EVERY_MS`.
             counter.fetch_sub(1, SeqCst);
@@ -278,15 +263,14 @@ impl State {
 
     /// [`State::refresh`] if no other thread is at it.
     fn refresh_alone(&'static self, kind: Kind, now: u64) -> Refresh {
-        let refreshing = &self.wiped().refreshing_ms;
         let mark = now.max(1);
-        if let Err(since) = refreshing.compare_exchange(0, mark, SeqCst, SeqCst) {
+        if let Err(since) = self.refreshing_ms.compare_exchange(0, mark, SeqCst, SeqCst) {
             return Refresh::TakenBy { since };
         }
         let outcome = self.refresh(kind);
         self.checked_ms.store(now, SeqCst);
         // A child that was forked by a signal handler in here has no mark to take away.
-        let _ = refreshing.compare_exchange(mark, 0, SeqCst, SeqCst);
+        let _ = self.refreshing_ms.compare_exchange(mark, 0, SeqCst, SeqCst);
         outcome
     }
 
@@ -321,10 +305,11 @@ impl State {
 
     /// Fills a free slot and makes it current. `false` when none is free.
     fn install(&self, mapped: Mapped) -> bool {
-        let free =
-            self.slots.iter().enumerate().find(|(number, slot)| {
-                !slot.in_use.load(SeqCst) && self.wiped().is_at_rest(*number)
-            });
+        let free = self
+            .slots
+            .iter()
+            .enumerate()
+            .find(|(_, slot)| !slot.in_use.load(SeqCst) && slot.is_at_rest());
         let Some((number, slot)) = free else {
             // SAFETY: nobody else has seen this mapping.
             unsafe { system::unmap(mapped.bytes) };
@@ -343,7 +328,7 @@ impl State {
     fn sweep(&self) {
         let current = self.current.load(SeqCst);
         for (number, slot) in self.slots.iter().enumerate() {
-            if number == current || !slot.in_use.load(SeqCst) || !self.wiped().is_at_rest(number) {
+            if number == current || !slot.in_use.load(SeqCst) || !slot.is_at_rest() {
                 continue;
             }
             // SAFETY: in use, and only the caller, the one refresher, changes that.
@@ -371,7 +356,7 @@ impl State {
     /// it, for a while.
     fn await_first(&self) {
         let start = system::clock_ms();
-        while self.current.load(SeqCst) == NONE && self.wiped().refreshing_ms.load(SeqCst) != 0 {
+        while self.current.load(SeqCst) == NONE && self.refreshing_ms.load(SeqCst) != 0 {
             if system::clock_ms().wrapping_sub(start) > FIRST_OPEN_MS_MAX {
                 return;
             }
@@ -380,32 +365,24 @@ impl State {
     }
 }
 
-impl Wiped {
-    #[inline]
-    fn counter(&self, slot: usize, stripe: usize) -> Option<&AtomicUsize> {
-        self.counters.get(slot)?.get(stripe).map(|counter| &counter.0)
-    }
-
+impl Slot {
     /// Whether nobody pins the slot. Each counter is looked at once: a pin goes back where it came
     /// from, so one that was zero after the switch stays so.
-    fn is_at_rest(&self, slot: usize) -> bool {
-        let counters = self.counters.get(slot).into_iter().flatten();
-        counters.map(|counter| counter.0.load(SeqCst)).all(|pins| pins == 0)
+    fn is_at_rest(&self) -> bool {
+        self.pins.iter().all(|counter| counter.0.load(SeqCst) == 0)
     }
+}
 
-    /// This process' epoch, drawn on first use.
-    #[inline]
-    fn epoch(&self) -> u32 {
-        match self.epoch.load(SeqCst) {
-            0 => {
-                let fresh = EPOCHS.fetch_add(1, SeqCst).wrapping_add(1).max(1);
-                match self.epoch.compare_exchange(0, fresh, SeqCst, SeqCst) {
-                    Ok(_) => fresh,
-                    Err(theirs) => theirs,
-                }
-            }
-            epoch => epoch,
+/// Called in a forked child, whose only thread is the one that forked.
+extern "C" fn start_anew_in_child() {
+    FORKS.fetch_add(1, SeqCst);
+    for source in [&ACCOUNTS, &SHADOW] {
+        // SAFETY: a state that was once published is never freed.
+        let Some(state) = (unsafe { source.state.load(SeqCst).as_ref() }) else { continue };
+        for counter in state.slots.iter().flat_map(|slot| &slot.pins) {
+            counter.0.store(0, SeqCst);
         }
+        state.refreshing_ms.store(0, SeqCst);
     }
 }
 

@@ -142,21 +142,13 @@ pub unsafe fn unmap(mapping: &'static [u8]) {
     unsafe { libc::munmap(mapping.as_ptr().cast_mut().cast(), mapping.len()) };
 }
 
-/// Zeroed memory that is never given back. With `wiped_on_fork` a forked child finds zeros there
-/// (Linux 4.14; an older kernel leaves a copy).
-pub fn allocate<T>(wiped_on_fork: bool) -> Option<*mut T> {
+/// Zeroed memory that is never given back.
+pub fn allocate<T>() -> Option<*mut T> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
     let address = unsafe { libc::mmap(ptr::null_mut(), size_of::<T>(), protection, flags, -1, 0) };
-    if address == libc::MAP_FAILED {
-        return None;
-    }
-    if wiped_on_fork {
-        // SAFETY: the range is the mapping just made.
-        unsafe { libc::madvise(address, size_of::<T>(), libc::MADV_WIPEONFORK) };
-    }
-    Some(address.cast())
+    (address != libc::MAP_FAILED).then_some(address.cast())
 }
 
 /// Gives [`allocate`]d memory back after all.
@@ -222,4 +214,23 @@ pub fn is_static() -> bool {
         // its type.
         unsafe { kind.read_unaligned() != PT_INTERP }
     })
+}
+
+/// Has `child` called in the child of every fork(3) from now on. The module is never unloaded (it is
+/// linked with `-z nodelete`), so this needs no taking back. It makes no system call, which is why
+/// it is not MADV_WIPEONFORK: a seccomp filter need not let madvise(2) through.
+pub fn at_fork(child: extern "C" fn()) {
+    type Handler = Option<extern "C" fn()>;
+    unsafe extern "C" {
+        /// What pthread_atfork(3) is made of. It fails when there is no memory: children then keep
+        /// the counts of their parent.
+        fn __register_atfork(
+            prepare: Handler,
+            parent: Handler,
+            child: Handler,
+            object: *mut c_void,
+        ) -> c_int;
+    }
+    // SAFETY: the handler stays where it is for the life of the process.
+    unsafe { __register_atfork(None, None, Some(child), ptr::null_mut()) };
 }
