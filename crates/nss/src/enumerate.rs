@@ -1,34 +1,100 @@
 //! Where getpwent(3), getgrent(3) and getspent(3) are in their lists. Look-ups have no part in it.
 //!
-//! Nothing is held between two calls: an enumeration that a publication overtakes goes on at the
-//! same position of the new generation, whose entries stand in the same order.
-#![forbid(unsafe_code)]
+//! As `files` keeps its file open from the first entry to the end, an enumeration keeps a mapping of
+//! its own, and lists one generation from the first entry to the last, whatever is published
+//! meanwhile.
+#![allow(unsafe_code)]
 
+use crate::generations::{Own, Source};
 use crate::status::Miss;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Release};
+use roster_snapshot::Snapshot;
 
 /// One map's enumeration, for the whole process, as in glibc.
-pub struct Enumeration(AtomicU32);
+pub struct Enumeration {
+    busy: AtomicBool,
+    place: UnsafeCell<Place>,
+}
+
+struct Place {
+    /// The file, from the first entry to the end.
+    file: Option<Own>,
+    /// The entry that comes next.
+    position: u32,
+    /// Whether the last one has been given.
+    ended: bool,
+}
+
+const START: Place = Place { file: None, position: 0, ended: false };
+
+// SAFETY: `place` is touched by whoever has set `busy`, and by nobody else.
+unsafe impl Sync for Enumeration {}
 
 impl Enumeration {
-    /// At the first entry.
+    /// Before the first entry.
     pub const fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self { busy: AtomicBool::new(false), place: UnsafeCell::new(START) }
     }
 
-    /// Back to the first entry: `setpwent` and `endpwent`.
-    pub fn rewind(&self) {
-        self.0.store(0, Relaxed);
-    }
-
-    /// Gives the position to `answer` and steps on when it found an entry and had room for it.
-    pub fn next(&self, answer: impl FnOnce(u32) -> Result<(), Miss>) -> Result<(), Miss> {
-        let position = self.0.load(Relaxed);
-        answer(position)?;
-        // glibc lets one thread in at a time; whoever calls the module past it may see an entry
-        // twice, but none is left out.
-        self.0.store(position.saturating_add(1), Relaxed);
+    /// Back to before the first entry, and lets go of the file: `setpwent` and `endpwent`.
+    pub fn rewind(&self) -> Result<(), Miss> {
+        *self.turn()?.place = START;
         Ok(())
+    }
+
+    /// The right to give the next entry. glibc lets one thread at a time enumerate a map. Who comes
+    /// past it while another is at it is turned away rather than made to wait: that one may
+    /// never come back.
+    fn turn(&self) -> Result<Turn<'_>, Miss> {
+        if self.busy.swap(true, Acquire) {
+            return Err(Miss::Unavailable(libc::EAGAIN));
+        }
+        // SAFETY: `busy` was not set, and is as long as the turn lasts.
+        Ok(Turn { busy: &self.busy, place: unsafe { &mut *self.place.get() } })
+    }
+
+    /// A turn with the file open, unless the end was reached.
+    #[inline(never)]
+    pub fn next(&self, source: &'static Source) -> Result<Turn<'_>, Miss> {
+        let turn = self.turn()?;
+        if turn.place.ended {
+            return Err(Miss::Absent);
+        }
+        if turn.place.file.is_none() {
+            turn.place.file = Some(source.open().map_err(Miss::Unavailable)?);
+        }
+        Ok(turn)
+    }
+}
+
+/// An enumeration while one thread is at it.
+pub struct Turn<'e> {
+    busy: &'e AtomicBool,
+    place: &'e mut Place,
+}
+
+impl Turn<'_> {
+    /// The file, and the position of the entry to give.
+    pub fn entry(&self) -> Result<(&Snapshot<'_>, u32), Miss> {
+        let file = self.place.file.as_ref().ok_or(Miss::Absent)?;
+        Ok((file.snapshot(), self.place.position))
+    }
+
+    /// Steps on after an entry that was given. Behind the last, lets go of the file.
+    #[inline(never)]
+    pub fn step(self, given: &Result<(), Miss>) {
+        match given {
+            Ok(()) => self.place.position = self.place.position.saturating_add(1),
+            Err(Miss::Absent) => *self.place = Place { ended: true, ..START },
+            Err(_) => {}
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.busy.store(false, Release);
     }
 }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::answer::{self, Buffer, GidArray};
-use crate::enumerate::Enumeration;
+use crate::enumerate::{Enumeration, Turn};
 use crate::generations::{ACCOUNTS, SHADOW, Source};
 use crate::status::{Miss, NssStatus, told};
 use core::ffi::CStr;
@@ -24,10 +24,15 @@ unsafe fn look_up(
     errnop: *mut c_int,
     answer: impl FnOnce(&Snapshot<'_>) -> Result<(), Miss>,
 ) -> NssStatus {
-    let outcome = match source.pin() {
-        Ok(pin) => answer(pin.snapshot()),
-        Err(error) => Err(Miss::Unavailable(error)),
-    };
+    let outcome = source.with(answer).unwrap_or_else(|error| Err(Miss::Unavailable(error)));
+    // SAFETY: writable, as promised.
+    unsafe { tell(outcome, errnop) }
+}
+
+/// # Safety
+/// `errnop` is writable.
+#[inline]
+unsafe fn tell(outcome: Result<(), Miss>, errnop: *mut c_int) -> NssStatus {
     let (status, error) = told(outcome);
     if let Some(error) = error {
         // SAFETY: writable, as promised.
@@ -97,20 +102,18 @@ look_up!(_nss_roster_getspnam_r(name: name) in SHADOW, shadow_by_name => answer:
 macro_rules! enumeration {
     ($set:ident, $get:ident, $end:ident in $source:ident, $find:ident => $fill:path, $out:ty) => {
         const _: () = {
-            static POSITION: Enumeration = Enumeration::new();
+            static ENTRIES: Enumeration = Enumeration::new();
 
             /// Back to the first entry.
             #[unsafe(no_mangle)]
             pub extern "C" fn $set(_stay_open: c_int) -> NssStatus {
-                POSITION.rewind();
-                NssStatus::Success
+                told(ENTRIES.rewind()).0
             }
 
             /// Back to the first entry.
             #[unsafe(no_mangle)]
             pub extern "C" fn $end() -> NssStatus {
-                POSITION.rewind();
-                NssStatus::Success
+                told(ENTRIES.rewind()).0
             }
 
             /// The next entry.
@@ -124,17 +127,21 @@ macro_rules! enumeration {
                 buflen: usize,
                 errnop: *mut c_int,
             ) -> NssStatus {
-                let answer = |snapshot: &Snapshot<'_>| {
-                    POSITION.next(|position| {
-                        let entry = present(snapshot.$find(position))?;
-                        // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
-                        let buffer = unsafe { Buffer::new(buffer, buflen) };
-                        // SAFETY: glibc passes a writable `result`.
-                        unsafe { $fill(&entry, result, buffer) }
-                    })
+                let give = |turn: &Turn<'_>| {
+                    let (snapshot, position) = turn.entry()?;
+                    let entry = present(snapshot.$find(position))?;
+                    // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
+                    let buffer = unsafe { Buffer::new(buffer, buflen) };
+                    // SAFETY: glibc passes a writable `result`.
+                    unsafe { $fill(&entry, result, buffer) }
                 };
+                let outcome = ENTRIES.next(&$source).and_then(|turn| {
+                    let given = give(&turn);
+                    turn.step(&given);
+                    given
+                });
                 // SAFETY: glibc passes a writable `errnop`.
-                unsafe { look_up(&$source, errnop, answer) }
+                unsafe { tell(outcome, errnop) }
             }
         };
     };

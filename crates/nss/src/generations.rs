@@ -19,9 +19,8 @@
 use crate::locate::Location;
 use crate::system::{self, Identity};
 use core::cell::UnsafeCell;
-use core::hint;
 use core::mem::MaybeUninit;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use libc::c_int;
@@ -37,8 +36,6 @@ const SLOTS: usize = 8;
 const STRIPES: usize = 8;
 /// A refresh that lasts longer has been left by its thread.
 const REFRESH_MS_MAX: u64 = 5_000;
-/// How long the first call of several waits for the one that opens the file.
-const FIRST_OPEN_MS_MAX: u64 = 2_000;
 /// Fresh starts in the life of a process.
 const STATES_MAX: u32 = 16;
 /// No slot is current.
@@ -62,7 +59,7 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 struct State {
-    location: Result<Location, c_int>,
+    location: Location,
     current: AtomicUsize,
     /// Why none is current.
     failure: AtomicI32,
@@ -120,30 +117,90 @@ impl Drop for Pin {
     }
 }
 
+/// A mapping that is nobody else's. What describes it lies in memory of its own.
+pub struct Own(NonNull<Mapped>);
+
+impl Own {
+    #[cold]
+    fn new(location: &Location, kind: Kind) -> Result<Self, c_int> {
+        let place = NonNull::new(system::allocate::<Mapped>().ok_or(libc::ENOMEM)?);
+        let place = place.ok_or(libc::ENOMEM)?;
+        match load(location, kind) {
+            Ok(mapped) => {
+                // SAFETY: freshly allocated, and large enough.
+                unsafe { place.write(mapped) };
+                Ok(Self(place))
+            }
+            Err(error) => {
+                // SAFETY: nobody has seen it.
+                unsafe { system::free(place.as_ptr()) };
+                Err(error)
+            }
+        }
+    }
+
+    /// The snapshot. Nothing of it may be kept beyond this.
+    pub fn snapshot(&self) -> &Snapshot<'_> {
+        // SAFETY: written by `new`, and there as long as this lives.
+        unsafe { &self.0.as_ref().snapshot }
+    }
+}
+
+impl Drop for Own {
+    #[inline(never)]
+    fn drop(&mut self) {
+        // SAFETY: written by `new`.
+        let mapped = unsafe { self.0.read() };
+        // SAFETY: both were given to nobody else, and what borrows from them is gone.
+        unsafe {
+            system::unmap(mapped.bytes);
+            system::free(self.0.as_ptr());
+        }
+    }
+}
+
+/// What a call answers from that came before the first generation was open.
+enum FirstOrOwn {
+    First(Pin),
+    Own(Own),
+}
+
 impl Source {
     const fn new(kind: Kind) -> Self {
         let (state, states) = (AtomicPtr::new(ptr::null_mut()), AtomicU32::new(0));
         Self { kind, state, states }
     }
 
-    /// Pins the current generation, after a look for a newer one if it is time. The error number
-    /// is `ENOENT` when there is no snapshot, `EACCES` when this process may not read it, `EIO`
-    /// when it is not to be believed.
+    /// Gives the current generation to `answer`, after a look for a newer one if it is time. The
+    /// error number is `ENOENT` when there is no snapshot, `EACCES` when this process may not read
+    /// it, `EIO` when it is not to be believed.
     #[inline]
-    pub fn pin(&self) -> Result<Pin, c_int> {
+    pub fn with<R>(&self, answer: impl FnOnce(&Snapshot<'_>) -> R) -> Result<R, c_int> {
         let mut state = self.state()?;
         let now = system::clock_ms();
         if now.wrapping_sub(state.checked_ms.load(SeqCst)) >= CHECK_EVERY_MS {
             state = self.refresh(state, now);
         }
-        state.pin().ok_or_else(|| state.failure.load(SeqCst))
+        let pin = state.pin();
+        let own = if pin.is_none() { Some(state.first_or_own(self.kind)?) } else { None };
+        let snapshot = match (&pin, &own) {
+            (Some(pin), _) | (None, Some(FirstOrOwn::First(pin))) => pin.snapshot(),
+            (None, Some(FirstOrOwn::Own(own))) => own.snapshot(),
+            (None, None) => return Err(libc::EIO),
+        };
+        Ok(answer(snapshot))
+    }
+
+    /// Opens the file for the caller alone, who may keep it.
+    pub fn open(&self) -> Result<Own, c_int> {
+        Own::new(&self.state()?.location, self.kind)
     }
 
     #[inline]
     fn state(&self) -> Result<&'static State, c_int> {
         let state = self.state.load(SeqCst);
         if state.is_null() {
-            return self.start(ptr::null_mut()).ok_or(libc::ENOMEM);
+            return self.start(ptr::null_mut());
         }
         // SAFETY: a state that was once published here is never freed.
         Ok(unsafe { &*state })
@@ -152,12 +209,12 @@ impl Source {
     /// Puts a fresh state in the place of `old`, with `old`'s current generation. When another
     /// thread was quicker, its state serves.
     #[cold]
-    fn start(&self, old: *mut State) -> Option<&'static State> {
+    fn start(&self, old: *mut State) -> Result<&'static State, c_int> {
         if !REGISTERED.swap(true, SeqCst) {
             system::at_fork(start_anew_in_child);
         }
-        let state = system::allocate::<State>()?;
-        let location = Location::find(self.kind);
+        let location = Location::find(self.kind)?;
+        let state = system::allocate::<State>().ok_or(libc::ENOMEM)?;
         // SAFETY: freshly allocated and large enough. Zeros are valid for the rest: slots that are
         // not in use, counters at rest.
         unsafe {
@@ -176,13 +233,13 @@ impl Source {
         match self.state.compare_exchange(old, state, SeqCst, SeqCst) {
             Ok(_) => {
                 self.states.fetch_add(1, SeqCst);
-                Some(fresh)
+                Ok(fresh)
             }
             Err(theirs) => {
                 // SAFETY: the exchange failed, so nobody has seen it.
                 unsafe { system::free(state) };
                 // SAFETY: a state that was once published is never freed.
-                Some(unsafe { &*theirs })
+                Ok(unsafe { &*theirs })
             }
         }
     }
@@ -193,15 +250,11 @@ impl Source {
         let fresh = match state.refresh_alone(self.kind, now) {
             Refresh::Done => return state,
             Refresh::TakenBy { since } if now.saturating_sub(since) <= REFRESH_MS_MAX => {
-                state.await_first();
                 return state;
             }
             Refresh::NoSlot | Refresh::TakenBy { .. } => self.start_anew(state),
         };
-        match fresh.refresh_alone(self.kind, now) {
-            Refresh::TakenBy { .. } => fresh.await_first(),
-            Refresh::Done | Refresh::NoSlot => {}
-        }
+        fresh.refresh_alone(self.kind, now);
         fresh
     }
 
@@ -279,15 +332,13 @@ impl State {
     fn refresh(&'static self, kind: Kind) -> Refresh {
         self.sweep();
         if let Some(current) = self.current_mapped() {
-            let Ok(location) = &self.location else { return Refresh::Done };
-            match system::stat_path(location.path()) {
+            match system::stat_path(self.location.path()) {
                 Ok(stat) if stat.identity != current.identity => {}
                 // The same, or none at all: the last good generation goes on.
                 _ => return Refresh::Done,
             }
         }
-        let loaded = self.location.as_ref().map_err(|&error| error);
-        match loaded.and_then(|location| load(location, kind)) {
+        match load(&self.location, kind) {
             Ok(mapped) if self.install(mapped) => Refresh::Done,
             Ok(_) => Refresh::NoSlot,
             Err(error) => {
@@ -352,16 +403,16 @@ impl State {
         }
     }
 
-    /// While another thread opens the first generation there is nothing to answer from: waits for
-    /// it, for a while.
-    fn await_first(&self) {
-        let start = system::clock_ms();
-        while self.current.load(SeqCst) == NONE && self.refreshing_ms.load(SeqCst) != 0 {
-            if system::clock_ms().wrapping_sub(start) > FIRST_OPEN_MS_MAX {
-                return;
-            }
-            hint::spin_loop();
+    /// No generation is current. Another thread may be about to open the first, or this very one,
+    /// interrupted by a signal whose handler asks: nobody waits, whoever comes opens the file for
+    /// itself.
+    #[cold]
+    fn first_or_own(&'static self, kind: Kind) -> Result<FirstOrOwn, c_int> {
+        if self.refreshing_ms.load(SeqCst) != 0 {
+            return Own::new(&self.location, kind).map(FirstOrOwn::Own);
         }
+        let pin = self.pin().ok_or_else(|| self.failure.load(SeqCst));
+        pin.map(FirstOrOwn::First)
     }
 }
 
@@ -387,6 +438,8 @@ extern "C" fn start_anew_in_child() {
 }
 
 /// Opens, maps and checks the file.
+#[cold]
+#[inline(never)]
 fn load(location: &Location, kind: Kind) -> Result<Mapped, c_int> {
     let (file, stat) = location.open()?;
     let bytes = usize::try_from(stat.bytes).map_err(|_| libc::EIO)?;

@@ -2,9 +2,10 @@
 //! snapshot, inside the process that asks.
 //!
 //! It talks to nobody, keeps no descriptor, starts no thread, has no thread-local storage, takes
-//! no lock that outlives a call, prints nothing and cannot panic. Unsafe code lives in four
+//! no lock that outlives a call, prints nothing and cannot panic. Unsafe code lives in five
 //! modules: [`exports`] holds what glibc passes, [`answer`] writes into the caller's buffers,
-//! [`generations`] hands out the mapped file, [`system`] makes the system calls.
+//! [`generations`] hands out the mapped file, [`enumerate`] lets one thread at a time at its place,
+//! [`system`] makes the system calls.
 
 #![no_std]
 

@@ -39,7 +39,10 @@ impl Location {
         // Asked only where there is something to believe: `files` asks none of this, and a seccomp
         // filter that lets it through need not let these calls through.
         let chosen_by = named.and_then(|_| system::unprivileged_user());
-        let chosen_by = chosen_by.filter(|_| is_secure_execution() == Some(false));
+        let chosen_by = match chosen_by {
+            Some(user) if !is_secure_execution()? => Some(user),
+            _ => None,
+        };
         let named = named.filter(|_| chosen_by.is_some());
         let mut location = Self { path: [0; PATH_BYTES_MAX], chosen_by };
         let parts = match (named.map(CStr::to_bytes), kind) {
@@ -49,13 +52,14 @@ impl Location {
             (None, Kind::Accounts) => [DEFAULT_FOLDER.to_bytes(), b"/", ACCOUNTS_NAME.to_bytes()],
             (None, Kind::Shadow) => [DEFAULT_FOLDER.to_bytes(), b"/", SHADOW_NAME.to_bytes()],
         };
-        let mut place = location.path.iter_mut();
-        for (to, from) in parts.into_iter().flatten().map(|from| (place.next(), from)) {
-            *to.ok_or(libc::ENAMETOOLONG)? = *from;
+        let mut end = 0_usize;
+        for part in parts {
+            let place = location.path.get_mut(end..).and_then(|rest| rest.get_mut(..part.len()));
+            place.ok_or(libc::ENAMETOOLONG)?.copy_from_slice(part);
+            end = end.wrapping_add(part.len());
         }
-        // The terminating NUL.
-        place.next().ok_or(libc::ENAMETOOLONG)?;
-        Ok(location)
+        // One byte more is left for the terminating NUL.
+        if end < location.path.len() { Ok(location) } else { Err(libc::ENAMETOOLONG) }
     }
 
     /// The path.
@@ -119,20 +123,24 @@ fn refused(error: c_int) -> c_int {
 }
 
 /// Whether the kernel raised this process' rights at exec, from the kernel's own word: in a
-/// statically linked set-uid program the libc that came with this module does not know.
-fn is_secure_execution() -> Option<bool> {
-    let auxv = system::open(None, c"/proc/self/auxv", libc::O_RDONLY).ok()?;
+/// statically linked set-uid program the libc that came with this module does not know. When the
+/// kernel does not say, it did. That there is no descriptor or memory left to ask with is an
+/// error, which passes, so that nothing is decided for the life of the process.
+fn is_secure_execution() -> Result<bool, c_int> {
+    let auxv = match system::open(None, c"/proc/self/auxv", libc::O_RDONLY) {
+        Ok(auxv) => auxv,
+        Err(error @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(error),
+        Err(_) => return Ok(true),
+    };
     let mut bytes = [0; AUXV_BYTES];
-    let len = system::read(&auxv, &mut bytes).ok()?;
-    let (entries, _) = bytes.get(..len)?.as_chunks::<{ 2 * size_of::<usize>() }>();
-    let words = entries.iter().map(|entry| {
+    let len = system::read(&auxv, &mut bytes).unwrap_or(0);
+    let (entries, _) =
+        bytes.get(..len).unwrap_or_default().as_chunks::<{ 2 * size_of::<usize>() }>();
+    let mut words = entries.iter().map(|entry| {
         let (kind, value) = (entry.first_chunk(), entry.last_chunk());
         (kind.copied().map(usize::from_ne_bytes), value.copied().map(usize::from_ne_bytes))
     });
-    words
-        .filter(|(kind, _)| *kind == Some(AT_SECURE))
-        .find_map(|(_, value)| value)
-        .map(|set| set != 0)
+    Ok(words.find(|(kind, _)| *kind == Some(AT_SECURE)).is_none_or(|(_, value)| value != Some(0)))
 }
 
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
@@ -148,10 +156,11 @@ fn last_of(path: &[u8]) -> &[u8] {
     split(path).1
 }
 
+/// The bytes with a NUL behind them, in `buffer`.
 fn c_string<'a>(bytes: &[u8], buffer: &'a mut [u8; PATH_BYTES_MAX]) -> Result<&'a CStr, c_int> {
-    let mut place = buffer.iter_mut();
-    for from in bytes.iter().chain(&[0]) {
-        *place.next().ok_or(libc::ENAMETOOLONG)? = *from;
-    }
-    CStr::from_bytes_until_nul(buffer).map_err(|_| libc::EIO)
+    let text = buffer.get_mut(..=bytes.len()).ok_or(libc::ENAMETOOLONG)?;
+    let (end, name) = text.split_last_mut().ok_or(libc::ENAMETOOLONG)?;
+    name.copy_from_slice(bytes);
+    *end = 0;
+    CStr::from_bytes_with_nul(text).map_err(|_| libc::EIO)
 }

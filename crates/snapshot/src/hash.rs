@@ -47,7 +47,7 @@ impl Seed {
 }
 
 /// Hash of a string: keys, long texts, the whole file.
-#[inline]
+#[inline(never)] // the module is loaded into every process: one copy
 #[must_use]
 pub fn bytes(bytes: &[u8], seed: Seed) -> u64 {
     let mut hash = Running::new(seed);

@@ -311,14 +311,18 @@ impl<'a> Table<'a> {
         &self,
         id: SectionId,
     ) -> Result<&'a [T], OpenError> {
-        let Some((entry, bytes)) = self.by_id.get(id as usize).copied().flatten() else {
-            return Ok(&[]);
-        };
-        let bad = OpenError::BadSection { id: id as u32 };
-        if entry.record_bytes.get() as usize != size_of::<T>() {
-            return Err(bad);
+        let bytes = self.bytes(id, size_of::<T>())?;
+        <[T]>::ref_from_bytes(bytes).map_err(|_| OpenError::BadSection { id: id as u32 })
+    }
+
+    /// The bytes of a section of records of that length.
+    #[inline(never)]
+    fn bytes(&self, id: SectionId, record_bytes: usize) -> Result<&'a [u8], OpenError> {
+        match self.by_id.get(id as usize).copied().flatten() {
+            None => Ok(&[]),
+            Some((entry, bytes)) if entry.record_bytes.get() as usize == record_bytes => Ok(bytes),
+            Some(_) => Err(OpenError::BadSection { id: id as u32 }),
         }
-        <[T]>::ref_from_bytes(bytes).map_err(|_| bad)
     }
 
     fn ids(&self, id: SectionId) -> Result<Ids<'a>, OpenError> {
