@@ -1,8 +1,8 @@
 //! `roster compile`: from text to a published snapshot, and the report about it.
 
 use crate::cli::Compile;
-use crate::snapshot_file::SHADOW_NAME;
-use crate::terminal::{Progress, bytes, counted, duration};
+use crate::snapshot_file::{self, SHADOW_NAME};
+use crate::terminal::{Progress, bytes, counted, duration, lossy, say};
 use anyhow::{Context, Result, anyhow, bail};
 use roster_record::text::{Line, group_line};
 use roster_snapshot::layout::Kind;
@@ -12,10 +12,11 @@ use roster_snapshot_build::compile::{
 };
 use roster_snapshot_build::publish::{PublishError, Published, Rights, publish};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// For everybody to read, as /etc/passwd is.
@@ -41,7 +42,7 @@ pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
         Some(path) => path.clone(),
         None => args.output.with_file_name(SHADOW_NAME),
     };
-    refuse_to_overwrite_sources(args, &shadow_output)?;
+    refuse_unfit_outputs(args, &shadow_output)?;
 
     let mut bar = Progress::new(BAR_STEPS, "Compiling");
     let mut progress = |at| bar.at(steps(at));
@@ -76,9 +77,8 @@ pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
         }
         writeln!(out, "{}", cost.text())?;
         out.flush()?;
-        let mut err = io::stderr().lock();
-        for output in &outputs {
-            write!(err, "{}", remarks(args, &output.report))?;
+        for remark in outputs.iter().flat_map(|output| remarks(args, &output.report)) {
+            say(remark);
         }
     }
     Ok(())
@@ -103,25 +103,49 @@ impl Cost {
     }
 }
 
-/// Publishing renames over whatever is there, and that must not be what it was made from.
-fn refuse_to_overwrite_sources(args: &Compile, shadow_output: &Path) -> Result<()> {
+/// Publishing renames over whatever is there. That must be neither what it was made from nor a
+/// snapshot of the other kind: users or password hashes would be gone with one slip of the pen.
+fn refuse_unfit_outputs(args: &Compile, shadow_output: &Path) -> Result<()> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let sources = [Some(&args.passwd), Some(&args.group), args.shadow.as_ref()];
-    let outputs = [Some(&*args.output), args.shadow.is_some().then_some(shadow_output)];
-    for output in outputs.into_iter().flatten() {
+    let accounts = Some((&*args.output, Kind::Accounts));
+    let shadows = args.shadow.is_some().then_some((shadow_output, Kind::Shadow));
+    for (output, kind) in accounts.into_iter().chain(shadows) {
         for source in sources.into_iter().flatten() {
             if identity(output).is_some_and(|found| identity(source) == Some(found)) {
                 bail!("{} is a source; choose another output", output.display());
             }
         }
+        let found = snapshot_file::kind_at(output).filter(|&found| found != kind);
+        if let Some(found) = found {
+            let (name, holds) = (output.display(), holds(found));
+            bail!("{name} holds {holds}; choose another output, or remove it first");
+        }
     }
-    if args.shadow.is_some() && args.output == shadow_output {
+    let shared = place(&args.output).is_some_and(|output| Some(output) == place(shadow_output));
+    if args.shadow.is_some() && shared {
         bail!(
             "{} cannot hold both users and password hashes; choose another --shadow-output",
             shadow_output.display()
         );
     }
     Ok(())
+}
+
+/// Where a file is, however it is spelt, and whether or not it is there yet.
+fn place(path: &Path) -> Option<(PathBuf, &OsStr)> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Some((folder.canonicalize().ok()?, path.file_name()?))
+}
+
+fn holds(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Accounts => "users and groups",
+        Kind::Shadow => "password hashes",
+    }
 }
 
 fn put(path: &Path, rights: Rights, image: &Image) -> Result<Published> {
@@ -204,17 +228,17 @@ fn text(output: &Output<'_>) -> String {
     text
 }
 
-fn remarks(args: &Compile, report: &Report) -> String {
-    let mut text = String::new();
-    for note in report.notes.iter().take(REMARKS_SHOWN) {
+fn remarks(args: &Compile, report: &Report) -> Vec<String> {
+    let shown = report.notes.iter().take(REMARKS_SHOWN).map(|note| {
         let path = source_path(args, note.source).display();
-        text += &format!("{path}:{}: {}\n", note.line, note.remark);
-    }
+        format!("{path}:{}: {}", note.line, note.remark)
+    });
+    let mut lines: Vec<_> = shown.collect();
     let more = report.notes.len().saturating_sub(REMARKS_SHOWN) as u64 + report.notes_left_out;
     if more > 0 {
-        text += &format!("… and {}; --json lists them\n", counted(more, "more remark"));
+        lines.push(format!("… and {}; --json lists them", counted(more, "more remark")));
     }
-    text
+    lines
 }
 
 fn source_path(args: &Compile, source: Source) -> &Path {
@@ -230,7 +254,7 @@ fn json(args: &Compile, outputs: &[Output<'_>], cost: &Cost) -> Value {
         .iter()
         .map(|Output { path, published, report, .. }| {
             json!({
-                "file": path,
+                "file": lossy(path),
                 "generation": published.generation,
                 "bytes": published.bytes,
                 "users": report.users,
@@ -260,7 +284,7 @@ fn remark(args: &Compile, note: &Note) -> Value {
         Remark::InitgroupsOnly => "initgroups-only",
     };
     json!({
-        "file": source_path(args, note.source),
+        "file": lossy(source_path(args, note.source)),
         "line": note.line,
         "kind": kind,
         "text": note.remark.to_string(),

@@ -4,8 +4,10 @@
 //! differs: getent says "not found" of a database it cannot read, this says what is wrong.
 
 use crate::snapshot_file::{self, SHADOW_NAME};
+use crate::terminal::say;
 use anyhow::{Context, Result, anyhow};
 use roster_record::is_nis;
+use roster_snapshot::layout::Kind;
 use roster_snapshot::{Damage, Found, Gids, Group, Shadow, Snapshot, User};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -48,7 +50,7 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<u8> {
     if database == Database::Initgroups && keys.is_empty() {
-        eprintln!("Enumeration not supported on initgroups");
+        say("Enumeration not supported on initgroups");
         return Ok(NO_ENUMERATION);
     }
     // `ROSTER_SNAPSHOT=` before a command is the usual way to do without it.
@@ -79,7 +81,7 @@ pub fn run(
 
 /// Password hashes lie in a file of their own beside the other, unless that one was named.
 fn shadow_beside(snapshot: &Path) -> PathBuf {
-    if snapshot_file::is_shadow(snapshot) {
+    if snapshot_file::kind_at(snapshot) == Some(Kind::Shadow) {
         return snapshot.to_owned();
     }
     snapshot.with_file_name(SHADOW_NAME)
@@ -128,10 +130,10 @@ impl Printer<'_> {
             let line = String::from_utf8_lossy(&entry.line);
             let name = line.split(':').next().unwrap_or_default();
             let database = self.database.name();
-            eprintln!(
+            say(format_args!(
                 "roster: the {database} entry of {name:?} cannot be written as a line, because a \
                  field has a ':' in it; getent leaves it out as well (--json shows it)"
-            );
+            ));
         }
         Ok(())
     }

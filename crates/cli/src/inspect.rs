@@ -1,7 +1,7 @@
 //! `roster inspect` and `roster verify`: what a snapshot holds, and whether all of it is sound.
 
-use crate::snapshot_file::{self, is_shadow};
-use crate::terminal::{bytes, count, counted};
+use crate::snapshot_file;
+use crate::terminal::{bytes, count, counted, lossy, say};
 use anyhow::{Context, Result};
 use roster_snapshot::layout::Kind;
 use roster_snapshot::{Section, Shape, Snapshot};
@@ -15,7 +15,7 @@ use std::path::Path;
 pub fn inspect(path: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
     let name = || path.display().to_string();
     let bytes = snapshot_file::read(path)?;
-    let (kind, opened) = match kind(path) {
+    let (kind, opened) = match kind(&bytes) {
         Kind::Accounts => ("accounts", Snapshot::open(&bytes)),
         Kind::Shadow => ("shadow", Snapshot::open_shadow(&bytes)),
     };
@@ -32,14 +32,14 @@ pub fn inspect(path: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
 /// Says whether a snapshot is sound. `true`: it is.
 pub fn verify(path: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
     let bytes = snapshot_file::read(path)?;
-    let verdict = verify::verify(&bytes, kind(path));
+    let verdict = verify::verify(&bytes, kind(&bytes));
     match (&verdict, json) {
         (Ok(shape), true) => {
-            let report = json!({"file": path, "ok": true, "generation": shape.generation});
+            let report = json!({"file": lossy(path), "ok": true, "generation": shape.generation});
             writeln!(out, "{report:#}")?;
         }
         (Err(error), true) => {
-            let report = json!({"file": path, "ok": false, "error": error.to_string()});
+            let report = json!({"file": lossy(path), "ok": false, "error": error.to_string()});
             writeln!(out, "{report:#}")?;
         }
         (Ok(shape), false) => {
@@ -47,14 +47,15 @@ pub fn verify(path: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
             writeln!(out, "{}: sound, generation {generation}, {}", path.display(), holds(shape))?;
         }
         (Err(error), false) => {
-            eprintln!("roster: {}: {error}", path.display());
+            say(format_args!("roster: {}: {error}", path.display()));
         }
     }
     Ok(verdict.is_ok())
 }
 
-fn kind(path: &Path) -> Kind {
-    if is_shadow(path) { Kind::Shadow } else { Kind::Accounts }
+/// What is no snapshot is taken for one of accounts, and found wanting.
+fn kind(bytes: &[u8]) -> Kind {
+    snapshot_file::kind(bytes).unwrap_or(Kind::Accounts)
 }
 
 fn holds(shape: &Shape) -> String {
@@ -127,7 +128,7 @@ fn as_json(path: &Path, kind: &str, found: &Inspection) -> Value {
         })
         .collect();
     json!({
-        "file": path,
+        "file": lossy(path),
         "kind": kind,
         "generation": shape.generation,
         "bytes": shape.file_bytes,

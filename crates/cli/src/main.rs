@@ -4,6 +4,8 @@
 //! help and man pages say beyond it. Nothing here serves look-ups: that is the NSS module's part.
 
 #![forbid(unsafe_code)]
+// Those two end the program where a stream is full or broken: see `terminal::say`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 mod compile;
@@ -23,13 +25,14 @@ use clap::Parser;
 use cli::{Cli, Command};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
+use terminal::{Stdout, say};
 
 /// Something is wrong, and it has been said.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| wrong_use(&error));
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Stdout::lock());
     let result = run(cli.command, &mut out).and_then(|code| Ok(out.flush().map(|()| code)?));
     match result {
         Ok(code) => ExitCode::from(code),
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = out.flush();
-            eprintln!("roster: {error:#}");
+            say(format_args!("roster: {error:#}"));
             ExitCode::from(FAILED)
         }
     }

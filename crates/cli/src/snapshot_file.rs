@@ -1,7 +1,9 @@
 //! Where snapshots lie, and reading one whole.
 
 use anyhow::{Result, anyhow};
-use roster_snapshot::Snapshot;
+use roster_snapshot::layout::{HEADER_BYTES, Kind};
+use roster_snapshot::{OpenError, Snapshot};
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -23,11 +25,30 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// Whether it is a snapshot of password hashes, by its header.
-pub fn is_shadow(path: &Path) -> bool {
+/// Of which kind the snapshot with this beginning is, by its header.
+pub fn kind(bytes: &[u8]) -> Option<Kind> {
+    // The header of a longer file is complete, only the length and the sections do not fit; the
+    // kind is looked at before those.
+    let header = &bytes[..bytes.len().min(HEADER_BYTES)];
+    let is_other = |opened: Result<Snapshot<'_>, OpenError>, other: Kind| matches!(opened, Err(OpenError::BadKind { found, .. }) if found == other as u32);
+    if is_other(Snapshot::open(header), Kind::Shadow) {
+        Some(Kind::Shadow)
+    } else if is_other(Snapshot::open_shadow(header), Kind::Accounts) {
+        Some(Kind::Accounts)
+    } else {
+        None
+    }
+}
+
+/// Of which kind the snapshot at `path` is, if one is there.
+pub fn kind_at(path: &Path) -> Option<Kind> {
+    // A pipe in its place must not be waited for.
+    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, how, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut header = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(4096).read_to_end(&mut header));
-    // The header of a longer file is complete, only the length and the sections do not fit.
-    let kind = Snapshot::open(&header).err();
-    read.is_ok() && matches!(kind, Some(roster_snapshot::OpenError::BadKind { found: 2, .. }))
+    file.take(HEADER_BYTES as u64).read_to_end(&mut header).ok()?;
+    kind(&header)
 }

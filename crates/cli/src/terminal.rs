@@ -3,11 +3,48 @@
 //! Colour and bars are for terminals only, so that files and pipes get plain text.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Below this a bar would only flicker.
 const BAR_AFTER: Duration = Duration::from_secs(1);
+
+/// A line on standard error. Where that is full or broken, nobody is left to tell, and what is being
+/// done matters more.
+pub fn say(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Standard output, with errors that say so.
+pub struct Stdout(StdoutLock<'static>);
+
+impl Stdout {
+    pub fn lock() -> Self {
+        Self(io::stdout().lock())
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| on_stdout(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| on_stdout(&error))
+    }
+}
+
+fn on_stdout(error: &io::Error) -> io::Error {
+    // The kind stays: an interrupted call is made again, and a broken pipe is no failure.
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+}
+
+/// A path for JSON, which has no bytes; what is not UTF-8 shows as U+FFFD.
+pub fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
 
 /// `1234567` as `1,234,567`.
 pub fn count(number: u64) -> String {
@@ -80,7 +117,7 @@ impl Paint {
     /// For text that goes to standard output. `NO_COLOR` is the common wish for none.
     pub fn stdout() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { on: wanted && std::io::stdout().is_terminal() }
+        Self { on: wanted && io::stdout().is_terminal() }
     }
 
     #[cfg(test)]

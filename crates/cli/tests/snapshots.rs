@@ -4,8 +4,10 @@
 
 mod common;
 
-use common::Bench;
-use std::fs;
+use common::{Bench, Run};
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
@@ -119,6 +121,79 @@ fn compile_never_overwrites_its_sources() {
     assert_eq!(bench.read("passwd"), PASSWD);
     let run = bench.roster(&format!("{COMPILE} --shadow shadow --shadow-output roster.snap"));
     assert!(run.expect(1).err.contains("cannot hold both"));
+}
+
+#[test]
+fn users_and_hashes_never_take_each_others_place() {
+    let bench = sources();
+    fs::create_dir(bench.path("other")).unwrap();
+    for spelling in ["./roster.snap", "other/../roster.snap"] {
+        let command = format!("{COMPILE} --shadow shadow --shadow-output {spelling}");
+        let run = bench.roster(&command).expect(1);
+        assert!(run.err.contains("cannot hold both users and password hashes"), "{}", run.err);
+    }
+    assert_eq!(bench.names(), ["group", "other", "passwd", "shadow"]);
+
+    bench.roster(&format!("{COMPILE} --shadow shadow")).expect(0);
+    let run = bench.roster("compile --passwd passwd --group group --output shadow.snap").expect(1);
+    assert_eq!(
+        run.err,
+        "roster: shadow.snap holds password hashes; choose another output, or remove it first\n"
+    );
+    let shadow = "--output new.snap --shadow shadow --shadow-output roster.snap";
+    let run = bench.roster(&format!("compile --passwd passwd --group group {shadow}")).expect(1);
+    assert_eq!(
+        run.err,
+        "roster: roster.snap holds users and groups; choose another output, or remove it first\n"
+    );
+    bench.roster("verify roster.snap").expect(0);
+    bench.roster("verify shadow.snap").expect(0);
+}
+
+#[test]
+fn a_file_name_that_is_not_utf8_is_shown_as_well_as_json_can() {
+    let bench = compiled();
+    let name = OsStr::from_bytes(b"caf\xff.snap");
+    fs::copy(bench.path("roster.snap"), bench.folder().join(name)).unwrap();
+    let source = OsStr::from_bytes(b"passwd\xff");
+    fs::copy(bench.path("passwd"), bench.folder().join(source)).unwrap();
+    let json = |words: &[&str], more: &[&OsStr]| {
+        let words = words.iter().map(OsStr::new).chain(more.iter().copied());
+        let run = bench.roster_with(&words.collect::<Vec<_>>()).expect(0);
+        serde_json::from_str::<serde_json::Value>(&run.out).unwrap()
+    };
+    assert_eq!(json(&["inspect", "--json"], &[name])["file"], "caf\u{fffd}.snap");
+    assert_eq!(json(&["verify", "--json"], &[name])["file"], "caf\u{fffd}.snap");
+    let report = json(
+        &["compile", "--json", "--group", "group", "--passwd"],
+        &[source, OsStr::new("--output"), name],
+    );
+    assert_eq!(report["outputs"][0]["file"], "caf\u{fffd}.snap");
+    assert_eq!(report["outputs"][0]["remarks"][0]["file"], "passwd\u{fffd}");
+}
+
+#[test]
+fn a_full_stream_is_an_error_and_never_an_abort() {
+    let bench = compiled();
+    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = |words: &str, out: bool| {
+        let mut command = bench.command();
+        command.args(words.split_whitespace());
+        // Of the two, the other one is read.
+        let output = if out { command.stdout(full()) } else { command.stderr(full()) };
+        Run::of(output)
+    };
+    let failed = run("get --snapshot roster.snap passwd", true).expect(1);
+    assert!(
+        failed.err.contains("roster: cannot write to standard output: No space left on device"),
+        "{}",
+        failed.err
+    );
+    run("get --snapshot nosuch passwd", false).expect(1);
+    run("get --snapshot roster.snap initgroups", false).expect(3);
+    run("verify passwd", false).expect(1);
+    // It is published, whoever hears of the remarks.
+    run(COMPILE, false).expect(0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The built program, run in a folder of its own.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,22 +55,28 @@ impl Bench {
         self.roster_with(&words.split_whitespace().collect::<Vec<_>>())
     }
 
-    pub fn roster_with(&self, arguments: &[&str]) -> Run {
-        let output = Command::new(env!("CARGO_BIN_EXE_roster"))
-            .args(arguments)
-            .current_dir(self.folder())
-            .env_remove("ROSTER_SNAPSHOT")
-            .output()
-            .unwrap();
-        Run {
+    pub fn roster_with(&self, arguments: &[impl AsRef<OsStr>]) -> Run {
+        Run::of(self.command().args(arguments))
+    }
+
+    /// The program, to be run in the folder.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roster"));
+        command.current_dir(self.folder()).env_remove("ROSTER_SNAPSHOT");
+        command
+    }
+}
+
+impl Run {
+    pub fn of(command: &mut Command) -> Self {
+        let output = command.output().unwrap();
+        Self {
             code: output.status.code().unwrap(),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
     }
-}
 
-impl Run {
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:#?}");
