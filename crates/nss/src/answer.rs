@@ -164,28 +164,30 @@ impl GidArray<'_> {
     /// perhaps larger.
     pub fn append(&mut self, gids: &Gids<'_>, primary: gid_t) -> Result<(), Miss> {
         let used = usize::try_from(*self.start).map_err(|_| Miss::Unavailable(libc::EINVAL))?;
-        let limit = if self.limit > 0 { self.limit as usize } else { usize::MAX };
-        let room = gids.len().min(limit.saturating_sub(used));
-        let wanted = used.checked_add(room).ok_or(Miss::NoMemory)?;
+        let wanted = used.checked_add(gids.len()).ok_or(Miss::NoMemory)?;
+        if gids.is_empty() || used >= self.most() {
+            return Err(Miss::Absent);
+        }
         if wanted > usize::try_from(*self.size).unwrap_or(0) {
             self.grow(wanted)?;
         }
         let free = self.groups.wrapping_add(used).cast::<MaybeUninit<gid_t>>();
-        // SAFETY: the array has room for `used + room` ids.
-        let places = unsafe { core::slice::from_raw_parts_mut(free, room) };
-        let added = if room == gids.len() {
-            gids.copy(places)?;
-            // SAFETY: all of them were written.
-            let copied = unsafe { places.assume_init_mut() };
-            remove(copied, primary)
-        } else {
-            append_some(gids, primary, places)?
-        };
+        // SAFETY: the array has room for `wanted` ids.
+        let places = unsafe { core::slice::from_raw_parts_mut(free, gids.len()) };
+        gids.copy(places)?;
+        // SAFETY: all of them were written.
+        let copied = unsafe { places.assume_init_mut() };
+        let added = remove(copied, primary).min(self.most().saturating_sub(used));
         if added == 0 {
             return Err(Miss::Absent);
         }
         *self.start = used.wrapping_add(added) as libc::c_long;
         Ok(())
+    }
+
+    /// How many ids there may ever be.
+    fn most(&self) -> usize {
+        if self.limit > 0 { self.limit as usize } else { isize::MAX as usize }
     }
 
     /// Makes room for that many ids in all.
@@ -202,7 +204,8 @@ impl GidArray<'_> {
             return Err(Miss::NoMemory);
         }
         *self.groups = grown.cast();
-        *self.size = entries as libc::c_long;
+        // No more than the limit, by which glibc knows that it need not ask further services.
+        *self.size = entries.min(self.most()) as libc::c_long;
         Ok(())
     }
 
@@ -239,21 +242,4 @@ fn remove(gids: &mut [gid_t], unwanted: gid_t) -> usize {
         }
     }
     gids.len().saturating_sub(found as usize)
-}
-
-/// Copies gids but `unwanted` while there is room; gives how many.
-#[cold]
-fn append_some(
-    gids: &Gids<'_>,
-    unwanted: gid_t,
-    places: &mut [MaybeUninit<gid_t>],
-) -> Result<usize, Miss> {
-    let mut added = 0_usize;
-    gids.each(|gid| {
-        if let Some(place) = places.get_mut(added).filter(|_| gid != unwanted) {
-            place.write(gid);
-            added = added.wrapping_add(1);
-        }
-    })?;
-    Ok(added)
 }

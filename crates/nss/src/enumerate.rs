@@ -8,6 +8,7 @@
 use crate::generations::{Own, Source};
 use crate::status::Miss;
 use core::cell::UnsafeCell;
+use core::mem;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use roster_snapshot::Snapshot;
@@ -27,6 +28,11 @@ struct Place {
     ended: bool,
 }
 
+/// The three enumerations of a process.
+pub static USERS: Enumeration = Enumeration::new();
+pub static GROUPS: Enumeration = Enumeration::new();
+pub static SHADOWS: Enumeration = Enumeration::new();
+
 const START: Place = Place { file: None, position: 0, ended: false };
 
 // SAFETY: `place` is touched by whoever has set `busy`, and by nobody else.
@@ -34,14 +40,28 @@ unsafe impl Sync for Enumeration {}
 
 impl Enumeration {
     /// Before the first entry.
-    pub const fn new() -> Self {
+    const fn new() -> Self {
         Self { busy: AtomicBool::new(false), place: UnsafeCell::new(START) }
     }
 
     /// Back to before the first entry, and lets go of the file: `setpwent` and `endpwent`.
     pub fn rewind(&self) -> Result<(), Miss> {
-        *self.turn()?.place = START;
+        let turn = self.turn()?;
+        let before = mem::replace(turn.place, START);
+        drop(turn);
+        drop(before);
         Ok(())
+    }
+
+    /// In a forked child: another thread may have been at it, and is not there any more. The
+    /// enumeration starts again then, and the file that thread had open, if it had, stays mapped.
+    pub fn release_in_child(&self) {
+        if self.busy.load(Acquire) {
+            // SAFETY: the child has one thread, and it is here. What is overwritten may be half
+            // written, so nothing is done with it.
+            unsafe { self.place.get().write(START) };
+            self.busy.store(false, Release);
+        }
     }
 
     /// The right to give the next entry. glibc lets one thread at a time enumerate a map. Who comes
@@ -87,7 +107,11 @@ impl Turn<'_> {
     pub fn step(self, given: &Result<(), Miss>) {
         match given {
             Ok(()) => self.place.position = self.place.position.saturating_add(1),
-            Err(Miss::Absent) => *self.place = Place { ended: true, ..START },
+            Err(Miss::Absent) => {
+                let before = mem::replace(self.place, Place { ended: true, ..START });
+                drop(self);
+                drop(before);
+            }
             Err(_) => {}
         }
     }

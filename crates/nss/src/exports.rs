@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::answer::{self, Buffer, GidArray};
-use crate::enumerate::{Enumeration, Turn};
+use crate::enumerate::{GROUPS, SHADOWS, Turn, USERS};
 use crate::generations::{ACCOUNTS, SHADOW, Source};
 use crate::status::{Miss, NssStatus, told};
 use core::ffi::CStr;
@@ -100,20 +100,18 @@ look_up!(_nss_roster_getspnam_r(name: name) in SHADOW, shadow_by_name => answer:
 
 /// Defines the exports of one enumeration. Entries come in the order of the source.
 macro_rules! enumeration {
-    ($set:ident, $get:ident, $end:ident in $source:ident, $find:ident => $fill:path, $out:ty) => {
+    ($list:ident: $set:ident, $get:ident, $end:ident in $source:ident, $find:ident => $fill:path, $out:ty) => {
         const _: () = {
-            static ENTRIES: Enumeration = Enumeration::new();
-
             /// Back to the first entry.
             #[unsafe(no_mangle)]
             pub extern "C" fn $set(_stay_open: c_int) -> NssStatus {
-                told(ENTRIES.rewind()).0
+                told($list.rewind()).0
             }
 
             /// Back to the first entry.
             #[unsafe(no_mangle)]
             pub extern "C" fn $end() -> NssStatus {
-                told(ENTRIES.rewind()).0
+                told($list.rewind()).0
             }
 
             /// The next entry.
@@ -135,7 +133,7 @@ macro_rules! enumeration {
                     // SAFETY: glibc passes a writable `result`.
                     unsafe { $fill(&entry, result, buffer) }
                 };
-                let outcome = ENTRIES.next(&$source).and_then(|turn| {
+                let outcome = $list.next(&$source).and_then(|turn| {
                     let given = give(&turn);
                     turn.step(&given);
                     given
@@ -147,11 +145,11 @@ macro_rules! enumeration {
     };
 }
 
-enumeration!(_nss_roster_setpwent, _nss_roster_getpwent_r, _nss_roster_endpwent
+enumeration!(USERS: _nss_roster_setpwent, _nss_roster_getpwent_r, _nss_roster_endpwent
     in ACCOUNTS, user => answer::passwd, passwd);
-enumeration!(_nss_roster_setgrent, _nss_roster_getgrent_r, _nss_roster_endgrent
+enumeration!(GROUPS: _nss_roster_setgrent, _nss_roster_getgrent_r, _nss_roster_endgrent
     in ACCOUNTS, group => answer::group, group);
-enumeration!(_nss_roster_setspent, _nss_roster_getspent_r, _nss_roster_endspent
+enumeration!(SHADOWS: _nss_roster_setspent, _nss_roster_getspent_r, _nss_roster_endspent
     in SHADOW, shadow => answer::shadow, spwd);
 
 /// Supplementary groups of a user, appended to the array that grows with them. Without this

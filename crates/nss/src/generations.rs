@@ -8,14 +8,17 @@
 //! accesses are sequentially consistent, so "counters are zero after the switch" is final.
 //!
 //! In a forked child the other threads, and so their pins, do not exist: the counters start anew
-//! there, and a pin taken before the fork is not given back after it. A child made past fork(3) keeps
-//! its parent's counts, which costs at most the memory of generations that were in use.
+//! there, and a pin taken before the fork is not given back after it. A child made past fork(3) (a
+//! raw clone(2), or any fork of a statically linked program, whose libc is not the module's) keeps
+//! its parent's counts and marks: at the worst it keeps the memory of generations that were in use,
+//! and sees the next one after [`REFRESH_MS_MAX`].
 //!
 //! A thread that is killed or jumps away in the middle of a call leaves a pin, or the mark that it
 //! is refreshing, behind for ever. Should either block a refresh, the whole [`State`] is left to
 //! itself and a fresh one takes its place, at most [`STATES_MAX`] times in a process.
 #![allow(unsafe_code)]
 
+use crate::enumerate;
 use crate::locate::Location;
 use crate::system::{self, Identity};
 use core::cell::UnsafeCell;
@@ -210,8 +213,8 @@ impl Source {
     /// thread was quicker, its state serves.
     #[cold]
     fn start(&self, old: *mut State) -> Result<&'static State, c_int> {
-        if !REGISTERED.swap(true, SeqCst) {
-            system::at_fork(start_anew_in_child);
+        if !REGISTERED.swap(true, SeqCst) && !system::at_fork(start_anew_in_child) {
+            REGISTERED.store(false, SeqCst);
         }
         let location = Location::find(self.kind)?;
         let state = system::allocate::<State>().ok_or(libc::ENOMEM)?;
@@ -427,6 +430,9 @@ impl Slot {
 /// Called in a forked child, whose only thread is the one that forked.
 extern "C" fn start_anew_in_child() {
     FORKS.fetch_add(1, SeqCst);
+    for list in [&enumerate::USERS, &enumerate::GROUPS, &enumerate::SHADOWS] {
+        list.release_in_child();
+    }
     for source in [&ACCOUNTS, &SHADOW] {
         // SAFETY: a state that was once published is never freed.
         let Some(state) = (unsafe { source.state.load(SeqCst).as_ref() }) else { continue };

@@ -218,12 +218,12 @@ pub fn is_static() -> bool {
 
 /// Has `child` called in the child of every fork(3) from now on. The module is never unloaded (it is
 /// linked with `-z nodelete`), so this needs no taking back. It makes no system call, which is why
-/// it is not MADV_WIPEONFORK: a seccomp filter need not let madvise(2) through.
-pub fn at_fork(child: extern "C" fn()) {
+/// it is not MADV_WIPEONFORK: a seccomp filter need not let madvise(2) through. `false` when there
+/// is no memory for it.
+pub fn at_fork(child: extern "C" fn()) -> bool {
     type Handler = Option<extern "C" fn()>;
     unsafe extern "C" {
-        /// What pthread_atfork(3) is made of. It fails when there is no memory: children then keep
-        /// the counts of their parent.
+        /// What pthread_atfork(3) is made of.
         fn __register_atfork(
             prepare: Handler,
             parent: Handler,
@@ -232,5 +232,5 @@ pub fn at_fork(child: extern "C" fn()) {
         ) -> c_int;
     }
     // SAFETY: the handler stays where it is for the life of the process.
-    unsafe { __register_atfork(None, None, Some(child), ptr::null_mut()) };
+    unsafe { __register_atfork(None, None, Some(child), ptr::null_mut()) == 0 }
 }

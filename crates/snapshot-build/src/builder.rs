@@ -5,7 +5,7 @@ use crate::index::{IndexBuilder, TooFar};
 use crate::names::{Names, name_bytes};
 use crate::slots;
 use roster_record::{Group, Shadow, User, is_nis};
-use roster_snapshot::hash::{self, GidSum, Seed, Sum};
+use roster_snapshot::hash::{self, GidSum, NameSum, Seed};
 use roster_snapshot::layout::{
     Bucket, GroupSlot, Kind, LongText, Membership, NameSlot, SectionId, ShadowSlot, UserSlot, flags,
 };
@@ -121,7 +121,7 @@ impl Builder {
         let text = [Some(group.name), group.passwd];
         (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
         let first = self.member_ids.len();
-        let mut sum = Sum::default();
+        let mut sum = NameSum::default();
         let mut bytes = 0_u64;
         for member in members {
             let known = self.names.know(member, &mut self.long_text)?;

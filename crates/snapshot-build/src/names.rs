@@ -76,8 +76,7 @@ pub(crate) fn long_bytes<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Option<&'a
     }
     let long = LongName::read_from_bytes(&slot.0).ok()?;
     let start = usize::try_from(long.offset.get()).ok()?;
-    let [a, b, c] = long.len;
-    long_text.get(start..)?.get(..u32::from_le_bytes([a, b, c, 0]) as usize)
+    long_text.get(start..)?.get(..long.len())
 }
 
 /// The bytes of any name slot.

@@ -53,7 +53,8 @@ pub struct Published {
 
 /// Publishes what `write` writes to a fresh file; it is given the generation and gives the length.
 /// The file has its rights before it has its name. After an error the file at `path` is the old
-/// one, and no other is left behind.
+/// one, and no other is left behind; but when only the folder could not be synced, the new one is
+/// there, and may be gone after a power failure.
 pub fn publish(
     path: &Path,
     rights: Rights,

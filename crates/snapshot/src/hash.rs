@@ -1,14 +1,14 @@
 //! Hashes and checksums of the format. They guard against damage, not against an author of the
 //! file: whoever can write it can compute them too.
 //!
-//! Hashes are built from one 64 × 64 → 128 bit multiplication whose halves are folded together, the
-//! fastest well-mixing step that portable code has; checksums from additions, which vectorise.
+//! Everything is built from one 64 × 64 → 128 bit multiplication whose halves are folded together,
+//! the fastest well-mixing step that portable code has.
 
 use crate::layout::{NameSlot, SectionId};
 use zerocopy::{Immutable, IntoBytes};
 
-/// The first 11 × 64 fractional bits of π, so that nobody chose them.
-pub const K: [u64; 11] = [
+/// The first 10 × 64 fractional bits of π, so that nobody chose them.
+pub const K: [u64; 10] = [
     0x243F_6A88_85A3_08D3,
     0x1319_8A2E_0370_7344,
     0xA409_3822_299F_31D0,
@@ -19,7 +19,6 @@ pub const K: [u64; 11] = [
     0x3F84_D5B5_B547_0917,
     0x9216_D5D9_8979_FB1B,
     0xD131_0BA6_98DF_B5AC,
-    0x2FFD_72DB_D01A_DFB7,
 ];
 
 /// The product's low half exclusive-or its high half.
@@ -148,7 +147,7 @@ pub fn agrees<T: Copy + PartialEq>(stored: T, computed: T) -> bool {
 #[inline]
 #[must_use]
 pub fn check<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> u32 {
-    short(&sum_of(record, section, position))
+    Check::of(record, section, position).finish()
 }
 
 /// [`check`] of a record that belongs to a name: the name's slot enters behind it.
@@ -160,61 +159,71 @@ pub fn check_with_name<T: IntoBytes + Immutable>(
     section: SectionId,
     position: u32,
 ) -> u32 {
-    let mut sum = sum_of(record, section, position);
-    sum.add(u128::from_le_bytes(name.0));
-    short(&sum)
+    let mut check = Check::of(record, section, position);
+    check.add(halves(&name.0));
+    check.finish()
 }
 
-#[inline]
-fn sum_of<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> Sum {
-    let mut sum = Sum::default();
-    sum.add((section as u128) << 32 | u128::from(position));
-    let (chunks, tail) = record.as_bytes().as_chunks::<16>();
-    for (index, chunk) in chunks.iter().enumerate() {
-        let chunk = u128::from_le_bytes(*chunk);
-        sum.add(if index == 0 { chunk & !u128::from(u32::MAX) } else { chunk });
-    }
-    if !tail.is_empty() {
-        let (low, high) = padded(tail);
-        sum.add(u128::from(high) << 64 | u128::from(low));
-    }
-    sum
+/// For each 16 bytes the product of their halves, each mixed with a key, folded and added up. One of
+/// the keys is another for each piece, so that order counts. A plain sum would be blind where
+/// memory and cables really fail: the same top bit of several words adds up to nothing.
+struct Check {
+    key: u64,
+    sum: u64,
 }
 
-#[inline]
-fn short(sum: &Sum) -> u32 {
-    let long = sum.finish();
-    (long ^ (long >> 32)) as u32
-}
-
-/// Running checksum over pieces of 16 bytes, each a little-endian number: the sum of both halves,
-/// and the sums of the sums as Fletcher's, so that order counts. A single change always shows, and
-/// a piece costs two vector additions; multiplications only come at the end.
-///
-/// Over a list of members the pieces are the name slots that it answers, not their numbers, so
-/// that one sum covers both.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sum {
-    sum: [u64; 2],
-    sums: [u64; 2],
-}
-
-impl Sum {
-    /// Takes the next piece in.
+impl Check {
     #[inline]
-    pub fn add(&mut self, piece: u128) {
-        let (low, high) = (piece as u64, (piece >> 64) as u64);
-        self.sum = [self.sum[0].wrapping_add(low), self.sum[1].wrapping_add(high)];
-        self.sums =
-            [self.sums[0].wrapping_add(self.sum[0]), self.sums[1].wrapping_add(self.sum[1])];
+    fn of<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> Self {
+        let mut check = Self { key: K[5], sum: 0 };
+        check.add(((section as u64) << 32 | u64::from(position), 0));
+        let (chunks, tail) = record.as_bytes().as_chunks::<16>();
+        for (index, chunk) in chunks.iter().enumerate() {
+            let (low, high) = halves(chunk);
+            check.add((if index == 0 { low & !u64::from(u32::MAX) } else { low }, high));
+        }
+        if !tail.is_empty() {
+            check.add(padded(tail));
+        }
+        check
     }
 
-    /// The value that a record stores of a list.
+    #[inline]
+    fn add(&mut self, (low, high): (u64, u64)) {
+        self.sum = self.sum.wrapping_add(fold(low ^ self.key, high ^ K[6]));
+        self.key = self.key.wrapping_add(K[7]);
+    }
+
+    #[inline]
+    fn finish(&self) -> u32 {
+        (self.sum ^ (self.sum >> 32)) as u32
+    }
+}
+
+/// Running checksum over the name slots that a list of members answers: over these and not their
+/// numbers, so that it covers both. Sums and sums of sums of 128-bit numbers, as Fletcher's, for
+/// four additions a member. What could be carried out at the top is only the last byte, which
+/// says the name's length; and the lengths are added up beside it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameSum {
+    sum: u128,
+    sums: u128,
+}
+
+impl NameSum {
+    /// Takes the next member's slot in, as a little-endian number.
+    #[inline]
+    pub fn add(&mut self, slot: u128) {
+        self.sum = self.sum.wrapping_add(slot);
+        self.sums = self.sums.wrapping_add(self.sum);
+    }
+
+    /// The value that the record stores.
     #[inline]
     #[must_use]
     pub fn finish(&self) -> u64 {
-        let sum = fold(self.sum[0] ^ K[5], self.sum[1] ^ K[6]);
-        sum.wrapping_add(fold(self.sums[0] ^ K[7], self.sums[1] ^ K[8]))
+        let [sum, sums] = [self.sum, self.sums].map(|sum| (sum as u64, (sum >> 64) as u64));
+        fold(sum.0 ^ K[5], sum.1 ^ K[6]).wrapping_add(fold(sums.0 ^ K[7], sums.1 ^ K[8]))
     }
 }
 
@@ -237,7 +246,7 @@ impl GidSum {
     #[inline]
     #[must_use]
     pub fn finish(&self) -> u64 {
-        fold(self.sum ^ K[9], self.sums ^ K[10])
+        fold(self.sum ^ K[9], self.sums ^ K[4])
     }
 }
 
@@ -287,6 +296,66 @@ mod tests {
             let mut flipped = record;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_ne!(whole, check(&flipped, SectionId::Users, 3), "bit {bit}");
+        }
+    }
+
+    /// What memory and cables really do: the same bit of several words.
+    #[test]
+    fn one_bit_flipped_in_several_words_changes_the_checksum() {
+        let record: [u8; 128] = core::array::from_fn(|index| index as u8 ^ 0x5a);
+        let whole = check(&record, SectionId::Users, 3);
+        let flip = |record: &mut [u8; 128], word: usize, bit: usize| {
+            record[word * 8 + bit / 8] ^= 1 << (bit % 8);
+        };
+        for bit in 0..64 {
+            // The checksum itself lies in the lower half of the first word.
+            let first = usize::from(bit < 32);
+            for one in first..16 {
+                for other in one + 1..16 {
+                    let mut flipped = record;
+                    flip(&mut flipped, one, bit);
+                    flip(&mut flipped, other, bit);
+                    let found = check(&flipped, SectionId::Users, 3);
+                    assert_ne!(whole, found, "bit {bit} of words {one} and {other}");
+                }
+            }
+            let (mut all, mut set, mut cleared) = (record, record, record);
+            for word in first..16 {
+                flip(&mut all, word, bit);
+                set[word * 8 + bit / 8] |= 1 << (bit % 8);
+                cleared[word * 8 + bit / 8] &= !(1 << (bit % 8));
+            }
+            for stuck in [all, set, cleared] {
+                assert!(
+                    stuck == record || whole != check(&stuck, SectionId::Users, 3),
+                    "bit {bit}"
+                );
+            }
+        }
+    }
+
+    /// In the last byte of a slot the length would not be right.
+    #[test]
+    fn one_bit_flipped_in_several_members_changes_the_sum() {
+        let sum = |slots: &[u128]| {
+            let mut sum = NameSum::default();
+            slots.iter().for_each(|&slot| sum.add(slot));
+            sum.finish()
+        };
+        let slots: [u128; 300] = core::array::from_fn(|index| {
+            (index as u128).wrapping_mul(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef) >> 8
+        });
+        let whole = sum(&slots);
+        for bit in 0..120 {
+            for other in 1..300 {
+                let mut flipped = slots;
+                flipped[0] ^= 1 << bit;
+                flipped[other] ^= 1 << bit;
+                assert_ne!(whole, sum(&flipped), "bit {bit} of members 0 and {other}");
+            }
+            for stuck in [slots.map(|slot| slot | 1 << bit), slots.map(|slot| slot & !(1 << bit))] {
+                assert!(stuck == slots || whole != sum(&stuck), "bit {bit}");
+            }
         }
     }
 }

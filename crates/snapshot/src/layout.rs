@@ -189,7 +189,7 @@ pub struct GroupSlot {
     pub count: U32,
     /// Where the list starts in the member ids.
     pub first: U64,
-    /// [`Sum`](crate::hash::Sum) over the members' name slots.
+    /// [`NameSum`](crate::hash::NameSum) over the members' name slots.
     pub sum: U64,
     /// Bytes of all member names, each with its NUL.
     pub member_bytes: U32,
@@ -249,6 +249,16 @@ pub struct LongName {
     pub hash: U32,
     /// [`LONG_NAME`].
     pub tag: u8,
+}
+
+impl LongName {
+    /// Bytes without the NUL.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // a name this long is not empty
+    pub fn len(&self) -> usize {
+        let [a, b, c] = self.len;
+        u32::from_le_bytes([a, b, c, 0]) as usize
+    }
 }
 
 /// Last byte of a [`NameSlot`] that is a [`LongName`].

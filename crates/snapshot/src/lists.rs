@@ -135,12 +135,17 @@ impl<'a> Members<'a> {
 
     /// Checks the list's checksum and length without copying.
     pub fn verify(&self) -> Result<(), Damage> {
-        let mut sum = hash::Sum::default();
+        let mut sum = hash::NameSum::default();
         let mut bytes = 0_usize;
         for id in self.ids.iter() {
             let slot = self.names.get(id).ok_or(Damage)?;
             sum.add(u128::from_le_bytes(slot.0));
-            bytes = bytes.saturating_add(name(slot, self.long_text)?.len()).saturating_add(1);
+            bytes = bytes.saturating_add(name_len(slot)?).saturating_add(1);
+            // Before the name is looked at, so that the work is bounded by what is to be copied.
+            if bytes > self.bytes() {
+                return Err(Damage);
+            }
+            name(slot, self.long_text)?;
         }
         let agrees = hash::agrees(self.sum, sum.finish());
         if bytes == self.bytes() && agrees { Ok(()) } else { Err(Damage) }
@@ -160,7 +165,7 @@ fn gather_short<T: Number, P>(
     fetch(ids, names.len())?;
     let room = out.len();
     let mut rest = out;
-    let mut sum = hash::Sum::default();
+    let mut sum = hash::NameSum::default();
     for (id, place) in ids.iter().zip(places) {
         // One number rather than 16 bytes: compilers take bytes apart, and this is read once.
         let slot = u128::from_le_bytes(names.get(id.number())?.0);
@@ -282,19 +287,26 @@ fn gather_gids<T: Number, P>(
 
 /// The name in a slot, or in the long text that it points to.
 pub(crate) fn name<'a>(slot: &'a NameSlot, long_text: &'a [u8]) -> Result<&'a [u8], Damage> {
-    let [.., tail] = slot.0;
-    if tail == LONG_NAME {
+    let [.., missing] = slot.0;
+    if missing == LONG_NAME {
         return long_name(slot, long_text);
     }
-    let len = SHORT_NAME_BYTES.checked_sub(tail.into()).ok_or(Damage)?;
-    slot.0.get(..len).ok_or(Damage)
+    slot.0.get(..name_len(slot)?).ok_or(Damage)
+}
+
+fn name_len(slot: &NameSlot) -> Result<usize, Damage> {
+    let [.., missing] = slot.0;
+    if missing == LONG_NAME {
+        let long = LongName::read_from_bytes(&slot.0).map_err(|_| Damage)?;
+        return Ok(long.len());
+    }
+    SHORT_NAME_BYTES.checked_sub(missing.into()).ok_or(Damage)
 }
 
 #[cold]
 fn long_name<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Result<&'a [u8], Damage> {
     let long = LongName::read_from_bytes(&slot.0).map_err(|_| Damage)?;
-    let [a, b, c] = long.len;
-    let len = u32::from_le_bytes([a, b, c, 0]) as usize;
+    let len = long.len();
     let start = usize::try_from(long.offset.get()).map_err(|_| Damage)?;
     let name = long_text.get(start..).and_then(|rest| rest.get(..len)).ok_or(Damage)?;
     let agrees = hash::agrees(long.hash.get(), hash::plain(name) as u32);

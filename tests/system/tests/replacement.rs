@@ -119,7 +119,7 @@ fn an_enumeration_lists_the_generation_that_it_began_with() {
     let host = Host::serving(&generation(1), ROSTER);
     let mut caller = Caller::reading(&host.snapshot());
     caller.say("setpwent");
-    let mut expect = |caller: &mut Caller, users: std::ops::Range<u32>, generation: u32| {
+    let expect = |caller: &mut Caller, users: std::ops::Range<u32>, generation: u32| {
         for i in users {
             let answer = caller.say("getpwent");
             let wanted =
