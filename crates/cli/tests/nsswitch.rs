@@ -5,7 +5,7 @@
 mod common;
 
 use common::Bench;
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, mknodat, setxattr};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
@@ -220,6 +220,8 @@ fn doctor_names_each_fault_and_what_to_do() {
     let snapshot = "var/lib/roster/roster.snap";
     fault("can be written by others", &mode(snapshot, 0o666), &mode(snapshot, 0o644));
     fault("write to /var/lib", &mode("var/lib", 0o777), &mode("var/lib", 0o1777));
+    let folder = "var/lib/roster";
+    fault("write to /var/lib/roster", &mode(folder, 0o1777), &mode(folder, 0o755));
     fault("through /var", &mode("var", 0o700), &mode("var", 0o755));
     let shadow = "var/lib/roster/shadow.snap";
     fault("password hashes to everybody", &mode(shadow, 0o644), &mode(shadow, 0o640));
@@ -249,6 +251,58 @@ fn doctor_names_each_fault_and_what_to_do() {
         },
         &|| bench.write("etc/apparmor.d/abstractions/nameservice.d/roster", ""),
     );
+}
+
+#[test]
+fn doctor_waits_for_nothing() {
+    let bench = healthy_host();
+    let pipe = |name: &str| {
+        let path = bench.path(name);
+        let _ = fs::remove_file(&path);
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+    };
+    for name in ["lib/libc.so.6", "etc/ld.so.conf", "etc/ld.so.cache", "var/log/audit/audit.log"] {
+        fs::create_dir_all(bench.path(name).parent().unwrap()).unwrap();
+        pipe(name);
+    }
+    bench.roster("doctor --root .").expect(0);
+    pipe("var/lib/roster/roster.snap");
+    let run = bench.roster("doctor --root .").expect(1);
+    assert!(run.out.contains("✗ /var/lib/roster/roster.snap is not a regular file"), "{}", run.out);
+    pipe("etc/nsswitch.conf");
+    let run = bench.roster("doctor --root .").expect(1);
+    assert!(run.out.contains("cannot be read: not a regular file"), "{}", run.out);
+}
+
+#[test]
+fn doctor_examines_folders_only() {
+    let bench = Bench::new();
+    bench.write("file", "");
+    for (root, why) in [("none", "No such file or directory"), ("file", "Not a directory")] {
+        let run = bench.roster(&format!("doctor --root {root}")).expect(1);
+        assert!(run.err.starts_with(&format!("roster: cannot examine {root}: {why}")), "{run:?}");
+        assert_eq!(run.out, "");
+    }
+}
+
+#[test]
+fn links_of_an_image_stay_in_the_image() {
+    let bench = healthy_host();
+    // As authselect does it; this machine has no such file.
+    bench.write("etc/elsewhere/nsswitch.conf", bench.read("etc/nsswitch.conf"));
+    fs::remove_file(bench.path("etc/nsswitch.conf")).unwrap();
+    symlink("/etc/elsewhere/nsswitch.conf", bench.path("etc/nsswitch.conf")).unwrap();
+    fs::rename(bench.path("usr/lib"), bench.path("usr/lib64")).unwrap();
+    symlink("/usr/lib64", bench.path("lib64")).unwrap();
+    fs::rename(bench.path("var"), bench.path("data")).unwrap();
+    symlink("/data", bench.path("var")).unwrap();
+    bench.roster("doctor --root .").expect(0);
+
+    // Readers follow no link in the place of the last folder.
+    fs::rename(bench.path("data/lib/roster"), bench.path("data/roster")).unwrap();
+    symlink("/data/roster", bench.path("data/lib/roster")).unwrap();
+    let run = bench.roster("doctor --root .").expect(1);
+    assert!(run.out.contains("✗ /var/lib/roster is a symbolic link"), "{}", run.out);
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn users_and_hashes_never_take_each_others_place() {
 #[test]
 fn a_file_name_that_is_not_utf8_is_shown_as_well_as_json_can() {
     let bench = compiled();
-    let name = OsStr::from_bytes(b"caf\xff.snap");
+    let name = OsStr::from_bytes(b"a\xff.snap");
     fs::copy(bench.path("roster.snap"), bench.folder().join(name)).unwrap();
     let source = OsStr::from_bytes(b"passwd\xff");
     fs::copy(bench.path("passwd"), bench.folder().join(source)).unwrap();
@@ -162,13 +162,13 @@ fn a_file_name_that_is_not_utf8_is_shown_as_well_as_json_can() {
         let run = bench.roster_with(&words.collect::<Vec<_>>()).expect(0);
         serde_json::from_str::<serde_json::Value>(&run.out).unwrap()
     };
-    assert_eq!(json(&["inspect", "--json"], &[name])["file"], "caf\u{fffd}.snap");
-    assert_eq!(json(&["verify", "--json"], &[name])["file"], "caf\u{fffd}.snap");
+    assert_eq!(json(&["inspect", "--json"], &[name])["file"], "a\u{fffd}.snap");
+    assert_eq!(json(&["verify", "--json"], &[name])["file"], "a\u{fffd}.snap");
     let report = json(
         &["compile", "--json", "--group", "group", "--passwd"],
         &[source, OsStr::new("--output"), name],
     );
-    assert_eq!(report["outputs"][0]["file"], "caf\u{fffd}.snap");
+    assert_eq!(report["outputs"][0]["file"], "a\u{fffd}.snap");
     assert_eq!(report["outputs"][0]["remarks"][0]["file"], "passwd\u{fffd}");
 }
 

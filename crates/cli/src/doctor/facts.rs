@@ -1,23 +1,29 @@
 //! What is the case on a host, or in a folder that looks like one.
 //!
-//! Reads only, and every read has a bound. What cannot be read is a fact too.
+//! Reads only, and every read has a bound: regular files of limited size, and nothing that would be
+//! waited for. What cannot be read is a fact too.
 
+use crate::snapshot_file::{DEFAULT, SHADOW_NAME};
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::verify::verify;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::collections::BTreeSet;
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// File name by which glibc loads the module.
 pub const MODULE: &str = "libnss_roster.so.2";
 
 /// Where libraries are found without the cache of ldconfig(8); the first is Debian's.
-const LIBRARY_FOLDERS: [&str; 6] = ["lib", "usr/lib", "lib64", "usr/lib64", "lib/*", "usr/lib/*"];
+const LIBRARY_FOLDERS: [&str; 6] =
+    ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*", "/usr/lib/*"];
 
 /// The end of a log that is read.
 const LOG_BYTES_MAX: u64 = 4 << 20;
@@ -25,6 +31,20 @@ const LOG_BYTES_MAX: u64 = 4 << 20;
 const KERNEL_RECORDS_MAX: usize = 100_000;
 /// Older denials may have been dealt with.
 const DENIALS_SINCE: Duration = Duration::from_secs(24 * 3600);
+/// Configuration files, and what the kernel says of itself.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
+/// The C library with all its symbols, or the linker's cache.
+const LIBRARY_BYTES_MAX: u64 = 64 << 20;
+/// Linux cuts names of attributes and their values here.
+const LABEL_BYTES_MAX: usize = 65_536;
+/// Tries to open a name while something on the way is being renamed.
+const OPENS_MAX: usize = 16;
+/// Users looked at for one with an ordinary name.
+const SAMPLES_MAX: u32 = 1000;
+/// A look-up takes a millisecond; a busy machine gets more.
+const LOOKUP_WAIT: Duration = Duration::from_secs(5);
+/// Between two looks at whether it is done.
+const LOOKUP_PAUSE: Duration = Duration::from_millis(2);
 /// Entries of a folder that are looked at: included configurations, or processes.
 const ENTRIES_MAX: usize = 65_536;
 
@@ -57,6 +77,8 @@ pub struct Facts {
     pub machine: Option<Machine>,
     pub snapshot: Snapshot,
     pub shadow: Snapshot,
+    /// What a program of this host gets, where one was asked.
+    pub lookup: Option<Lookup>,
     /// Who answers on nscd's socket: the name of the program, when it can be told.
     pub nscd: Option<Option<String>>,
     /// Whether our rules are there, on a host with AppArmor.
@@ -64,8 +86,8 @@ pub struct Facts {
     pub selinux: Option<Selinux>,
     /// Log lines of the last day in which a program was denied something of ours.
     pub denials: Vec<String>,
-    /// `ROSTER_SNAPSHOT` of the caller.
-    pub redirected_to: Option<String>,
+    /// What `ROSTER_SNAPSHOT` of the caller names.
+    pub redirected: Option<Snapshot>,
     pub now: SystemTime,
 }
 
@@ -95,31 +117,62 @@ pub struct Module {
 pub struct Snapshot {
     /// As programs name it, without the root that was examined.
     pub path: PathBuf,
+    /// The user whose environment named it; nobody's is the default one.
+    pub chosen_by: Option<u32>,
+    /// Those on the way that are there, `/` first.
+    pub folders: Vec<Folder>,
     pub state: Read<State>,
 }
 
 #[derive(Clone, Debug)]
-pub struct State {
-    pub regular: bool,
+pub struct Folder {
+    pub path: PathBuf,
+    pub is_link: bool,
+    /// Of the folder itself, behind a link.
     pub owner: u32,
     pub mode: u32,
-    pub folder_owner: u32,
-    /// Folders on the way that others may write to.
-    pub loose_folders: Vec<PathBuf>,
-    /// Folders on the way that others may not pass.
-    pub closed_folders: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+pub struct State {
+    pub what: What,
+    pub owner: u32,
+    pub mode: u32,
     pub bytes: u64,
     pub published: SystemTime,
-    /// What reading all of it gave; `None` where that is not for this user.
+    /// What reading all of it gave; `None` where that is not for this user, or it is no file.
     pub content: Option<Result<Content, String>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    File,
+    Link,
+    Other,
+}
+
+#[derive(Clone, Debug)]
 pub struct Content {
     pub generation: u64,
     pub users: u64,
     pub groups: u64,
     pub shadows: u64,
+    /// One of the users, to look up.
+    pub sample: Option<String>,
+}
+
+/// A look-up by getent(1), through glibc and the module alone.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    pub user: String,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Found,
+    NotFound,
+    TimedOut,
 }
 
 #[derive(Clone, Debug)]
@@ -130,34 +183,48 @@ pub struct Selinux {
 }
 
 impl Facts {
-    pub fn gather(root: &Path, now: SystemTime) -> Self {
-        let host = Host { root };
-        let here = root == Path::new("/");
-        Self {
-            nsswitch: host.text("etc/nsswitch.conf").into(),
+    pub fn gather(root: &Path, now: SystemTime) -> io::Result<Self> {
+        let host = Host::open(root)?;
+        let here = host.is_here();
+        Ok(Self {
+            nsswitch: host.text("/etc/nsswitch.conf").into(),
             libc: host.libc(),
             modules: host.modules(),
-            machine: Machine::of_this_program(),
-            snapshot: host.snapshot("var/lib/roster/roster.snap", Kind::Accounts),
-            shadow: host.snapshot("var/lib/roster/shadow.snap", Kind::Shadow),
+            machine: File::open("/proc/self/exe").ok().and_then(|file| Machine::of(&file)),
+            snapshot: host.snapshot(Path::new(DEFAULT), Kind::Accounts, None),
+            shadow: host.snapshot(
+                &Path::new(DEFAULT).with_file_name(SHADOW_NAME),
+                Kind::Shadow,
+                None,
+            ),
+            lookup: None,
             nscd: host.nscd(),
             apparmor: host.apparmor(),
             selinux: host.selinux(),
             denials: host.denials(here, now),
-            redirected_to: std::env::var("ROSTER_SNAPSHOT").ok().filter(|_| here),
+            redirected: std::env::var_os("ROSTER_SNAPSHOT").filter(|_| here).map(|path| {
+                let user = rustix::process::geteuid().as_raw();
+                host.snapshot(Path::new(&path), Kind::Accounts, Some(user))
+            }),
             now,
+        })
+    }
+
+    /// Adds what a look-up of the host's own programs gives, where `root` is the host itself.
+    pub fn with_lookup(mut self, root: &Path) -> Self {
+        if let (true, Read::Have(State { content: Some(Ok(content)), .. }), false) =
+            (is_here(root), &self.snapshot.state, self.modules.is_empty())
+        {
+            self.lookup = content.sample.as_deref().and_then(Lookup::of);
         }
+        self
     }
 }
 
 impl Machine {
-    fn of_this_program() -> Option<Self> {
-        Self::of(Path::new("/proc/self/exe"))
-    }
-
-    fn of(path: &Path) -> Option<Self> {
+    fn of(mut file: &File) -> Option<Self> {
         let mut header = [0; 20];
-        File::open(path).ok()?.read_exact(&mut header).ok()?;
+        file.read_exact(&mut header).ok()?;
         match header {
             [0x7f, b'E', b'L', b'F', class, .., low, high] => {
                 // The byte order of the machine is that of the reader, or it is another machine.
@@ -168,73 +235,160 @@ impl Machine {
     }
 }
 
-/// The tree under examination.
-struct Host<'a> {
-    root: &'a Path,
+impl Lookup {
+    /// Asks through glibc and the module. `None` where getent(1) is not to be had.
+    fn of(user: &str) -> Option<Self> {
+        let mut getent = Command::new("getent")
+            .args(["-s", "roster", "passwd", user])
+            // The default snapshot is meant.
+            .env_remove("ROSTER_SNAPSHOT")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let deadline = Instant::now() + LOOKUP_WAIT;
+        let outcome = loop {
+            match getent.try_wait().ok()? {
+                Some(status) if status.success() => break Outcome::Found,
+                Some(_) => break Outcome::NotFound,
+                None if Instant::now() < deadline => std::thread::sleep(LOOKUP_PAUSE),
+                None => {
+                    // Not waited for: what hangs in the kernel does not end by that either.
+                    let _ = getent.kill();
+                    break Outcome::TimedOut;
+                }
+            }
+        };
+        Some(Self { user: user.to_owned(), outcome })
+    }
 }
 
-impl Host<'_> {
-    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        let path = path.as_ref();
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+fn is_here(root: &Path) -> bool {
+    root == Path::new("/")
+}
+
+/// The tree under examination. Its files are named as its own programs name them, and found as
+/// those find them: an absolute link of a mounted image leads into the image.
+struct Host {
+    folder: File,
+    resolve: ResolveFlags,
+}
+
+impl Host {
+    fn open(root: &Path) -> io::Result<Self> {
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(root, how, Mode::empty())?.into();
+        let resolve = if is_here(root) { ResolveFlags::empty() } else { ResolveFlags::IN_ROOT };
+        let host = Self { folder, resolve };
+        // Linux before 5.6, and sandboxes, have only the calls that would follow links out of it.
+        match host.place("/") {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(io::Error::other("this kernel cannot keep links inside it (openat2(2))"))
+            }
+            result => result.map(|_| host),
+        }
     }
 
-    /// The other way round: how programs of the host name it.
-    fn name(&self, path: &Path) -> PathBuf {
-        Path::new("/").join(path.strip_prefix(self.root).unwrap_or(path))
+    fn is_here(&self) -> bool {
+        self.resolve.is_empty()
     }
 
-    fn text(&self, path: &str) -> io::Result<String> {
-        Ok(String::from_utf8_lossy(&fs::read(self.path(path))?).into_owned())
+    fn open_as(&self, path: &Path, how: OFlags) -> io::Result<File> {
+        let path = match path.strip_prefix("/").unwrap_or(path) {
+            path if path.as_os_str().is_empty() => Path::new("."),
+            path => path,
+        };
+        let how = how | OFlags::CLOEXEC;
+        if self.is_here() {
+            return Ok(rustix::fs::openat(&self.folder, path, how, Mode::empty())?.into());
+        }
+        let mut result = Err(Errno::AGAIN);
+        for _ in 0..OPENS_MAX {
+            result = rustix::fs::openat2(&self.folder, path, how, Mode::empty(), self.resolve);
+            // Something was renamed on the way.
+            if result.as_ref().err() != Some(&Errno::AGAIN) {
+                break;
+            }
+        }
+        Ok(result?.into())
+    }
+
+    /// What has the name, after links; neither read nor waited for.
+    fn place(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        self.open_as(path.as_ref(), OFlags::PATH)
+    }
+
+    /// The same before a link at the end.
+    fn entry(&self, path: &Path) -> io::Result<Metadata> {
+        self.open_as(path, OFlags::PATH | OFlags::NOFOLLOW)?.metadata()
+    }
+
+    /// A regular file, to be read. What else has the name is not waited for.
+    fn file(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = self.open_as(path.as_ref(), how)?;
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(io::Error::other("not a regular file"))
+        }
+    }
+
+    fn read(&self, path: impl AsRef<Path>, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > bytes_max {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes)
+    }
+
+    fn text(&self, path: impl AsRef<Path>) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(&self.read(path, TEXT_BYTES_MAX)?).into_owned())
+    }
+
+    /// Names in a folder, sorted.
+    fn names(&self, folder: &str) -> Vec<String> {
+        let how = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Ok(folder) = self.open_as(Path::new(folder), how) else { return Vec::new() };
+        let Ok(entries) = Dir::read_from(&folder) else { return Vec::new() };
+        let entries = entries.flatten().take(ENTRIES_MAX);
+        let mut names: Vec<_> = entries
+            .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned))
+            .collect();
+        names.sort();
+        names
     }
 
     fn libc(&self) -> Libc {
-        for folder in self.library_folders() {
-            let Ok(library) = fs::read(folder.join("libc.so.6")) else { continue };
-            if let Some(version) = glibc_version(&library) {
+        for folder in library_folders() {
+            let library = self.read(folder.join("libc.so.6"), LIBRARY_BYTES_MAX);
+            if let Some(version) = library.ok().and_then(|library| glibc_version(&library)) {
                 return version;
             }
         }
-        let mut names = entries(&self.path("lib")).into_iter();
-        let is_musl =
-            |path: PathBuf| path.file_name()?.to_str()?.strip_prefix("ld-musl-").map(drop);
-        if names.any(|path| is_musl(path).is_some()) { Libc::Musl } else { Libc::Unknown }
-    }
-
-    /// The linker's own folders; those of Debian are one level deeper, by architecture.
-    fn library_folders(&self) -> Vec<PathBuf> {
-        let mut folders = Vec::new();
-        for folder in LIBRARY_FOLDERS {
-            match folder.strip_suffix("/*") {
-                Some(parent) => {
-                    let name = format!("{}-linux-gnu", std::env::consts::ARCH);
-                    folders.push(self.path(parent).join(name));
-                }
-                None => folders.push(self.path(folder)),
-            }
-        }
-        folders
+        let is_musl = self.names("/lib").iter().any(|name| name.starts_with("ld-musl-"));
+        if is_musl { Libc::Musl } else { Libc::Unknown }
     }
 
     fn modules(&self) -> Vec<Module> {
-        let own = self.library_folders();
-        let cache = fs::read(self.path("etc/ld.so.cache")).unwrap_or_default();
+        let own = library_folders();
+        let cache = self.read("/etc/ld.so.cache", LIBRARY_BYTES_MAX).unwrap_or_default();
         let mut seen = BTreeSet::new();
         let mut modules = Vec::new();
         for folder in own.iter().cloned().chain(self.configured_folders()) {
             let path = folder.join(MODULE);
-            let Ok(metadata) = fs::metadata(&path) else { continue };
+            let Ok(metadata) = self.place(&path).and_then(|file| file.metadata()) else { continue };
             // /lib is a link to /usr/lib on most hosts.
             if !seen.insert((metadata.dev(), metadata.ino())) {
                 continue;
             }
-            let name = self.name(&path);
-            let needs_ldconfig = !own.contains(&folder) && !contains(&cache, name.to_str());
             modules.push(Module {
-                machine: Machine::of(&path),
+                machine: self.file(&path).ok().and_then(|file| Machine::of(&file)),
                 mode: metadata.mode(),
-                needs_ldconfig,
-                path: name,
+                needs_ldconfig: !own.contains(&folder) && !contains(&cache, path.to_str()),
+                path,
             });
         }
         modules
@@ -242,81 +396,84 @@ impl Host<'_> {
 
     /// Folders of ld.so.conf(5) and of what it includes.
     fn configured_folders(&self) -> Vec<PathBuf> {
-        let mut files = vec![self.path("etc/ld.so.conf")];
-        files.extend(
-            entries(&self.path("etc/ld.so.conf.d"))
-                .into_iter()
-                .filter(|path| path.extension().is_some_and(|extension| extension == "conf")),
-        );
-        let texts = files.iter().filter_map(|path| fs::read_to_string(path).ok());
-        let lines: Vec<String> =
-            texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
-        lines
-            .iter()
-            .map(|line| line.split('#').next().unwrap_or_default().trim())
-            .filter(|line| line.starts_with('/'))
-            .map(|line| self.path(line))
-            .collect()
+        let included = self.names("/etc/ld.so.conf.d").into_iter();
+        let included = included
+            .filter(|name| name.ends_with(".conf"))
+            .map(|name| format!("/etc/ld.so.conf.d/{name}"));
+        let files = std::iter::once("/etc/ld.so.conf".to_owned()).chain(included);
+        let mut folders = Vec::new();
+        for text in files.filter_map(|file| self.text(file).ok()) {
+            let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+            folders.extend(lines.filter(|line| line.starts_with('/')).map(PathBuf::from));
+        }
+        folders
     }
 
-    fn snapshot(&self, path: &str, kind: Kind) -> Snapshot {
-        let place = self.path(path);
-        let state =
-            fs::symlink_metadata(&place).map(|metadata| self.state(&place, &metadata, kind));
-        Snapshot { path: self.name(&place), state: state.into() }
+    fn snapshot(&self, path: &Path, kind: Kind, chosen_by: Option<u32>) -> Snapshot {
+        Snapshot {
+            path: path.to_owned(),
+            chosen_by,
+            folders: self.folders_above(path),
+            state: self.entry(path).map(|metadata| self.state(path, &metadata, kind)).into(),
+        }
     }
 
-    fn state(&self, place: &Path, metadata: &Metadata, kind: Kind) -> State {
-        let mut state = State {
-            regular: metadata.is_file(),
+    fn folders_above(&self, path: &Path) -> Vec<Folder> {
+        let mut folders = Vec::new();
+        for path in path.ancestors().skip(1).filter(|path| path.is_absolute()) {
+            let Ok(entry) = self.entry(path) else { continue };
+            let Ok(metadata) = self.place(path).and_then(|folder| folder.metadata()) else {
+                continue;
+            };
+            folders.push(Folder {
+                path: path.to_owned(),
+                is_link: entry.is_symlink(),
+                owner: metadata.uid(),
+                mode: metadata.mode() & 0o7777,
+            });
+        }
+        folders.reverse();
+        folders
+    }
+
+    fn state(&self, path: &Path, metadata: &Metadata, kind: Kind) -> State {
+        State {
+            what: match metadata.file_type() {
+                file if file.is_file() => What::File,
+                file if file.is_symlink() => What::Link,
+                _ => What::Other,
+            },
             owner: metadata.uid(),
             mode: metadata.mode() & 0o7777,
-            folder_owner: u32::MAX,
-            loose_folders: Vec::new(),
-            closed_folders: Vec::new(),
             bytes: metadata.len(),
             published: metadata.modified().unwrap_or(UNIX_EPOCH),
-            content: None,
-        };
-        for (level, folder) in place.ancestors().skip(1).enumerate() {
-            let Ok(metadata) = fs::metadata(folder) else { continue };
-            let mode = metadata.mode();
-            if level == 0 {
-                state.folder_owner = metadata.uid();
-            }
-            if mode & 0o022 != 0 && mode & 0o1000 == 0 {
-                state.loose_folders.push(self.name(folder));
-            }
-            if mode & 0o001 == 0 {
-                state.closed_folders.push(self.name(folder));
-            }
-            if folder == self.root {
-                break;
-            }
+            content: if metadata.is_file() { self.content(path, kind) } else { None },
         }
-        state.content = match fs::read(place) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
-            Err(error) => Some(Err(error.to_string())),
-            Ok(bytes) => {
-                let shape = verify(&bytes, kind).map_err(|error| error.to_string());
-                Some(shape.map(|shape| Content {
-                    generation: shape.generation,
-                    users: shape.users.into(),
-                    groups: shape.groups.into(),
-                    shadows: shape.shadows.into(),
-                }))
-            }
+    }
+
+    fn content(&self, path: &Path, kind: Kind) -> Option<Result<Content, String>> {
+        let read = || {
+            let file = self.file(path)?;
+            let len = file.metadata()?.len();
+            let mut bytes = Vec::new();
+            file.take(len).read_to_end(&mut bytes)?;
+            Ok(bytes)
         };
-        state
+        match read() {
+            Err(error) if io::Error::kind(&error) == ErrorKind::PermissionDenied => None,
+            Err(error) => Some(Err(error.to_string())),
+            Ok(bytes) => Some(Content::of(&bytes, kind)),
+        }
     }
 
     /// glibc asks whoever listens here before it asks any module.
     fn nscd(&self) -> Option<Option<String>> {
-        let sockets = ["var/run/nscd/socket", "run/nscd/socket"];
-        sockets.iter().find_map(|socket| UnixStream::connect(self.path(socket)).ok())?;
-        let processes = entries(&self.path("proc")).into_iter();
+        let sockets = ["/var/run/nscd/socket", "/run/nscd/socket"];
+        sockets.iter().find(|socket| self.place(socket).is_ok_and(|socket| is_served(&socket)))?;
+        let processes = self.names("/proc").into_iter();
+        let processes = processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
         let mut names =
-            processes.filter_map(|process| fs::read_to_string(process.join("comm")).ok());
+            processes.filter_map(|process| self.text(format!("/proc/{process}/comm")).ok());
         Some(names.find_map(|name| {
             let name = name.trim();
             ["nscd", "unscd", "nsncd"].contains(&name).then(|| name.to_owned())
@@ -324,31 +481,80 @@ impl Host<'_> {
     }
 
     fn apparmor(&self) -> Option<bool> {
-        let enabled = self.text("sys/module/apparmor/parameters/enabled").ok()?;
-        let profiles = self.path("etc/apparmor.d/abstractions");
-        if !enabled.starts_with('Y') || !profiles.exists() {
+        let enabled = self.text("/sys/module/apparmor/parameters/enabled").ok()?;
+        if !enabled.starts_with('Y') || self.place("/etc/apparmor.d/abstractions").is_err() {
             return None;
         }
-        Some(profiles.join("nameservice.d/roster").exists())
+        Some(self.place("/etc/apparmor.d/abstractions/nameservice.d/roster").is_ok())
     }
 
     fn selinux(&self) -> Option<Selinux> {
-        let enforcing = self.text("sys/fs/selinux/enforce").ok()?.trim() == "1";
-        let mut label = vec![0; 4096];
-        let folder = self.path("var/lib/roster");
-        let label = rustix::fs::getxattr(folder, "security.selinux", &mut label[..])
-            .ok()
-            .map(|len| String::from_utf8_lossy(&label[..len]).trim_end_matches('\0').to_owned());
+        let enforcing = self.text("/sys/fs/selinux/enforce").ok()?.trim() == "1";
+        let label = self.place("/var/lib/roster").ok().and_then(|folder| {
+            let mut label = vec![0; LABEL_BYTES_MAX];
+            let len = rustix::fs::getxattr(opened(&folder), "security.selinux", &mut label[..]);
+            Some(String::from_utf8_lossy(&label[..len.ok()?]).trim_end_matches('\0').to_owned())
+        });
         Some(Selinux { enforcing, label })
     }
 
     fn denials(&self, here: bool, now: SystemTime) -> Vec<String> {
-        let mut log = tail(&self.path("var/log/audit/audit.log")).unwrap_or_default();
+        let mut log = self.file("/var/log/audit/audit.log").and_then(tail).unwrap_or_default();
         if here {
             log += &kernel_log().unwrap_or_default();
         }
         denials(&log, now)
     }
+}
+
+/// The linker's own folders; those of Debian are one level deeper, by architecture.
+fn library_folders() -> Vec<PathBuf> {
+    let debian = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let folder = |folder: &str| match folder.strip_suffix("/*") {
+        Some(parent) => Path::new(parent).join(&debian),
+        None => PathBuf::from(folder),
+    };
+    LIBRARY_FOLDERS.into_iter().map(folder).collect()
+}
+
+/// By which calls that take no descriptor reach what is open, whatever has its name by now.
+fn opened(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Whether somebody listens on a socket. One whose queue is full is not waited for.
+fn is_served(socket: &File) -> bool {
+    let connect = || {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&client, &SocketAddrUnix::new(opened(socket))?)
+    };
+    matches!(connect(), Ok(()) | Err(Errno::AGAIN))
+}
+
+impl Content {
+    fn of(bytes: &[u8], kind: Kind) -> Result<Self, String> {
+        let shape = verify(bytes, kind).map_err(|error| error.to_string())?;
+        let sample = match kind {
+            Kind::Accounts => roster_snapshot::Snapshot::open(bytes).ok().and_then(|s| sample(&s)),
+            Kind::Shadow => None,
+        };
+        Ok(Self {
+            generation: shape.generation,
+            users: shape.users.into(),
+            groups: shape.groups.into(),
+            shadows: shape.shadows.into(),
+            sample,
+        })
+    }
+}
+
+/// The first user whom getent(1) looks up by name as the name stands.
+fn sample(snapshot: &roster_snapshot::Snapshot<'_>) -> Option<String> {
+    (0..SAMPLES_MAX).find_map(|position| {
+        let name = str::from_utf8(snapshot.user(position).ok()??.record().name).ok()?;
+        name.starts_with(|first: char| first.is_ascii_alphabetic()).then(|| name.to_owned())
+    })
 }
 
 /// Denials that name us, without those that say themselves that they are old. Both kernel modules
@@ -370,8 +576,7 @@ fn denials(log: &str, now: SystemTime) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
-fn tail(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+fn tail(mut file: File) -> io::Result<String> {
     let len = file.metadata()?.len();
     file.seek(SeekFrom::Start(len.saturating_sub(LOG_BYTES_MAX)))?;
     let mut text = Vec::new();
@@ -408,13 +613,6 @@ fn glibc_version(library: &[u8]) -> Option<Libc> {
 
 fn contains(bytes: &[u8], text: Option<&str>) -> bool {
     text.is_some_and(|text| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<_> = entries.flatten().take(ENTRIES_MAX).map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
 }
 
 #[cfg(test)]

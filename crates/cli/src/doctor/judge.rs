@@ -1,11 +1,10 @@
 //! From facts to findings. Pure.
 
-use super::facts::{Facts, Libc, Read, Snapshot, State};
+use super::facts::{Facts, Folder, Libc, Lookup, Outcome, Read, Snapshot, State, What};
 use super::{Finding, Level};
 use crate::nsswitch::{self, Action, Entry, SERVICE};
 use crate::terminal::{bytes, counted, duration};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 /// Since this version running programs notice a change of nsswitch.conf.
@@ -19,8 +18,19 @@ const DENIALS_SHOWN: usize = 3;
 
 /// Every check, in the order of a look-up: configuration, module, snapshot, then what interferes.
 pub fn all(facts: &Facts) -> Vec<Finding> {
-    let checks =
-        [libc, nsswitch, module, snapshot, shadow, redirection, nscd, apparmor, selinux, denials];
+    let checks = [
+        libc,
+        nsswitch,
+        module,
+        snapshot,
+        shadow,
+        lookup,
+        redirection,
+        nscd,
+        apparmor,
+        selinux,
+        denials,
+    ];
     checks.into_iter().flat_map(|check| check(facts)).collect()
 }
 
@@ -271,35 +281,49 @@ pub fn module(facts: &Facts) -> Vec<Finding> {
 /// Whether readers find, may read and will accept the snapshot.
 pub fn snapshot(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "snapshot";
-    let Snapshot { path, state } = &facts.snapshot;
+    let Snapshot { path, folders, state, .. } = &facts.snapshot;
     let name = path.display();
-    let state = match state {
-        Read::Have(state) => state,
-        Read::Missing => {
-            return vec![problem(
-                CHECK,
-                format!("{name} does not exist"),
-                "make it with `roster compile`",
-            )];
-        }
-        Read::Failed(why) => {
-            return vec![problem(CHECK, format!("{name}: {why}"), "run `roster doctor` as root")];
-        }
-    };
-    let mut findings = rights(CHECK, path, state);
-    if state.mode & 0o004 == 0 {
-        findings.push(problem(
-            CHECK,
-            format!("{name} cannot be read by everybody (mode {:04o})", state.mode),
-            format!("chmod 644 {name}"),
-        ));
-    }
-    for folder in &state.closed_folders {
-        let folder = folder.display();
+    let mut findings = refusals(CHECK, &facts.snapshot);
+    findings.extend(replaceable(CHECK, &facts.snapshot));
+    for folder in folders.iter().filter(|folder| folder.mode & 0o001 == 0) {
+        let folder = folder.path.display();
         findings.push(problem(
             CHECK,
             format!("programs of other users cannot reach {name} through {folder}"),
             format!("chmod a+x {folder}"),
+        ));
+    }
+    let state = match state {
+        Read::Have(state) => state,
+        Read::Missing => {
+            findings.push(problem(
+                CHECK,
+                format!("{name} does not exist"),
+                "make it with `roster compile`",
+            ));
+            return findings;
+        }
+        Read::Failed(why) => {
+            // Mostly this user is one of those that a finding above is about.
+            if findings.is_empty() {
+                findings.push(problem(
+                    CHECK,
+                    format!("{name}: {why}"),
+                    "run `roster doctor` as root",
+                ));
+            }
+            return findings;
+        }
+    };
+    if state.what != What::File {
+        return findings;
+    }
+    let for_everybody = state.mode & 0o004 != 0;
+    if !for_everybody {
+        findings.push(problem(
+            CHECK,
+            format!("{name} cannot be read by everybody (mode {:04o})", state.mode),
+            format!("chmod 644 {name}"),
         ));
     }
     match &state.content {
@@ -324,31 +348,81 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
             format!("{name}: {why}"),
             "compile it anew; programs that run already go on with what they have",
         )),
-        None => findings.push(problem(
+        None if for_everybody => findings.push(problem(
             CHECK,
-            format!("{name} cannot be read by this user"),
-            format!("chmod 644 {name}"),
+            format!("{name} cannot be read by this user, whatever its mode"),
+            "look for access control lists and security modules, here and on its folders",
         )),
+        None => {}
     }
     findings
 }
 
-/// What makes a reader refuse a file: that somebody else could have written it.
-fn rights(check: &'static str, path: &Path, state: &State) -> Vec<Finding> {
-    let name = path.display();
+/// Why readers refuse a snapshot: somebody else could have written it. The rule is the module's, to
+/// the letter; docs/snapshot-format.md has it under "Whose file it is".
+fn refusals(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
+    let name = snapshot.path.display();
+    let own = snapshot.path.parent();
+    let chosen = snapshot.chosen_by.is_some();
     let mut findings = Vec::new();
-    if !state.regular {
+    let mut owners = vec![0];
+    owners.extend(snapshot.chosen_by);
+    for folder in &snapshot.folders {
+        let is_own = own == Some(&*folder.path);
+        // The way to the default place is taken as it is; where the environment led, every step is
+        // looked at.
+        if !is_own && !chosen {
+            continue;
+        }
+        let Folder { path, is_link, owner, mode } = folder;
+        let path = path.display();
+        if *is_link {
+            findings.push(problem(
+                check,
+                format!("{path} is a symbolic link, and readers do not follow it to {name}"),
+                "put a folder there; to keep it on another disk, mount that here",
+            ));
+            continue;
+        }
+        if chosen && !owners.contains(owner) {
+            findings.push(problem(
+                check,
+                format!("{path} belongs to uid {owner}, who can replace {name}"),
+                "readers refuse it: keep the snapshot in a folder of root or of your own",
+            ));
+        }
+        if mode & 0o022 != 0 && !(chosen && mode & 0o1000 != 0) {
+            findings.push(problem(
+                check,
+                format!(
+                    "others can replace {name}, because they can write to {path} (mode {mode:04o})"
+                ),
+                format!("readers refuse it: chmod go-w {path}"),
+            ));
+        }
+        if is_own && !chosen {
+            owners.push(*owner);
+        }
+    }
+    let Read::Have(state) = &snapshot.state else { return findings };
+    if state.what != What::File {
+        let what = if state.what == What::Link { "a symbolic link" } else { "not a regular file" };
         findings.push(problem(
             check,
-            format!("{name} is not a regular file"),
+            format!("{name} is {what}, and readers refuse it"),
             "remove it, then `roster compile`",
         ));
+        return findings;
     }
-    if state.owner != 0 && state.owner != state.folder_owner {
+    if !owners.contains(&state.owner) {
+        let owner = state.owner;
         findings.push(problem(
             check,
-            format!("{name} belongs to uid {}, and readers accept root's only", state.owner),
-            format!("find out who wrote it, then chown root {name}"),
+            format!(
+                "{name} belongs to uid {owner}, neither root nor {}",
+                if chosen { "the user who names it" } else { "the owner of its folder" }
+            ),
+            format!("readers refuse it: find out who wrote it, then chown root {name}"),
         ));
     }
     if state.mode & 0o022 != 0 {
@@ -358,21 +432,55 @@ fn rights(check: &'static str, path: &Path, state: &State) -> Vec<Finding> {
             format!("readers refuse it: chmod go-w {name}, and compile it anew"),
         ));
     }
-    for folder in &state.loose_folders {
-        let folder = folder.display();
-        findings.push(problem(
-            check,
-            format!("others can replace {name}, because they can write to {folder}"),
-            format!("readers refuse it: chmod go-w {folder}"),
-        ));
-    }
     findings
+}
+
+/// What readers do not look at, and an administrator should: a folder further up that others can
+/// write to, where they may put a folder of theirs in the place of ours.
+fn replaceable(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
+    let own = snapshot.path.parent();
+    let above = snapshot.folders.iter().filter(|folder| own != Some(&*folder.path));
+    let loose = above.filter(|folder| folder.mode & 0o022 != 0 && folder.mode & 0o1000 == 0);
+    let finding = |folder: &Folder| {
+        let (name, path) = (snapshot.path.display(), folder.path.display());
+        problem(
+            check,
+            format!(
+                "others can put another folder in the place of the one of {name}, because they can write to {path}"
+            ),
+            format!("chmod go-w {path}"),
+        )
+    };
+    loose.map(finding).collect()
+}
+
+/// What a program of this host gets, which is what all the rest is about.
+fn lookup(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "lookup";
+    let Some(Lookup { user, outcome }) = &facts.lookup else { return Vec::new() };
+    let command = format!("getent -s {SERVICE} passwd {user}");
+    vec![match outcome {
+        Outcome::Found => ok(CHECK, format!("a look-up through the module finds {user}")),
+        Outcome::NotFound => problem(
+            CHECK,
+            format!("`{command}` finds nobody, though the snapshot has {user}"),
+            format!(
+                "mend what is said above; if that is nothing, `LD_DEBUG=libs {command}` shows \
+                 whether the module is loaded"
+            ),
+        ),
+        Outcome::TimedOut => problem(
+            CHECK,
+            format!("`{command}` hangs"),
+            format!("`strace -f {command}` shows where"),
+        ),
+    }]
 }
 
 /// Password hashes are optional; where there are some, they are for few.
 fn shadow(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "shadow";
-    let Snapshot { path, state } = &facts.shadow;
+    let Snapshot { path, state, .. } = &facts.shadow;
     let name = path.display();
     let wanted = match &facts.nsswitch {
         Read::Have(text) => {
@@ -394,9 +502,9 @@ fn shadow(facts: &Facts) -> Vec<Finding> {
             return vec![warning(CHECK, format!("{name}: {why}"), "run `roster doctor` as root")];
         }
     };
-    let mut findings = rights(CHECK, path, state);
-    // Group-writable is a finding of `rights` already.
-    if state.mode & 0o107 & !0o022 != 0 {
+    let mut findings = refusals(CHECK, &facts.shadow);
+    // That others may write is a finding of `refusals` already.
+    if state.what == What::File && state.mode & 0o107 & !0o022 != 0 {
         findings.push(problem(
             CHECK,
             format!("{name} shows password hashes to everybody (mode {:04o})", state.mode),
@@ -425,14 +533,33 @@ fn shadow(facts: &Facts) -> Vec<Finding> {
 }
 
 fn redirection(facts: &Facts) -> Vec<Finding> {
-    let redirected = facts.redirected_to.iter().map(|path| {
-        warning(
-            "environment",
-            format!("ROSTER_SNAPSHOT={path} here: programs of this shell read that file instead"),
-            "unset ROSTER_SNAPSHOT",
-        )
-    });
-    redirected.collect()
+    const CHECK: &str = "environment";
+    let Some(snapshot) = &facts.redirected else { return Vec::new() };
+    let path = snapshot.path.display();
+    let unset = "unset ROSTER_SNAPSHOT, or have it name a snapshot";
+    if !snapshot.path.is_absolute() {
+        return vec![problem(
+            CHECK,
+            format!(
+                "ROSTER_SNAPSHOT={path} here is no absolute path: programs of this shell read no snapshot at all"
+            ),
+            unset,
+        )];
+    }
+    let mut findings = vec![warning(
+        CHECK,
+        format!("ROSTER_SNAPSHOT={path} here: programs of this shell read that file instead"),
+        "unset ROSTER_SNAPSHOT",
+    )];
+    findings.extend(refusals(CHECK, snapshot));
+    match &snapshot.state {
+        Read::Missing => findings.push(problem(CHECK, format!("{path} does not exist"), unset)),
+        Read::Failed(why) | Read::Have(State { content: Some(Err(why)), .. }) => {
+            findings.push(problem(CHECK, format!("{path}: {why}"), unset));
+        }
+        Read::Have(_) => {}
+    }
+    findings
 }
 
 fn nscd(facts: &Facts) -> Vec<Finding> {
@@ -502,10 +629,17 @@ fn denials(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::doctor::facts::{Content, Machine, Module, Selinux};
+    use std::path::PathBuf;
     use std::time::UNIX_EPOCH;
 
     const NSSWITCH: &str = "passwd: files roster\ngroup: files roster\n\
                             initgroups: files [SUCCESS=continue] roster\n";
+
+    fn folders() -> Vec<Folder> {
+        let folder =
+            |path: &str| Folder { path: path.into(), is_link: false, owner: 0, mode: 0o755 };
+        ["/", "/var", "/var/lib", "/var/lib/roster"].map(folder).into()
+    }
 
     fn healthy() -> Facts {
         let published = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
@@ -521,24 +655,35 @@ mod tests {
             machine: Some(Machine(2, 62)),
             snapshot: Snapshot {
                 path: "/var/lib/roster/roster.snap".into(),
+                chosen_by: None,
+                folders: folders(),
                 state: Read::Have(State {
-                    regular: true,
+                    what: What::File,
                     owner: 0,
                     mode: 0o644,
-                    folder_owner: 0,
-                    loose_folders: Vec::new(),
-                    closed_folders: Vec::new(),
                     bytes: 24 << 20,
                     published,
-                    content: Some(Ok(Content { generation: 7, users: 1, groups: 2, shadows: 0 })),
+                    content: Some(Ok(Content {
+                        generation: 7,
+                        users: 1,
+                        groups: 2,
+                        shadows: 0,
+                        sample: None,
+                    })),
                 }),
             },
-            shadow: Snapshot { path: "/var/lib/roster/shadow.snap".into(), state: Read::Missing },
+            shadow: Snapshot {
+                path: "/var/lib/roster/shadow.snap".into(),
+                chosen_by: None,
+                folders: folders(),
+                state: Read::Missing,
+            },
+            lookup: None,
             nscd: None,
             apparmor: None,
             selinux: None,
             denials: Vec::new(),
-            redirected_to: None,
+            redirected: None,
             now: published + Duration::from_secs(7200),
         }
     }
@@ -641,25 +786,99 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_readers_refuse_is_a_problem() {
+    fn a_snapshot_that_programs_do_not_get_at_is_a_problem() {
         use Level::Problem;
         assert_worst(Problem, "does not exist", |f| f.snapshot.state = Read::Missing);
+        assert_worst(Problem, "through /var/lib/roster", |f| f.snapshot.folders[3].mode = 0o700);
         for (part, change) in [
             ("mode 0600", (|s| s.mode = 0o600) as fn(&mut State)),
-            ("can be written by others (mode 0664)", |s| s.mode = 0o664),
-            ("belongs to uid 1000", |s| s.owner = 1000),
-            ("not a regular file", |s| s.regular = false),
-            ("write to /var/lib", |s| s.loose_folders = vec!["/var/lib".into()]),
-            ("through /var/lib/roster", |s| s.closed_folders = vec!["/var/lib/roster".into()]),
             ("roster.snap: cut", |s| s.content = Some(Err("cut".to_owned()))),
             ("cannot be read by this user", |s| s.content = None),
         ] {
             assert_worst(Problem, part, |facts| change(state(&mut facts.snapshot)));
         }
-        assert_worst(Level::Ok, "", |facts| {
-            let state = state(&mut facts.snapshot);
-            (state.owner, state.folder_owner) = (1000, 1000);
-        });
+        // For a user whom the folder keeps out that is all there is to see.
+        let mut facts = healthy();
+        facts.snapshot.state = Read::Failed("Permission denied".to_owned());
+        facts.snapshot.folders[3].mode = 0o700;
+        let findings = snapshot(&facts);
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        assert!(findings[0].message.contains("through /var/lib/roster"), "{findings:#?}");
+    }
+
+    /// Rows: what is different, and what readers then refuse, in the default place and where the
+    /// environment of uid 1000 led.
+    #[test]
+    fn doctor_refuses_what_readers_refuse() {
+        type Change = fn(&mut [Folder], &mut State);
+        let rows: [(Change, Option<&str>, Option<&str>); 14] = [
+            (|_, _| {}, None, None),
+            (|f, _| f[3].mode = 0o777, Some("can write to /var/lib/roster"), Some("can write to")),
+            (|f, _| f[3].mode = 0o775, Some("can write to /var/lib/roster"), Some("can write to")),
+            (|f, _| f[3].mode = 0o1777, Some("can write to /var/lib/roster"), None),
+            (|f, _| f[2].mode = 0o777, None, Some("can write to /var/lib ")),
+            (|f, _| f[3].is_link = true, Some("roster is a symbolic link"), Some("is a symbolic")),
+            (|f, _| f[1].is_link = true, None, Some("/var is a symbolic link")),
+            (|_, s| s.owner = 1000, Some("belongs to uid 1000"), None),
+            (|_, s| s.owner = 1001, Some("belongs to uid 1001"), Some("belongs to uid 1001")),
+            (|f, s| (f[3].owner, s.owner) = (1000, 1000), None, None),
+            (|f, s| (f[3].owner, s.owner) = (1001, 1001), None, Some("roster belongs to uid 1001")),
+            (|f, _| f[2].owner = 1001, None, Some("/var/lib belongs to uid 1001")),
+            (|_, s| s.mode = 0o664, Some("written by others (mode 0664)"), Some("written by")),
+            (|_, s| (s.what, s.mode) = (What::Link, 0o777), Some("a symbolic"), Some("a symbolic")),
+        ];
+        for (row, (change, by_default, chosen)) in rows.into_iter().enumerate() {
+            for (chosen_by, expected) in [(None, by_default), (Some(1000), chosen)] {
+                let mut snapshot = healthy().snapshot;
+                snapshot.chosen_by = chosen_by;
+                let mut folders = folders();
+                change(&mut folders, state(&mut snapshot));
+                snapshot.folders = folders;
+                let found = refusals("test", &snapshot);
+                let text: Vec<_> = found.iter().map(|finding| &*finding.message).collect();
+                match expected {
+                    None => assert!(text.is_empty(), "row {row}, {chosen_by:?}: {text:#?}"),
+                    Some(part) => {
+                        assert!(text[0].contains(part), "row {row}, {chosen_by:?}: {text:#?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_further_up_that_others_can_write_to_is_a_problem_of_its_own() {
+        let (level, message) = worst(|facts| facts.snapshot.folders[2].mode = 0o777);
+        assert_eq!(level, Level::Problem);
+        assert!(message.ends_with("because they can write to /var/lib"), "{message}");
+        assert_worst(Level::Ok, "", |facts| facts.snapshot.folders[2].mode = 0o1777);
+    }
+
+    #[test]
+    fn the_word_of_the_module_itself_counts() {
+        let lookup = |outcome| {
+            move |facts: &mut Facts| facts.lookup = Some(Lookup { user: "ann".to_owned(), outcome })
+        };
+        assert_worst(Level::Ok, "", lookup(Outcome::Found));
+        assert_worst(Level::Problem, "passwd ann` finds nobody", lookup(Outcome::NotFound));
+        assert_worst(Level::Problem, "passwd ann` hangs", lookup(Outcome::TimedOut));
+    }
+
+    #[test]
+    fn another_snapshot_by_the_environment_is_judged_by_the_stricter_rule() {
+        let redirected = |path: &str, change: fn(&mut Snapshot)| {
+            let mut snapshot = healthy().snapshot;
+            (snapshot.path, snapshot.chosen_by) = (PathBuf::from(path), Some(1000));
+            change(&mut snapshot);
+            move |facts: &mut Facts| facts.redirected = Some(snapshot)
+        };
+        let path = "/var/lib/roster/x.snap";
+        assert_worst(Level::Warning, "ROSTER_SNAPSHOT=/var", redirected(path, |_| {}));
+        assert_worst(Level::Problem, "no absolute path", redirected("x.snap", |_| {}));
+        let loose = redirected(path, |snapshot| snapshot.folders[1].mode = 0o777);
+        assert_worst(Level::Problem, "can write to /var (mode 0777)", loose);
+        let missing = redirected(path, |snapshot| snapshot.state = Read::Missing);
+        assert_worst(Level::Problem, "x.snap does not exist", missing);
     }
 
     #[test]
@@ -701,7 +920,6 @@ mod tests {
         assert_worst(Problem, "2 denials within a day, the last:\n    one\n    two", |facts| {
             facts.denials = vec!["one".to_owned(), "two".to_owned()];
         });
-        assert_worst(Warning, "ROSTER_SNAPSHOT=/x", |f| f.redirected_to = Some("/x".to_owned()));
         assert_worst(Warning, "once, when they start", |f| f.libc = Libc::Glibc(2, 31));
         assert_worst(Problem, "musl", |f| f.libc = Libc::Musl);
     }

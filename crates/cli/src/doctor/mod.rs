@@ -7,7 +7,7 @@ mod facts;
 mod judge;
 
 use crate::terminal::{Colour, Paint};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::json;
 use std::fmt;
@@ -50,7 +50,9 @@ impl fmt::Display for Finding {
 
 /// Examines the tree under `root` and prints the findings. `true`: no problems.
 pub fn run(root: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
-    let findings = judge::all(&facts::Facts::gather(root, SystemTime::now()));
+    let facts = facts::Facts::gather(root, SystemTime::now())
+        .with_context(|| format!("cannot examine {}", root.display()))?;
+    let findings = judge::all(&facts.with_lookup(root));
     let worst = findings.iter().map(|finding| finding.level).max();
     let well = worst < Some(Level::Problem);
     if json {
@@ -64,10 +66,11 @@ pub fn run(root: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
 
 /// What makes enabling pointless for now: no module, no snapshot, or the file's own lines.
 pub fn before_enabling(nsswitch: &str) -> Vec<Finding> {
-    let facts = facts::Facts::gather(Path::new("/"), SystemTime::now());
     let mut findings = judge::nsswitch_text(nsswitch);
-    findings.extend(judge::module(&facts));
-    findings.extend(judge::snapshot(&facts));
+    if let Ok(facts) = facts::Facts::gather(Path::new("/"), SystemTime::now()) {
+        findings.extend(judge::module(&facts));
+        findings.extend(judge::snapshot(&facts));
+    }
     findings.retain(|finding| finding.level > Level::Ok);
     findings
 }
