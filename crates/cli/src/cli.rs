@@ -153,10 +153,11 @@ pub struct Get {
 
 /// Put Roster into nsswitch.conf
 ///
-/// Adds `roster` behind `files` on the passwd and group lines, so that local accounts win, and
-/// writes an initgroups line on which every service goes on after a success
-/// (`[SUCCESS=continue]`): without that, a user in one local group would lose all groups of the
-/// snapshot. Other services, such as systemd or sss, stay on all lines, behind `roster`.
+/// Adds `roster` behind `files` on the passwd and group lines, so that local accounts win. Where
+/// there is an initgroups line, `roster` goes there too, and the services around it go on after a
+/// success (`[SUCCESS=continue]`): without that, a user in one local group would lose all groups of
+/// the snapshot. Where there is none, glibc goes by the group line and asks all of it. Other
+/// services, such as systemd or sss, stay on all lines, behind `roster`.
 ///
 /// Prints the change as a diff. The file is replaced in one step and keeps its owner, mode and
 /// labels; what it was stays in a backup beside it. Enabling twice changes nothing.

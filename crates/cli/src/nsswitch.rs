@@ -252,7 +252,11 @@ fn find(line: &str, from: usize, end: usize, what: impl Fn(char) -> bool) -> usi
 }
 
 /// The file with Roster behind `files` on the passwd and group lines, on the shadow line if wanted,
-/// and on an initgroups line that asks every service. Lines that name Roster already stay.
+/// and on the initgroups line where there is one. Lines that name Roster already stay.
+///
+/// Where there is no initgroups line none is made: glibc then goes by the group line, on after every
+/// success, and so it will when another service is added to that line. Packages that add theirs to
+/// passwd and group know of no initgroups line.
 pub fn enable(text: &str, shadow: bool) -> Result<String, Refusal> {
     let entries = parse(text);
     let mut edits = Edits::default();
@@ -264,17 +268,10 @@ pub fn enable(text: &str, shadow: bool) -> Result<String, Refusal> {
             None => missing.push((database, format!("files {SERVICE}"))),
         }
     }
-    match (entries.get("initgroups"), entries.get("group")) {
-        (Some(entry), _) if entry.position(SERVICE).is_some() => {}
-        (Some(entry), _) => add_to_initgroups(entry, &mut edits)?,
-        (None, Some(group)) => {
-            let line = new_line("initgroups", &initgroups_like(group)?, Some(group));
-            let newline = if text[group.place.clone()].ends_with('\n') { "" } else { "\n" };
-            edits.insert(group.place.end, format!("{newline}{line}"));
-        }
-        (None, None) => {
-            missing.push(("initgroups", format!("files [SUCCESS=continue] {SERVICE}")));
-        }
+    if let Some(entry) = entries.get("initgroups")
+        && entry.position(SERVICE).is_none()
+    {
+        add_to_initgroups(entry, &mut edits)?;
     }
     let mut text = edits.apply(text);
     for (database, services) in missing {
@@ -347,25 +344,6 @@ fn ours(on_success: Action, before: &Service) -> String {
 
 fn spell(service: &str, actions: Actions) -> String {
     format!("{service} {actions}").trim_end().to_owned()
-}
-
-/// The services of an initgroups line that asks whom the group line alone would have glibc ask,
-/// and us. Without an initgroups line glibc goes on after every success; other actions count.
-fn initgroups_like(group: &Entry) -> Result<String, Refusal> {
-    let mut services = initgroups_meaning(group);
-    if group.position(SERVICE).is_none() {
-        services.insert(place_on("group", group)? + 1, (SERVICE.to_owned(), Actions::DEFAULT));
-    }
-    let last = services.len().saturating_sub(1);
-    let spelt: Vec<_> = services
-        .iter()
-        .enumerate()
-        .map(|(at, (name, actions))| {
-            let on_success = if at == last { Action::Return } else { Action::Continue };
-            spell(name, actions.with_success(on_success))
-        })
-        .collect();
-    Ok(spelt.join(" "))
 }
 
 /// Services and actions with the success of all normalised.
@@ -524,24 +502,9 @@ mod tests {
     }
 
     #[test]
-    fn an_initgroups_line_asks_everyone_whom_the_group_line_had_asked() {
-        for (group, initgroups) in [
-            ("files", "files [SUCCESS=continue] roster"),
-            ("files systemd", "files [SUCCESS=continue] roster [SUCCESS=continue] systemd"),
-            (
-                "files [SUCCESS=merge] systemd",
-                "files [SUCCESS=continue] roster [SUCCESS=continue] systemd",
-            ),
-            (
-                "db files [UNAVAIL=return] sss [NOTFOUND=return]",
-                "db [SUCCESS=continue] files [SUCCESS=continue UNAVAIL=return] \
-                 roster [SUCCESS=continue] sss [NOTFOUND=return]",
-            ),
-            ("files roster sss", "files [SUCCESS=continue] roster [SUCCESS=continue] sss"),
-        ] {
-            let text = enabled(&format!("passwd: files roster\ngroup:      {group} # note\n"));
-            let last = text.lines().last().map(str::to_owned);
-            assert_eq!(last, Some(format!("initgroups: {initgroups}")), "{group}");
+    fn no_initgroups_line_is_brought_in_where_glibc_goes_by_the_group_line() {
+        for text in ["passwd: files\ngroup: files systemd\n", "group: files roster sss\n", ""] {
+            assert!(!enabled(text).contains("initgroups"), "{text:?}");
         }
     }
 
@@ -569,13 +532,11 @@ mod tests {
             enabled("passwd:         files systemd\ngroup:          files systemd\nhosts: dns\n"),
             "passwd:         files roster systemd\n\
              group:          files roster systemd\n\
-             initgroups:     files [SUCCESS=continue] roster [SUCCESS=continue] systemd\n\
              hosts: dns\n"
         );
         assert_eq!(
             enabled("passwd:\tfiles\ngroup:\tfiles"),
-            "passwd:\tfiles roster\ngroup:\tfiles roster\n\
-             initgroups:\tfiles [SUCCESS=continue] roster\n"
+            "passwd:\tfiles roster\ngroup:\tfiles roster"
         );
     }
 
@@ -586,8 +547,7 @@ mod tests {
             Ok("# nothing here\n\
                 passwd:         files roster\n\
                 group:          files roster\n\
-                shadow:         files roster\n\
-                initgroups:     files [SUCCESS=continue] roster\n")
+                shadow:         files roster\n")
         );
     }
 
@@ -698,7 +658,7 @@ mod tests {
     #[test]
     fn a_restored_last_line_does_not_swallow_what_was_added_after_it() {
         let original = "passwd: files\ngroup: files";
-        let edited = enable(original, false).unwrap() + "hosts: files\n";
+        let edited = enable(original, false).unwrap() + "\nhosts: files\n";
         assert_eq!(disable(&edited, Some(original)), "passwd: files\ngroup: files\nhosts: files\n");
     }
 

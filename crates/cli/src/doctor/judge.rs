@@ -154,24 +154,11 @@ fn lookups(check: &'static str, database: &str, entry: Option<&Entry>) -> Vec<Fi
     findings
 }
 
-/// Without a line of its own initgroups goes by the group line, and goes on after every success.
+/// Without a line of its own initgroups goes by the group line, and goes on after every success, so
+/// that there is nothing to judge then.
 fn initgroups(entries: &BTreeMap<String, Entry>) -> Vec<Finding> {
     const CHECK: &str = "nsswitch-initgroups";
-    let Some(entry) = entries.get("initgroups") else {
-        let is_on = entries.get("group").is_some_and(|group| group.position(SERVICE).is_some());
-        // Not enabled at all is the finding of the group line.
-        return is_on
-            .then(|| {
-                warning(
-                    CHECK,
-                    "nsswitch.conf has no initgroups line: groups are complete, but every log-in \
-                     and `id` also asks the services behind `roster`",
-                    "run `roster enable`, which adds one",
-                )
-            })
-            .into_iter()
-            .collect();
-    };
+    let Some(entry) = entries.get("initgroups") else { return Vec::new() };
     let line = entry.line;
     let Some(ours) = entry.position(SERVICE) else {
         return vec![problem(
@@ -220,10 +207,26 @@ fn initgroups(entries: &BTreeMap<String, Entry>) -> Vec<Finding> {
         findings.push(warning(
             CHECK,
             format!(
-                "nsswitch.conf line {line}: users with a group in `{SERVICE}` have none of the \
-                 services behind it"
+                "nsswitch.conf line {line}: users with a group in `{SERVICE}` get no groups from \
+                 the services behind it"
             ),
             format!("write `{SERVICE} [SUCCESS=continue]` unless that is wanted"),
+        ));
+    }
+    let group = entries.get("group").map(|group| &*group.services).unwrap_or_default();
+    // As when a package adds its service to all lines but this one.
+    for service in group.iter().filter(|service| entry.position(&service.name).is_none()) {
+        let name = &service.name;
+        findings.push(problem(
+            CHECK,
+            format!(
+                "nsswitch.conf line {line}: the initgroups line lacks `{name}`, which the group \
+                 line names: users lack their groups of `{name}`"
+            ),
+            format!(
+                "add `{name}`, with [SUCCESS=continue] behind the service before it; or remove the \
+                 line, and glibc goes by the group line"
+            ),
         ));
     }
     if findings.is_empty() {
@@ -739,7 +742,7 @@ mod tests {
             (Problem, "the group line of nsswitch.conf does not name", "group: files"),
             (Problem, "comes before `files` on the passwd line", "passwd: roster files"),
             (Problem, "ends every look-up before", "passwd: files [NOTFOUND=return] roster"),
-            (Problem, "ends every look-up before", "group: sss [!SUCCESS=return] files roster"),
+            (Problem, "ends every look-up before", "passwd: sss [!SUCCESS=return] files roster"),
             (Problem, "no `files` on the passwd line", "passwd: roster"),
             (Problem, "cannot make sense of `[NOPE=return]`", "passwd: files roster [NOPE=return]"),
             (Problem, "does not name `roster`, so users lack", "initgroups: files"),
@@ -751,10 +754,15 @@ mod tests {
             ),
             (
                 Warning,
-                "have none of the services behind it",
+                "get no groups from the services behind it",
                 "initgroups: files [SUCCESS=continue] roster systemd",
             ),
             (Ok, "", "passwd: files [UNAVAIL=return] roster sss"),
+            (
+                Problem,
+                "lacks `sss`, which the group line names: users lack their groups of `sss`",
+                "group: files roster sss",
+            ),
             (Ok, "", "group: files [SUCCESS=merge] roster"),
         ] {
             // Of two lines for one database the last counts.
@@ -762,7 +770,7 @@ mod tests {
             assert_worst(level, part, |facts| facts.nsswitch = Read::Have(text));
         }
         let (lookups, _) = NSSWITCH.split_once("initgroups").unwrap();
-        assert_worst(Warning, "has no initgroups line", |facts| {
+        assert_worst(Ok, "", |facts| {
             facts.nsswitch = Read::Have(lookups.to_owned());
         });
         assert_worst(Problem, "does not exist", |facts| facts.nsswitch = Read::Missing);
