@@ -41,7 +41,8 @@ def measure(bench, corpus, straight, through_glibc):
                 pid = setting.start_nscd(room)
                 stack.callback(room.stop_daemon, pid)
             if each in straight:
-                module = [bench.modules / f"libnss_{each.service}.so.2", each.service]
+                file = each.module or f"libnss_{each.service}.so.2"
+                module = [bench.modules / file, each.service]
                 ways["straight"][each] = stack.enter_context(room.helper(bench.tools / "lookup", keys.folder, *module))
             if each in through_glibc:
                 ways["glibc"][each] = stack.enter_context(room.helper(bench.tools / "lookup", keys.folder))
