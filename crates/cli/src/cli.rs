@@ -28,7 +28,6 @@ const STYLES: Styles = Styles::styled()
     version,
     styles = STYLES,
     max_term_width = 100,
-    disable_help_subcommand = true,
     after_long_help = pages::after_help("")
 )]
 pub struct Cli {
@@ -59,6 +58,10 @@ pub enum Command {
 /// see it within 100 ms, and an error leaves the old one as it is.
 ///
 /// Password hashes go into a file of their own, mode 0640, for group `shadow` if root runs this.
+///
+/// There is no judgement here of what the sources hold: an empty file is a snapshot without users.
+/// Where a command makes the sources, see to it that its failure is noticed (`set -o pipefail`)
+/// before this runs.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("compile"))]
 pub struct Compile {
@@ -201,7 +204,8 @@ pub struct Edit {
 ///
 /// Looks at the order of services in nsswitch.conf, the module, the snapshot with its rights and
 /// content, a running nscd that hides changes, and at AppArmor and SELinux with what they denied.
-/// Changes nothing. Each finding is marked ✓ (well), ! (works, with a drawback) or ✗ (a problem),
+/// Where the module is installed, getent(1) looks one user up through it. Changes nothing. The age
+/// of the snapshot is shown and not judged: only you know how often one should come. Each finding is marked ✓ (well), ! (works, with a drawback) or ✗ (a problem),
 /// with what to do next. Run it as root to have everything checked.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("doctor"))]

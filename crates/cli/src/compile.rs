@@ -5,7 +5,7 @@ use crate::snapshot_file::{self, SHADOW_NAME};
 use crate::terminal::{Progress, bytes, counted, duration, lossy, say};
 use anyhow::{Context, Result, anyhow, bail};
 use roster_record::text::{Line, group_line};
-use roster_snapshot::layout::Kind;
+use roster_snapshot::layout::{Kind, MAGIC};
 use roster_snapshot_build::Image;
 use roster_snapshot_build::compile::{
     self, Compiled, Note, Progress as At, Remark, Report, Source,
@@ -104,7 +104,7 @@ impl Cost {
 }
 
 /// Publishing renames over whatever is there. That must be neither what it was made from nor a
-/// snapshot of the other kind: users or password hashes would be gone with one slip of the pen.
+/// snapshot of the other kind, nor any other file: all that would be gone with one slip of the pen.
 fn refuse_unfit_outputs(args: &Compile, shadow_output: &Path) -> Result<()> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let sources = [Some(&args.passwd), Some(&args.group), args.shadow.as_ref()];
@@ -116,11 +116,15 @@ fn refuse_unfit_outputs(args: &Compile, shadow_output: &Path) -> Result<()> {
                 bail!("{} is a source; choose another output", output.display());
             }
         }
-        let found = snapshot_file::kind_at(output).filter(|&found| found != kind);
-        if let Some(found) = found {
-            let (name, holds) = (output.display(), holds(found));
-            bail!("{name} holds {holds}; choose another output, or remove it first");
-        }
+        let there = snapshot_file::beginning(output).unwrap_or_default();
+        // A damaged snapshot, or one of another version, is there to be replaced.
+        let held = match snapshot_file::kind(&there) {
+            Some(found) if found != kind => holds(found),
+            None if !there.is_empty() && !there.starts_with(&MAGIC) => "something else",
+            _ => continue,
+        };
+        let name = output.display();
+        bail!("{name} holds {held}; choose another output, or remove it first");
     }
     let shared = place(&args.output).is_some_and(|output| Some(output) == place(shadow_output));
     if args.shadow.is_some() && shared {

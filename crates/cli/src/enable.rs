@@ -24,9 +24,15 @@ pub fn enable(options: &Edit, shadow: bool, out: &mut dyn Write) -> Result<()> {
     } else {
         show(&options.file, &original.text, &text, out)?;
         if !options.dry_run {
-            keep_backup(&original, &options.file)?;
-            original.replace(&text)?;
             let backup = backup_of(&options.file);
+            let is_new = !backup.exists();
+            keep_backup(&original, &options.file)?;
+            if let Err(error) = original.replace(&text) {
+                if is_new {
+                    let _ = fs::remove_file(&backup);
+                }
+                return Err(error);
+            }
             writeln!(out, "\nRoster is enabled. The file as it was: {}", backup.display())?;
         }
     }

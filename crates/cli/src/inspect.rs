@@ -58,6 +58,13 @@ fn kind(bytes: &[u8]) -> Kind {
     snapshot_file::kind(bytes).unwrap_or(Kind::Accounts)
 }
 
+/// A name may hold what a terminal would obey.
+fn shown(char: char) -> impl Iterator<Item = char> {
+    let escaped = char.is_control().then(|| char.escape_default());
+    let plain = escaped.is_none().then_some(char);
+    plain.into_iter().chain(escaped.into_iter().flatten())
+}
+
 fn holds(shape: &Shape) -> String {
     match (shape.users, shape.groups, shape.shadows) {
         (0, 0, shadows @ 1..) => counted(shadows.into(), "shadow entry"),
@@ -88,7 +95,8 @@ fn as_text(path: &Path, kind: &str, found: &Inspection) -> String {
         }
         let superlative = |found: &Option<(Vec<u8>, u64)>, what| match found {
             Some((name, size)) => {
-                format!("{}, {}", String::from_utf8_lossy(name), counted(*size, what))
+                let name: String = String::from_utf8_lossy(name).chars().flat_map(shown).collect();
+                format!("{name}, {}", counted(*size, what))
             }
             None => "none".to_owned(),
         };

@@ -12,6 +12,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+/// Of an explanation in `--help`, which clap leaves as it is.
+const WIDTH: usize = 74;
+
 /// A text and what it means.
 type Pairs = &'static [(&'static str, &'static str)];
 
@@ -20,9 +23,21 @@ struct Page {
     name: &'static str,
     examples: Pairs,
     exit: Pairs,
+    environment: Pairs,
     files: Pairs,
     see_also: &'static [&'static str],
 }
+
+const ROSTER_SNAPSHOT: (&str, &str) = (
+    "ROSTER_SNAPSHOT",
+    "Absolute path of a snapshot to read instead of the default one, by programs with the module and \
+     by roster get; that of password hashes is shadow.snap beside it. The module does not follow \
+     symbolic links on that path, and takes a file and folders of root or the user only, to which \
+     no others can write; a sticky folder may be everybody's. If the path is relative or not to be \
+     trusted in that way, it answers UNAVAIL, and does not go back to the default. Privileged \
+     programs, such as those that are set-uid, ignore the variable.",
+);
+const NO_COLOR: (&str, &str) = ("NO_COLOR", "If set and not empty, output has no colours.");
 
 const ROSTER_SNAP: (&str, &str) =
     ("/var/lib/roster/roster.snap", "The snapshot that programs read.");
@@ -53,6 +68,7 @@ const PAGES: &[Page] = &[
             ("1", "Failed, or a problem was found."),
             ("2", "Wrong options or arguments; in roster get: a key was not found."),
         ],
+        environment: &[ROSTER_SNAPSHOT, NO_COLOR],
         files: &[ROSTER_SNAP, SHADOW_SNAP, NSSWITCH],
         see_also: &["nsswitch.conf(5)", "getent(1)", "passwd(5)", "group(5)"],
     },
@@ -77,6 +93,7 @@ const PAGES: &[Page] = &[
             ("1", "Failed; the old snapshot is still in place."),
             WRONG_USE,
         ],
+        environment: &[],
         files: &[ROSTER_SNAP, SHADOW_SNAP],
         see_also: &["roster-inspect(1)", "roster-enable(1)", "passwd(5)", "group(5)", "shadow(5)"],
     },
@@ -90,6 +107,7 @@ const PAGES: &[Page] = &[
             ),
         ],
         exit: &[DONE, ("1", "The file cannot be read, or is no sound snapshot."), WRONG_USE],
+        environment: &[],
         files: &[ROSTER_SNAP, SHADOW_SNAP],
         see_also: &["roster-verify(1)", "roster-get(1)"],
     },
@@ -101,6 +119,7 @@ const PAGES: &[Page] = &[
             ("1", "It is damaged, no snapshot, or cannot be read."),
             WRONG_USE,
         ],
+        environment: &[],
         files: &[ROSTER_SNAP, SHADOW_SNAP],
         see_also: &["roster-inspect(1)", "roster-doctor(1)"],
     },
@@ -121,6 +140,7 @@ const PAGES: &[Page] = &[
             ("2", "A key was not found."),
             ("3", "The database cannot be enumerated (initgroups)."),
         ],
+        environment: &[ROSTER_SNAPSHOT],
         files: &[ROSTER_SNAP, SHADOW_SNAP],
         see_also: &["getent(1)", "roster-inspect(1)"],
     },
@@ -136,6 +156,7 @@ const PAGES: &[Page] = &[
             ("1", "The file is left as it was; the message names the line and what to do."),
             WRONG_USE,
         ],
+        environment: &[NO_COLOR],
         files: &[NSSWITCH, BACKUP],
         see_also: &["roster-disable(1)", "roster-doctor(1)", "nsswitch.conf(5)"],
     },
@@ -146,6 +167,7 @@ const PAGES: &[Page] = &[
             ("roster disable", "Take Roster out; the snapshot stays where it is."),
         ],
         exit: &[("0", "Disabled, now or before."), ("1", "The file is left as it was."), WRONG_USE],
+        environment: &[NO_COLOR],
         files: &[NSSWITCH, BACKUP],
         see_also: &["roster-enable(1)", "nsswitch.conf(5)"],
     },
@@ -163,6 +185,7 @@ const PAGES: &[Page] = &[
             ("1", "Problems were found."),
             WRONG_USE,
         ],
+        environment: &[ROSTER_SNAPSHOT, NO_COLOR],
         files: &[NSSWITCH, ROSTER_SNAP, SHADOW_SNAP],
         see_also: &["roster-enable(1)", "roster-verify(1)", "nsswitch.conf(5)", "nscd(8)"],
     },
@@ -179,6 +202,7 @@ const PAGES: &[Page] = &[
             ),
         ],
         exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[],
         files: &[],
         see_also: &["roster-compile(1)"],
     },
@@ -186,6 +210,7 @@ const PAGES: &[Page] = &[
         name: "man",
         examples: &[("roster man /usr/local/share/man/man1", "Install the pages.")],
         exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[],
         files: &[],
         see_also: &["man(1)"],
     },
@@ -199,6 +224,7 @@ const PAGES: &[Page] = &[
             ("source <(roster completions zsh)", "Try it in this shell."),
         ],
         exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[],
         files: &[],
         see_also: &[],
     },
@@ -220,21 +246,43 @@ pub fn after_help(name: &str) -> String {
     for (code, meaning) in page.exit {
         text += &format!("  {code}  {meaning}\n");
     }
-    if !page.files.is_empty() {
-        text += &format!("\n{}", heading("Files"));
-        for (file, meaning) in page.files {
-            text += &format!("  {file}\n      {meaning}\n");
+    for (title, pairs) in [("Environment", page.environment), ("Files", page.files)] {
+        if pairs.is_empty() {
+            continue;
+        }
+        text += &format!("\n{}", heading(title));
+        for (term, meaning) in pairs {
+            text += &format!("  {term}\n");
+            for line in wrapped(meaning) {
+                text += &format!("      {line}\n");
+            }
         }
     }
     text.truncate(text.trim_end().len());
     text
 }
 
+/// Lines of text, of the width that the rest of the help has at the least.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Writes roster.1, roster-compile.1 and so on.
 pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let mut program = Cli::command();
+    // clap's own command `help` has no page to show.
+    let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let pages = std::iter::once((&program, ""))
         .chain(program.get_subcommands().map(|command| (command, command.get_name())));
@@ -263,7 +311,14 @@ fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> 
     let man = Man::new(command.clone()).manual("Roster").source(source);
     man.render_title(out)?;
     man.render_name_section(out)?;
-    man.render_synopsis_section(out)?;
+    // The usage that `--help` shows: clap_mangen's own lacks the values of options.
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let words = command.get_bin_name().unwrap_or(command.get_name());
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]);
+    synopsis.text([bold(words), roman(usage.strip_prefix(words).unwrap_or(usage))]);
+    synopsis.to_writer(out)?;
     man.render_description_section(out)?;
     man.render_options_section(out)?;
     if name.is_empty() {
@@ -272,6 +327,7 @@ fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> 
     let Some(page) = page(name) else { return Ok(()) };
     let mut roff = Roff::new();
     section(&mut roff, "EXIT STATUS", page.exit, bold);
+    section(&mut roff, "ENVIRONMENT", page.environment, bold);
     section(&mut roff, "FILES", page.files, |file| Inline::Italic(file.to_owned()));
     roff.control("SH", ["EXAMPLES"]);
     for (command, meaning) in page.examples {
@@ -331,6 +387,7 @@ mod tests {
                 "DESCRIPTION",
                 "OPTIONS",
                 "\"EXIT STATUS\"",
+                "ENVIRONMENT",
                 "FILES",
                 "EXAMPLES",
                 "\"SEE ALSO\""

@@ -137,6 +137,11 @@ fn attribute(file: &File, name: &str) -> Result<Vec<u8>> {
 /// The error with what to do about it.
 fn explain(action: &str, path: &Path, error: &io::Error) -> anyhow::Error {
     let advice = match error.kind() {
+        // What root gets for a file that nobody may change.
+        ErrorKind::PermissionDenied if Errno::from_io_error(error) == Some(Errno::PERM) => {
+            "; run this as root; if you are, the file or its folder is made immutable: lsattr(1), \
+             chattr(1)"
+        }
         ErrorKind::PermissionDenied => "; run this as root, or as the owner of its folder",
         ErrorKind::ResourceBusy => {
             "; it is a mount point, as in a container: edit it where it comes from"

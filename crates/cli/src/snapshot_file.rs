@@ -42,6 +42,11 @@ pub fn kind(bytes: &[u8]) -> Option<Kind> {
 
 /// Of which kind the snapshot at `path` is, if one is there.
 pub fn kind_at(path: &Path) -> Option<Kind> {
+    kind(&beginning(path)?)
+}
+
+/// As much of a regular file as a snapshot has for its header.
+pub fn beginning(path: &Path) -> Option<Vec<u8>> {
     // A pipe in its place must not be waited for.
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, how, Mode::empty()).ok()?);
@@ -50,5 +55,5 @@ pub fn kind_at(path: &Path) -> Option<Kind> {
     }
     let mut header = Vec::new();
     file.take(HEADER_BYTES as u64).read_to_end(&mut header).ok()?;
-    kind(&header)
+    Some(header)
 }

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, Run};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, mknodat, setxattr};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
 
 const DEBIAN: &str = "# /etc/nsswitch.conf\n\
                       passwd:         files systemd\n\
@@ -161,6 +162,21 @@ fn what_cannot_be_edited_is_left_alone_and_named() {
     assert_eq!(bench.names(), ["nsswitch.conf"]);
     let run = bench.roster("enable --file none.conf").expect(1);
     assert!(run.err.starts_with("roster: none.conf does not exist"), "{}", run.err);
+}
+
+#[test]
+fn an_enable_that_fails_leaves_no_backup() {
+    let bench = host();
+    // As long as a file may get below, so that the backup can be written and the longer text not.
+    let text = format!("{DEBIAN}{:#<1$}", "", 1024 - DEBIAN.len());
+    bench.write("nsswitch.conf", &text);
+    let script = "trap '' XFSZ; ulimit -f 2; exec \"$0\" enable --file nsswitch.conf";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_roster")]).current_dir(bench.folder());
+    let run = Run::of(&mut shell).expect(1);
+    assert!(run.err.starts_with("roster: cannot write nsswitch.conf.roster-new: "), "{}", run.err);
+    assert_eq!(bench.read("nsswitch.conf"), text);
+    assert_eq!(bench.names(), ["nsswitch.conf"]);
 }
 
 /// A folder with everything in place.
