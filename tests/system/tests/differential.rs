@@ -77,5 +77,11 @@ fn transcript(host: &Host, corpus: &Corpus, command: &str) -> Vec<u8> {
     let keys = names.iter().step_by(step).map(|name| OsStr::from_bytes(name));
     let told = run(host.command("sh").args(["-c", &script, "sh"]).args(keys));
     assert_eq!(told.code, 0, "{}: {}", corpus.label, told.error());
+    // Every map whole, and all maps for all keys, is asked for whatever the corpus: seven verdicts.
+    let verdicts = told.stdout.windows(5).filter(|text| text == b"exit ").count();
+    assert!(verdicts >= 7, "{}: {verdicts} verdicts of {command}", corpus.label);
+    if !names.is_empty() && corpus.passwd.starts_with(b"root:") {
+        assert!(told.stdout.starts_with(b"root:"), "{}: {command} lists nothing", corpus.label);
+    }
     told.stdout
 }
