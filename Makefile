@@ -19,6 +19,9 @@ SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f)
 # What is built is read by other users, whatever the umask of the builder.
 CARGO := umask 022 && cargo
 
+# Targets are named by their whole paths, which make takes apart at spaces.
+$(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cannot deal with: move the tree or set CARGO_TARGET_DIR))
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
