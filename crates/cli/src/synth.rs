@@ -34,7 +34,7 @@ pub struct Corpus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Shape {
     /// Group i has i mod 2×MEMBERS members in a row, starting at user i: the corpus of published
-    /// benchmarks, and kind to formats that code runs of ids
+    /// benchmarks, which favours formats that store runs of ids as ranges
     Consecutive,
     /// A few huge groups and many small ones, members drawn at random: the corpus of real life
     Zipf,

@@ -3,6 +3,7 @@
 //! Reads only, and every read has a bound: regular files of limited size, and nothing that would be
 //! waited for. What cannot be read is a fact too.
 
+use crate::get::NOT_FOUND;
 use crate::snapshot_file::{DEFAULT, SHADOW_NAME};
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::verify::verify;
@@ -168,10 +169,12 @@ pub struct Lookup {
     pub outcome: Outcome,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Found,
     NotFound,
+    /// How it ended instead: most likely by a signal.
+    Failed(String),
     TimedOut,
 }
 
@@ -251,7 +254,8 @@ impl Lookup {
         let outcome = loop {
             match getent.try_wait().ok()? {
                 Some(status) if status.success() => break Outcome::Found,
-                Some(_) => break Outcome::NotFound,
+                Some(status) if status.code() == Some(NOT_FOUND.into()) => break Outcome::NotFound,
+                Some(status) => break Outcome::Failed(status.to_string()),
                 None if Instant::now() < deadline => std::thread::sleep(LOOKUP_PAUSE),
                 None => {
                     // Not waited for: what hangs in the kernel does not end by that either.

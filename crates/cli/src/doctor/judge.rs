@@ -472,6 +472,11 @@ fn lookup(facts: &Facts) -> Vec<Finding> {
                  whether the module is loaded"
             ),
         ),
+        Outcome::Failed(how) => problem(
+            CHECK,
+            format!("`{command}` does not get to an answer: {how}"),
+            "the module's file may be damaged: install it again",
+        ),
         Outcome::TimedOut => problem(
             CHECK,
             format!("`{command}` hangs"),
@@ -870,6 +875,8 @@ mod tests {
         assert_worst(Level::Ok, "", lookup(Outcome::Found));
         assert_worst(Level::Problem, "passwd ann` finds nobody", lookup(Outcome::NotFound));
         assert_worst(Level::Problem, "passwd ann` hangs", lookup(Outcome::TimedOut));
+        let failed = lookup(Outcome::Failed("signal: 7 (SIGBUS)".to_owned()));
+        assert_worst(Level::Problem, "to an answer: signal: 7", failed);
     }
 
     #[test]
