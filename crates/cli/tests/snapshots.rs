@@ -54,8 +54,8 @@ fn compile_reports_what_it_made_and_what_files_would_not_serve() {
     assert_eq!(
         run.err,
         "passwd:4: skipped, as `files` does: the uid field is missing\n\
-         passwd:5: look-ups by name answer line 3, which has the same name\n\
-         group:5: look-ups by gid answer line 2, which has the same gid\n"
+         passwd:5: look-ups by name are answered from line 3, which has the same name\n\
+         group:5: look-ups by gid are answered from line 2, which has the same gid\n"
     );
     assert_eq!(bench.names(), ["group", "passwd", "roster.snap", "shadow"]);
 }

@@ -111,7 +111,10 @@ impl fmt::Display for Remark {
                     Key::Uid => "uid",
                     Key::Gid => "gid",
                 };
-                write!(f, "look-ups by {key} answer line {by_line}, which has the same {key}")
+                write!(
+                    f,
+                    "look-ups by {key} are answered from line {by_line}, which has the same {key}"
+                )
             }
             Self::Nul => f.write_str("has a NUL byte, and ends there for `files`"),
             Self::Garbled => f.write_str(
