@@ -117,10 +117,14 @@ fn refuse_unfit_outputs(args: &Compile, shadow_output: &Path) -> Result<()> {
             }
         }
         let there = snapshot_file::beginning(output).unwrap_or_default();
-        // A damaged snapshot, or one of another version, is there to be replaced.
+        // A damaged snapshot, or one of another version, is there to be replaced: what begins as
+        // one does, or has the name of one and no longer its beginning.
+        let is_ours = there.is_empty()
+            || there.starts_with(&MAGIC)
+            || output.extension() == Some(OsStr::new("snap"));
         let held = match snapshot_file::kind(&there) {
             Some(found) if found != kind => holds(found),
-            None if !there.is_empty() && !there.starts_with(&MAGIC) => "something else",
+            None if !is_ours => "something else",
             _ => continue,
         };
         let name = output.display();

@@ -160,12 +160,11 @@ fn compile_replaces_snapshots_only() {
         "roster: important holds something else; choose another output, or remove it first\n"
     );
     assert_eq!(bench.read("important"), "a");
-    // Of a snapshot that is damaged beyond recognition the magic is left, and of a fresh temporary
-    // file nothing.
-    for there in ["ROSTER\r\nrubbish", ""] {
-        bench.write("roster.snap", there);
-        bench.roster(COMPILE).expect(0);
-        bench.roster("verify roster.snap").expect(0);
+    // Of a damaged snapshot its magic or its name is left, and of a fresh temporary file nothing.
+    for (name, there) in [("accounts", "ROSTER\r\nrubbish"), ("accounts", ""), ("a.snap", "\0\0")] {
+        bench.write(name, there);
+        bench.roster(&format!("compile --passwd passwd --group group --output {name}")).expect(0);
+        bench.roster(&format!("verify {name}")).expect(0);
     }
 }
 
