@@ -48,7 +48,7 @@ FLOOR_LAST = Contender("floor, files first", "files floor", members=False)
 ROSTER = Contender("roster", "roster files", service="roster")
 # The same with every checksum taken for right, which leaves the work out: what they cost.
 UNCHECKED = Contender(
-    "roster without checksums", "roster files", service="roster", module="libnss_roster_unchecked.so.2"
+    "roster without checksums", "roster files", service="roster", module="unchecked/libnss_roster.so.2"
 )
 ROSTER_LAST = Contender("roster, files first", "files roster")
 # nscd only remembers; what it has not seen it asks of the modules, here the fastest there is.
