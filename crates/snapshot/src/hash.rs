@@ -1,8 +1,9 @@
 //! Hashes and checksums of the format. They guard against damage, not against an author of the
 //! file: whoever can write it can compute them too.
 //!
-//! Everything is built from one 64 × 64 → 128 bit multiplication whose halves are folded together,
-//! the fastest well-mixing step that portable code has.
+//! Hashes and the checksums of records are built from one 64 × 64 → 128 bit multiplication whose
+//! halves are folded together, the fastest well-mixing step that portable code has; the checksums of
+//! lists are sums, for they are made a member at a time.
 
 use crate::layout::{NameSlot, SectionId};
 use zerocopy::{Immutable, IntoBytes};

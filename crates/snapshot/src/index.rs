@@ -43,12 +43,6 @@ impl<'a> Index<'a> {
     pub fn id(&self) -> SectionId {
         self.id
     }
-
-    /// Buckets, for statistics.
-    #[must_use]
-    pub fn buckets(&self) -> usize {
-        self.buckets.len()
-    }
 }
 
 /// The way of one look-up through the buckets.
