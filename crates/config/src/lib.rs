@@ -1,0 +1,3 @@
+//! roster.toml: parse, check, explain.
+
+#![forbid(unsafe_code)]

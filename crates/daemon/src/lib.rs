@@ -1,0 +1,3 @@
+//! rosterd: monitor, back-ends, publisher and responders.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! `rosterd`.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! LDAP directories: connection, schema mapping, change tracking.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! A domain's durable cache.
+
+#![forbid(unsafe_code)]
