@@ -1,3 +1,263 @@
-//! roster.toml: parse, check, explain.
-
+//! roster.toml as values that were checked: what the daemon and its roles run by.
+//!
+//! [`parse`] reads the file's text and gives either a [`Config`] in which everything holds, or every
+//! mistake that it found, each with its line and what to write instead. Reads no other file and
+//! opens nothing: whether a path leads anywhere is found out by who uses it.
 #![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A whole configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// `[host]`.
+    pub host: Host,
+    /// The domains that `[host] domains` names, in order of precedence.
+    pub domains: Vec<Domain>,
+    /// `[publisher]`.
+    pub publisher: Publisher,
+    /// `[metrics]`; none unless configured.
+    pub metrics: Option<Metrics>,
+    /// `[log]`.
+    pub log: Log,
+}
+
+/// `[host]`: what holds for every domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Smallest uid and gid that a directory may give out.
+    pub min_id: u32,
+    /// Largest.
+    pub max_id: u32,
+    /// Gids below `min_id`, or of local groups, that a directory user may have as primary group.
+    pub allowed_local_gids: Vec<u32>,
+    /// The host's own users, with which no directory user may clash.
+    pub passwd: PathBuf,
+    /// The host's own groups.
+    pub group: PathBuf,
+}
+
+/// `[domain.NAME]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Domain {
+    /// `[a-z0-9][a-z0-9._-]*`, at most 64 bytes.
+    pub name: String,
+    /// Smallest uid and gid taken from this domain, at least the host's.
+    pub min_id: u32,
+    /// Largest, at most the host's.
+    pub max_id: u32,
+    /// Whether the domain is mirrored or asked.
+    pub mode: Mode,
+    /// Home folder and shell of its users.
+    pub overrides: Overrides,
+    /// Share of the domain's entries, 0 to 1, whose removal at once waits for a confirmation.
+    pub mass_deletion: f64,
+    /// On demand: how often what was asked is asked again.
+    pub refresh: Duration,
+    /// On demand: how long a name that is not there is known not to be there.
+    pub negative: Duration,
+    /// Where the entries come from.
+    pub provider: Provider,
+}
+
+/// How a domain is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// All of it is mirrored.
+    Replicate,
+    /// Single entries are asked for.
+    OnDemand,
+}
+
+/// Home folders and shells that are not the directory's. In templates `%u` is the user name, `%U`
+/// the uid, `%d` the domain, `%o` the directory's own value, `%%` a percent sign.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overrides {
+    /// Home folder of every user.
+    pub home: Option<String>,
+    /// Home folder of users that have none in the directory.
+    pub fallback_home: Option<String>,
+    /// Shell of every user.
+    pub shell: Option<String>,
+    /// Shell of users that have none in the directory.
+    pub fallback_shell: Option<String>,
+}
+
+/// `provider = …` with its keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Provider {
+    /// Text of passwd(5) and group(5).
+    Files(Files),
+    /// An LDAP directory.
+    Ldap(Box<Ldap>),
+}
+
+/// Keys of the `files` provider.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Files {
+    /// Users.
+    pub passwd: PathBuf,
+    /// Groups.
+    pub group: PathBuf,
+}
+
+/// Keys of the `ldap` provider.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ldap {
+    /// Servers in order of preference.
+    pub servers: Vec<Server>,
+    /// Domain whose SRV records `_ldap._tcp` name further servers.
+    pub discover: Option<String>,
+    /// Base of all searches.
+    pub base: String,
+    /// Search of users: base and filter; the host's `base` and every user unless configured.
+    pub users: Search,
+    /// Search of groups.
+    pub groups: Search,
+    /// Names of attributes, from the schema and `[domain.NAME.attributes]`.
+    pub attributes: Attributes,
+    /// How groups name their members.
+    pub schema: Schema,
+    /// Whether names are told apart by case alone; if not, they are served in lower case.
+    pub case_sensitive: bool,
+    /// How to bind.
+    pub bind: Bind,
+    /// TLS on the connection: LDAPS is the server's URI, this is StartTLS.
+    pub start_tls: bool,
+    /// Certificate authorities, PEM; the host's own when none. As a path in the parsed
+    /// configuration; see [`Secrets`] for what a role is given.
+    pub tls_ca: Option<PathBuf>,
+    /// Whether a simple bind may send its password over a connection in clear.
+    pub allow_clear_password: bool,
+    /// Entries a page when pages are asked for.
+    pub page_size: u32,
+    /// Deadline of connecting, TLS and bind together.
+    pub connect_timeout: Duration,
+    /// Deadline of one search, and longest silence in the middle of one.
+    pub search_timeout: Duration,
+    /// Where changes can only be polled for: how often.
+    pub poll: Duration,
+    /// How often a server that is preferred to the present one is tried.
+    pub fail_back: Duration,
+    /// Largest message that a server may send, in bytes.
+    pub message_bytes_max: u32,
+}
+
+/// One of `uris`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Server {
+    /// `ldap://HOST[:PORT]`.
+    Ldap {
+        /// Name or address, IPv6 without brackets.
+        host: String,
+        /// 389 unless given.
+        port: u16,
+    },
+    /// `ldaps://HOST[:PORT]`.
+    Ldaps {
+        /// Name or address, IPv6 without brackets.
+        host: String,
+        /// 636 unless given.
+        port: u16,
+    },
+    /// `ldapi://%2Fpath`.
+    Ldapi {
+        /// The socket.
+        path: PathBuf,
+    },
+}
+
+/// Where to look and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Search {
+    /// DN of the base.
+    pub base: String,
+    /// Filter in the syntax of RFC 4515.
+    pub filter: String,
+}
+
+/// How groups name their members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Schema {
+    /// By user name, `memberUid`.
+    Rfc2307,
+    /// By DN, `member`; groups may be members.
+    Rfc2307bis,
+}
+
+/// Names of attributes, lower case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // each is the attribute of that part of an entry
+pub struct Attributes {
+    pub user_name: String,
+    pub user_uid: String,
+    pub user_gid: String,
+    pub user_gecos: String,
+    pub user_home: String,
+    pub user_shell: String,
+    pub group_name: String,
+    pub group_gid: String,
+    pub group_member: String,
+    /// The lasting key; found out from the server when none is configured.
+    pub uuid: Option<String>,
+}
+
+/// How to bind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bind {
+    /// Not at all.
+    Anonymous,
+    /// By DN and password.
+    Simple {
+        /// Who.
+        dn: String,
+        /// The file that holds the password; a newline at its end does not count.
+        password_file: PathBuf,
+    },
+    /// SASL EXTERNAL, by the uid over ldapi.
+    External,
+}
+
+/// `[publisher]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Publisher {
+    /// Least time between the starts of two publications.
+    pub interval: Duration,
+}
+
+/// `[metrics]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Where Prometheus text is served.
+    pub listen: Listen,
+}
+
+/// A place to listen at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Listen {
+    /// `unix:PATH`.
+    Unix(PathBuf),
+    /// `ADDRESS:PORT`, a loopback address.
+    Tcp(std::net::SocketAddr),
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log {
+    /// error, warn, info, debug or trace.
+    pub level: String,
+    /// Lines of JSON rather than text on stderr.
+    pub json: bool,
+}
+
+/// What the monitor, which may read them, hands to a back-end in place of the files that its
+/// configuration names. Never logged, hence no `Debug`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secrets {
+    /// Password of a simple bind.
+    pub bind_password: Option<String>,
+    /// The text of `tls_ca`.
+    pub tls_ca: Option<String>,
+}

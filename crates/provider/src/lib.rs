@@ -1,3 +1,160 @@
-//! What a source of users and groups is, and the provider that reads files.
-
+//! What a source of users and groups is to a back-end: a [`Provider`] that reports entries into a
+//! [`Sink`], and [`files`], the provider that reads passwd(5) and group(5) text.
+//!
+//! A provider knows one directory and its schema. It judges only whether something is a readable
+//! user or group at all; which of them may be served is the publisher's business, and what is kept
+//! over a restart the back-end's.
 #![forbid(unsafe_code)]
+
+pub mod files;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+
+/// The directory's own lasting key of an entry: entryUUID, nsUniqueId or objectGUID, or a hash of
+/// kind and name where a source has none. It stays when the entry is renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId(pub [u8; 16]);
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(position, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A user as the directory has it, after attribute mapping and templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User<'a> {
+    /// Log-in name.
+    pub name: Cow<'a, [u8]>,
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// GECOS.
+    pub gecos: Cow<'a, [u8]>,
+    /// Home folder.
+    pub dir: Cow<'a, [u8]>,
+    /// Log-in shell.
+    pub shell: Cow<'a, [u8]>,
+    /// How member lists name this entry, see [`Group::members`].
+    pub reference: Cow<'a, [u8]>,
+}
+
+/// A group as the directory has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    /// Group name.
+    pub name: Cow<'a, [u8]>,
+    /// Group id.
+    pub gid: u32,
+    /// How member lists name this entry, see [`Self::members`].
+    pub reference: Cow<'a, [u8]>,
+    /// References of the members, in the canonical form of the source, so that equal bytes mean the
+    /// same entry: user names (RFC2307, files) or normalised DNs (RFC2307bis), of users or of nested
+    /// groups. Some may lead nowhere. `None` when the members were not asked for.
+    pub members: Option<Vec<Cow<'a, [u8]>>>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// A user.
+    User(User<'a>),
+    /// A group.
+    Group(Group<'a>),
+}
+
+/// One of the searches that a provider makes of its directory, by number. Each has a cookie of its
+/// own, and each knows on its own which of its entries are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Part(pub u8);
+
+/// Where change tracking stands, kept over restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// What the cookie is valid for: server, bind DN, base, filter, attributes. Under any other
+    /// binding it is worthless.
+    pub binding: String,
+    /// The server's bytes, or the provider's own time stamps.
+    pub value: Vec<u8>,
+}
+
+/// What becomes of entries of a part that a refresh did not mention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmentioned {
+    /// The refresh listed everything there is: they are gone.
+    Gone,
+    /// The refresh listed changes: they are as they were.
+    Kept,
+}
+
+/// A back-end's ear. Calls take effect in their order; a change becomes visible outside with the
+/// next [`Sink::flush`]. Nothing here waits.
+pub trait Sink: Send + Sync {
+    /// The directory answers, through this server.
+    fn online(&self, server: &str);
+    /// It does not, for this reason. What was served goes on being served.
+    fn offline(&self, reason: &str);
+    /// A refresh of a part begins; an earlier one of the part that has not ended is void.
+    fn refresh_began(&self, part: Part);
+    /// An entry as it is now; replaces the one with the same id.
+    fn put(&self, part: Part, id: EntryId, entry: Entry<'_>);
+    /// During a refresh: the entry is as it was.
+    fn present(&self, part: Part, id: EntryId);
+    /// The entry is gone.
+    fn removed(&self, part: Part, id: EntryId);
+    /// The entry is there and cannot be read as a user or a group; an earlier good version of it is
+    /// not served any more. `name` is what an administrator would look for, a DN or a line's place.
+    fn rejected(&self, part: Part, id: EntryId, name: &str, reason: &str);
+    /// The refresh of a part is whole. A refresh that fails midway is never ended.
+    fn refresh_ended(&self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>);
+    /// All changes so far are those up to this cookie.
+    fn cookie(&self, part: Part, cookie: Cookie);
+    /// The user's groups are exactly these, of which each was [`put`](Self::put) before: what a
+    /// look-up of [`LookUp::GroupsOf`] found.
+    fn groups_of(&self, user: EntryId, groups: &[EntryId]);
+    /// What came so far belongs together and may be published.
+    fn flush(&self);
+}
+
+/// A question to a directory that is asked on demand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LookUp {
+    /// A user by name.
+    UserByName(Vec<u8>),
+    /// A user by uid.
+    UserByUid(u32),
+    /// A group with its members, by name.
+    GroupByName(Vec<u8>),
+    /// A group with its members, by gid.
+    GroupByGid(u32),
+    /// The groups of a user, without their members: one search, whatever their number. Reports the
+    /// user, the groups, and [`Sink::groups_of`].
+    GroupsOf(Vec<u8>),
+}
+
+/// Why a directory did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreachable(pub String);
+
+/// A source of users and groups. One task runs [`mirror`](Self::mirror); look-ups come beside it.
+pub trait Provider: Send + Sync {
+    /// Mirrors the source into the sink for as long as the process lives; reconnects by itself.
+    /// In on-demand mode it only keeps the connection and tells online and offline. Returns only
+    /// with what no retry can mend.
+    fn mirror(&self, cookies: Vec<(Part, Cookie)>) -> impl Future<Output = String> + Send;
+
+    /// Asks the directory one question and reports what it found into the sink, `true` when it
+    /// found something. Has its own deadline.
+    fn look_up(&self, what: &LookUp) -> impl Future<Output = Result<bool, Unreachable>> + Send;
+
+    /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
+    fn refresh(&self);
+}

@@ -1,0 +1,1 @@
+//! Users and groups out of passwd(5) and group(5) text.
