@@ -1,0 +1,313 @@
+//! What each role offers, as zbus traits: the proxies that callers use come out of them, and the
+//! roles implement the same interfaces. Every call has a deadline, [`CALL_DEADLINE`] unless said
+//! otherwise; where no reply is awaited there is a signal.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use zbus::OwnedFd;
+use zbus::zvariant::Type;
+
+/// How long a caller waits for a reply.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a look-up may take from the responder's question to its answer: the module waits 3 s.
+pub const LOOK_UP_DEADLINE: Duration = Duration::from_millis(2500);
+/// Entries in one reply of [`Backend::rejected`] and [`Publisher::rejected`].
+pub const REJECTED_AT_ONCE: u32 = 10_000;
+
+/// Errors by name, `org.roster.Error.…`.
+#[derive(Debug, zbus::DBusError)]
+#[zbus(prefix = "org.roster.Error")]
+pub enum Error {
+    /// Whatever the bus itself says.
+    #[zbus(error)]
+    ZBus(zbus::Error),
+    /// The directory, or the role in charge of it, cannot be asked now.
+    Unavailable(String),
+    /// What was given makes no sense here; the text says what does.
+    Invalid(String),
+    /// There are more requests than the role takes on.
+    Busy(String),
+    /// The caller may not do that.
+    Denied(String),
+}
+
+/// What a look-up is for; with the name or id beside it, the arguments of `LookUp`.
+/// On the bus an integer, from 0 in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Type)]
+#[repr(u32)]
+pub enum Kind {
+    /// User by name.
+    UserByName,
+    /// User by uid.
+    UserByUid,
+    /// Group by name.
+    GroupByName,
+    /// Group by gid.
+    GroupByGid,
+    /// Supplementary groups of a user, by name.
+    GroupsOf,
+}
+
+/// Every role, so that the monitor and people can see to it.
+#[zbus::proxy(interface = "org.roster.Role1")]
+pub trait Role {
+    /// How the process is.
+    fn status(&self) -> Result<RoleStatus, Error>;
+    /// Its counters as Prometheus text.
+    fn metrics(&self) -> Result<String, Error>;
+    /// Sets error, warn, info, debug or trace from now on. For root and the monitor.
+    fn set_log_level(&self, level: &str) -> Result<(), Error>;
+    /// Ends the process in good order. For the monitor only.
+    fn stop(&self) -> Result<(), Error>;
+}
+
+/// How a process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct RoleStatus {
+    /// The role as people write it, see [`crate::names::Role`].
+    pub role: String,
+    /// Process id.
+    pub pid: u32,
+    /// Start, in seconds since 1970.
+    pub started_unix: u64,
+    /// Version of the executable.
+    pub version: String,
+    /// The limits it lives under, in words.
+    pub sandbox: String,
+    /// Its log level.
+    pub log_level: String,
+}
+
+/// The monitor.
+#[zbus::proxy(
+    interface = "org.roster.Monitor1",
+    default_service = "org.roster.Monitor",
+    default_path = "/org/roster/Monitor"
+)]
+pub trait Monitor {
+    /// All roles and the configuration.
+    fn status(&self) -> Result<MonitorStatus, Error>;
+    /// Reads the configuration anew, as SIGHUP does. An error names what is wrong with it; the old
+    /// one goes on then.
+    fn reload(&self) -> Result<(), Error>;
+    /// A new configuration is in force.
+    #[zbus(signal)]
+    fn config_reloaded(&self) -> zbus::Result<()>;
+}
+
+/// All roles and the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct MonitorStatus {
+    /// The configuration's file.
+    pub config: String,
+    /// When it was read, in seconds since 1970.
+    pub config_read_unix: u64,
+    /// Why the file as it is now is not in force; empty when it is.
+    pub config_error: String,
+    /// State folder.
+    pub state_dir: String,
+    /// Whether roles run as users of their own.
+    pub separate_users: bool,
+    /// Domains in order of precedence.
+    pub domains: Vec<String>,
+    /// Every role, the bus and the monitor among them.
+    pub roles: Vec<RoleState>,
+}
+
+/// A role as the monitor sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct RoleState {
+    /// As people write it; the bus is `bus`.
+    pub role: String,
+    /// `starting`, `running`, `waiting` (for its next start), `idle` (until its socket is used).
+    pub state: String,
+    /// Process id, 0 when there is none.
+    pub pid: u32,
+    /// User id it runs under.
+    pub uid: u32,
+    /// Starts after the first.
+    pub restarts: u32,
+    /// Since when it is in this state, in seconds since 1970.
+    pub since_unix: u64,
+    /// How it ended last, in words; empty when it never did.
+    pub last_end: String,
+}
+
+/// A back-end: one domain's entries, and what the directory says beyond them.
+#[zbus::proxy(interface = "org.roster.Backend1")]
+pub trait Backend {
+    /// What leads from (epoch, since) to now, in the form of [`crate::exchange`]: changes, or
+    /// everything when that is shorter, the epoch is another, or `since` is 0.
+    fn fetch(&self, epoch: u64, since: u64) -> Result<OwnedFd, Error>;
+    /// Asks the directory for one entry; `name` or `id` as `kind` has it. Gives the records found,
+    /// in the form of [`crate::exchange`] without header, and nothing when there is no such entry.
+    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<Vec<u8>, Error>;
+    /// How the domain is.
+    fn status(&self) -> Result<DomainStatus, Error>;
+    /// Connects and enumerates anew.
+    fn refresh(&self) -> Result<(), Error>;
+    /// Lets held removals happen; gives their number.
+    fn confirm(&self) -> Result<u64, Error>;
+    /// Entries of the directory that cannot be read as users or groups, from that position on.
+    fn rejected(&self, from: u32, at_most: u32) -> Result<Vec<Rejected>, Error>;
+    /// Forgets what is known of a user (`UserByName`), of a group (`GroupByName`) or, with an empty
+    /// name, of everything, and asks for it again.
+    fn expire(&self, kind: Kind, name: &[u8]) -> Result<(), Error>;
+    /// There are changes to [`Backend::fetch`] up to `sequence`.
+    #[zbus(signal)]
+    fn changed(&self, epoch: u64, sequence: u64) -> zbus::Result<()>;
+    /// The directory answers.
+    #[zbus(signal)]
+    fn domain_online(&self, domain: &str, server: &str) -> zbus::Result<()>;
+    /// The directory does not answer.
+    #[zbus(signal)]
+    fn domain_offline(&self, domain: &str, reason: &str) -> zbus::Result<()>;
+}
+
+/// How a domain is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct DomainStatus {
+    /// Its name.
+    pub domain: String,
+    /// `ldap` or `files`.
+    pub provider: String,
+    /// `replicate` or `on-demand`.
+    pub mode: String,
+    /// Whether the directory answers.
+    pub online: bool,
+    /// Since when it does or does not, in seconds since 1970.
+    pub since_unix: u64,
+    /// The server in use, or the last one.
+    pub server: String,
+    /// Why it does not answer; empty when it does.
+    pub reason: String,
+    /// How changes are followed: `syncrepl`, `persistent search`, `polling`, `inotify`, `on demand`.
+    pub tracking: String,
+    /// Whether everything was enumerated at least once since the cache was made.
+    pub complete: bool,
+    /// Users and groups in the cache.
+    pub users: u64,
+    /// Users and groups in the cache.
+    pub groups: u64,
+    /// Entries that cannot be read, see [`Backend::rejected`].
+    pub rejected: u64,
+    /// Last change that the directory reported, in seconds since 1970, 0 when none was.
+    pub last_change_unix: u64,
+    /// Last refresh that ended whole, in seconds since 1970, 0 when none did.
+    pub last_refresh_unix: u64,
+    /// Removals that wait for [`Backend::confirm`].
+    pub held_removals: u64,
+    /// Number of the process's change log.
+    pub epoch: u64,
+    /// Changes in it.
+    pub sequence: u64,
+    /// What went wrong with the cache, empty when nothing did.
+    pub cache_error: String,
+}
+
+/// An entry that is not served, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct Rejected {
+    /// `user`, `group` or `entry`.
+    pub kind: String,
+    /// Name or DN, with what is no UTF-8 replaced.
+    pub name: String,
+    /// In words that are the same for the same kind of fault with the same values, so that they can
+    /// be counted.
+    pub reason: String,
+}
+
+/// The publisher: the snapshot and the border of trust.
+#[zbus::proxy(
+    interface = "org.roster.Publisher1",
+    default_service = "org.roster.Publisher",
+    default_path = "/org/roster/Publisher"
+)]
+pub trait Publisher {
+    /// Answers a program's question about domains that are asked on demand. The reply is a frame of
+    /// the responders' sockets (crate `roster-wire`), ready to be sent on.
+    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<Vec<u8>, Error>;
+    /// How the snapshot is.
+    fn status(&self) -> Result<PublisherStatus, Error>;
+    /// Entries of a domain that are not served, from that position on.
+    fn rejected(&self, domain: &str, from: u32, at_most: u32) -> Result<Vec<Rejected>, Error>;
+    /// Every entry of that name (`UserByName` or `GroupByName`) in any domain.
+    fn show(&self, kind: Kind, name: &[u8]) -> Result<Vec<Shown>, Error>;
+    /// Publishes now, changed or not.
+    fn publish(&self) -> Result<u64, Error>;
+    /// A snapshot is in place.
+    #[zbus(signal)]
+    fn snapshot_published(&self, generation: u64) -> zbus::Result<()>;
+    /// What is remembered of this user is no longer true.
+    #[zbus(signal)]
+    fn invalidate_user(&self, name: &[u8]) -> zbus::Result<()>;
+    /// What is remembered of this group is no longer true.
+    #[zbus(signal)]
+    fn invalidate_group(&self, name: &[u8]) -> zbus::Result<()>;
+    /// Nothing that is remembered is sure to be true.
+    #[zbus(signal)]
+    fn invalidate_all(&self) -> zbus::Result<()>;
+}
+
+/// How the snapshot is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct PublisherStatus {
+    /// The file.
+    pub snapshot: String,
+    /// Its generation, 0 before the first.
+    pub generation: u64,
+    /// When it was published, in milliseconds since 1970.
+    pub published_unix_ms: u64,
+    /// Users in it.
+    pub users: u64,
+    /// Groups in it.
+    pub groups: u64,
+    /// Members of all groups.
+    pub memberships: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Publications of this process.
+    pub publications: u64,
+    /// Bytes that they wrote.
+    pub bytes_written: u64,
+    /// From the first change to the rename, of the last publication, in microseconds.
+    pub last_publish_us: u64,
+    /// Why the last attempt failed; empty when it did not.
+    pub error: String,
+    /// What became of each domain's entries.
+    pub domains: Vec<DomainCounts>,
+}
+
+/// What became of a domain's entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct DomainCounts {
+    /// Its name.
+    pub domain: String,
+    /// Whether the publisher has its entries.
+    pub present: bool,
+    /// Users served.
+    pub users: u64,
+    /// Groups served.
+    pub groups: u64,
+    /// Entries not served, by reason, most frequent first.
+    pub refused: Vec<(String, u64)>,
+}
+
+/// An entry in the publisher's hands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct Shown {
+    /// Its domain.
+    pub domain: String,
+    /// Name.
+    pub name: String,
+    /// uid or gid.
+    pub id: u32,
+    /// Primary gid, of a user.
+    pub gid: u32,
+    /// GECOS, home folder and shell, of a user.
+    pub details: Vec<String>,
+    /// Members of a group as served; groups of a user as served.
+    pub related: Vec<String>,
+    /// Why it is not served; empty when it is.
+    pub refused: String,
+}
