@@ -56,6 +56,10 @@ pub enum Members {
     Shown,
 }
 
+/// A user of a builder, for lists of members that were resolved beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberId(u32);
+
 /// What [`Builder::finish`] gives.
 pub struct Finished {
     /// The file to be.
@@ -79,6 +83,21 @@ pub struct Builder {
     lines: Vec<Line>,
 }
 
+/// A list of members as it is being added.
+#[derive(Default)]
+struct List {
+    first: usize,
+    sum: NameSum,
+    bytes: u64,
+}
+
+impl List {
+    fn add(&mut self, slot: &NameSlot, len: usize) {
+        self.sum.add(u128::from_le_bytes(slot.0));
+        self.bytes += len as u64 + 1;
+    }
+}
+
 /// A group line as initgroups sees it.
 struct Line {
     gid: u32,
@@ -95,8 +114,8 @@ impl Builder {
     }
 
     /// Adds a passwd entry. All of them come before the first group, so that a new member does
-    /// not renumber the users.
-    pub fn user(&mut self, user: &User<'_>) -> Result<(), TooLarge> {
+    /// not renumber the users. Gives the id by which groups may list the user.
+    pub fn user(&mut self, user: &User<'_>) -> Result<MemberId, TooLarge> {
         let position = position(self.users.len())?;
         let mut slot = UserSlot::new_zeroed();
         let text = [Some(user.name), user.passwd, user.gecos, user.dir, user.shell];
@@ -105,41 +124,63 @@ impl Builder {
         slot.gid = U32::new(user.gid);
         slot.check = U32::new(hash::check(&slot, SectionId::Users, position));
         self.users.push(slot);
-        self.names.know(user.name, &mut self.long_text)?;
-        Ok(())
+        Ok(MemberId(self.names.know(user.name, &mut self.long_text)?.number))
     }
 
-    /// Adds a group entry with its members.
+    /// Adds a group entry with its members by name.
     pub fn group<'m>(
         &mut self,
         group: &Group<'_>,
         members: impl Iterator<Item = &'m [u8]>,
         count_for: Members,
     ) -> Result<(), TooLarge> {
+        let mut list = List { first: self.member_ids.len(), ..List::default() };
+        for member in members {
+            let known = self.names.know(member, &mut self.long_text)?;
+            list.add(&known.slot, member.len());
+            self.member_ids.push(U32::new(known.number));
+        }
+        self.add_group(group, &list, count_for)
+    }
+
+    /// Adds a group entry whose members are users that were added before.
+    pub fn group_of(
+        &mut self,
+        group: &Group<'_>,
+        members: impl Iterator<Item = MemberId>,
+        count_for: Members,
+    ) -> Result<(), TooLarge> {
+        let mut list = List { first: self.member_ids.len(), ..List::default() };
+        for MemberId(number) in members {
+            let slot = self.names.slot(number);
+            list.add(slot, name_bytes(slot, &self.long_text).len());
+            self.member_ids.push(U32::new(number));
+        }
+        self.add_group(group, &list, count_for)
+    }
+
+    /// Adds a group entry whose members are the ids from `list.first` on.
+    fn add_group(
+        &mut self,
+        group: &Group<'_>,
+        list: &List,
+        count_for: Members,
+    ) -> Result<(), TooLarge> {
         let position = position(self.groups.len())?;
         let mut slot = GroupSlot::new_zeroed();
         let text = [Some(group.name), group.passwd];
         (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
-        let first = self.member_ids.len();
-        let mut sum = NameSum::default();
-        let mut bytes = 0_u64;
-        for member in members {
-            let known = self.names.know(member, &mut self.long_text)?;
-            sum.add(u128::from_le_bytes(known.slot.0));
-            self.member_ids.push(U32::new(known.number));
-            bytes += member.len() as u64 + 1;
-        }
-        let count = self.member_ids.len() - first;
+        let count = self.member_ids.len() - list.first;
         let too_long = |_| TooLarge("a group with 4 GiB of member names");
         slot.gid = U32::new(group.gid);
         slot.count = U32::new(u32::try_from(count).map_err(too_long)?);
-        slot.first = U64::new(first as u64);
-        slot.sum = U64::new(sum.finish());
-        slot.member_bytes = U32::new(u32::try_from(bytes).map_err(too_long)?);
+        slot.first = U64::new(list.first as u64);
+        slot.sum = U64::new(list.sum.finish());
+        slot.member_bytes = U32::new(u32::try_from(list.bytes).map_err(too_long)?);
         slot.check = U32::new(hash::check(&slot, SectionId::Groups, position));
         self.groups.push(slot);
         if count_for == Members::Both {
-            let (gid, first) = (group.gid, first as u64);
+            let (gid, first) = (group.gid, list.first as u64);
             self.lines.push(Line { gid, count: slot.count.get(), first, unseen: false });
         }
         Ok(())

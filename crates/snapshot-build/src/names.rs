@@ -63,6 +63,11 @@ impl Names {
         }
     }
 
+    /// The slot of a number that was given out.
+    pub(crate) fn slot(&self, number: u32) -> &NameSlot {
+        &self.slots[number as usize]
+    }
+
     /// Gives up the table, which finishing has no use for.
     pub(crate) fn into_slots(self) -> Vec<NameSlot> {
         self.slots
