@@ -1,4 +1,8 @@
-//! `rosterd`.
+//! `rosterd`; see the library beside this file.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    roster_daemon::main()
+}

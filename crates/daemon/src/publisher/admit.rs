@@ -1,0 +1,261 @@
+//! The border of trust: whether an entry of a directory may be served on this host at all. Pure;
+//! every entry that any interface ever serves has passed [`Rules::user`] or [`Rules::group`]. What
+//! several domains claim at once is decided in `merge`.
+
+use super::model::{Group, User};
+use std::collections::HashSet;
+use std::fmt;
+
+/// Longest name of a user or group; glibc's LOGIN_NAME_MAX is 256 with its NUL.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest GECOS, home folder or shell.
+pub const TEXT_BYTES_MAX: usize = 1024;
+/// Ids with a meaning of their own whoever gives them out: `nobody`, and the ends of 16 and 32 bits.
+const RESERVED: [u32; 4] = [0, 65_534, 65_535, u32::MAX];
+
+/// What may be served from one domain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// Smallest uid and gid.
+    pub min_id: u32,
+    /// Largest.
+    pub max_id: u32,
+    /// Primary gids that are allowed though they are below `min_id` or of a local group.
+    pub allowed_local_gids: Vec<u32>,
+}
+
+/// The host's own accounts, which no directory may touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // names say it
+pub struct Locals {
+    pub user_names: HashSet<Vec<u8>>,
+    pub uids: HashSet<u32>,
+    pub group_names: HashSet<Vec<u8>>,
+    pub gids: HashSet<u32>,
+}
+
+/// Proof that an entry passed. Made here alone.
+#[derive(Clone, Copy)]
+pub struct Admitted<'a, T>(&'a T);
+
+impl<'a, T> Admitted<'a, T> {
+    /// The entry.
+    #[must_use]
+    pub fn entry(self) -> &'a T {
+        self.0
+    }
+}
+
+/// Which id of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Id {
+    Uid,
+    Gid,
+    PrimaryGid,
+}
+
+/// Why an entry is not served. Displayed, entries with the same fault read the same, so that they
+/// can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Below the smallest id.
+    Below(Id, u32, u32),
+    /// Above the largest.
+    Above(Id, u32, u32),
+    /// One of [`RESERVED`].
+    Reserved(Id, u32),
+    /// A local user has the name.
+    LocalUserName,
+    /// A local group has the name.
+    LocalGroupName,
+    /// A local user or group has the id.
+    Local(Id, u32),
+    /// The name, and what is wrong with it.
+    Name(&'static str),
+    /// A text, and what is wrong with it.
+    Text(&'static str, &'static str),
+    /// An entry that goes before has the name.
+    NameTaken(Owner),
+    /// An entry that goes before has the id.
+    IdTaken(Id, u32, Owner),
+    /// The primary group is a group of another domain.
+    ForeignGroup(u32),
+}
+
+/// Whose entry goes before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// An earlier entry of the same domain.
+    SameDomain,
+    /// An entry of an earlier domain.
+    EarlierDomain,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uid => "uid",
+            Self::Gid => "gid",
+            Self::PrimaryGid => "primary gid",
+        })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Below(Id::Uid, id, min) => write!(f, "uid {id} is below min_id ({min})"),
+            Self::Below(_, id, min) => write!(f, "gid {id} is below min_id ({min})"),
+            Self::Above(Id::Uid, id, max) => write!(f, "uid {id} is above max_id ({max})"),
+            Self::Above(_, id, max) => write!(f, "gid {id} is above max_id ({max})"),
+            Self::Reserved(kind, id) => write!(f, "{kind} {id} is reserved"),
+            Self::LocalUserName => write!(f, "a local user has this name"),
+            Self::LocalGroupName => write!(f, "a local group has this name"),
+            Self::Local(Id::Uid, id) => write!(f, "uid {id} is a local user's"),
+            Self::Local(kind, id) => write!(f, "{kind} {id} is a local group's"),
+            Self::Name(fault) => write!(f, "the name {fault}"),
+            Self::Text(what, fault) => write!(f, "the {what} {fault}"),
+            Self::NameTaken(owner) => write!(f, "{owner} has this name"),
+            Self::IdTaken(kind, id, owner) => write!(f, "{owner} has {kind} {id}"),
+            Self::ForeignGroup(gid) => write!(f, "primary gid {gid} is a group of another domain"),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SameDomain => "an earlier entry of this domain",
+            Self::EarlierDomain => "an earlier domain",
+        })
+    }
+}
+
+impl Rules {
+    /// Whether the user may be served.
+    pub fn user<'a>(
+        &self,
+        user: &'a User,
+        locals: &Locals,
+    ) -> Result<Admitted<'a, User>, Refusal> {
+        name(user.name())?;
+        self.id(Id::Uid, user.uid)?;
+        self.primary_gid(user.gid, locals)?;
+        if locals.user_names.contains(user.name()) {
+            return Err(Refusal::LocalUserName);
+        }
+        if locals.uids.contains(&user.uid) {
+            return Err(Refusal::Local(Id::Uid, user.uid));
+        }
+        text("GECOS", user.gecos())?;
+        folder("home folder", user.dir())?;
+        if !user.shell().is_empty() {
+            folder("shell", user.shell())?;
+        }
+        Ok(Admitted(user))
+    }
+
+    /// Whether the group may be served.
+    pub fn group<'a>(
+        &self,
+        group: &'a Group,
+        locals: &Locals,
+    ) -> Result<Admitted<'a, Group>, Refusal> {
+        name(&group.name)?;
+        self.id(Id::Gid, group.gid)?;
+        if locals.group_names.contains(&*group.name) {
+            return Err(Refusal::LocalGroupName);
+        }
+        if locals.gids.contains(&group.gid) {
+            return Err(Refusal::Local(Id::Gid, group.gid));
+        }
+        Ok(Admitted(group))
+    }
+
+    fn id(&self, kind: Id, id: u32) -> Result<(), Refusal> {
+        if RESERVED.contains(&id) {
+            return Err(Refusal::Reserved(kind, id));
+        }
+        if id < self.min_id {
+            return Err(Refusal::Below(kind, id, self.min_id));
+        }
+        if id > self.max_id {
+            return Err(Refusal::Above(kind, id, self.max_id));
+        }
+        Ok(())
+    }
+
+    /// A primary gid makes its user a member: of a local group only where that was allowed.
+    fn primary_gid(&self, gid: u32, locals: &Locals) -> Result<(), Refusal> {
+        if gid != 0 && self.allowed_local_gids.contains(&gid) {
+            return Ok(());
+        }
+        self.id(Id::PrimaryGid, gid)?;
+        if locals.gids.contains(&gid) {
+            return Err(Refusal::Local(Id::PrimaryGid, gid));
+        }
+        Ok(())
+    }
+}
+
+/// Names that no program takes for something else: not for an id, an option, a NIS line, a path, a
+/// list, or two names.
+fn name(name: &[u8]) -> Result<(), Refusal> {
+    let fault = if name.is_empty() {
+        "is empty"
+    } else if name.len() > NAME_BYTES_MAX {
+        "is longer than 255 bytes"
+    } else if std::str::from_utf8(name).is_err() {
+        "is no UTF-8"
+    } else if has_control_characters(name) {
+        "has control characters"
+    } else if name.iter().any(|byte| matches!(byte, b':' | b',' | b'/')) {
+        "has a ':', ',' or '/'"
+    } else if name == b"." || name == b".." {
+        "is '.' or '..'"
+    } else if matches!(name[0], b'-' | b'+' | b'~' | b' ') || name.ends_with(b" ") {
+        "starts with '-', '+' or '~', or starts or ends with a space"
+    } else if name.iter().all(u8::is_ascii_digit) {
+        "is a number"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::Name(fault))
+}
+
+fn text(what: &'static str, text: &[u8]) -> Result<(), Refusal> {
+    let fault = if text.len() > TEXT_BYTES_MAX {
+        "is longer than 1,024 bytes"
+    } else if std::str::from_utf8(text).is_err() {
+        "is no UTF-8"
+    } else if has_control_characters(text) {
+        "has control characters"
+    } else if text.contains(&b':') {
+        "has a ':'"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::Text(what, fault))
+}
+
+fn folder(what: &'static str, path: &[u8]) -> Result<(), Refusal> {
+    text(what, path)?;
+    let fault = if path.is_empty() {
+        "is empty"
+    } else if path[0] != b'/' {
+        "is no absolute path"
+    } else if path.split(|&byte| byte == b'/').any(|step| step == b"..") {
+        "has a '..'"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::Text(what, fault))
+}
+
+/// C0, DEL, and in UTF-8 C1 and the line and paragraph separators.
+fn has_control_characters(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| {
+        text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
+    })
+}
