@@ -1,0 +1,115 @@
+//! Opens a cache that may be anything: gone, damaged, foreign, deadly.
+
+use crate::tables;
+use crate::{FILE, PAGE_CACHE_BYTES, SET_ASIDE_MAX, Store, StoreError};
+use redb::Database;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Openings that may die before the file is held to be the reason. Not the first: that one may
+/// have been killed.
+const DEADLY_OPENINGS: u32 = 2;
+
+/// An open cache and what was read out of it.
+pub struct Opened<T> {
+    /// The cache.
+    pub store: Store,
+    /// What the caller read out of it.
+    pub loaded: T,
+    /// The file that was there before, when it was of no use.
+    pub set_aside: Option<SetAside>,
+}
+
+/// A file that was of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// Where it lies now.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// Opens the cache in `folder`, checks every page of it and lets `load` read what it needs. When
+/// the file or what `load` finds in it is [`StoreError::Damaged`], or when two openings in a row ended
+/// with the process, the file is set aside and a fresh one opened. A cache belongs to an `identity`;
+/// that of another is of no use either.
+pub fn open<T>(
+    folder: &Path,
+    identity: &str,
+    load: impl Fn(&Store) -> Result<T, StoreError>,
+) -> Result<Opened<T>, StoreError> {
+    let path = folder.join(FILE);
+    let marker = Marker { path: folder.join(format!("{FILE}.opening")) };
+    let deadly = marker.deaths() >= DEADLY_OPENINGS;
+    let mut set_aside = None;
+    if deadly {
+        let reason = format!("{DEADLY_OPENINGS} attempts to open it ended with the process");
+        set_aside = Some(aside(&path, reason)?);
+        marker.remove();
+    }
+    marker.add();
+    let attempt = || {
+        let store = open_file(&path, identity)?;
+        let loaded = load(&store)?;
+        Ok((store, loaded))
+    };
+    let opened = match attempt() {
+        Err(StoreError::Damaged { reason, .. }) => {
+            set_aside = Some(aside(&path, reason)?);
+            attempt()
+        }
+        opened => opened,
+    };
+    marker.remove();
+    let (store, loaded) = opened?;
+    Ok(Opened { store, loaded, set_aside })
+}
+
+fn open_file(path: &Path, identity: &str) -> Result<Store, StoreError> {
+    let database = Database::builder()
+        .set_cache_size(PAGE_CACHE_BYTES)
+        .set_check_integrity_on_open(true)
+        .create(path)
+        .map_err(|error| StoreError::from_redb("open", path, error.into()))?;
+    tables::check(&database, path, identity)?;
+    Ok(Store { database, path: path.to_owned() })
+}
+
+/// Moves the file out of the way; the last one that went there moves on, the oldest goes.
+fn aside(path: &Path, reason: String) -> Result<SetAside, StoreError> {
+    let place = |number: u32| path.with_extension(format!("redb.damaged-{number}"));
+    let failed = |source| StoreError::io("set aside", path, source);
+    let absent_is_fine = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    for number in (1..SET_ASIDE_MAX).rev() {
+        absent_is_fine(fs::rename(place(number), place(number + 1))).map_err(failed)?;
+    }
+    absent_is_fine(fs::rename(path, place(1))).map_err(failed)?;
+    Ok(SetAside { path: place(1), reason })
+}
+
+/// One byte for every opening that began and has not ended. Where it cannot be written, on a full
+/// disk, the cache is opened all the same.
+struct Marker {
+    path: PathBuf,
+}
+
+impl Marker {
+    fn deaths(&self) -> u32 {
+        let length = fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        u32::try_from(length).unwrap_or(u32::MAX)
+    }
+
+    fn add(&self) {
+        use io::Write as _;
+        let file = fs::OpenOptions::new().create(true).append(true).open(&self.path);
+        let _ = file.and_then(|mut file| file.write_all(b"."));
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
