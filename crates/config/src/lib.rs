@@ -3,9 +3,24 @@
 //! [`parse`] reads the file's text and gives either a [`Config`] in which everything holds, or every
 //! mistake that it found, each with its line and what to write instead. Reads no other file and
 //! opens nothing: whether a path leads anywhere is found out by who uses it.
+//!
+//! [`keys`] holds every key with its type, default and meaning, and is what the manual is made of;
+//! `syntax` the small languages inside values; `read` turns TOML into values; `check` is what
+//! follows from what; [`explain`] prints what came out.
 #![forbid(unsafe_code)]
 
+mod check;
+pub mod explain;
+pub mod keys;
+mod problem;
+mod read;
+mod syntax;
+
+pub use check::{Parsed, parse};
+pub use problem::{Problem, Severity};
+
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -167,6 +182,24 @@ pub enum Server {
         /// The socket.
         path: PathBuf,
     },
+}
+
+/// The URI, without the port that goes without saying.
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, host, port, usual) = match self {
+            Self::Ldap { host, port } => ("ldap", host, *port, 389),
+            Self::Ldaps { host, port } => ("ldaps", host, *port, 636),
+            Self::Ldapi { path } => {
+                return write!(f, "ldapi://{}", path.to_string_lossy().replace('/', "%2F"));
+            }
+        };
+        match host.contains(':') {
+            true => write!(f, "{scheme}://[{host}]")?,
+            false => write!(f, "{scheme}://{host}")?,
+        }
+        if port == usual { Ok(()) } else { write!(f, ":{port}") }
+    }
 }
 
 /// Where to look and for what.

@@ -1,0 +1,540 @@
+//! Every key that roster.toml may hold: its type, its default and what it means.
+//!
+//! The one source of the parser's checks and defaults, of `roster check-config --explain` and of
+//! the list of keys in roster.toml(5).
+
+use std::time::Duration;
+
+/// A table of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// `[host]`
+    Host,
+    /// `[domain.NAME]`
+    Domain,
+    /// `[domain.NAME.attributes]`
+    Attributes,
+    /// `[publisher]`
+    Publisher,
+    /// `[metrics]`
+    Metrics,
+    /// `[log]`
+    Log,
+}
+
+impl Table {
+    /// All, in the order in which they are written down.
+    pub const ALL: [Self; 6] =
+        [Self::Host, Self::Domain, Self::Attributes, Self::Publisher, Self::Metrics, Self::Log];
+
+    /// As in the file.
+    pub fn header(self) -> &'static str {
+        match self {
+            Self::Host => "[host]",
+            Self::Domain => "[domain.NAME]",
+            Self::Attributes => "[domain.NAME.attributes]",
+            Self::Publisher => "[publisher]",
+            Self::Metrics => "[metrics]",
+            Self::Log => "[log]",
+        }
+    }
+
+    /// What the table is for.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Host => "What holds for every domain. Required.",
+            Self::Domain => {
+                "A source of users and groups. NAME has lower-case letters, digits, dots, dashes and \
+                 underscores, starts with a letter or a digit, and is at most 64 bytes long; one with \
+                 dots is written in quotes: [domain.\"example.com\"]."
+            }
+            Self::Attributes => {
+                "Names of LDAP attributes where they differ from the schema's; case does not matter."
+            }
+            Self::Publisher => "How the snapshot is published.",
+            Self::Metrics => "Figures for Prometheus. Off unless this table is there.",
+            Self::Log => "What rosterd logs, to the journal or to standard error.",
+        }
+    }
+}
+
+/// What values a key takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number within these bounds.
+    Integer {
+        /// Smallest.
+        min: u32,
+        /// Largest.
+        max: u32,
+    },
+    /// A number from 0 to 1.
+    Share,
+    /// A string such as "500ms", "30s", "5m", "1h" or "1d", or a whole number of seconds.
+    Duration {
+        /// Shortest.
+        min: Duration,
+        /// Longest.
+        max: Duration,
+    },
+    /// One of some words.
+    Choice {
+        /// What each of them is.
+        noun: &'static str,
+        /// The words.
+        of: &'static [&'static str],
+    },
+    /// Absolute path.
+    Path,
+    /// Home folder or shell with templates.
+    Template {
+        /// Whether the directory's own value may be a part.
+        original: bool,
+    },
+    /// A distinguished name (RFC 4514).
+    Dn,
+    /// A search filter (RFC 4515).
+    Filter,
+    /// Name or number of an attribute.
+    Attribute,
+    /// A DNS domain.
+    DnsDomain,
+    /// Servers.
+    Uris,
+    /// Names of domains.
+    Domains,
+    /// Group ids.
+    Gids,
+    /// A place to listen at.
+    Listen,
+}
+
+impl Kind {
+    /// For people.
+    pub fn text(self) -> String {
+        match self {
+            Self::Boolean => "true or false".to_owned(),
+            Self::Integer { min, max } => format!("integer, {min} to {max}"),
+            Self::Share => "number, 0 to 1".to_owned(),
+            Self::Duration { min, max } => {
+                format!("duration, {} to {}", duration(min), duration(max))
+            }
+            Self::Choice { of, .. } => quoted(of),
+            Self::Path => "absolute path".to_owned(),
+            Self::Template { .. } => "path with templates".to_owned(),
+            Self::Dn => "DN".to_owned(),
+            Self::Filter => "LDAP filter".to_owned(),
+            Self::Attribute => "attribute".to_owned(),
+            Self::DnsDomain => "DNS domain".to_owned(),
+            Self::Uris => "list of URIs".to_owned(),
+            Self::Domains => "list of domains".to_owned(),
+            Self::Gids => "list of gids".to_owned(),
+            Self::Listen => "\"unix:PATH\" or \"ADDRESS:PORT\"".to_owned(),
+        }
+    }
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn quoted(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// A duration as it is written in the file.
+pub(crate) fn duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    if millis == 0 {
+        return "0s".to_owned();
+    }
+    for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
+        if millis >= length && millis.is_multiple_of(length) {
+            return format!("{}{unit}", millis / length);
+        }
+    }
+    format!("{millis}ms")
+}
+
+/// What holds where a key is not in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unset {
+    /// It must be there.
+    Required,
+    /// This value, as it would be written.
+    Is(&'static str),
+    /// What follows from other keys, in words.
+    Follows(&'static str),
+    /// Nothing; the meaning of that is in the key's text.
+    Nothing,
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Key {
+    /// Where it may stand.
+    pub table: Table,
+    /// Its name.
+    pub name: &'static str,
+    /// The provider that it is for; any when none.
+    pub provider: Option<&'static str>,
+    /// Its values.
+    pub kind: Kind,
+    /// Its default.
+    pub unset: Unset,
+    /// What it means.
+    pub text: &'static str,
+}
+
+/// The largest id: 4294967295 means "none" to the system.
+pub const ID_MAX: u32 = u32::MAX - 1;
+
+/// Ids that are never served: root's, `nobody`'s, and what 16-bit and 32-bit programs take for -1.
+pub const RESERVED_IDS: [u32; 4] = [0, 65_534, 65_535, u32::MAX];
+
+/// As many as the package makes users for back-ends.
+pub const DOMAINS_MAX: usize = 8;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+const fn of(table: Table, name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
+    Key { table, name, provider: None, kind, unset, text }
+}
+
+const fn files(name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
+    Key { table: Table::Domain, name, provider: Some("files"), kind, unset, text }
+}
+
+const fn ldap(name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
+    Key { table: Table::Domain, name, provider: Some("ldap"), kind, unset, text }
+}
+
+const fn attribute(name: &'static str, unset: Unset, text: &'static str) -> Key {
+    Key {
+        table: Table::Attributes,
+        name,
+        provider: Some("ldap"),
+        kind: Kind::Attribute,
+        unset,
+        text,
+    }
+}
+
+const fn duration_of(min: Duration, max: Duration) -> Kind {
+    Kind::Duration { min, max }
+}
+
+const MILLIS_100: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// All keys, in the order in which they are documented.
+pub const KEYS: &[Key] = &[
+    of(
+        Table::Host,
+        "domains",
+        Kind::Domains,
+        Unset::Required,
+        "The domains in order of precedence, at most eight: where two have the same name or id, the \
+         first one's entry is served, and the other is listed by roster domain rejected. A table \
+         [domain.NAME] that is not named here is not used.",
+    ),
+    of(
+        Table::Host,
+        "min_id",
+        Kind::Integer { min: 1, max: ID_MAX },
+        Unset::Is("1000"),
+        "The smallest uid and gid that is taken from any domain. Entries below are rejected.",
+    ),
+    of(
+        Table::Host,
+        "max_id",
+        Kind::Integer { min: 1, max: ID_MAX },
+        Unset::Is("4294967294"),
+        "The largest one. Whatever the bounds, 0, 65534, 65535 and 4294967295 are never taken.",
+    ),
+    of(
+        Table::Host,
+        "allowed_local_gids",
+        Kind::Gids,
+        Unset::Is("[]"),
+        "Gids below min_id, or of local groups, that users of a directory may have as their primary \
+         group. For directories in which everybody is in group 100 (users), write [100]. The \
+         groups themselves are still the host's own.",
+    ),
+    of(
+        Table::Host,
+        "passwd",
+        Kind::Path,
+        Unset::Is("\"/etc/passwd\""),
+        "The host's own users. No entry of a directory is served whose name or uid is one of theirs. \
+         The file is watched.",
+    ),
+    of(
+        Table::Host,
+        "group",
+        Kind::Path,
+        Unset::Is("\"/etc/group\""),
+        "The host's own groups, likewise.",
+    ),
+    of(
+        Table::Domain,
+        "provider",
+        Kind::Choice { noun: "provider", of: &["ldap", "files"] },
+        Unset::Required,
+        "Where the entries come from: an LDAP directory, or text in the formats of passwd(5) and \
+         group(5).",
+    ),
+    of(
+        Table::Domain,
+        "mode",
+        Kind::Choice { noun: "mode", of: &["replicate", "on-demand"] },
+        Unset::Is("\"replicate\""),
+        "replicate mirrors the whole domain and follows its changes. on-demand asks for single \
+         entries when programs do, for directories that are too large to mirror or do not allow \
+         it; LDAP only. Domains that are asked on demand come last in domains: a name is asked \
+         there before later domains answer.",
+    ),
+    of(
+        Table::Domain,
+        "min_id",
+        Kind::Integer { min: 1, max: ID_MAX },
+        Unset::Follows("as in [host]"),
+        "The smallest uid and gid that is taken from this domain, at least that of [host].",
+    ),
+    of(
+        Table::Domain,
+        "max_id",
+        Kind::Integer { min: 1, max: ID_MAX },
+        Unset::Follows("as in [host]"),
+        "The largest one, at most that of [host].",
+    ),
+    of(
+        Table::Domain,
+        "home",
+        Kind::Template { original: true },
+        Unset::Nothing,
+        "Home folder of every user, in place of the directory's, with templates (see TEMPLATES).",
+    ),
+    of(
+        Table::Domain,
+        "fallback_home",
+        Kind::Template { original: false },
+        Unset::Nothing,
+        "Home folder of users that have none in the directory.",
+    ),
+    of(
+        Table::Domain,
+        "shell",
+        Kind::Template { original: true },
+        Unset::Nothing,
+        "Shell of every user, in place of the directory's.",
+    ),
+    of(
+        Table::Domain,
+        "fallback_shell",
+        Kind::Template { original: false },
+        Unset::Nothing,
+        "Shell of users that have none in the directory. Without it theirs is empty, which programs \
+         take for /bin/sh.",
+    ),
+    of(
+        Table::Domain,
+        "mass_deletion",
+        Kind::Share,
+        Unset::Is("0.5"),
+        "When more than this share of the domain's entries, and more than ten, would go at once, \
+         they are kept until roster domain confirm NAME says that they are meant to go. Additions and \
+         changes are served meanwhile. 1 lets everything go without a question.",
+    ),
+    of(
+        Table::Domain,
+        "refresh",
+        duration_of(SECOND, DAY),
+        Unset::Is("\"5m\""),
+        "In on-demand mode, how often entries that were asked for are asked for again, in batches.",
+    ),
+    of(
+        Table::Domain,
+        "negative",
+        duration_of(Duration::ZERO, HOUR),
+        Unset::Is("\"15s\""),
+        "In on-demand mode, for how long a name that is not there is not asked for again.",
+    ),
+    files("passwd", Kind::Path, Unset::Required, "Users, in the format of passwd(5). Watched."),
+    files("group", Kind::Path, Unset::Required, "Groups, in the format of group(5). Watched."),
+    ldap(
+        "uris",
+        Kind::Uris,
+        Unset::Follows("those that discover finds"),
+        "Servers in order of preference: ldaps://HOST[:PORT], ldap://HOST[:PORT] or \
+         ldapi://PATH with every slash of the path as %2F. When one fails the next takes over; \
+         one that comes earlier is gone back to as soon as it answers (fail_back). Required unless \
+         discover is there.",
+    ),
+    ldap(
+        "discover",
+        Kind::DnsDomain,
+        Unset::Nothing,
+        "A DNS domain whose SRV records _ldap._tcp name servers. Those of uris come first. Such \
+         servers are spoken to as by ldap://, so set start_tls.",
+    ),
+    ldap("base", Kind::Dn, Unset::Required, "Base of all searches: \"dc=example,dc=com\"."),
+    ldap(
+        "schema",
+        Kind::Choice { noun: "schema", of: &["rfc2307", "rfc2307bis"] },
+        Unset::Is("\"rfc2307\""),
+        "How groups name their members: rfc2307 by user name, in memberUid; rfc2307bis by DN, in \
+         member, where groups may be members of groups.",
+    ),
+    ldap("user_base", Kind::Dn, Unset::Follows("as base"), "Base of searches for users."),
+    ldap(
+        "user_filter",
+        Kind::Filter,
+        Unset::Is("\"(objectClass=posixAccount)\""),
+        "Which entries are users.",
+    ),
+    ldap("group_base", Kind::Dn, Unset::Follows("as base"), "Base of searches for groups."),
+    ldap(
+        "group_filter",
+        Kind::Filter,
+        Unset::Is("\"(objectClass=posixGroup)\""),
+        "Which entries are groups.",
+    ),
+    ldap(
+        "case_sensitive",
+        Kind::Boolean,
+        Unset::Is("true"),
+        "Whether names that differ by case alone are different names. If not, names are served in \
+         lower case.",
+    ),
+    ldap(
+        "bind",
+        Kind::Choice { noun: "way to bind", of: &["anonymous", "simple", "external"] },
+        Unset::Follows("simple with bind_dn, otherwise anonymous"),
+        "How to log in to the server: not at all, by bind_dn and password, or as the uid of the \
+         back-end by SASL EXTERNAL, over ldapi:// only.",
+    ),
+    ldap("bind_dn", Kind::Dn, Unset::Nothing, "Who logs in to the server."),
+    ldap(
+        "bind_password_file",
+        Kind::Path,
+        Unset::Nothing,
+        "The file with the password, and nothing else but perhaps a newline at the end. It must not be \
+         readable by others: chmod 600.",
+    ),
+    ldap(
+        "start_tls",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether connections to ldap:// servers are turned into TLS before anything is said. The \
+         server's certificate is checked, as with ldaps://, against its name.",
+    ),
+    ldap(
+        "tls_ca",
+        Kind::Path,
+        Unset::Follows("the host's own authorities"),
+        "Certificate authorities that are trusted, in PEM.",
+    ),
+    ldap(
+        "allow_clear_password",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether the password may be sent over a connection without TLS, for everybody on the way to \
+         read.",
+    ),
+    ldap(
+        "page_size",
+        Kind::Integer { min: 1, max: 1_000_000 },
+        Unset::Is("1000"),
+        "Entries that are asked for at a time where a server wants its answers in pages.",
+    ),
+    ldap(
+        "connect_timeout",
+        duration_of(MILLIS_100, Duration::from_secs(300)),
+        Unset::Is("\"5s\""),
+        "How long connecting, TLS and bind may take together before the next server is tried.",
+    ),
+    ldap(
+        "search_timeout",
+        duration_of(SECOND, HOUR),
+        Unset::Is("\"30s\""),
+        "How long a look-up may take, and how long a server may be silent in the middle of an \
+         answer.",
+    ),
+    ldap(
+        "poll",
+        duration_of(SECOND, DAY),
+        Unset::Is("\"30s\""),
+        "How often a server is asked for changes that can neither synchronise (RFC 4533) nor do \
+         persistent searches.",
+    ),
+    ldap(
+        "fail_back",
+        duration_of(SECOND, DAY),
+        Unset::Is("\"30s\""),
+        "How often a server that comes earlier in uris than the present one is tried.",
+    ),
+    ldap(
+        "message_bytes_max",
+        Kind::Integer { min: 65_536, max: 1 << 30 },
+        Unset::Is("67108864"),
+        "The largest message that is taken from a server, in bytes: the largest group must fit.",
+    ),
+    attribute("user_name", Unset::Is("\"uid\""), "Log-in name."),
+    attribute("user_uid", Unset::Is("\"uidNumber\""), "User id."),
+    attribute("user_gid", Unset::Is("\"gidNumber\""), "Id of the primary group."),
+    attribute("user_gecos", Unset::Is("\"gecos\""), "Full name and the like."),
+    attribute("user_home", Unset::Is("\"homeDirectory\""), "Home folder."),
+    attribute("user_shell", Unset::Is("\"loginShell\""), "Shell."),
+    attribute("group_name", Unset::Is("\"cn\""), "Name of a group."),
+    attribute("group_gid", Unset::Is("\"gidNumber\""), "Group id."),
+    attribute(
+        "group_member",
+        Unset::Follows("memberUid with rfc2307, member with rfc2307bis"),
+        "Members of a group.",
+    ),
+    attribute(
+        "uuid",
+        Unset::Follows("what the server has: entryUUID, nsUniqueId …"),
+        "The key of an entry that stays when it is renamed.",
+    ),
+    of(
+        Table::Publisher,
+        "interval",
+        duration_of(MILLIS_100, HOUR),
+        Unset::Is("\"100ms\""),
+        "The least time between two publications. A single change is published at once all the \
+         same; in a storm of changes they are gathered for this long.",
+    ),
+    of(
+        Table::Metrics,
+        "listen",
+        Kind::Listen,
+        Unset::Required,
+        "Where figures are served over HTTP as text for Prometheus: a socket, \
+         \"unix:/run/roster/metrics\", or a loopback address, \"127.0.0.1:9273\".",
+    ),
+    of(
+        Table::Log,
+        "level",
+        Kind::Choice { noun: "level", of: &["error", "warn", "info", "debug", "trace"] },
+        Unset::Is("\"info\""),
+        "How much is logged. roster log-level changes it while rosterd runs.",
+    ),
+    of(
+        Table::Log,
+        "json",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether lines on standard error are JSON. The journal has fields of its own.",
+    ),
+];
+
+/// The keys of a table.
+pub fn keys_of(table: Table) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.table == table)
+}

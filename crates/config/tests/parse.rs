@@ -1,0 +1,532 @@
+//! What roster.toml means, and what is said of every mistake.
+
+use roster_config::{
+    Bind, Listen, Mode, Parsed, Problem, Provider, Schema, Server, Severity, explain::explain,
+    parse,
+};
+use std::path::Path;
+use std::time::Duration;
+
+/// The example of the manual.
+const EXAMPLE: &str = r#"
+[host]
+domains = ["corp", "lab"]          # in order of precedence
+min_id = 1000
+
+[domain.corp]
+provider = "ldap"
+uris = ["ldaps://ldap1.example.com", "ldaps://ldap2.example.com"]
+base = "dc=example,dc=com"
+schema = "rfc2307bis"              # rfc2307 | rfc2307bis
+mode = "replicate"                 # replicate | on-demand
+bind_dn = "cn=reader,dc=example,dc=com"
+bind_password_file = "/etc/roster/corp.password"
+tls_ca = "/etc/ssl/certs/corp.pem"
+start_tls = false
+
+[domain.lab]
+provider = "files"
+passwd = "/srv/lab/passwd"
+group = "/srv/lab/group"
+"#;
+
+/// One LDAP domain with more keys.
+fn corp(keys: &str) -> String {
+    format!(
+        "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\n\
+         uris = [\"ldaps://ldap1\"]\nbase = \"dc=x\"\n{keys}\n"
+    )
+}
+
+fn well(text: &str) -> Parsed {
+    parse(text).unwrap_or_else(|problems| panic!("{}", rendered(&problems).join("\n")))
+}
+
+fn quiet(text: &str) -> Parsed {
+    let parsed = well(text);
+    assert_eq!(rendered(&parsed.warnings), [""; 0]);
+    parsed
+}
+
+fn rendered(problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(|problem| problem.render(Path::new("roster.toml"))).collect()
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    rendered(&parse(text).err().unwrap_or_default())
+}
+
+fn ldap(parsed: &Parsed) -> &roster_config::Ldap {
+    match &parsed.config.domains[0].provider {
+        Provider::Ldap(ldap) => ldap,
+        Provider::Files(_) => panic!("not LDAP"),
+    }
+}
+
+#[test]
+fn the_example_means_what_it_says() {
+    let parsed = quiet(EXAMPLE);
+    let config = &parsed.config;
+    assert_eq!((config.host.min_id, config.host.max_id), (1000, u32::MAX - 1));
+    assert_eq!(config.host.passwd, Path::new("/etc/passwd"));
+    assert_eq!(config.domains.iter().map(|d| &*d.name).collect::<Vec<_>>(), ["corp", "lab"]);
+    assert_eq!((config.domains[0].min_id, config.domains[0].mode), (1000, Mode::Replicate));
+    let ldap = ldap(&parsed);
+    let server = |host: &str| Server::Ldaps { host: host.to_owned(), port: 636 };
+    assert_eq!(ldap.servers, [server("ldap1.example.com"), server("ldap2.example.com")]);
+    assert_eq!(ldap.schema, Schema::Rfc2307bis);
+    assert_eq!(ldap.users.base, "dc=example,dc=com");
+    assert_eq!(ldap.users.filter, "(objectClass=posixAccount)");
+    assert_eq!(ldap.groups.filter, "(objectClass=posixGroup)");
+    assert_eq!(ldap.attributes.group_member, "member");
+    assert_eq!(ldap.attributes.user_uid, "uidnumber");
+    assert_eq!(ldap.search_timeout, Duration::from_secs(30));
+    assert_eq!(
+        ldap.bind,
+        Bind::Simple {
+            dn: "cn=reader,dc=example,dc=com".to_owned(),
+            password_file: "/etc/roster/corp.password".into()
+        }
+    );
+    assert!(matches!(&config.domains[1].provider, Provider::Files(files)
+        if files.passwd == Path::new("/srv/lab/passwd")));
+    assert_eq!(config.publisher.interval, Duration::from_millis(100));
+    assert_eq!((&*config.log.level, config.log.json), ("info", false));
+    assert_eq!(config.metrics, None);
+}
+
+#[test]
+fn every_key_can_be_set() {
+    let parsed = quiet(
+        r#"
+        [host]
+        domains = ["files.lab", "corp"]
+        min_id = 500
+        max_id = 0xffff_0000
+        allowed_local_gids = [100]
+        passwd = "/x/passwd"
+        group = "/x/group"
+        [domain."files.lab"]
+        provider = "files"
+        passwd = "/srv/p"
+        group = "/srv/g"
+        fallback_home = "/home/%d/%u"
+        fallback_shell = "/bin/bash"
+        [domain.corp]
+        provider = "ldap"
+        mode = "on-demand"
+        min_id = 1000
+        max_id = 2000
+        home = "/net%o"
+        shell = "/bin/%u"
+        mass_deletion = 1
+        refresh = 60
+        negative = "0s"
+        uris = ["ldap://ldap1:3890", "ldap://[::1]"]
+        discover = "example.com"
+        base = "dc=x"
+        schema = "rfc2307"
+        user_base = "ou=people,dc=x"
+        user_filter = "(&(objectClass=posixAccount)(!(uid=x)))"
+        group_base = "ou=groups,dc=x"
+        group_filter = "(objectClass=posixGroup)"
+        case_sensitive = false
+        bind = "simple"
+        bind_dn = "cn=r,dc=x"
+        bind_password_file = "/etc/roster/p"
+        start_tls = true
+        tls_ca = "/etc/ca.pem"
+        allow_clear_password = false
+        page_size = 500
+        connect_timeout = "500ms"
+        search_timeout = "1m"
+        poll = "10s"
+        fail_back = "1h"
+        message_bytes_max = 1_000_000
+        [domain.corp.attributes]
+        user_name = "sAMAccountName"
+        user_uid = "a"
+        user_gid = "b"
+        user_gecos = "displayName"
+        user_home = "unixHomeDirectory"
+        user_shell = "c"
+        group_name = "d"
+        group_gid = "e"
+        group_member = "memberNisNetgroup"
+        uuid = "objectGUID"
+        [publisher]
+        interval = "1s"
+        [metrics]
+        listen = "[::1]:9273"
+        [log]
+        level = "debug"
+        json = true
+        "#,
+    );
+    let config = &parsed.config;
+    assert_eq!((config.host.max_id, &*config.host.allowed_local_gids), (0xffff_0000, &[100][..]));
+    assert_eq!(config.domains[0].name, "files.lab");
+    let corp = &config.domains[1];
+    assert_eq!((corp.min_id, corp.max_id, corp.mode), (1000, 2000, Mode::OnDemand));
+    assert_eq!((corp.refresh, corp.negative), (Duration::from_secs(60), Duration::ZERO));
+    assert_eq!(corp.overrides.home.as_deref(), Some("/net%o"));
+    let Provider::Ldap(ldap) = &corp.provider else { panic!("not LDAP") };
+    assert_eq!(ldap.servers[1], Server::Ldap { host: "::1".to_owned(), port: 389 });
+    assert_eq!(ldap.attributes.user_name, "samaccountname");
+    assert_eq!(ldap.attributes.uuid.as_deref(), Some("objectguid"));
+    assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
+    assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
+    // Every key of the manual was in use.
+    let lines = explain(&parsed.settings);
+    for key in roster_config::keys::KEYS {
+        assert!(lines.contains(&format!("\n{} = ", key.name)), "{} is missing", key.name);
+    }
+}
+
+#[test]
+fn all_mistakes_are_found_at_once_with_line_and_remedy() {
+    let text = r#"[host]
+domains = ["corp", "lbb", "corp"]
+min_id = 0
+max_id = "5000"
+allowed_local_gids = [100, 65534]
+paswd = "/etc/passwd"
+
+[domain.corp]
+provider = "ldap"
+uris = ["ldaps://ldap1.example.com", "ldap2"]
+schema = "rfc2307bs"
+user_filter = "(objectClass=posixAccount"
+page_size = 99999999
+start_tls = "true"
+search_timeout = "half an hour"
+bind_password = "secret"
+home = "/home/%x"
+
+[domain.corp.attributes]
+user_nam = "cn"
+
+[domain.lab]
+provider = "files"
+passwd = "srv/lab/passwd"
+base = "dc=x"
+
+[metrics]
+listen = "0.0.0.0:9273"
+
+[logs]
+level = "info"
+"#;
+    assert_eq!(
+        mistakes(text),
+        [
+            "roster.toml:2: host.domains: there is no table [domain.lbb]; did you mean \"lab\"?",
+            "roster.toml:2: host.domains: \"corp\" is there twice; remove one",
+            "roster.toml:3: host.min_id: 0 is out of range; write 1 to 4294967294",
+            "roster.toml:4: host.max_id: must be a number without quotes; write 5000",
+            "roster.toml:5: host.allowed_local_gids: 65534 is never served from a directory; remove it",
+            "roster.toml:6: host.paswd: is not a key of this table; did you mean passwd?",
+            "roster.toml:8: domain.corp.base: is missing; add it to [domain.corp]: base = \"dc=example,dc=com\"",
+            "roster.toml:10: domain.corp.uris: \"ldap2\" is no URI; did you mean \"ldaps://ldap2\"?",
+            "roster.toml:11: domain.corp.schema: \"rfc2307bs\" is not a schema; did you mean \"rfc2307bis\"?",
+            "roster.toml:12: domain.corp.user_filter: \"(objectClass=posixAccount\" is no filter: a ) is missing at the end; write it as in \"(&(objectClass=posixAccount)(!(loginShell=/bin/false)))\"",
+            "roster.toml:13: domain.corp.page_size: 99999999 is out of range; write 1 to 1000000",
+            "roster.toml:14: domain.corp.start_tls: must be true or false without quotes; write true",
+            "roster.toml:15: domain.corp.search_timeout: \"half an hour\" is no duration; write a number and ms, s, m, h or d, such as \"30s\"",
+            "roster.toml:16: domain.corp.bind_password: passwords do not stand in this file, which everybody may read; put it into a file with mode 0600, and name that file in bind_password_file",
+            "roster.toml:17: domain.corp.home: %x in \"/home/%x\" means nothing; %u is the user name, %U the uid, %d the domain, %o the directory's own value, %% a percent sign",
+            "roster.toml:20: domain.corp.attributes.user_nam: is not a key of this table; did you mean user_name?",
+            "roster.toml:22: warning: domain.lab: is not used; name it in domains of [host], or remove this table",
+            "roster.toml:22: warning: domain.lab.group: is missing; add it to [domain.lab]: group = \"/path/group\"",
+            "roster.toml:24: warning: domain.lab.passwd: \"srv/lab/passwd\" is not an absolute path; write it from the root, starting with /",
+            "roster.toml:25: warning: domain.lab.base: is for provider = \"ldap\", and this domain's is \"files\"; remove it",
+            "roster.toml:28: metrics.listen: 0.0.0.0 is not a loopback address, and figures are for this host alone; write \"127.0.0.1:9273\", and let an agent on this host pass them on",
+            "roster.toml:30: logs: is not a table of this file; did you mean [log]?",
+        ]
+    );
+}
+
+#[test]
+fn an_unused_table_is_a_warning_with_its_mistakes() {
+    let parsed =
+        well(&format!("{EXAMPLE}\n[domain.old]\nprovider = \"ldap\"\nuris = [\"ldaps://x\"]\n"));
+    assert_eq!(
+        rendered(&parsed.warnings),
+        [
+            "roster.toml:22: warning: domain.old: is not used; name it in domains of [host], or \
+             remove this table",
+            "roster.toml:22: warning: domain.old.base: is missing; add it to [domain.old]: \
+             base = \"dc=example,dc=com\"",
+        ]
+    );
+    assert!(parsed.warnings.iter().all(|warning| warning.severity == Severity::Warning));
+}
+
+/// One key a row: what is said of it, without the place.
+#[test]
+fn each_mistake_has_its_remedy() {
+    for (keys, said) in [
+        (
+            "start_tls = true",
+            "uris: ldaps://ldap1 has TLS from the start, and start_tls is for ldap://; write ldap:// here, or remove start_tls",
+        ),
+        ("uri = 1", "uri: is not a key of this table; did you mean uris?"),
+        ("ldap_uri = 1", "ldap_uri: is not a key of this table; did you mean uris?"),
+        ("domains = []", "domains: is not a key of this table; it belongs under [host]"),
+        ("listen = 1", "listen: is not a key of this table; it belongs under [metrics]"),
+        (
+            "passwd = '/x'",
+            "passwd: is for provider = \"files\", and this domain's is \"ldap\"; remove it",
+        ),
+        (
+            "frobnicate = 1",
+            "frobnicate: is not a key of this table; remove it; roster.toml(5) lists all keys",
+        ),
+        (
+            "bind_dn = 'cn=x'",
+            "bind_dn: a simple bind needs a password; put it into a file with mode 0600, and name that in bind_password_file",
+        ),
+        (
+            "bind_password_file = '/x'",
+            "bind_password_file: a password without a name; add bind_dn, or remove it",
+        ),
+        (
+            "bind = 'external'",
+            "uris: ldaps://ldap1 does not know the uid that bind = \"external\" goes by; use ldapi://, or bind_dn and bind_password_file",
+        ),
+        (
+            "bind = 'anonymous'\nbind_dn = 'cn=x'",
+            "bind_dn: contradicts bind = \"anonymous\"; remove it, or set bind = \"simple\"",
+        ),
+        ("mode = 'mirror'", "mode: \"mirror\" is not a mode; write \"replicate\" or \"on-demand\""),
+        (
+            "min_id = 500",
+            "min_id: 500 is below min_id of [host], 1000, which holds for every domain; lower that one",
+        ),
+        (
+            "max_id = 999",
+            "max_id: no id is at least min_id (1000) and at most max_id (999); make max_id the larger one",
+        ),
+        (
+            "mass_deletion = 50",
+            "mass_deletion: 50 is not from 0 to 1; write a share such as 0.5, which is half of the domain",
+        ),
+        ("search_timeout = 0", "search_timeout: 0s is too short; write \"1s\" to \"1h\""),
+        (
+            "search_timeout = 1.5",
+            "search_timeout: must be a duration such as \"30s\", and is a number",
+        ),
+        ("case_sensitive = 1", "case_sensitive: must be true or false, and is a whole number"),
+        (
+            "fallback_home = '%o'",
+            "fallback_home: %o is the directory's own value, and this is for users who have none; leave it out",
+        ),
+        (
+            "tls_ca = 'ca.pem'",
+            "tls_ca: \"ca.pem\" is not an absolute path; write it from the root, starting with /",
+        ),
+        (
+            "discover = 'a b'",
+            "discover: \"a b\" is no DNS name; write letters, digits and dashes between dots, such as \"example.com\"",
+        ),
+        (
+            "user_base = 'people'",
+            "user_base: \"people\" is no DN: \"people\" lacks a =; write it as in \"ou=people,dc=example,dc=com\"",
+        ),
+        (
+            "message_bytes_max = 10",
+            "message_bytes_max: 10 is out of range; write 65536 to 1073741824",
+        ),
+        ("page_size = -1", "page_size: -1 is out of range; write 1 to 1000000"),
+        (
+            "page_size = 99999999999999999999",
+            "page_size: 99999999999999999999 is out of range; write 1 to 1000000",
+        ),
+        (
+            "attributes = 1",
+            "attributes: must be a table; write [domain.corp.attributes], and its keys below",
+        ),
+        (
+            "attributes.user_uid = '1x'",
+            "attributes.user_uid: \"1x\" is no attribute; write a name of letters, digits and dashes, such as \"uidNumber\"",
+        ),
+        (
+            "attributes.user_ui = 'x'",
+            "attributes.user_ui: is not a key of this table; did you mean user_uid?",
+        ),
+        (
+            "attributes.uris = 'x'",
+            "attributes.uris: is not a key of this table; it belongs under [domain.NAME]",
+        ),
+    ] {
+        let found = mistakes(&corp(keys));
+        let found: Vec<_> = found
+            .iter()
+            .map(|line| line.splitn(3, ": ").skip(1).collect::<Vec<_>>().join(": "))
+            .collect();
+        assert_eq!(found, [format!("domain.corp.{said}")], "{keys}");
+    }
+}
+
+#[test]
+fn a_password_does_not_travel_in_clear_unless_told_to() {
+    let domain = |uri: &str, more: &str| {
+        format!(
+            "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\nuris = [\"{uri}\"]\n\
+             base = \"dc=x\"\nbind_dn = \"cn=x\"\nbind_password_file = \"/p\"\n{more}"
+        )
+    };
+    assert_eq!(
+        mistakes(&domain("ldap://ldap1", "")),
+        [
+            "roster.toml:8: domain.corp.bind_password_file: the password would travel to ldap://ldap1 \
+          for everybody on the way to read; use ldaps:// in uris or start_tls = true; if the \
+          network is to be trusted, allow_clear_password = true"
+        ]
+    );
+    assert_eq!(mistakes(&domain("ldaps://ldap1", "discover = \"x.test\"")).len(), 1);
+    quiet(&domain("ldap://ldap1", "start_tls = true"));
+    quiet(&domain("ldap://ldap1", "allow_clear_password = true"));
+    quiet(&domain("ldaps://ldap1", ""));
+    quiet(&domain("ldapi://%2Frun%2Fldapi", ""));
+}
+
+#[test]
+fn a_simple_bind_needs_both_its_parts() {
+    assert_eq!(mistakes(&corp("bind = 'simple'")).len(), 2);
+    assert_eq!(mistakes(&corp("bind_password_file = '/x'")).len(), 1);
+    assert_eq!(mistakes(&corp("bind_dn = 'cn=x'")).len(), 1);
+}
+
+#[test]
+fn the_uid_is_the_bind_over_a_socket() {
+    let text = corp("bind = 'external'").replace("ldaps://ldap1", "ldapi://%2Frun%2Fldapi");
+    assert_eq!(ldap(&quiet(&text)).bind, Bind::External);
+}
+
+#[test]
+fn servers_are_named_or_found() {
+    let text = corp("").replace("uris = [\"ldaps://ldap1\"]\n", "");
+    assert_eq!(
+        mistakes(&text),
+        ["roster.toml:3: domain.corp.uris: is missing; name servers, \
+          uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, discover = \"example.com\""]
+    );
+    let found = text.replace("base", "discover = \"example.com\"\nbase");
+    assert_eq!(ldap(&quiet(&found)).discover.as_deref(), Some("example.com"));
+}
+
+#[test]
+fn schemas_differ_in_how_members_are_named() {
+    assert_eq!(ldap(&quiet(&corp(""))).attributes.group_member, "memberuid");
+    assert_eq!(ldap(&quiet(&corp("schema = 'rfc2307bis'"))).attributes.group_member, "member");
+    let own = corp("schema = 'rfc2307bis'\nattributes.group_member = 'uniqueMember'");
+    assert_eq!(ldap(&quiet(&own)).attributes.group_member, "uniquemember");
+}
+
+#[test]
+fn a_domain_behind_one_that_is_asked_on_demand_is_worth_a_warning() {
+    let text = EXAMPLE.replace("mode = \"replicate\" ", "mode = \"on-demand\" ");
+    assert_eq!(
+        rendered(&well(&text).warnings),
+        [
+            "roster.toml:3: warning: host.domains: lab comes after corp, which is asked on demand: its \
+          names are looked for there first, and its users wait for the answer; put lab before corp \
+          unless corp's users are to win"
+        ]
+    );
+    quiet(&text.replace("[\"corp\", \"lab\"]", "[\"lab\", \"corp\"]"));
+}
+
+#[test]
+fn what_is_no_toml_is_told_by_line() {
+    assert_eq!(
+        mistakes(
+            "[host]\ndomains = [\"corp\"]\nmin_id = \n[domain.corp]\nprovider = ldap\n[domain.x\n"
+        ),
+        [
+            "roster.toml:3: min_id has no value; write one behind the =",
+            "roster.toml:5: text stands in quotes; write provider = \"ldap\"",
+            "roster.toml:6: is no TOML: unclosed table, expected `]`",
+        ]
+    );
+}
+
+#[test]
+fn a_key_that_is_there_twice_hides_no_other_mistake() {
+    assert_eq!(
+        mistakes(&corp("schema = 'rfc2307'\nschema = 'ad'\nmode = 'x'")),
+        [
+            "roster.toml:8: this key or table is there twice; remove one of the two",
+            "roster.toml:9: domain.corp.mode: \"x\" is not a mode; write \"replicate\" or \"on-demand\"",
+        ]
+    );
+}
+
+#[test]
+fn an_empty_file_lacks_what_must_be_there() {
+    assert_eq!(
+        mistakes(""),
+        ["roster.toml:1: host.domains: is missing; add it to [host]: domains = [\"corp\"]"]
+    );
+}
+
+#[test]
+fn keys_outside_of_tables_are_sent_there() {
+    assert_eq!(
+        mistakes(&format!("min_id = 1\n{}", corp(""))),
+        [
+            "roster.toml:1: min_id: is not a table of this file; put it below the table that it belongs to; roster.toml(5) lists all keys"
+        ]
+    );
+    assert_eq!(
+        mistakes("[host]\ndomains = ['a']\n[domain]\nprovider = 'ldap'\n"),
+        [
+            "roster.toml:2: host.domains: there is no table [domain.a]; add a table [domain.a] with its provider",
+            "roster.toml:4: domain.provider: stands under [domain]; write [domain.NAME], and keys below it",
+        ]
+    );
+}
+
+#[test]
+fn more_domains_than_back_end_users_are_refused() {
+    let names: Vec<_> = (0..9).map(|n| format!("'d{n}'")).collect();
+    let tables: Vec<_> = (0..9)
+        .map(|n| format!("[domain.d{n}]\nprovider = 'files'\npasswd = '/{n}'\ngroup = '/g{n}'\n"))
+        .collect();
+    let text = format!("[host]\ndomains = [{}]\n{}", names.join(", "), tables.concat());
+    assert_eq!(
+        mistakes(&text),
+        ["roster.toml:2: host.domains: 9 domains are more than there can be; name 8 at the most"]
+    );
+}
+
+#[test]
+fn the_effective_configuration_says_where_each_value_is_from_and_means_the_same() {
+    let parsed = quiet(EXAMPLE);
+    let text = explain(&parsed.settings);
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.contains("bind") || line.contains("base"))
+            .collect::<Vec<_>>(),
+        [
+            "base = \"dc=example,dc=com\"                  # line 9",
+            "user_base = \"dc=example,dc=com\"             # as base",
+            "group_base = \"dc=example,dc=com\"            # as base",
+            "bind = \"simple\"                             # simple with bind_dn, otherwise anonymous",
+            "bind_dn = \"cn=reader,dc=example,dc=com\"     # line 12",
+            "bind_password_file = \"/etc/roster/corp.password\"  # line 13",
+        ]
+    );
+    assert!(text.starts_with(
+        "[host]\n\
+         domains = [\"corp\", \"lab\"]  # line 3\n\
+         min_id = 1000              # line 4\n\
+         max_id = 4294967294        # default\n"
+    ));
+    assert!(text.ends_with(
+        "\n[publisher]\ninterval = \"100ms\"  # default\n\n\
+         [log]\nlevel = \"info\"  # default\njson = false    # default\n"
+    ));
+    assert_eq!(well(&text).config, parsed.config);
+}
