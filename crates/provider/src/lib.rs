@@ -7,13 +7,16 @@
 #![forbid(unsafe_code)]
 
 pub mod files;
+pub mod watch;
+pub mod overrides;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 
 /// The directory's own lasting key of an entry: entryUUID, nsUniqueId or objectGUID, or a hash of
-/// kind and name where a source has none. It stays when the entry is renamed.
+/// kind and name where a source has none. It stays when the entry is renamed. No user and no group
+/// share one: where an entry of a directory is both, the group's differs in a fixed way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(pub [u8; 16]);
 
@@ -53,7 +56,8 @@ pub struct Group<'a> {
     pub name: Cow<'a, [u8]>,
     /// Group id.
     pub gid: u32,
-    /// How member lists name this entry, see [`Self::members`].
+    /// How member lists name this entry, see [`Self::members`]; empty where they cannot, as groups
+    /// by RFC2307.
     pub reference: Cow<'a, [u8]>,
     /// References of the members, in the canonical form of the source, so that equal bytes mean the
     /// same entry: user names (RFC2307, files) or normalised DNs (RFC2307bis), of users or of nested
@@ -105,9 +109,9 @@ pub trait Sink: Send + Sync {
     fn refresh_began(&self, part: Part);
     /// An entry as it is now; replaces the one with the same id.
     fn put(&self, part: Part, id: EntryId, entry: Entry<'_>);
-    /// During a refresh: the entry is as it was.
+    /// During a refresh: the entry is as it was. Means nothing for an id that is not known.
     fn present(&self, part: Part, id: EntryId);
-    /// The entry is gone.
+    /// The entry is gone. Means nothing for an id that is not known.
     fn removed(&self, part: Part, id: EntryId);
     /// The entry is there and cannot be read as a user or a group; an earlier good version of it is
     /// not served any more. `name` is what an administrator would look for, a DN or a line's place.
