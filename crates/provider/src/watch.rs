@@ -33,11 +33,12 @@ impl Watch {
     /// Watches the files, whether they are there or not.
     pub fn new(files: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let mut watch = Self {
-            inotify: AsyncFd::register(inotify)?,
-            files: files.into_iter().collect(),
-            names: HashMap::new(),
-        };
+        // Its successor is unsafe for the sake of types whose descriptor may change; that of an
+        // `OwnedFd` does not.
+        #[expect(deprecated)]
+        let inotify = AsyncFd::new(inotify)?;
+        let files = files.into_iter().collect();
+        let mut watch = Self { inotify, files, names: HashMap::new() };
         watch.renew();
         Ok(watch)
     }
