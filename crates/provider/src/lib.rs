@@ -150,6 +150,14 @@ pub struct Unreachable(pub String);
 
 /// A source of users and groups. One task runs [`mirror`](Self::mirror); look-ups come beside it.
 pub trait Provider: Send + Sync {
+    /// The parts that [`mirror`](Self::mirror) refreshes. What is known is all there is once each of
+    /// them was refreshed whole.
+    fn parts(&self) -> Vec<Part>;
+
+    /// How changes are followed at the moment, for people: `syncrepl`, `persistent search`,
+    /// `polling`, `inotify`, `on demand`; empty when that is not known yet.
+    fn tracking(&self) -> Cow<'static, str>;
+
     /// Mirrors the source into the sink for as long as the process lives; reconnects by itself.
     /// In on-demand mode it only keeps the connection and tells online and offline. Returns only
     /// with what no retry can mend.
