@@ -1,5 +1,5 @@
-//! What is under test, built when it is missing or old: the module, the `roster` program, and the
-//! C helpers. Test binaries run side by side, so one file lock covers every build.
+//! What is under test, built when it is missing or old: the module, the programs `roster` and
+//! `rosterd`, and the C helpers. Test binaries run side by side, so one file lock covers every build.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
@@ -37,6 +37,16 @@ pub fn roster_program() -> &'static Path {
         let _lock = lock();
         cargo_build(&["-p", "roster-cli", "--release"]);
         target().join("release/roster")
+    })
+}
+
+/// The daemon, likewise.
+pub fn rosterd_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let _lock = lock();
+        cargo_build(&["-p", "roster-daemon", "--release"]);
+        target().join("release/rosterd")
     })
 }
 

@@ -37,6 +37,7 @@ exec "$@"
 "#;
 
 /// A host with local files and a published snapshot. Dropping it removes its folder.
+#[derive(Debug)]
 pub struct Host {
     root: TempDir,
 }

@@ -4,15 +4,27 @@
 //! real programs or the C helpers of `c/` in it, and asserts on what they print. The oracle is
 //! glibc's `files` service on the same text. Nothing here knows the snapshot's format or calls the
 //! module from Rust, and nothing touches the machine's own /etc.
+//!
+//! Tests of the daemon start real directory [`servers`], fill them from a [`Directory`], run a real
+//! [`Rosterd`] on a host, and hold what the host answers to what a script of its own works out from
+//! `ldapsearch`.
 
 pub mod artifacts;
 pub mod caller;
 pub mod corpus;
 pub mod differ;
+pub mod directory;
 pub mod host;
 pub mod model;
+pub mod rosterd;
+pub mod servers;
+pub mod wait;
 
-pub use artifacts::{c_program, c_program_with, library_folder, roster_program};
+pub use artifacts::{c_program, c_program_with, library_folder, roster_program, rosterd_program};
 pub use caller::Caller;
 pub use corpus::Corpus;
+pub use directory::Directory;
 pub use host::{Host, Output, needs_root, run, tool};
+pub use rosterd::{Domain, Rosterd};
+pub use servers::{Ds389, Schema, Server, Setup, Slapd};
+pub use wait::{wait_for, wait_until};

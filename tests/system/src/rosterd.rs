@@ -1,0 +1,351 @@
+//! A running `rosterd` on a pretend [`Host`], in folders of its own and as the invoking user, and what a
+//! test asks of it: its roles' processes, its log, and whether the host serves what it must.
+
+use crate::artifacts::{roster_program, rosterd_program};
+use crate::corpus::Corpus;
+use crate::host::{Host, Output, ROSTER, run};
+use crate::servers::{Process, READER_PASSWORD, Schema, Server};
+use crate::wait::{wait_for, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Longest time until a domain is mirrored or a change is seen, on a busy machine: what is measured
+/// is right or wrong here; how fast it is, the benchmarks tell.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// What a host has of its own, for tests that do not care.
+pub const LOCALS: &str = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:/bin/false\n\
+                          nobody:x:65534:65534::/nonexistent:/bin/false\n\
+                          local:x:1500:1500:Local account:/home/local:/bin/sh\n";
+/// Its groups.
+pub const LOCAL_GROUPS: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:100:\n\
+                                nogroup:x:65534:\nlocal:x:1500:\n";
+
+/// A table `[domain.NAME]` of roster.toml.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    name: String,
+    keys: Vec<(String, String)>,
+}
+
+impl Domain {
+    /// A domain that mirrors `server` through it.
+    #[must_use]
+    pub fn ldap<S: Server>(name: &str, server: &S) -> Self {
+        Self::ldap_through(name, server, &[&server.uri()])
+    }
+
+    /// A domain that mirrors `server`, reached by these URIs.
+    #[must_use]
+    pub fn ldap_through<S: Server>(name: &str, server: &S, uris: &[&str]) -> Self {
+        let password = server.folder().join("reader.password");
+        fs::write(&password, READER_PASSWORD).expect("write the reader's password");
+        fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("chmod");
+        let domain = Self { name: name.to_owned(), keys: Vec::new() };
+        domain
+            .with("provider", "\"ldap\"")
+            .with("uris", &format!("{uris:?}"))
+            .with("base", &format!("{:?}", server.base()))
+            .with("schema", &format!("{:?}", server.schema().key()))
+            .with("bind_dn", &format!("{:?}", server.reader()))
+            .with("bind_password_file", &format!("{password:?}"))
+            .with("allow_clear_password", "true")
+    }
+
+    /// A domain out of text files.
+    #[must_use]
+    pub fn files(name: &str, passwd: &Path, group: &Path) -> Self {
+        let domain = Self { name: name.to_owned(), keys: Vec::new() };
+        domain
+            .with("provider", "\"files\"")
+            .with("passwd", &format!("{passwd:?}"))
+            .with("group", &format!("{group:?}"))
+    }
+
+    /// The domain with a key set; the value is TOML.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: &str) -> Self {
+        self.keys.retain(|(name, _)| name != key);
+        self.keys.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The domain without a key.
+    #[must_use]
+    pub fn without(mut self, key: &str) -> Self {
+        self.keys.retain(|(name, _)| name != key);
+        self
+    }
+}
+
+/// One domain as the oracle reads it.
+#[derive(Clone, Debug)]
+pub enum Source<'a> {
+    /// What this server says.
+    Server(&'a dyn Server),
+    /// Text.
+    Files(&'a Path, &'a Path),
+}
+
+impl std::fmt::Debug for dyn Server + '_ {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.uri())
+    }
+}
+
+/// A daemon and its host. Dropping it ends the daemon; in a test that fails it shows the log.
+#[derive(Debug)]
+pub struct Rosterd {
+    process: Option<Process>,
+    /// Lines of `[host]` beside the usual ones.
+    host_keys: String,
+    domains: Vec<Domain>,
+    // Removed last.
+    host: Host,
+}
+
+impl Rosterd {
+    /// A daemon with these domains on a host that has [`LOCALS`].
+    ///
+    /// # Panics
+    /// If it cannot be started; so do the other functions of this file when what they wait for does
+    /// not come about.
+    #[must_use]
+    pub fn start(domains: &[Domain]) -> Self {
+        let mut rosterd = Self::prepared(domains);
+        rosterd.launch();
+        rosterd
+    }
+
+    /// The same, configured and not started.
+    #[must_use]
+    pub fn prepared(domains: &[Domain]) -> Self {
+        let locals = Corpus::new("", LOCALS.as_bytes(), LOCAL_GROUPS.as_bytes(), b"");
+        Self::on(Host::new(&locals, ROSTER), "", domains)
+    }
+
+    /// The same on a host of the test's own making, with more lines of `[host]`.
+    #[must_use]
+    pub fn on(host: Host, host_keys: &str, domains: &[Domain]) -> Self {
+        fs::create_dir_all(host.path("run")).expect("create the run-time folder");
+        let rosterd = Self {
+            process: None,
+            host_keys: host_keys.to_owned(),
+            domains: domains.to_vec(),
+            host,
+        };
+        rosterd.configure();
+        rosterd
+    }
+
+    /// The host.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Starts the prepared or stopped daemon.
+    pub fn launch(&mut self) {
+        let mut command = Command::new(rosterd_program());
+        command.arg("--config").arg(self.config());
+        command.arg("--state-dir").arg(self.host.state());
+        command.arg("--run-dir").arg(self.host.path("run"));
+        self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
+    }
+
+    /// Replaces the domains of the configuration; the daemon is not told.
+    pub fn set_domains(&mut self, domains: &[Domain]) {
+        self.domains = domains.to_vec();
+        self.configure();
+    }
+
+    /// Its configuration.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.host.path("roster.toml")
+    }
+
+    /// Ends it in good order.
+    pub fn stop(&mut self) {
+        self.process().stop();
+    }
+
+    /// The monitor.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("rosterd was started")
+    }
+
+    /// What the daemon has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.as_ref().map(Process::log).unwrap_or_default()
+    }
+
+    /// The process of a role, `bus`, `publisher`, `backend:corp` or `responder:nss`, if it runs.
+    #[must_use]
+    pub fn role(&self, role: &str) -> Option<Pid> {
+        let monitor = self.process.as_ref()?.pid();
+        let list = fs::read_to_string(format!("/proc/{monitor}/task/{monitor}/children")).ok()?;
+        list.split_whitespace().find_map(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let words: Vec<_> = line.split(|&byte| byte == 0).collect();
+            let runs = if role == "bus" {
+                words.first()?.ends_with(b"dbus-daemon")
+            } else {
+                words.contains(&role.as_bytes())
+            };
+            if runs { Pid::from_raw(pid.parse().ok()?) } else { None }
+        })
+    }
+
+    /// Waits for a role to run.
+    pub fn wait_for_role(&self, role: &str) -> Pid {
+        wait_for(SOON, || self.role(role).ok_or_else(|| format!("{role} does not run"))).0
+    }
+
+    /// Kills a role as it is.
+    pub fn kill_role(&self, role: &str) {
+        let pid = self.wait_for_role(role);
+        // It may have ended by itself in the meantime.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+
+    /// Runs `roster` with arguments, on this daemon's bus.
+    #[must_use]
+    pub fn roster(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(roster_program());
+        command.args(args).arg("--run-dir").arg(self.host.path("run"));
+        run(&mut command)
+    }
+
+    /// `roster status --json`.
+    ///
+    /// # Errors
+    /// What it said, when the daemon does not answer.
+    pub fn status(&self) -> Result<Value, String> {
+        let done = self.roster(&["status", "--json"]);
+        if done.code != 0 {
+            return Err(done.error());
+        }
+        serde_json::from_slice(&done.stdout).map_err(|error| error.to_string())
+    }
+
+    /// One line of getent on the host; `None` when it finds nothing.
+    #[must_use]
+    pub fn getent(&self, database: &str, key: &str) -> Option<String> {
+        let done = self.host.run("getent", &["-s", "roster", database, key]);
+        match done.code {
+            0 => Some(done.text()),
+            2 => None,
+            code => panic!("getent {database} {key} ends with {code}: {}", done.error()),
+        }
+    }
+
+    /// Waits until `getent` answers so.
+    #[track_caller]
+    pub fn expect(&self, database: &str, key: &str, answer: Option<&str>) -> Duration {
+        wait_for(SOON, || {
+            let found = self.getent(database, key);
+            if found.as_deref() == answer {
+                Ok(())
+            } else {
+                Err(format!("getent {database} {key}: {found:?} instead of {answer:?}"))
+            }
+        })
+        .1
+    }
+
+    /// Waits until there is a snapshot.
+    pub fn wait_for_snapshot(&self) {
+        wait_until(SOON, "there is a snapshot", || self.host.snapshot().exists());
+    }
+
+    /// Waits until the host serves exactly what the directories call for, worked out by a script that
+    /// shares no code with the daemon.
+    #[track_caller]
+    pub fn expect_mirror(&self, sources: &[Source<'_>]) -> Duration {
+        let case = self.case(sources);
+        self.wait_for_snapshot();
+        wait_for(SOON, || {
+            let done = self.compare(&case);
+            if done.code == 0 {
+                Ok(())
+            } else {
+                Err(format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error()))
+            }
+        })
+        .1
+    }
+
+    /// What the oracle is told.
+    fn case(&self, sources: &[Source<'_>]) -> PathBuf {
+        let domains: Vec<Value> = sources
+            .iter()
+            .enumerate()
+            .map(|(i, source)| match source {
+                Source::Server(server) => {
+                    let schema = match server.schema() {
+                        Schema::Rfc2307 => "rfc2307",
+                        Schema::Rfc2307bis => "rfc2307bis",
+                    };
+                    json!({"schema": schema, "ldif": server.export(&format!("export{i}.ldif"))})
+                }
+                Source::Files(passwd, group) => json!({"passwd": passwd, "group": group}),
+            })
+            .collect();
+        let case = json!({
+            "passwd": self.host.path("etc/passwd"),
+            "group": self.host.path("etc/group"),
+            "domains": domains,
+        });
+        let path = self.host.path("case.json");
+        fs::write(&path, case.to_string()).expect("write the case");
+        path
+    }
+
+    fn compare(&self, case: &Path) -> Output {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/mirror.py");
+        let mut command = self.host.command("python3");
+        run(command.arg(script).arg(case))
+    }
+
+    fn configure(&self) {
+        let names: Vec<_> = self.domains.iter().map(|domain| &domain.name).collect();
+        let mut text = format!(
+            "[host]\ndomains = {names:?}\npasswd = {:?}\ngroup = {:?}\n{}\n",
+            self.host.path("etc/passwd"),
+            self.host.path("etc/group"),
+            self.host_keys,
+        );
+        for domain in &self.domains {
+            let _ = writeln!(text, "\n[domain.{:?}]", domain.name);
+            for (key, value) in &domain.keys {
+                let _ = writeln!(text, "{key} = {value}");
+            }
+        }
+        fs::write(self.config(), text).expect("write roster.toml");
+    }
+}
+
+impl Drop for Rosterd {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            if std::thread::panicking() {
+                // The end of it: how it came to what the test found wrong.
+                let log = process.log();
+                let lines: Vec<_> = log.lines().collect();
+                let shown = &lines[lines.len().saturating_sub(60)..];
+                eprintln!("rosterd logged:\n  {}", shown.join("\n  "));
+                process.kill();
+            } else {
+                process.stop();
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! An authority and certificates of servers, made by openssl: a good one and two bad ones.
+
+use crate::host::{run, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a server shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    /// For localhost and 127.0.0.1, valid.
+    Good,
+    /// For the same, but its time is over.
+    Expired,
+    /// Valid, for another host.
+    OtherName,
+}
+
+impl Certificate {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Expired => "expired",
+            Self::OtherName => "other-name",
+        }
+    }
+}
+
+/// The files.
+#[derive(Debug)]
+pub struct Certificates {
+    folder: PathBuf,
+}
+
+impl Certificates {
+    /// Makes all of them in the folder `tls` of `parent`.
+    ///
+    /// # Panics
+    /// If openssl fails.
+    #[must_use]
+    pub fn make(parent: &Path) -> Self {
+        let folder = parent.join("tls");
+        fs::create_dir(&folder).expect("create tls");
+        fs::create_dir(folder.join("issued")).expect("create tls/issued");
+        fs::write(folder.join("index"), "").expect("write the list of certificates");
+        fs::write(folder.join("ca.conf"), CONFIG)
+            .expect("write the configuration of the authority");
+        let made = Self { folder };
+        made.openssl(&[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            "/CN=Authority of a test",
+            "-days",
+            "30",
+            "-config",
+            "ca.conf",
+            "-extensions",
+            "authority",
+            "-keyout",
+            "authority.key",
+            "-out",
+            "authority.pem",
+        ]);
+        made.issue(Certificate::Good, "localhost", "here", "20200101000000Z", "20990101000000Z");
+        made.issue(Certificate::Expired, "localhost", "here", "20200101000000Z", "20200201000000Z");
+        made.issue(
+            Certificate::OtherName,
+            "elsewhere",
+            "there",
+            "20200101000000Z",
+            "20990101000000Z",
+        );
+        made
+    }
+
+    /// The authority's certificate.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("authority.pem")
+    }
+
+    /// A server's certificate.
+    #[must_use]
+    pub fn certificate(&self, which: Certificate) -> PathBuf {
+        self.folder.join(which.name()).with_extension("pem")
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self, which: Certificate) -> PathBuf {
+        self.folder.join(which.name()).with_extension("key")
+    }
+
+    fn issue(&self, which: Certificate, name: &str, names: &str, from: &str, until: &str) {
+        let [key, request, certificate] =
+            ["key", "csr", "pem"].map(|suffix| format!("{}.{suffix}", which.name()));
+        self.openssl(&[
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            &format!("/CN={name}"),
+            "-config",
+            "ca.conf",
+            "-keyout",
+            &key,
+            "-out",
+            &request,
+        ]);
+        self.openssl(&[
+            "ca",
+            "-batch",
+            "-notext",
+            "-config",
+            "ca.conf",
+            "-extensions",
+            names,
+            "-startdate",
+            from,
+            "-enddate",
+            until,
+            "-in",
+            &request,
+            "-out",
+            &certificate,
+        ]);
+    }
+
+    fn openssl(&self, args: &[&str]) {
+        let done =
+            run(Command::new(tool("openssl", "openssl")).args(args).current_dir(&self.folder));
+        assert_eq!(done.code, 0, "openssl {}: {}", args.join(" "), done.error());
+    }
+}
+
+/// Only `openssl ca` can issue what has expired already.
+const CONFIG: &str = "[req]
+distinguished_name = name
+[name]
+[ca]
+default_ca = authority_of_a_test
+[authority_of_a_test]
+database = index
+new_certs_dir = issued
+certificate = authority.pem
+private_key = authority.key
+rand_serial = yes
+default_md = sha256
+policy = policy
+unique_subject = no
+[policy]
+commonName = supplied
+[authority]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+[here]
+basicConstraints = CA:FALSE
+extendedKeyUsage = serverAuth
+subjectAltName = DNS:localhost, IP:127.0.0.1
+[there]
+basicConstraints = CA:FALSE
+extendedKeyUsage = serverAuth
+subjectAltName = DNS:elsewhere.example.com
+";

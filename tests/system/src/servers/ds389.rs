@@ -1,0 +1,224 @@
+//! 389 Directory Server, as Debian packages it, in a folder of its own. Its configuration is the
+//! package's template filled in here: `dscreate` fills in the same one, but only for /etc and for
+//! systemd.
+
+use super::{
+    ADMIN_PASSWORD, BASE, Process, START_WITHIN, Schema, Server, answers, free_port, reader_ldif,
+};
+use crate::host::{run, tool};
+use crate::wait::wait_for;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// What the package brings.
+const TEMPLATE: &str = "/usr/share/dirsrv/data/template-dse.ldif";
+const SCHEMA: &str = "/etc/dirsrv/schema/99user.ldif";
+const FILES: [&str; 2] =
+    ["/etc/dirsrv/config/slapd-collations.conf", "/etc/dirsrv/config/certmap.conf"];
+
+/// The plug-ins for all the ways to follow changes, in the template's spelling, each with further
+/// lines of its entry.
+const PLUGINS: [(&str, &str); 4] = [
+    ("Content Synchronization", ""),
+    // Without it an entry that was deleted is announced without its key.
+    ("Retro Changelog Plugin", "nsslapd-attribute: nsuniqueid:targetUniqueId\n"),
+    ("USN", ""),
+    ("MemberOf Plugin", ""),
+];
+
+/// A 389-ds.
+#[derive(Debug)]
+pub struct Ds389 {
+    port: u16,
+    process: Option<Process>,
+    // Removed last.
+    folder: TempDir,
+}
+
+impl Ds389 {
+    /// A running server that holds `ldif`, whose first entry is [`BASE`]. Values that the schema
+    /// forbids are loaded as well, as happens in servers that were migrated. Reading takes a bind.
+    ///
+    /// # Panics
+    /// If it does not come up; so do the other functions of this file.
+    #[must_use]
+    pub fn serving(ldif: &str) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("roster-389ds-")
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir()
+            .expect("make a folder for 389-ds");
+        let mut server = Self { port: free_port(), process: None, folder };
+        server.configure();
+        server.load(ldif);
+        server.start();
+        server
+    }
+
+    fn configure(&self) {
+        for name in ["log", "db", "db/userroot", "bak", "ldif", "run", "lock", "tmp"] {
+            fs::create_dir(self.folder.path().join(name)).expect("create a folder");
+        }
+        let config = self.config();
+        fs::create_dir_all(config.join("schema")).expect("create the schema folder");
+        for (from, to) in FILES.map(|file| (file, "")).into_iter().chain([(SCHEMA, "schema")]) {
+            let name = Path::new(from).file_name().expect("a file");
+            fs::copy(from, config.join(to).join(name)).unwrap_or_else(|e| missing(from, &e));
+        }
+        let template = fs::read_to_string(TEMPLATE).unwrap_or_else(|e| missing(TEMPLATE, &e));
+        fs::write(config.join("dse.ldif"), self.filled_in(&template)).expect("write dse.ldif");
+    }
+
+    fn filled_in(&self, template: &str) -> String {
+        let folder = self.folder.path().display();
+        let user = run(Command::new("id").arg("-un")).text();
+        let root_password = format!("{{CLEAR}}{ADMIN_PASSWORD}");
+        let config = self.config();
+        let values = [
+            ("config_dir", config.display().to_string()),
+            ("cert_dir", config.display().to_string()),
+            ("schema_dir", config.join("schema").display().to_string()),
+            ("inst_dir", folder.to_string()),
+            ("log_dir", format!("{folder}/log")),
+            ("db_dir", format!("{folder}/db")),
+            ("db_home_dir", format!("{folder}/db")),
+            ("bak_dir", format!("{folder}/bak")),
+            ("ldif_dir", format!("{folder}/ldif")),
+            ("run_dir", format!("{folder}/run")),
+            ("lock_dir", format!("{folder}/lock")),
+            ("tmp_dir", format!("{folder}/tmp")),
+            ("db_lib", "bdb".to_owned()),
+            ("fqdn", "localhost".to_owned()),
+            ("ds_port", self.port.to_string()),
+            ("ds_user", user),
+            ("rootdn", self.admin()),
+            ("ds_passwd", root_password),
+            ("ds_suffix", BASE.to_owned()),
+            ("ldapi_enabled", "off".to_owned()),
+            ("ldapi_autobind", "off".to_owned()),
+            ("ldapi", format!("{folder}/ldapi")),
+        ];
+        let mut text = values
+            .iter()
+            .fold(template.to_owned(), |text, (name, value)| {
+                text.replace(&format!("%{name}%"), value)
+            })
+            .replacen("nsslapd-port:", LISTEN_AND_TAKE_ANYTHING, 1);
+        for (plugin, lines) in PLUGINS {
+            let start = text.find(&format!("dn: cn={plugin},cn=plugins")).expect("in the template");
+            let off = "nsslapd-pluginenabled: off\n";
+            let place = start + text[start..].find(off).expect("the plug-in is off");
+            let on = format!("nsslapd-pluginenabled: on\n{lines}");
+            text.replace_range(place..place + off.len(), &on);
+        }
+        let entries: Vec<_> =
+            text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).collect();
+        format!(
+            "{}\n\n{}",
+            entries.join("\n\n"),
+            BACKEND.replace("SUFFIX", BASE).replace("FOLDER", &folder.to_string())
+        )
+    }
+
+    fn load(&self, ldif: &str) {
+        let text = self.folder.path().join("load.ldif");
+        let aci = format!(
+            "aci: (targetattr=\"*\")(version 3.0; acl \"the reader\"; \
+             allow (read, search, compare) userdn=\"ldap:///{}\";)\n",
+            self.reader()
+        );
+        // The base entry comes first and ends at the first blank line.
+        let (base, rest) = ldif.split_once("\n\n").expect("an entry for the base");
+        let ldif = format!("{base}\n{aci}\n{rest}\n{}", reader_ldif(BASE));
+        fs::write(&text, ldif).expect("write LDIF");
+        let mut import = Command::new(tool("ns-slapd", "389-ds-base"));
+        import.args(["ldif2db", "-n", "userroot", "-D"]).arg(self.config()).arg("-i").arg(&text);
+        let done = run(&mut import);
+        let said = fs::read_to_string(self.folder.path().join("log/errors")).unwrap_or_default();
+        assert_eq!(done.code, 0, "ldif2db: {}{said}", done.error());
+    }
+
+    /// Its name must be unique on the machine: the server names a semaphore in /dev/shm after it.
+    fn config(&self) -> PathBuf {
+        let name = self.folder.path().file_name().expect("a temporary folder has a name");
+        self.folder.path().join(name)
+    }
+}
+
+impl Server for Ds389 {
+    fn uri(&self) -> String {
+        format!("ldap://127.0.0.1:{}", self.port)
+    }
+
+    fn base(&self) -> &str {
+        BASE
+    }
+
+    fn schema(&self) -> Schema {
+        Schema::Rfc2307bis
+    }
+
+    fn admin(&self) -> String {
+        "cn=Directory Manager".to_owned()
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("389-ds was started")
+    }
+
+    fn start(&mut self) {
+        let mut command = Command::new(tool("ns-slapd", "389-ds-base"));
+        // "-d 0" keeps it in the foreground and quiet.
+        command.args(["-d", "0", "-D"]).arg(self.config());
+        command.arg("-i").arg(self.folder.path().join("run/pid"));
+        self.process = Some(Process::start(&mut command, &self.folder.path().join("out")));
+        wait_for(START_WITHIN, || {
+            let process = self.process.as_mut().expect("was just started");
+            assert!(process.runs(), "ns-slapd has ended: {}", process.log());
+            answers(self)
+        });
+    }
+}
+
+impl Drop for Ds389 {
+    fn drop(&mut self) {
+        let config = self.config();
+        let name = config.file_name().expect("a folder has a name").display();
+        let _ = fs::remove_file(format!("/dev/shm/sem.{name}.stats"));
+    }
+}
+
+/// Servers that were migrated from elsewhere hold what the schema forbids; so does this one.
+const LISTEN_AND_TAKE_ANYTHING: &str = "nsslapd-listenhost: 127.0.0.1
+nsslapd-schemacheck: off
+nsslapd-syntaxcheck: off
+nsslapd-port:";
+
+fn missing<T>(file: &str, error: &std::io::Error) -> T {
+    panic!("{file}: {error}: install the Debian package 389-ds-base")
+}
+
+/// The database and its place in the tree.
+const BACKEND: &str = "dn: cn=userroot,cn=ldbm database,cn=plugins,cn=config
+objectClass: top
+objectClass: extensibleObject
+objectClass: nsBackendInstance
+cn: userroot
+nsslapd-directory: FOLDER/db/userroot
+nsslapd-suffix: SUFFIX
+
+dn: cn=\"SUFFIX\",cn=mapping tree,cn=config
+objectClass: top
+objectClass: extensibleObject
+objectClass: nsMappingTree
+cn: \"SUFFIX\"
+nsslapd-state: backend
+nsslapd-backend: userroot
+";

@@ -1,0 +1,229 @@
+//! Real directory servers, each in a folder and on loopback ports of its own, gone when dropped.
+//!
+//! [`Slapd`] and [`Ds389`] start what Debian packages; [`Relay`] stands between a client and a server
+//! and loses what they say; [`Certificates`] are made for them. What an administrator does to either
+//! server, by `ldapmodify` and by signals, is the trait [`Server`].
+
+mod certificates;
+mod ds389;
+mod process;
+mod relay;
+mod slapd;
+
+pub use certificates::{Certificate, Certificates};
+pub use ds389::Ds389;
+pub use process::Process;
+pub use relay::Relay;
+pub use slapd::{Saved, Setup, Slapd};
+
+use crate::host::{Output, run, tool};
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The naming context of a server, unless a test wants two.
+pub const BASE: &str = "dc=example,dc=com";
+
+/// The account that rosterd binds as is `cn=reader` below the base, with this password.
+pub const READER_PASSWORD: &str = "reads everything";
+
+/// The password of the servers' own administrators.
+const ADMIN_PASSWORD: &str = "may do anything";
+
+/// Longest start and stop of a server on a busy machine.
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+/// How groups name their members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schema {
+    /// By user name.
+    Rfc2307,
+    /// By DN.
+    Rfc2307bis,
+}
+
+impl Schema {
+    /// As roster.toml spells it.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Rfc2307 => "rfc2307",
+            Self::Rfc2307bis => "rfc2307bis",
+        }
+    }
+}
+
+/// A directory server and its administrator.
+pub trait Server {
+    /// `ldap://127.0.0.1:PORT`.
+    fn uri(&self) -> String;
+
+    /// Its naming context.
+    fn base(&self) -> &str;
+
+    /// How its groups name their members.
+    fn schema(&self) -> Schema;
+
+    /// Who may do anything.
+    fn admin(&self) -> String;
+
+    /// The server's own folder.
+    fn folder(&self) -> &Path;
+
+    /// The running server.
+    ///
+    /// # Panics
+    /// If it does not run.
+    fn process(&mut self) -> &mut Process;
+
+    /// Starts it and waits until it answers.
+    ///
+    /// # Panics
+    /// If it does not.
+    fn start(&mut self);
+
+    /// Ends it as an administrator would.
+    fn stop(&mut self) {
+        self.process().stop();
+    }
+
+    /// The DN of the account that rosterd binds as.
+    fn reader(&self) -> String {
+        format!("cn=reader,{}", self.base())
+    }
+
+    /// Carries out changes, which are LDIF; an entry without `changetype` is added.
+    ///
+    /// # Panics
+    /// If the server refuses any.
+    fn change(&self, ldif: &str) {
+        let mut command = client("ldapmodify", self);
+        let mut child = command
+            .arg("-a")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start ldapmodify");
+        let mut input = child.stdin.take().expect("was piped");
+        input.write_all(ldif.as_bytes()).expect("feed ldapmodify");
+        drop(input);
+        let done = child.wait_with_output().expect("wait for ldapmodify");
+        let words = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "ldapmodify: {words}{}", first_lines(ldif));
+    }
+
+    /// Deletes entries, each named by its DN, with all that is below.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    fn delete(&self, dns: &[String]) {
+        let changes: String =
+            dns.iter().map(|dn| format!("dn: {dn}\nchangetype: delete\n\n")).collect();
+        self.change(&changes);
+    }
+
+    /// Sets an attribute of an entry to exactly these values; none removes it.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    fn set(&self, dn: &str, attribute: &str, values: &[&str]) {
+        let values: String = values.iter().map(|value| format!("{attribute}: {value}\n")).collect();
+        self.change(&format!("dn: {dn}\nchangetype: modify\nreplace: {attribute}\n{values}-\n"));
+    }
+
+    /// Changes an entry's RDN, the old value going away, and its place if there is a new one.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    fn rename(&self, dn: &str, rdn: &str, superior: Option<&str>) {
+        let superior = superior.map(|dn| format!("newsuperior: {dn}\n")).unwrap_or_default();
+        self.change(&format!(
+            "dn: {dn}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 1\n{superior}"
+        ));
+    }
+
+    /// What `ldapsearch` prints as the administrator: LDIF.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    fn search(&self, base: &str, filter: &str, attributes: &[&str]) -> Vec<u8> {
+        let done = ldapsearch(self, base, filter, attributes);
+        assert_eq!(done.code, 0, "ldapsearch: {}", done.error());
+        done.stdout
+    }
+
+    /// What the reader may see, as LDIF in a file of that name in the server's folder.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    fn export(&self, name: &str) -> std::path::PathBuf {
+        let path = self.folder().join(name);
+        fs::write(&path, self.search(self.base(), "(objectClass=*)", &["*"])).expect("write LDIF");
+        path
+    }
+}
+
+/// `ldapsearch` as the administrator.
+pub(crate) fn ldapsearch<S: Server + ?Sized>(
+    server: &S,
+    base: &str,
+    filter: &str,
+    attributes: &[&str],
+) -> Output {
+    let mut command = client("ldapsearch", server);
+    command.args(["-LLL", "-o", "ldif-wrap=no", "-b", base, filter]).args(attributes);
+    run(&mut command)
+}
+
+/// Whether a server answers its administrator.
+fn answers<S: Server + ?Sized>(server: &S) -> Result<(), String> {
+    let mut command = client("ldapsearch", server);
+    let done = run(command.args(["-LLL", "-s", "base", "-b", server.base(), "1.1"]));
+    if done.code == 0 { Ok(()) } else { Err(done.error()) }
+}
+
+/// One of OpenLDAP's programs, connected as the administrator.
+fn client<S: Server + ?Sized>(program: &str, server: &S) -> Command {
+    let password = server.folder().join("admin.password");
+    fs::write(&password, ADMIN_PASSWORD).expect("write the password");
+    let mut command = Command::new(tool(program, "ldap-utils"));
+    command.args(["-x", "-o", "nettimeout=30", "-H", &server.uri()]);
+    command.args(["-D", &server.admin(), "-y"]).arg(&password).stdin(Stdio::null());
+    // What the machine's own ldap.conf and ~/.ldaprc say must not matter.
+    command.env("LDAPNOINIT", "1");
+    command
+}
+
+/// The entry of the account that rosterd binds as.
+fn reader_ldif(base: &str) -> String {
+    format!(
+        "dn: cn=reader,{base}\nobjectClass: organizationalRole\nobjectClass: simpleSecurityObject\n\
+         cn: reader\nuserPassword: {READER_PASSWORD}\n\n"
+    )
+}
+
+/// A port that nobody listens on. It is outside the range from which the kernel gives ports to
+/// clients, so that it stays free while its server is stopped.
+pub(crate) fn free_port() -> u16 {
+    const FIRST: u16 = 12_000;
+    const COUNT: u16 = 20_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Test binaries that run at the same time begin in different places.
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_micros());
+    let place = u16::try_from((std::process::id() * 37 + time) % u32::from(COUNT)).unwrap_or(0);
+    let _ = NEXT.compare_exchange(0, place.max(1), Ordering::Relaxed, Ordering::Relaxed);
+    (0..COUNT)
+        .map(|_| FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a free port")
+}
+
+/// The beginning of a long text, for messages.
+fn first_lines(text: &str) -> String {
+    text.lines().take(20).map(|line| format!("\n  {line}")).collect()
+}

@@ -1,0 +1,280 @@
+//! OpenLDAP's slapd, as Debian packages it, on a database and a configuration of its own.
+
+use super::{
+    ADMIN_PASSWORD, BASE, Certificate, Certificates, Process, START_WITHIN, Schema, Server,
+    answers, free_port, ldapsearch, reader_ldif,
+};
+use crate::host::{run, tool};
+use crate::wait::wait_for;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
+
+/// What kind of server a test needs.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// How groups name their members.
+    pub schema: Schema,
+    /// The naming context.
+    pub base: String,
+    /// Whether changes can be followed (RFC 4533); without it they can only be polled for.
+    pub syncprov: bool,
+    /// How many changes the server remembers for who comes back with a cookie.
+    pub session_log: u32,
+    /// Whether those who do not bind may read.
+    pub anonymous: bool,
+    /// The certificate that the server shows; without one it speaks no TLS.
+    pub certificate: Option<Certificate>,
+}
+
+impl Setup {
+    /// A server that can be followed, anonymously too, without TLS.
+    #[must_use]
+    pub fn new(schema: Schema) -> Self {
+        Self {
+            schema,
+            base: BASE.to_owned(),
+            syncprov: true,
+            session_log: 10_000,
+            anonymous: true,
+            certificate: None,
+        }
+    }
+}
+
+/// A slapd.
+#[derive(Debug)]
+pub struct Slapd {
+    setup: Setup,
+    port: u16,
+    tls_port: u16,
+    certificates: Option<Certificates>,
+    process: Option<Process>,
+    /// Searches that the harness itself made.
+    own_searches: AtomicU64,
+    // Removed last.
+    folder: TempDir,
+}
+
+/// A copy of a server's database.
+#[derive(Debug)]
+pub struct Saved(TempDir);
+
+impl Slapd {
+    /// A running server that holds `ldif`, whose first entry is the base.
+    ///
+    /// # Panics
+    /// If it does not come up; so do the other functions of this file.
+    #[must_use]
+    pub fn serving(setup: Setup, ldif: &str) -> Self {
+        let mut slapd = Self::loaded(setup, ldif);
+        slapd.start();
+        slapd
+    }
+
+    /// The same, not yet started.
+    #[must_use]
+    pub fn loaded(setup: Setup, ldif: &str) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("roster-slapd-")
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir()
+            .expect("make a folder for slapd");
+        let certificates = setup.certificate.is_some().then(|| Certificates::make(folder.path()));
+        let (port, tls_port) = (free_port(), free_port());
+        let own_searches = AtomicU64::new(0);
+        let slapd =
+            Self { setup, port, tls_port, certificates, process: None, own_searches, folder };
+        fs::create_dir(slapd.database()).expect("create the database folder");
+        slapd.configure();
+        let text = slapd.folder.path().join("load.ldif");
+        fs::write(&text, format!("{ldif}\n{}", reader_ldif(slapd.base()))).expect("write LDIF");
+        let mut slapadd = Command::new(tool("slapadd", "slapd"));
+        slapadd.arg("-q").arg("-f").arg(slapd.conf()).arg("-l").arg(&text);
+        let done = run(&mut slapadd);
+        assert_eq!(done.code, 0, "slapadd: {}", done.error());
+        slapd
+    }
+
+    /// `ldaps://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn ldaps_uri(&self) -> String {
+        format!("ldaps://127.0.0.1:{}", self.tls_port)
+    }
+
+    /// `ldapi://` and the socket's path, escaped.
+    #[must_use]
+    pub fn ldapi_uri(&self) -> String {
+        let path = self.folder.path().join("ldapi");
+        format!("ldapi://{}", path.to_str().expect("a plain path").replace('/', "%2F"))
+    }
+
+    /// The port of [`Server::uri`].
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The file with the authority that signed the server's certificates.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.certificates.as_ref().expect("set up with a certificate").authority()
+    }
+
+    /// From the next start on, the server shows this certificate.
+    pub fn show(&mut self, certificate: Certificate) {
+        self.setup.certificate = Some(certificate);
+        self.configure();
+    }
+
+    /// How many searches the server has completed, those of the harness left out.
+    #[must_use]
+    pub fn searches(&self) -> u64 {
+        let asked = ldapsearch(
+            self,
+            "cn=Search,cn=Operations,cn=Monitor",
+            "(objectClass=*)",
+            &["monitorOpCompleted"],
+        )
+        .text();
+        let own = self.own_searches.fetch_add(1, Ordering::Relaxed);
+        let all: u64 = asked
+            .lines()
+            .find_map(|line| line.strip_prefix("monitorOpCompleted: ")?.parse().ok())
+            .expect("cn=Monitor counts searches");
+        all - own
+    }
+
+    /// Copies the database of a stopped server.
+    #[must_use]
+    pub fn save(&self) -> Saved {
+        let copy = tempfile::tempdir().expect("make a folder for a copy");
+        copy_files(&self.database(), copy.path());
+        Saved(copy)
+    }
+
+    /// Puts a copy back, as after a crash of the server's disk.
+    pub fn restore(&self, saved: &Saved) {
+        fs::remove_dir_all(self.database()).expect("remove the database");
+        fs::create_dir(self.database()).expect("create the database folder");
+        copy_files(saved.0.path(), &self.database());
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.folder.path().join("slapd.conf")
+    }
+
+    fn database(&self) -> PathBuf {
+        self.folder.path().join("db")
+    }
+
+    fn configure(&self) {
+        let Setup { schema, base, syncprov, session_log, anonymous, certificate } = &self.setup;
+        let folder = self.folder.path().display();
+        let mut text = String::new();
+        for name in ["core", "cosine", "inetorgperson"] {
+            let _ = writeln!(text, "include /etc/ldap/schema/{name}.schema");
+        }
+        let schema = match schema {
+            Schema::Rfc2307 => PathBuf::from("/etc/ldap/schema/nis.schema"),
+            Schema::Rfc2307bis => {
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("ldap/rfc2307bis.schema")
+            }
+        };
+        let _ = writeln!(text, "include {}", schema.display());
+        if let Some(certificate) = certificate {
+            let files = self.certificates.as_ref().expect("made with the server");
+            let _ = writeln!(
+                text,
+                "TLSCACertificateFile {}\nTLSCertificateFile {}\nTLSCertificateKeyFile {}",
+                files.authority().display(),
+                files.certificate(*certificate).display(),
+                files.key(*certificate).display(),
+            );
+        }
+        let anonymous = if *anonymous { "read" } else { "none" };
+        // slapd gives whoever follows changes one thread for good: hence so many.
+        let _ = write!(
+            text,
+            "pidfile {folder}/pid\nargsfile {folder}/args\nmodulepath /usr/lib/ldap\n\
+             moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nthreads 16\n\
+             sizelimit unlimited\n\
+             database mdb\nsuffix \"{base}\"\nrootdn \"{admin}\"\nrootpw \"{ADMIN_PASSWORD}\"\n\
+             directory {folder}/db\nmaxsize 2147483648\ndbnosync\n\
+             index objectClass,uid,cn,uidNumber,gidNumber,memberUid,entryUUID,entryCSN eq\n\
+             access to attrs=userPassword by anonymous auth by * none\n\
+             access to * by dn.exact=\"cn=reader,{base}\" read\n\
+             \x20 by dn.children=\"cn=peercred,cn=external,cn=auth\" read\n\
+             \x20 by anonymous {anonymous} by * none\n",
+            admin = self.admin(),
+        );
+        if *syncprov {
+            let _ = write!(text, "overlay syncprov\nsyncprov-sessionlog {session_log}\n");
+        }
+        let _ =
+            write!(text, "database monitor\nrootdn \"{}\"\naccess to * by * read\n", self.admin());
+        fs::write(self.conf(), text).expect("write slapd.conf");
+    }
+}
+
+impl Server for Slapd {
+    fn uri(&self) -> String {
+        format!("ldap://127.0.0.1:{}", self.port)
+    }
+
+    fn base(&self) -> &str {
+        &self.setup.base
+    }
+
+    fn schema(&self) -> Schema {
+        self.setup.schema
+    }
+
+    fn admin(&self) -> String {
+        format!("cn=admin,{}", self.setup.base)
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("slapd was started")
+    }
+
+    fn start(&mut self) {
+        let mut listen = format!("{} {}", self.uri(), self.ldapi_uri());
+        if self.setup.certificate.is_some() {
+            let _ = write!(listen, " {}", self.ldaps_uri());
+        }
+        let mut command = Command::new(tool("slapd", "slapd"));
+        // "-d 0" keeps it in the foreground and quiet.
+        command.args(["-d", "0", "-h", &listen, "-f"]).arg(self.conf());
+        self.process = Some(Process::start(&mut command, &self.folder.path().join("log")));
+        wait_for(START_WITHIN, || {
+            let process = self.process.as_mut().expect("was just started");
+            assert!(process.runs(), "slapd has ended: {}", process.log());
+            answers(self)
+        });
+        self.own_searches.store(0, Ordering::Relaxed);
+        self.own_searches.store(self.searches(), Ordering::Relaxed);
+    }
+
+    fn search(&self, base: &str, filter: &str, attributes: &[&str]) -> Vec<u8> {
+        self.own_searches.fetch_add(1, Ordering::Relaxed);
+        let done = ldapsearch(self, base, filter, attributes);
+        assert_eq!(done.code, 0, "ldapsearch: {}", done.error());
+        done.stdout
+    }
+}
+
+/// With `cp`, which leaves out the holes that most of a database consists of.
+fn copy_files(from: &Path, to: &Path) {
+    let mut copy = Command::new("cp");
+    let done = run(copy.args(["-r", "--sparse=always"]).arg(from.join(".")).arg(to));
+    assert_eq!(done.code, 0, "copy the database: {}", done.error());
+}
