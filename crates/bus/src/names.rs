@@ -107,7 +107,7 @@ mod tests {
         for name in names {
             let role = Role::Backend(name.into());
             assert!(zbus::names::WellKnownName::try_from(role.bus_name()).is_ok(), "{name}");
-            assert!(zbus::zvariant::ObjectPath::try_from(role.path()).is_ok(), "{name}");
+            assert!(zbus::ObjectPath::try_from(role.path()).is_ok(), "{name}");
             assert!(seen.insert(role.bus_name()), "{name}");
             assert_eq!(Role::parse(&role.to_string()), Some(role));
         }
