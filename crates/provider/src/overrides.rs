@@ -1,0 +1,100 @@
+//! Home folders and shells that are not the directory's: applies a domain's
+//! [`Overrides`] to a user. Every provider calls it on its users before it reports them.
+
+use crate::User;
+use roster_config::Overrides;
+use std::borrow::Cow;
+
+/// Puts the configured home folder and shell in place of the directory's own, or in where it has
+/// none.
+pub fn apply(overrides: &Overrides, domain: &str, user: &mut User<'_>) {
+    let Overrides { home, fallback_home, shell, fallback_shell } = overrides;
+    let pick = |always: &Option<String>, fallback: &Option<String>, own: &[u8]| {
+        let template = match (always, own) {
+            (Some(always), _) => always,
+            (None, []) => fallback.as_ref()?,
+            (None, _) => return None,
+        };
+        Some(expand(template, domain, user, own))
+    };
+    let dir = pick(home, fallback_home, &user.dir);
+    let shell = pick(shell, fallback_shell, &user.shell);
+    if let Some(dir) = dir {
+        user.dir = Cow::Owned(dir);
+    }
+    if let Some(shell) = shell {
+        user.shell = Cow::Owned(shell);
+    }
+}
+
+/// `%u` user name, `%U` uid, `%d` domain, `%o` the directory's own value, `%%` a percent sign. The
+/// configuration is checked for other letters when it is read; here they stay as they are.
+fn expand(template: &str, domain: &str, user: &User<'_>, own: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(template.len() + user.name.len());
+    let mut rest = template.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let Some((&letter, after)) = rest.split_first() else {
+            out.push(byte);
+            break;
+        };
+        rest = after;
+        match letter {
+            b'u' => out.extend_from_slice(&user.name),
+            b'U' => out.extend_from_slice(user.uid.to_string().as_bytes()),
+            b'd' => out.extend_from_slice(domain.as_bytes()),
+            b'o' => out.extend_from_slice(own),
+            b'%' => out.push(b'%'),
+            other => out.extend_from_slice(&[b'%', other]),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(dir: &'static str, shell: &'static str) -> User<'static> {
+        User {
+            name: Cow::Borrowed(b"alice"),
+            uid: 5000,
+            gid: 5000,
+            gecos: Cow::Borrowed(b""),
+            dir: Cow::Borrowed(dir.as_bytes()),
+            shell: Cow::Borrowed(shell.as_bytes()),
+            reference: Cow::Borrowed(b"alice"),
+        }
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn what_is_set_replaces_and_what_is_a_fallback_fills() {
+        let overrides = Overrides {
+            home: some("/srv/%d/%u/%U%%"),
+            fallback_shell: some("/bin/dash"),
+            ..Overrides::default()
+        };
+        let mut with = user("/home/alice", "/bin/zsh");
+        apply(&overrides, "corp", &mut with);
+        assert_eq!((&*with.dir, &*with.shell), (&b"/srv/corp/alice/5000%"[..], &b"/bin/zsh"[..]));
+        let mut without = user("", "");
+        apply(&overrides, "corp", &mut without);
+        assert_eq!(&*without.shell, b"/bin/dash");
+    }
+
+    #[test]
+    fn the_directory_s_own_value_can_be_part_of_a_template() {
+        let overrides = Overrides { home: some("/net%o%"), ..Overrides::default() };
+        let mut user = user("/home/alice", "");
+        apply(&overrides, "corp", &mut user);
+        assert_eq!((&*user.dir, &*user.shell), (&b"/net/home/alice%"[..], &b""[..]));
+    }
+}
