@@ -1,0 +1,277 @@
+//! Distinguished names (RFC 4514) in one canonical form, so that equal bytes mean the same entry.
+//!
+//! The form: lower case, no space around separators, one space where several are, a multi-valued
+//! RDN's parts sorted, and of the characters that can be written in several ways only `\xx`. It is
+//! what most servers hand out anyway, so the common case is one pass over the bytes and no copy.
+//! Case is ignored in every value, as naming attributes do in practice.
+
+use std::borrow::Cow;
+
+/// The canonical form of `dn`.
+#[must_use]
+pub fn normalise(dn: &[u8]) -> Cow<'_, [u8]> {
+    if is_canonical(dn) { Cow::Borrowed(dn) } else { Cow::Owned(rewrite(dn)) }
+}
+
+/// What a byte may mean to [`is_canonical`].
+const PLAIN: u8 = 0;
+/// A space, which is fine between two bytes of a value.
+const SPACE: u8 = 1;
+/// Something that calls for a closer look.
+const SPECIAL: u8 = 2;
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [PLAIN; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b' ' => SPACE,
+            0..=31 | 127..=255 | b'A'..=b'Z' => SPECIAL,
+            b'\\' | b'"' | b'+' | b'<' | b'>' | b';' | b'#' => SPECIAL,
+            _ => PLAIN,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+fn is_canonical(dn: &[u8]) -> bool {
+    let found = dn.iter().fold(PLAIN, |found, &byte| found | CLASSES[usize::from(byte)]);
+    match found {
+        PLAIN => true,
+        SPACE => {
+            let separator =
+                |byte: Option<&u8>| byte.is_none_or(|&byte| matches!(byte, b' ' | b',' | b'='));
+            !dn.iter().enumerate().any(|(at, &byte)| {
+                let before = at.checked_sub(1).and_then(|at| dn.get(at));
+                byte == b' ' && (separator(before) || separator(dn.get(at + 1)))
+            })
+        }
+        _ => false,
+    }
+}
+
+/// An attribute and its value in an RDN, both as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part<'a> {
+    attribute: &'a [u8],
+    value: &'a [u8],
+}
+
+/// Splits at separators that are neither escaped nor in quotes.
+fn split_unescaped(text: &[u8], is_separator: impl Fn(u8) -> bool) -> Vec<&[u8]> {
+    let mut pieces = Vec::new();
+    let (mut start, mut at, mut quoted) = (0, 0, false);
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'"' => quoted = !quoted,
+            _ if !quoted && is_separator(byte) => {
+                pieces.push(text.get(start..at).unwrap_or_default());
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    pieces.push(text.get(start..).unwrap_or_default());
+    pieces
+}
+
+fn parts(rdn: &[u8]) -> Vec<Part<'_>> {
+    split_unescaped(rdn, |byte| byte == b'+')
+        .into_iter()
+        .map(|piece| match piece.iter().position(|&byte| byte == b'=') {
+            Some(equals) => Part {
+                attribute: piece.get(..equals).unwrap_or_default().trim_ascii(),
+                value: piece.get(equals + 1..).unwrap_or_default(),
+            },
+            None => Part { attribute: b"", value: piece },
+        })
+        .collect()
+}
+
+/// The first RDN's values of this attribute, unescaped.
+#[must_use]
+pub fn rdn_values(dn: &[u8], attribute: &str) -> Vec<Vec<u8>> {
+    let rdns = split_unescaped(dn, |byte| matches!(byte, b',' | b';'));
+    let first = rdns.first().copied().unwrap_or_default();
+    parts(first)
+        .into_iter()
+        .filter(|part| part.attribute.eq_ignore_ascii_case(attribute.as_bytes()))
+        .map(|part| unescape(part.value))
+        .collect()
+}
+
+/// Whether `dn`, in canonical form, is `base`, in canonical form, or below it.
+#[must_use]
+pub fn is_within(dn: &[u8], base: &[u8]) -> bool {
+    base.is_empty()
+        || dn.strip_suffix(base).is_some_and(|above| above.is_empty() || above.ends_with(b","))
+}
+
+fn rewrite(dn: &[u8]) -> Vec<u8> {
+    if dn.trim_ascii().is_empty() {
+        return Vec::new();
+    }
+    let mut out = Vec::with_capacity(dn.len());
+    for rdn in split_unescaped(dn, |byte| matches!(byte, b',' | b';')) {
+        let mut written: Vec<Vec<u8>> = parts(rdn).into_iter().map(write_part).collect();
+        written.sort_unstable();
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        out.extend_from_slice(&written.join(&b'+'));
+    }
+    out
+}
+
+fn write_part(part: Part<'_>) -> Vec<u8> {
+    let mut out = part.attribute.to_ascii_lowercase();
+    out.push(b'=');
+    let value = unescape(part.value);
+    let value = match String::from_utf8(value) {
+        Ok(text) => text.to_lowercase().into_bytes(),
+        Err(error) => error.into_bytes().to_ascii_lowercase(),
+    };
+    let mut before = b' ';
+    for &byte in value.trim_ascii() {
+        match byte {
+            b' ' if before == b' ' => {}
+            0..=31 | 127 | b'\\' | b'"' | b'+' | b',' | b';' | b'<' | b'>' | b'#' => {
+                out.push(b'\\');
+                out.extend_from_slice(&[hex_digit(byte >> 4), hex_digit(byte & 15)]);
+            }
+            _ => out.push(byte),
+        }
+        before = byte;
+    }
+    out
+}
+
+/// The bytes that a value's text stands for.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    // A space that ends the text is not part of the value unless it is escaped.
+    let start = text.trim_ascii_start();
+    let mut rest = start.trim_ascii_end();
+    if rest.ends_with(b"\\") && rest.len() < start.len() {
+        rest = start.get(..=rest.len()).unwrap_or(rest);
+    }
+    if rest.len() >= 2
+        && let Some(quoted) = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""))
+    {
+        rest = quoted;
+    }
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        match after {
+            [high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                out.push(hex_value(*high) << 4 | hex_value(*low));
+                rest = after;
+            }
+            [escaped, after @ ..] => {
+                out.push(*escaped);
+                rest = after;
+            }
+            [] => {}
+        }
+    }
+    out
+}
+
+/// A half-byte's digit.
+pub(crate) fn hex_digit(value: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(value & 15)]
+}
+
+/// A digit's half-byte; any byte gives some value.
+pub(crate) fn hex_value(digit: u8) -> u8 {
+    char::from(digit).to_digit(16).map_or(0, |value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(dn: &str) -> String {
+        String::from_utf8(normalise(dn.as_bytes()).into_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_canonical_dn_is_not_copied() {
+        for dn in ["uid=alice,ou=people,dc=example,dc=com", "cn=all staff,dc=x", ""] {
+            assert!(
+                matches!(normalise(dn.as_bytes()), Cow::Borrowed(same) if same == dn.as_bytes())
+            );
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_name_become_one() {
+        for (written, canonical) in [
+            ("UID=Alice, OU=People ,DC=Example", "uid=alice,ou=people,dc=example"),
+            ("cn=all   staff,dc=x", "cn=all staff,dc=x"),
+            ("cn=Smith\\, John,dc=x", "cn=smith\\2c john,dc=x"),
+            ("cn=Smith\\2C John,dc=x", "cn=smith\\2c john,dc=x"),
+            ("cn=\"Smith, John\",dc=x", "cn=smith\\2c john,dc=x"),
+            ("sn=b+cn=a,dc=x", "cn=a+sn=b,dc=x"),
+            ("cn=a+sn=b,dc=x", "cn=a+sn=b,dc=x"),
+            ("cn=\\C3\\89mile,dc=x", "cn=émile,dc=x"),
+            ("cn=ÉMILE,dc=x", "cn=émile,dc=x"),
+            ("cn=\\ a\\ ,dc=x", "cn=a,dc=x"),
+            ("cn=a;dc=x", "cn=a,dc=x"),
+            ("cn=\\41,dc=x", "cn=a,dc=x"),
+            ("cn=c\\#,dc=x", "cn=c\\23,dc=x"),
+        ] {
+            assert_eq!(text(written), canonical, "{written}");
+        }
+    }
+
+    #[test]
+    fn the_canonical_form_is_its_own() {
+        for dn in [
+            "CN=Smith\\, John+UID=9,dc=x",
+            "cn=\\ff\\fe,dc=x",
+            "cn=a\\\\b",
+            "=",
+            "+",
+            ",,",
+            "\\",
+            "cn=\"",
+            "cn= =b ,",
+            "a\\",
+            "cn=a=b",
+            "cn=#04024869",
+            "cn=\\20,dc=x",
+            "\0",
+        ] {
+            let once = normalise(dn.as_bytes()).into_owned();
+            assert_eq!(normalise(&once), once, "{dn}");
+        }
+    }
+
+    #[test]
+    fn other_names_stay_apart() {
+        assert_ne!(text("cn=a\\,dc=x"), text("cn=a,dc=x"));
+        assert_ne!(text("cn=a\\+b=c,dc=x"), text("cn=a+b=c,dc=x"));
+        assert_ne!(text("cn=a b"), text("cn=ab"));
+    }
+
+    #[test]
+    fn the_rdn_gives_the_values_of_an_attribute() {
+        assert_eq!(rdn_values(b"UID=al\\2cice+cn=x,dc=uid", "uid"), [b"al,ice".to_vec()]);
+        assert!(rdn_values(b"cn=x,uid=alice", "uid").is_empty());
+    }
+
+    #[test]
+    fn within_a_base_means_whole_rdns() {
+        assert!(is_within(b"uid=a,dc=x", b"dc=x"));
+        assert!(is_within(b"dc=x", b"dc=x"));
+        assert!(!is_within(b"uid=a,ddc=x", b"dc=x"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a server did not give what was asked of it, in words for an administrator.
+
+use crate::ber::Malformed;
+use std::io;
+use std::time::Duration;
+
+/// What went wrong with one server.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No address.
+    #[error("its name cannot be resolved: {0}")]
+    Resolve(io::Error),
+    /// No connection.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    /// TLS failed.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// StartTLS was refused.
+    #[error("the server refuses StartTLS: {0}; use ldaps:// or set start_tls = false")]
+    StartTls(String),
+    /// A password would be readable on the way.
+    #[error(
+        "the password would cross the network in clear: use ldaps:// or start_tls, or allow it \
+         with allow_clear_password = true"
+    )]
+    ClearPassword,
+    /// The bind was refused.
+    #[error("bind as {who} failed: {outcome}")]
+    Bind {
+        /// The bind DN, or what stands for it.
+        who: String,
+        /// The server's words.
+        outcome: String,
+    },
+    /// The connection broke.
+    #[error("connection lost: {0}")]
+    Io(#[from] io::Error),
+    /// The server closed it.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The server announced that it will close it.
+    #[error("the server ends the connection: {0}")]
+    Disconnected(String),
+    /// Nothing came in time.
+    #[error("no answer to {what} within {} s", .deadline.as_secs_f32())]
+    Silent {
+        /// What was asked.
+        what: &'static str,
+        /// How long was waited.
+        deadline: Duration,
+    },
+    /// Not LDAP.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A search failed.
+    #[error("search below {base:?} failed: {outcome}")]
+    Search {
+        /// Its base.
+        base: String,
+        /// The server's words, and what to do.
+        outcome: String,
+        /// The result code.
+        code: u32,
+    },
+    /// An entry without lasting key.
+    #[error("entry {dn} has no readable {attribute}: let the bind DN read it, or configure `uuid`")]
+    Keyless {
+        /// Which.
+        dn: String,
+        /// The attribute of the key.
+        attribute: String,
+    },
+    /// A look-up found more than any should.
+    #[error("a look-up found more than {0} entries: narrow the search bases or filters")]
+    TooMany(usize),
+}

@@ -1,0 +1,552 @@
+//! LDAP's messages (RFC 4511) and the controls that we use: paged results (RFC 2696), content
+//! synchronization (RFC 4533), persistent search. Encodes requests, and reads what servers send
+//! without copying it. Knows no connection and keeps no state.
+
+use crate::ber::{Malformed, Reader, Writer, tag};
+use crate::filter::Filter;
+use std::fmt;
+
+/// Object identifiers.
+pub mod oid {
+    /// RFC 2696, simple paged results.
+    pub const PAGED: &str = "1.2.840.113556.1.4.319";
+    /// RFC 4533, sync request control.
+    pub const SYNC_REQUEST: &str = "1.3.6.1.4.1.4203.1.9.1.1";
+    /// RFC 4533, sync state control.
+    pub const SYNC_STATE: &str = "1.3.6.1.4.1.4203.1.9.1.2";
+    /// RFC 4533, sync done control.
+    pub const SYNC_DONE: &str = "1.3.6.1.4.1.4203.1.9.1.3";
+    /// RFC 4533, sync info message.
+    pub const SYNC_INFO: &str = "1.3.6.1.4.1.4203.1.9.1.4";
+    /// Persistent search.
+    pub const PERSISTENT_SEARCH: &str = "2.16.840.1.113730.3.4.3";
+    /// Entry change notification of a persistent search.
+    pub const ENTRY_CHANGE: &str = "2.16.840.1.113730.3.4.7";
+    /// StartTLS.
+    pub const START_TLS: &str = "1.3.6.1.4.1.1466.20037";
+}
+
+/// Result codes that mean something to us.
+pub mod code {
+    /// success.
+    pub const SUCCESS: u32 = 0;
+    /// timeLimitExceeded.
+    pub const TIME_LIMIT: u32 = 3;
+    /// sizeLimitExceeded.
+    pub const SIZE_LIMIT: u32 = 4;
+    /// adminLimitExceeded.
+    pub const ADMIN_LIMIT: u32 = 11;
+    /// noSuchObject.
+    pub const NO_SUCH_OBJECT: u32 = 32;
+    /// invalidCredentials.
+    pub const INVALID_CREDENTIALS: u32 = 49;
+    /// insufficientAccessRights.
+    pub const INSUFFICIENT_ACCESS: u32 = 50;
+    /// busy.
+    pub const BUSY: u32 = 51;
+    /// unavailable.
+    pub const UNAVAILABLE: u32 = 52;
+    /// e-syncRefreshRequired.
+    pub const SYNC_REFRESH_REQUIRED: u32 = 4096;
+}
+
+/// How far below its base a search looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The base alone.
+    Base = 0,
+    /// The base and everything below.
+    Subtree = 2,
+}
+
+/// A search request.
+#[derive(Clone, Debug)]
+pub struct SearchRequest<'a> {
+    /// Where.
+    pub base: &'a str,
+    /// How deep.
+    pub scope: Scope,
+    /// What for.
+    pub filter: &'a Filter,
+    /// The attributes wanted.
+    pub attributes: &'a [&'a str],
+    /// Most entries wanted; 0 for all.
+    pub entries_max: u32,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub enum Request<'a> {
+    /// Simple bind.
+    SimpleBind {
+        /// Who; empty for nobody.
+        dn: &'a str,
+        /// Its password.
+        password: &'a str,
+    },
+    /// Bind by what the connection itself tells of us.
+    ExternalBind,
+    /// Search.
+    Search(SearchRequest<'a>),
+    /// Stop the request of this id.
+    Abandon(u32),
+    /// Begin TLS.
+    StartTls,
+    /// Good-bye.
+    Unbind,
+}
+
+/// A control on a request.
+#[derive(Clone, Debug)]
+pub enum Control<'a> {
+    /// A page of at most so many entries; the cookie of the page before.
+    Paged(u32, &'a [u8]),
+    /// Content synchronization, refresh and persist, from this cookie on.
+    Sync(Option<&'a [u8]>),
+    /// Persistent search: changes only, of every type, each with its notification.
+    PersistentSearch,
+}
+
+impl Request<'_> {
+    /// The whole message. Every control is critical: a server that passes over one would give
+    /// something else than what was asked for.
+    #[must_use]
+    pub fn encode(&self, id: u32, controls: &[Control<'_>]) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.constructed(tag::SEQUENCE, |writer| {
+            writer.number(tag::INTEGER, id);
+            self.write(writer);
+            if !controls.is_empty() {
+                writer.constructed(tag::context_constructed(0), |writer| {
+                    controls.iter().for_each(|control| control.write(writer));
+                });
+            }
+        });
+        writer.into_bytes()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        match self {
+            Self::SimpleBind { dn, password } => {
+                writer.constructed(tag::application(0), |writer| {
+                    writer.number(tag::INTEGER, 3);
+                    writer.octets(dn.as_bytes());
+                    writer.primitive(tag::context(0), password.as_bytes());
+                });
+            }
+            Self::ExternalBind => writer.constructed(tag::application(0), |writer| {
+                writer.number(tag::INTEGER, 3);
+                writer.octets(b"");
+                writer.constructed(tag::context_constructed(3), |writer| {
+                    writer.octets(b"EXTERNAL");
+                    writer.octets(b"");
+                });
+            }),
+            Self::Search(search) => search.write(writer),
+            Self::Abandon(id) => writer.number(0x50, *id),
+            Self::StartTls => writer.constructed(tag::application(23), |writer| {
+                writer.primitive(tag::context(0), oid::START_TLS.as_bytes());
+            }),
+            Self::Unbind => writer.primitive(0x42, b""),
+        }
+    }
+}
+
+impl SearchRequest<'_> {
+    fn write(&self, writer: &mut Writer) {
+        const NEVER_DEREFERENCE: u32 = 0;
+        writer.constructed(tag::application(3), |writer| {
+            writer.octets(self.base.as_bytes());
+            writer.number(tag::ENUMERATED, self.scope as u32);
+            writer.number(tag::ENUMERATED, NEVER_DEREFERENCE);
+            writer.number(tag::INTEGER, self.entries_max);
+            writer.number(tag::INTEGER, 0); // our own deadline holds, not the server's
+            writer.boolean(false);
+            writer.raw(self.filter.encoded());
+            writer.constructed(tag::SEQUENCE, |writer| {
+                self.attributes.iter().for_each(|name| writer.octets(name.as_bytes()));
+            });
+        });
+    }
+}
+
+impl Control<'_> {
+    fn write(&self, writer: &mut Writer) {
+        const REFRESH_AND_PERSIST: u32 = 3;
+        const EVERY_CHANGE_TYPE: u32 = 1 | 2 | 4 | 8;
+        let mut value = Writer::default();
+        let name = match self {
+            Self::Paged(size, cookie) => {
+                value.constructed(tag::SEQUENCE, |value| {
+                    value.number(tag::INTEGER, *size);
+                    value.octets(cookie);
+                });
+                oid::PAGED
+            }
+            Self::Sync(cookie) => {
+                value.constructed(tag::SEQUENCE, |value| {
+                    value.number(tag::ENUMERATED, REFRESH_AND_PERSIST);
+                    if let Some(cookie) = cookie {
+                        value.octets(cookie);
+                    }
+                });
+                oid::SYNC_REQUEST
+            }
+            Self::PersistentSearch => {
+                value.constructed(tag::SEQUENCE, |value| {
+                    value.number(tag::INTEGER, EVERY_CHANGE_TYPE);
+                    value.boolean(true); // changes only
+                    value.boolean(true); // with entry change notifications
+                });
+                oid::PERSISTENT_SEARCH
+            }
+        };
+        writer.constructed(tag::SEQUENCE, |writer| {
+            writer.octets(name.as_bytes());
+            writer.boolean(true);
+            writer.octets(&value.into_bytes());
+        });
+    }
+}
+
+/// A message from a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'a> {
+    /// The request that it answers; 0 for none.
+    pub id: u32,
+    /// What it says.
+    pub operation: Operation<'a>,
+    /// Its controls.
+    pub controls: Controls<'a>,
+}
+
+/// What a server says.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation<'a> {
+    /// The bind ended so.
+    BindDone(Outcome<'a>),
+    /// An entry.
+    Entry(RawEntry<'a>),
+    /// A place where the search could go on, which it does not.
+    Reference,
+    /// The search ended so.
+    SearchDone(Outcome<'a>),
+    /// An extended operation ended so; with a name and id 0, the server's own announcement.
+    Extended(Outcome<'a>, Option<&'a [u8]>),
+    /// An intermediate response: name and value.
+    Intermediate(Option<&'a [u8]>, Option<&'a [u8]>),
+    /// Something that we never ask for.
+    Other,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome<'a> {
+    /// The result code.
+    pub code: u32,
+    /// What the server says to it.
+    pub message: &'a [u8],
+}
+
+impl fmt::Display for Outcome<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.code {
+            1 => "operationsError",
+            2 => "protocolError",
+            code::TIME_LIMIT => "timeLimitExceeded",
+            code::SIZE_LIMIT => "sizeLimitExceeded",
+            7 => "authMethodNotSupported",
+            8 => "strongerAuthRequired",
+            10 => "referral, which is not followed: configure that server itself",
+            code::ADMIN_LIMIT => "adminLimitExceeded",
+            12 => "unavailableCriticalExtension",
+            13 => "confidentialityRequired",
+            code::NO_SUCH_OBJECT => "noSuchObject",
+            34 => "invalidDNSyntax",
+            48 => "inappropriateAuthentication",
+            code::INVALID_CREDENTIALS => "invalidCredentials",
+            code::INSUFFICIENT_ACCESS => "insufficientAccessRights",
+            code::BUSY => "busy",
+            code::UNAVAILABLE => "unavailable",
+            53 => "unwillingToPerform",
+            80 => "other",
+            code::SYNC_REFRESH_REQUIRED => "syncRefreshRequired",
+            _ => "result",
+        };
+        write!(f, "{name} ({})", self.code)?;
+        if !self.message.is_empty() {
+            write!(f, ": {}", printable(self.message))?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a server for a log or a report: one line, of bounded length.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    const BYTES_MAX: usize = 512;
+    let text = String::from_utf8_lossy(bytes.get(..BYTES_MAX).unwrap_or(bytes));
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
+impl<'a> Response<'a> {
+    /// Reads a message, which [`frame`](crate::ber::frame) found to be whole.
+    pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut outer = Reader::new(message);
+        let mut reader = outer.inner(tag::SEQUENCE)?;
+        let id = reader.number(tag::INTEGER)?;
+        let (kind, content) = reader.element()?;
+        let mut body = Reader::new(content);
+        let operation = match kind {
+            0x61 => Operation::BindDone(outcome(&mut body)?),
+            0x64 => Operation::Entry(RawEntry {
+                dn: body.expect(tag::OCTETS)?,
+                attributes: body.expect(tag::SEQUENCE)?,
+            }),
+            0x65 => Operation::SearchDone(outcome(&mut body)?),
+            0x73 => Operation::Reference,
+            0x78 => {
+                let outcome = outcome(&mut body)?;
+                let _referral = body.optional(tag::context_constructed(3))?;
+                Operation::Extended(outcome, body.optional(tag::context(10))?)
+            }
+            0x79 => Operation::Intermediate(
+                body.optional(tag::context(0))?,
+                body.optional(tag::context(1))?,
+            ),
+            _ => Operation::Other,
+        };
+        let controls = reader.optional(tag::context_constructed(0))?.unwrap_or_default();
+        Ok(Self { id, operation, controls: Controls { encoded: controls } })
+    }
+}
+
+fn outcome<'a>(body: &mut Reader<'a>) -> Result<Outcome<'a>, Malformed> {
+    let code = body.number(tag::ENUMERATED)?;
+    let _matched = body.expect(tag::OCTETS)?;
+    Ok(Outcome { code, message: body.expect(tag::OCTETS)? })
+}
+
+/// The controls of a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Controls<'a> {
+    encoded: &'a [u8],
+}
+
+impl<'a> Controls<'a> {
+    /// The value of the control of this identifier.
+    pub fn find(&self, oid: &str) -> Result<Option<&'a [u8]>, Malformed> {
+        let mut reader = Reader::new(self.encoded);
+        while !reader.is_empty() {
+            let mut control = reader.inner(tag::SEQUENCE)?;
+            let name = control.expect(tag::OCTETS)?;
+            let _critical = control.optional(tag::BOOLEAN)?;
+            let value = control.optional(tag::OCTETS)?;
+            if name == oid.as_bytes() {
+                return Ok(Some(value.unwrap_or_default()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The cookie of the next page: `None` when the server did not page, empty after the last page.
+    pub fn page_cookie(&self) -> Result<Option<&'a [u8]>, Malformed> {
+        let Some(value) = self.find(oid::PAGED)? else { return Ok(None) };
+        let mut body = Reader::new(value).inner(tag::SEQUENCE)?;
+        let _estimate = body.element()?;
+        body.expect(tag::OCTETS).map(Some)
+    }
+
+    /// What content synchronization says about the entry of this message.
+    pub fn sync_state(&self) -> Result<Option<SyncState<'a>>, Malformed> {
+        let Some(value) = self.find(oid::SYNC_STATE)? else { return Ok(None) };
+        let mut body = Reader::new(value).inner(tag::SEQUENCE)?;
+        let state = match body.number(tag::ENUMERATED)? {
+            0 => State::Present,
+            1 | 2 => State::Changed,
+            3 => State::Deleted,
+            _ => return Err(Malformed("an unknown sync state")),
+        };
+        let uuid = uuid(body.expect(tag::OCTETS)?)?;
+        Ok(Some(SyncState { state, uuid, cookie: body.optional(tag::OCTETS)? }))
+    }
+
+    /// The change type of a persistent search's notification.
+    pub fn change_type(&self) -> Result<Option<u32>, Malformed> {
+        let Some(value) = self.find(oid::ENTRY_CHANGE)? else { return Ok(None) };
+        Reader::new(value).inner(tag::SEQUENCE)?.number(tag::ENUMERATED).map(Some)
+    }
+}
+
+/// The change type of a removed entry.
+pub const CHANGE_DELETE: u32 = 2;
+
+/// What a sync state control says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncState<'a> {
+    /// What became of the entry.
+    pub state: State,
+    /// Its lasting key.
+    pub uuid: [u8; 16],
+    /// Where synchronization stands with it.
+    pub cookie: Option<&'a [u8]>,
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing.
+    Present,
+    /// It was added or changed.
+    Changed,
+    /// It was deleted, or is no longer what was searched for.
+    Deleted,
+}
+
+fn uuid(bytes: &[u8]) -> Result<[u8; 16], Malformed> {
+    bytes.try_into().map_err(|_| Malformed("a UUID that is not of 16 octets"))
+}
+
+/// What a sync info message says.
+#[derive(Clone, Copy, Debug)]
+pub enum SyncInfo<'a> {
+    /// Where synchronization stands.
+    NewCookie(&'a [u8]),
+    /// A phase of the refresh is over.
+    PhaseOver {
+        /// In it, everything that is still there was named: what was not is gone.
+        present: bool,
+        /// Where synchronization stands.
+        cookie: Option<&'a [u8]>,
+        /// The refresh is over too.
+        done: bool,
+    },
+    /// Of these entries it is said together that they are gone, or that they are as they were.
+    Set {
+        /// Where synchronization stands.
+        cookie: Option<&'a [u8]>,
+        /// Whether they are gone.
+        deleted: bool,
+        /// Their keys.
+        uuids: Uuids<'a>,
+    },
+}
+
+impl<'a> SyncInfo<'a> {
+    /// Reads the value of an intermediate response.
+    pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
+        let (kind, content) = Reader::new(value).element()?;
+        let mut body = Reader::new(content);
+        if kind == tag::context(0) {
+            return Ok(Self::NewCookie(content));
+        }
+        let cookie = body.optional(tag::OCTETS)?;
+        let flag = body.optional(tag::BOOLEAN)?.map(|value| value != [0]);
+        match kind {
+            0xa1 | 0xa2 => {
+                Ok(Self::PhaseOver { present: kind == 0xa2, cookie, done: flag.unwrap_or(true) })
+            }
+            0xa3 => Ok(Self::Set {
+                cookie,
+                deleted: flag.unwrap_or(false),
+                uuids: Uuids { reader: body.inner(tag::SET)? },
+            }),
+            _ => Err(Malformed("an unknown sync info message")),
+        }
+    }
+}
+
+/// Keys of entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Uuids<'a> {
+    reader: Reader<'a>,
+}
+
+impl Iterator for Uuids<'_> {
+    type Item = Result<[u8; 16], Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() {
+            return None;
+        }
+        let one = self.reader.expect(tag::OCTETS).and_then(uuid);
+        if one.is_err() {
+            self.reader = Reader::new(b""); // what follows cannot be told apart any more
+        }
+        Some(one)
+    }
+}
+
+/// An entry as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct RawEntry<'a> {
+    /// Its name.
+    pub dn: &'a [u8],
+    attributes: &'a [u8],
+}
+
+impl<'a> RawEntry<'a> {
+    /// Its attributes.
+    #[must_use]
+    pub fn attributes(&self) -> Attributes<'a> {
+        Attributes { reader: Reader::new(self.attributes) }
+    }
+
+    /// The values of an attribute.
+    pub fn values(&self, name: &str) -> Result<Values<'a>, Malformed> {
+        for attribute in self.attributes() {
+            let (found, values) = attribute?;
+            if found.eq_ignore_ascii_case(name.as_bytes()) {
+                return Ok(values);
+            }
+        }
+        Ok(Values { reader: Reader::new(b"") })
+    }
+}
+
+/// Attributes of an entry: description and values.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Result<(&'a [u8], Values<'a>), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() {
+            return None;
+        }
+        let mut one = || {
+            let mut attribute = self.reader.inner(tag::SEQUENCE)?;
+            let name = attribute.expect(tag::OCTETS)?;
+            Ok((name, Values { reader: attribute.inner(tag::SET)? }))
+        };
+        let one = one();
+        if one.is_err() {
+            self.reader = Reader::new(b"");
+        }
+        Some(one)
+    }
+}
+
+/// Values of an attribute.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Result<&'a [u8], Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() {
+            return None;
+        }
+        let one = self.reader.expect(tag::OCTETS);
+        if one.is_err() {
+            self.reader = Reader::new(b"");
+        }
+        Some(one)
+    }
+}

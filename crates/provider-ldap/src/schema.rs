@@ -1,0 +1,380 @@
+//! From an entry's attributes to a user or a group, by the configured names of attributes.
+//!
+//! Judges only whether the entry can be read: a name, an id, one of each. What of it may be served
+//! is the publisher's to say. Everything that it can, it hands on as a slice of the message.
+
+use crate::ber::Malformed;
+use crate::dn;
+use crate::filter::Filter;
+use crate::message::{RawEntry, Values, printable};
+use roster_config::{Attributes, Domain, Ldap, Overrides, Schema};
+use roster_provider::{EntryId, Group, Part, User, overrides};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// How a domain's entries are read.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    attributes: Attributes,
+    schema: Schema,
+    case_sensitive: bool,
+    overrides: Overrides,
+    domain: String,
+}
+
+/// What an entry turned out to be, or why it is nothing.
+pub type Read<T> = Result<T, String>;
+
+impl Mapping {
+    /// From a domain's configuration.
+    #[must_use]
+    pub fn new(domain: &Domain, ldap: &Ldap) -> Self {
+        Self {
+            attributes: ldap.attributes.clone(),
+            schema: ldap.schema,
+            case_sensitive: ldap.case_sensitive,
+            overrides: domain.overrides.clone(),
+            domain: domain.name.clone(),
+        }
+    }
+
+    /// The names of attributes.
+    #[must_use]
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// How groups name members.
+    #[must_use]
+    pub fn schema(&self) -> Schema {
+        self.schema
+    }
+
+    /// A name by the domain's rule on case.
+    #[must_use]
+    pub fn name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        let is_lower = name.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+        if self.case_sensitive || is_lower {
+            return Cow::Borrowed(name);
+        }
+        Cow::Owned(match std::str::from_utf8(name) {
+            Ok(text) => text.to_lowercase().into_bytes(),
+            Err(_) => name.to_ascii_lowercase(),
+        })
+    }
+
+    /// Reads a user.
+    pub fn user<'a>(&self, entry: &RawEntry<'a>) -> Result<Read<User<'a>>, Malformed> {
+        let names = &self.attributes;
+        let [name, uid, gid, gecos, home, shell] = find(
+            entry,
+            [
+                &names.user_name,
+                &names.user_uid,
+                &names.user_gid,
+                &names.user_gecos,
+                &names.user_home,
+                &names.user_shell,
+            ],
+        )?;
+        let read = || {
+            let name = self.name(name.in_rdn(entry)?);
+            let mut user = User {
+                uid: uid.number()?,
+                gid: gid.number()?,
+                gecos: Cow::Borrowed(gecos.first.unwrap_or_default()),
+                dir: Cow::Borrowed(home.at_most_one()?.unwrap_or_default()),
+                shell: Cow::Borrowed(shell.at_most_one()?.unwrap_or_default()),
+                reference: match self.schema {
+                    Schema::Rfc2307 => name.clone(),
+                    Schema::Rfc2307bis => dn::normalise(entry.dn),
+                },
+                name,
+            };
+            overrides::apply(&self.overrides, &self.domain, &mut user);
+            if user.dir.is_empty() {
+                return Err(format!("{} is missing; fallback_home would fill it in", home.name));
+            }
+            Ok(user)
+        };
+        Ok(read())
+    }
+
+    /// Reads a group, with its members if they were asked for.
+    pub fn group<'a>(
+        &self,
+        entry: &RawEntry<'a>,
+        with_members: bool,
+    ) -> Result<Read<Group<'a>>, Malformed> {
+        let names = &self.attributes;
+        let [name, gid, member] =
+            find(entry, [&names.group_name, &names.group_gid, &names.group_member])?;
+        let members = if with_members { Some(self.members(&member)?) } else { None };
+        let read = || {
+            Ok(Group {
+                name: self.name(name.in_rdn(entry)?),
+                gid: gid.number()?,
+                reference: match self.schema {
+                    Schema::Rfc2307 => Cow::Borrowed(&b""[..]),
+                    Schema::Rfc2307bis => dn::normalise(entry.dn),
+                },
+                members,
+            })
+        };
+        Ok(read())
+    }
+
+    fn members<'a>(&self, found: &Found<'a, '_>) -> Result<Vec<Cow<'a, [u8]>>, Malformed> {
+        let mut members = Vec::with_capacity(found.count);
+        for value in found.values.into_iter().flatten() {
+            let value = value?;
+            if !value.is_empty() {
+                members.push(match self.schema {
+                    Schema::Rfc2307 => self.name(value),
+                    Schema::Rfc2307bis => dn::normalise(value),
+                });
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// What an entry has of one attribute.
+#[derive(Clone, Copy, Debug)]
+struct Found<'a, 'n> {
+    name: &'n str,
+    values: Option<Values<'a>>,
+    first: Option<&'a [u8]>,
+    count: usize,
+}
+
+/// Finds several attributes in one pass over the entry.
+fn find<'a, 'n, const N: usize>(
+    entry: &RawEntry<'a>,
+    names: [&'n str; N],
+) -> Result<[Found<'a, 'n>; N], Malformed> {
+    let mut found = names.map(|name| Found { name, values: None, first: None, count: 0 });
+    for attribute in entry.attributes() {
+        let (name, values) = attribute?;
+        for found in
+            found.iter_mut().filter(|found| name.eq_ignore_ascii_case(found.name.as_bytes()))
+        {
+            found.values = Some(values);
+            found.first = values.clone().next().transpose()?;
+            for value in values {
+                value?;
+                found.count += 1;
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl<'a> Found<'a, '_> {
+    fn at_most_one(&self) -> Read<Option<&'a [u8]>> {
+        if self.count > 1 {
+            return Err(format!("{} has {} values", self.name, self.count));
+        }
+        Ok(self.first)
+    }
+
+    fn one(&self) -> Read<&'a [u8]> {
+        match self.at_most_one()? {
+            Some(value) if !value.is_empty() => Ok(value),
+            Some(_) => Err(format!("{} is empty", self.name)),
+            None => Err(format!("{} is missing, or not readable for the bind DN", self.name)),
+        }
+    }
+
+    fn number(&self) -> Read<u32> {
+        let value = self.one()?;
+        let digits = value.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        number.filter(|_| digits).ok_or_else(|| {
+            format!("{} {:?} is not a number from 0 to {}", self.name, printable(value), u32::MAX)
+        })
+    }
+
+    /// The one value, or of several the one that the DN begins with.
+    fn in_rdn(&self, entry: &RawEntry<'_>) -> Read<&'a [u8]> {
+        if self.count < 2 {
+            return self.one();
+        }
+        let in_rdn = dn::rdn_values(entry.dn, self.name);
+        let mut named = self.values.into_iter().flatten().flatten().filter(|value| {
+            in_rdn.iter().any(|rdn| rdn.eq_ignore_ascii_case(value)) && !value.is_empty()
+        });
+        match (named.next(), named.next()) {
+            (Some(value), None) => Ok(value),
+            _ => {
+                Err(format!("{} has {} values and the DN does not name one", self.name, self.count))
+            }
+        }
+    }
+}
+
+/// The key of an entry from the value of its UUID attribute: text of 32 hexadecimal digits with
+/// dashes or braces anywhere (entryUUID, nsUniqueId, ipaUniqueID), or 16 octets (objectGUID).
+#[must_use]
+pub fn entry_id(value: &[u8]) -> Option<EntryId> {
+    if let Ok(octets) = value.try_into() {
+        return Some(EntryId(octets));
+    }
+    let mut id = [0; 16];
+    let mut digits = 0;
+    for &byte in value {
+        if byte.is_ascii_hexdigit() {
+            let octet = id.get_mut(digits / 2)?;
+            *octet = *octet << 4 | dn::hex_value(byte);
+            digits += 1;
+        } else if !matches!(byte, b'-' | b'{' | b'}') {
+            return None;
+        }
+    }
+    (digits == 32).then_some(EntryId(id))
+}
+
+/// The key of the group in an entry: the entry's own with two bits turned over that are the same in
+/// every UUID (RFC 4122's variant), so that an entry which is a user too has two keys.
+#[must_use]
+pub fn group_id(id: EntryId) -> EntryId {
+    let EntryId(mut octets) = id;
+    octets[8] ^= 0xc0;
+    EntryId(octets)
+}
+
+/// What a search is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Users.
+    Users,
+    /// Groups.
+    Groups,
+    /// Both, told apart by these object classes.
+    Both {
+        /// Class of users.
+        users: String,
+        /// Class of groups.
+        groups: String,
+    },
+}
+
+/// Whether an entry of a search is a user, a group, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Is {
+    /// It is a user.
+    pub user: bool,
+    /// It is a group.
+    pub group: bool,
+}
+
+/// One search that a mirror is made of.
+#[derive(Clone, Debug)]
+pub struct PartSearch {
+    /// Its number.
+    pub part: Part,
+    /// What for.
+    pub kind: Kind,
+    /// Where.
+    pub base: String,
+    /// What for, to the server.
+    pub filter: Filter,
+    /// The attributes to ask for, without that of the UUID.
+    pub attributes: Vec<String>,
+    /// The text of all this, for binding a cookie to it.
+    pub description: String,
+}
+
+impl PartSearch {
+    /// Whether users can be among its entries.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.kind != Kind::Groups
+    }
+
+    /// Whether groups can.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.kind != Kind::Users
+    }
+
+    /// What an entry of this search is.
+    pub fn classify(&self, entry: &RawEntry<'_>, mapping: &Mapping) -> Result<Is, Malformed> {
+        let (users, groups) = match &self.kind {
+            Kind::Users => return Ok(Is { user: true, group: false }),
+            Kind::Groups => return Ok(Is { user: false, group: true }),
+            Kind::Both { users, groups } => (users, groups),
+        };
+        let mut is = Is { user: false, group: false };
+        for class in entry.values("objectClass")? {
+            let class = class?;
+            is.user |= class.eq_ignore_ascii_case(users.as_bytes());
+            is.group |= class.eq_ignore_ascii_case(groups.as_bytes());
+        }
+        if !is.user && !is.group {
+            // It matched by a class derived from one of the two: its uid tells.
+            is.user = entry.values(&mapping.attributes.user_uid)?.next().is_some();
+            is.group = !is.user;
+        }
+        Ok(is)
+    }
+}
+
+/// The searches that mirror a domain: one when users and groups are told apart by their object
+/// class and are looked for in the same place, which makes for one cookie and one order of events;
+/// else two.
+pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
+    let names = &ldap.attributes;
+    let parse =
+        |what: &str, text: &str| Filter::parse(text).map_err(|error| format!("{what} {error}"));
+    let users = parse("user", &ldap.users.filter)?;
+    let groups = parse("group", &ldap.groups.filter)?;
+    let user_attributes = [
+        &names.user_name,
+        &names.user_uid,
+        &names.user_gid,
+        &names.user_gecos,
+        &names.user_home,
+        &names.user_shell,
+    ];
+    let group_attributes = [&names.group_name, &names.group_gid, &names.group_member];
+    let class = "objectClass".to_owned();
+    let same_base =
+        dn::normalise(ldap.users.base.as_bytes()) == dn::normalise(ldap.groups.base.as_bytes());
+    let search = |part, kind, base: &str, filter, attributes: &[&String]| {
+        let mut attributes: Vec<String> = attributes.iter().map(|&name| name.clone()).collect();
+        attributes.sort_unstable();
+        attributes.dedup_by(|a, b| a.eq_ignore_ascii_case(b));
+        PartSearch {
+            part: Part(part),
+            kind,
+            base: base.to_owned(),
+            filter,
+            attributes,
+            description: String::new(),
+        }
+    };
+    let mut searches = match (users.class(), groups.class()) {
+        (Some(user_class), Some(group_class))
+            if same_base && !user_class.eq_ignore_ascii_case(group_class) =>
+        {
+            let kind = Kind::Both { users: user_class.to_owned(), groups: group_class.to_owned() };
+            let filter = Filter::any([&users, &groups]);
+            let attributes = [&[&class][..], &user_attributes[..], &group_attributes[..]].concat();
+            vec![search(0, kind, &ldap.users.base, filter, &attributes)]
+        }
+        _ => vec![
+            search(0, Kind::Users, &ldap.users.base, users, &user_attributes),
+            search(1, Kind::Groups, &ldap.groups.base, groups, &group_attributes),
+        ],
+    };
+    for search in &mut searches {
+        let mut text = format!("{:?} base {:?} filter ", search.kind, search.base);
+        for octet in search.filter.encoded() {
+            let _ = write!(text, "{octet:02x}");
+        }
+        let _ = write!(text, " attributes {}", search.attributes.join(" "));
+        search.description = text;
+    }
+    Ok(searches)
+}

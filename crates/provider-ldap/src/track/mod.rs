@@ -1,0 +1,312 @@
+//! Following a directory's changes: what a connection hears becomes calls to the back-end's sink.
+//!
+//! How changes are learned of is a [`Track`]'s business, one for each search: content
+//! synchronization ([`sync`]), persistent search or polling ([`enumerate`]), chosen by what the
+//! server offers. [`follow`] drives them all over one connection: sends what they ask, deals out
+//! what comes, keeps the deadlines, and lets changes be published in batches.
+
+pub mod sync;
+
+use crate::ber::Malformed;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::message::{
+    Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, code, printable,
+};
+use crate::schema::{Mapping, PartSearch, group_id};
+use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// While changes are followed, silence is usual: after so much of it the server is asked whether it
+/// is still there. Half a minute finds a hung server soon and costs two packets.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// How long it may take to say so.
+const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+/// Changes that keep coming are let out at least this often.
+const BATCH_MAX: Duration = Duration::from_millis(50);
+
+/// One search whose result is kept true.
+pub(crate) trait Track: Send {
+    /// Puts into the connection's queue what there is to ask now.
+    fn act(&mut self, connection: &mut Connection, ear: &mut Ear, now: Instant);
+
+    /// Whether answers to this request are its.
+    fn owns(&self, id: u32) -> bool;
+
+    /// Takes an answer in.
+    fn hear(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error>;
+
+    /// Whether an answer is due, so that silence is a failure.
+    fn awaits(&self) -> bool;
+
+    /// Whether what it told the sink so far is whole and may be published.
+    fn is_settled(&self) -> bool;
+
+    /// When it wants to act next of its own accord.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// The sink with what it takes to speak to it: entries become users and groups, cookies are kept
+/// for the next connection.
+pub(crate) struct Ear {
+    sink: Arc<dyn Sink>,
+    mapping: Arc<Mapping>,
+    cookies: HashMap<Part, Cookie>,
+    is_changed: bool,
+}
+
+impl Ear {
+    pub fn new(sink: Arc<dyn Sink>, mapping: Arc<Mapping>, cookies: Vec<(Part, Cookie)>) -> Self {
+        Self { sink, mapping, cookies: cookies.into_iter().collect(), is_changed: false }
+    }
+
+    /// The cookie of a part, if it was given under the same circumstances.
+    pub fn cookie_for(&self, part: Part, binding: &str) -> Option<Vec<u8>> {
+        let cookie = self.cookies.get(&part).filter(|cookie| cookie.binding == binding)?;
+        Some(cookie.value.clone())
+    }
+
+    /// The cookie is worth nothing any more.
+    pub fn forget(&mut self, part: Part) {
+        self.cookies.remove(&part);
+    }
+
+    /// Nor is any.
+    pub fn forget_all(&mut self) {
+        self.cookies.clear();
+    }
+
+    pub fn began(&mut self, part: Part) {
+        self.sink.refresh_began(part);
+    }
+
+    /// The entry is as given. `is_listing` spares saying what it is not: a refresh that lists
+    /// everything says so by silence.
+    pub fn entry(
+        &mut self,
+        search: &PartSearch,
+        id: EntryId,
+        entry: &RawEntry<'_>,
+        is_listing: bool,
+    ) -> Result<(), Malformed> {
+        self.is_changed = true;
+        let is = search.classify(entry, &self.mapping)?;
+        let (part, sink) = (search.part, &self.sink);
+        if is.user {
+            match self.mapping.user(entry)? {
+                Ok(user) => sink.put(part, id, Entry::User(user)),
+                Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
+            }
+        } else if search.has_users() && !is_listing {
+            sink.removed(part, id);
+        }
+        let id = group_id(id);
+        if is.group {
+            match self.mapping.group(entry, true)? {
+                Ok(group) => sink.put(part, id, Entry::Group(group)),
+                Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
+            }
+        } else if search.has_groups() && !is_listing {
+            sink.removed(part, id);
+        }
+        Ok(())
+    }
+
+    pub fn present(&mut self, search: &PartSearch, id: EntryId) {
+        if search.has_users() {
+            self.sink.present(search.part, id);
+        }
+        if search.has_groups() {
+            self.sink.present(search.part, group_id(id));
+        }
+    }
+
+    pub fn removed(&mut self, search: &PartSearch, id: EntryId) {
+        self.is_changed = true;
+        if search.has_users() {
+            self.sink.removed(search.part, id);
+        }
+        if search.has_groups() {
+            self.sink.removed(search.part, group_id(id));
+        }
+    }
+
+    pub fn ended(&mut self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
+        self.is_changed = true;
+        match &cookie {
+            Some(cookie) => self.cookies.insert(part, cookie.clone()),
+            None => self.cookies.remove(&part),
+        };
+        self.sink.refresh_ended(part, unmentioned, cookie);
+    }
+
+    pub fn cookie(&mut self, part: Part, cookie: Cookie) {
+        if self.cookies.get(&part) != Some(&cookie) {
+            self.is_changed = true;
+            self.cookies.insert(part, cookie.clone());
+            self.sink.cookie(part, cookie);
+        }
+    }
+
+    fn flush(&mut self) {
+        if std::mem::take(&mut self.is_changed) {
+            self.sink.flush();
+        }
+    }
+}
+
+/// How a connection's service ended.
+pub(crate) struct End {
+    /// Why; nothing when `stop` said so.
+    pub error: Option<Error>,
+    /// Since when everything was settled, if it ever was.
+    pub settled: Option<Instant>,
+}
+
+/// Follows changes until the connection fails or `stop` is over. `heard` is called once, when the
+/// server first answers a search.
+pub(crate) async fn follow(
+    connection: &mut Connection,
+    tracks: &mut [Box<dyn Track>],
+    ear: &mut Ear,
+    search_timeout: Duration,
+    heard: impl FnOnce() + Send,
+    stop: impl Future<Output = ()> + Send,
+) -> End {
+    let mut settled = None;
+    let driver = Driver { connection, tracks, ear, search_timeout, settled: &mut settled };
+    let error = driver.run(heard, stop).await.err();
+    End { error, settled }
+}
+
+struct Driver<'a> {
+    connection: &'a mut Connection,
+    tracks: &'a mut [Box<dyn Track>],
+    ear: &'a mut Ear,
+    search_timeout: Duration,
+    settled: &'a mut Option<Instant>,
+}
+
+impl Driver<'_> {
+    async fn run(
+        self,
+        heard: impl FnOnce() + Send,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<(), Error> {
+        let mut heard = Some(heard);
+        let mut stop = pin!(stop);
+        let mut last_traffic = Instant::now();
+        let mut probe: Option<(u32, Instant)> = None;
+        let mut told_of_references = false;
+        loop {
+            let now = Instant::now();
+            for track in self.tracks.iter_mut() {
+                track.act(self.connection, self.ear, now);
+            }
+            let awaits = self.tracks.iter().any(|track| track.awaits());
+            if !awaits && probe.is_none() && now >= last_traffic + PROBE_INTERVAL {
+                probe = Some((queue_probe(self.connection), now));
+            }
+            if self.connection.has_queued() {
+                self.connection.flush().await?;
+                last_traffic = Instant::now();
+            }
+            let (limit, silence) = match (awaits, probe) {
+                (true, _) => (
+                    last_traffic + self.search_timeout,
+                    Some(Error::Silent { what: "a search", deadline: self.search_timeout }),
+                ),
+                (false, Some((_, sent))) => (
+                    sent + PROBE_DEADLINE,
+                    Some(Error::Silent { what: "a probe", deadline: PROBE_DEADLINE }),
+                ),
+                (false, None) => (last_traffic + PROBE_INTERVAL, None),
+            };
+            let due = self.tracks.iter().filter_map(|track| track.due()).min();
+            tokio::select! {
+                biased;
+                () = &mut stop => return Ok(()),
+                ready = self.connection.ready() => ready?,
+                () = sleep_until(due.map_or(limit, |due| due.min(limit))) => {
+                    match silence {
+                        Some(silence) if Instant::now() >= limit => return Err(silence),
+                        _ => continue,
+                    }
+                }
+            }
+            let batch_began = Instant::now();
+            loop {
+                let response = self.connection.take()?;
+                if matches!(response.operation, Operation::Reference) && !told_of_references {
+                    told_of_references = true;
+                    tracing::info!(
+                        "the server refers to others, which is not followed: name them as domains of their own"
+                    );
+                }
+                if probe.is_some_and(|(id, _)| id == response.id) {
+                    if matches!(response.operation, Operation::SearchDone(_)) {
+                        probe = None;
+                    }
+                } else if let Some(track) =
+                    self.tracks.iter_mut().find(|track| track.owns(response.id))
+                {
+                    track.hear(&response, self.ear)?;
+                    if let Some(heard) = heard.take() {
+                        heard();
+                    }
+                }
+                last_traffic = Instant::now();
+                if last_traffic >= batch_began + BATCH_MAX || !self.connection.ready_now().await? {
+                    break;
+                }
+            }
+            if self.tracks.iter().all(|track| track.is_settled()) {
+                self.settled.get_or_insert(last_traffic);
+                self.ear.flush();
+            }
+        }
+    }
+}
+
+fn queue_probe(connection: &mut Connection) -> u32 {
+    let request = Request::Search(SearchRequest {
+        base: "",
+        scope: Scope::Base,
+        filter: &Filter::present("objectClass"),
+        attributes: &["1.1"],
+        entries_max: 0,
+    });
+    connection.queue(&request, &[])
+}
+
+/// A search that ended when it should not have, with what would mend it where that is known.
+fn search_failed(search: &PartSearch, outcome: Outcome<'_>) -> Error {
+    let advice = match outcome.code {
+        code::SUCCESS => "; the server ended it although it was to go on",
+        code::SIZE_LIMIT | code::ADMIN_LIMIT | code::TIME_LIMIT => {
+            "; lift the server's limits for the bind DN, a part of the directory is never taken for \
+             the whole"
+        }
+        code::NO_SUCH_OBJECT => "; check the base, and that the bind DN may read it",
+        code::INSUFFICIENT_ACCESS => "; the bind DN may not search there",
+        _ => "",
+    };
+    Error::Search {
+        base: search.base.clone(),
+        outcome: format!("{outcome}{advice}"),
+        code: outcome.code,
+    }
+}
+
+/// An entry that cannot be kept apart from others over time.
+fn keyless(entry: &RawEntry<'_>, attribute: &str) -> Error {
+    Error::Keyless { dn: printable(entry.dn), attribute: attribute.to_owned() }
+}

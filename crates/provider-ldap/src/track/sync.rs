@@ -1,0 +1,216 @@
+//! Content synchronization, RFC 4533: the server itself sends what changed since a cookie, then
+//! every change as it happens.
+
+use super::{Ear, Track};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::message::{
+    Control, Operation, Outcome, Request, Response, Scope, SearchRequest, State, SyncInfo, code,
+    oid,
+};
+use crate::schema::{PartSearch, entry_id};
+use roster_provider::{Cookie, EntryId, Unmentioned};
+use tokio::time::Instant;
+
+/// One search kept by content synchronization.
+pub(crate) struct Synchronization {
+    search: PartSearch,
+    binding: String,
+    /// The attribute of the entries' keys, for servers of which a resumption may miss removals.
+    sweep_by: Option<&'static str>,
+    phase: Phase,
+    /// The newest that the server sent; worth something once a refresh is over.
+    cookie: Option<Vec<u8>>,
+    id: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is asked yet.
+    Asleep,
+    /// The server brings us up to date.
+    Refreshing {
+        /// From a cookie on.
+        resumed: bool,
+        /// It named everything that is still there.
+        listed: bool,
+    },
+    /// What the server says is gone is not all: the keys of all entries are fetched besides.
+    Sweeping { id: Option<u32> },
+    /// Changes come as they happen.
+    Following,
+}
+
+impl Synchronization {
+    pub fn new(search: PartSearch, binding: String, sweep_by: Option<&'static str>) -> Self {
+        Self { search, binding, sweep_by, phase: Phase::Asleep, cookie: None, id: 0 }
+    }
+
+    fn take_cookie(&mut self, cookie: Option<&[u8]>, ear: &mut Ear) {
+        let Some(value) = cookie else { return };
+        self.cookie = Some(value.to_vec());
+        if self.phase == Phase::Following {
+            ear.cookie(self.search.part, self.bound(value.to_vec()));
+        }
+    }
+
+    fn bound(&self, value: Vec<u8>) -> Cookie {
+        Cookie { binding: self.binding.clone(), value }
+    }
+
+    fn refreshed(&mut self, resumed: bool, listed: bool, ear: &mut Ear) {
+        let is_listing = !resumed || listed;
+        if !is_listing && self.sweep_by.is_some() {
+            self.phase = Phase::Sweeping { id: None };
+            return;
+        }
+        self.settle(if is_listing { Unmentioned::Gone } else { Unmentioned::Kept }, ear);
+    }
+
+    fn settle(&mut self, unmentioned: Unmentioned, ear: &mut Ear) {
+        self.phase = Phase::Following;
+        let cookie = self.cookie.clone().map(|value| self.bound(value));
+        ear.ended(self.search.part, unmentioned, cookie);
+    }
+
+    fn search_ended(&mut self, outcome: Outcome<'_>, ear: &mut Ear) -> Result<(), Error> {
+        let passing = matches!(
+            outcome.code,
+            code::BUSY
+                | code::UNAVAILABLE
+                | code::TIME_LIMIT
+                | code::SIZE_LIMIT
+                | code::ADMIN_LIMIT
+        );
+        let resumed = matches!(self.phase, Phase::Refreshing { resumed: true, .. });
+        // A server that does not like the cookie says so in several ways: syncRefreshRequired, or
+        // unwillingToPerform when the cookie is of a later time than the server's restored data.
+        if (resumed && !passing) || outcome.code == code::SYNC_REFRESH_REQUIRED {
+            tracing::info!(
+                "the server does not resume from where it was left ({outcome}): everything is fetched anew"
+            );
+            ear.forget(self.search.part);
+            self.phase = Phase::Asleep;
+            return Ok(());
+        }
+        Err(super::search_failed(&self.search, outcome))
+    }
+}
+
+impl Track for Synchronization {
+    fn act(&mut self, connection: &mut Connection, ear: &mut Ear, _now: Instant) {
+        let attributes: Vec<&str> = self.search.attributes.iter().map(String::as_str).collect();
+        let request = |attributes| SearchRequest {
+            base: &self.search.base,
+            scope: Scope::Subtree,
+            filter: &self.search.filter,
+            attributes,
+            entries_max: 0,
+        };
+        match (self.phase, self.sweep_by) {
+            (Phase::Asleep, _) => {
+                self.cookie = ear.cookie_for(self.search.part, &self.binding);
+                let control = Control::Sync(self.cookie.as_deref());
+                self.id = connection.queue(&Request::Search(request(&attributes)), &[control]);
+                self.phase = Phase::Refreshing { resumed: self.cookie.is_some(), listed: false };
+                ear.began(self.search.part);
+            }
+            (Phase::Sweeping { id: None }, Some(key)) => {
+                let id = connection.queue(&Request::Search(request(&[key])), &[]);
+                self.phase = Phase::Sweeping { id: Some(id) };
+            }
+            _ => {}
+        }
+    }
+
+    fn owns(&self, id: u32) -> bool {
+        id == self.id || self.phase == Phase::Sweeping { id: Some(id) }
+    }
+
+    fn hear(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+        if response.id != self.id {
+            return self.hear_sweep(response, ear);
+        }
+        match response.operation {
+            Operation::Entry(entry) => {
+                let Some(sync) = response.controls.sync_state()? else {
+                    return Err(crate::ber::Malformed("an entry without its sync state").into());
+                };
+                let id = EntryId(sync.uuid);
+                let is_listing =
+                    self.phase == (Phase::Refreshing { resumed: false, listed: false });
+                match sync.state {
+                    State::Present => ear.present(&self.search, id),
+                    State::Changed => ear.entry(&self.search, id, &entry, is_listing)?,
+                    State::Deleted => ear.removed(&self.search, id),
+                }
+                self.take_cookie(sync.cookie, ear);
+            }
+            Operation::Intermediate(Some(name), Some(value))
+                if name == oid::SYNC_INFO.as_bytes() =>
+            {
+                self.hear_info(SyncInfo::parse(value)?, ear)?;
+            }
+            Operation::SearchDone(outcome) => self.search_ended(outcome, ear)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn awaits(&self) -> bool {
+        self.phase != Phase::Following
+    }
+
+    fn is_settled(&self) -> bool {
+        self.phase == Phase::Following
+    }
+}
+
+impl Synchronization {
+    fn hear_info(&mut self, info: SyncInfo<'_>, ear: &mut Ear) -> Result<(), Error> {
+        match info {
+            SyncInfo::NewCookie(cookie) => self.take_cookie(Some(cookie), ear),
+            SyncInfo::PhaseOver { present, cookie, done } => {
+                self.take_cookie(cookie, ear);
+                if let Phase::Refreshing { resumed, listed } = self.phase {
+                    let listed = listed || present;
+                    self.phase = Phase::Refreshing { resumed, listed };
+                    if done {
+                        self.refreshed(resumed, listed, ear);
+                    }
+                }
+            }
+            SyncInfo::Set { cookie, deleted, uuids } => {
+                for uuid in uuids {
+                    let id = EntryId(uuid?);
+                    if deleted {
+                        ear.removed(&self.search, id);
+                    } else {
+                        ear.present(&self.search, id);
+                    }
+                }
+                self.take_cookie(cookie, ear);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_sweep(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+        match (response.operation, self.sweep_by) {
+            (Operation::Entry(entry), Some(key)) => {
+                match entry.values(key)?.next().transpose()?.and_then(entry_id) {
+                    Some(id) => ear.present(&self.search, id),
+                    None => return Err(super::keyless(&entry, key)),
+                }
+            }
+            (Operation::SearchDone(outcome), _) if outcome.code == code::SUCCESS => {
+                self.settle(Unmentioned::Gone, ear);
+            }
+            (Operation::SearchDone(outcome), _) => {
+                return Err(super::search_failed(&self.search, outcome));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

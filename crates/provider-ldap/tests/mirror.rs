@@ -1,0 +1,61 @@
+//! A real slapd is mirrored, and what changes in it is followed.
+
+mod common;
+
+use common::{Mirror, domain, secrets};
+use roster_provider::Unmentioned;
+use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+
+const SCHEMAS: [Schema; 2] = [Schema::Rfc2307, Schema::Rfc2307bis];
+
+#[test]
+fn everything_is_there_after_a_refresh() {
+    for schema in SCHEMAS {
+        let directory = Directory::new(schema);
+        let slapd = Slapd::serving(Setup::new(schema), &directory.populated(300, 100, 20));
+        let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+        mirror.until("a whole refresh", |book| !book.ends().is_empty());
+        mirror.until("users and groups", |book| book.users().len() >= 300);
+        assert!(mirror.book.groups().len() >= 100);
+        assert_eq!(mirror.book.ends(), [Unmentioned::Gone], "one search brings both");
+        let groups = mirror.book.groups();
+        assert_eq!(groups["g0"].1.len(), 21, "20 users and big");
+        assert!(groups["empty"].1.is_empty());
+        assert!(groups["strangers"].1.contains("u1"), "known members beside unknown ones");
+        assert_eq!(mirror.book.rejected(), [].into());
+        assert_eq!(mirror.book.online(), Some(slapd.uri()));
+    }
+}
+
+#[test]
+fn changes_are_seen_as_they_happen() {
+    for schema in SCHEMAS {
+        let directory = Directory::new(schema);
+        let ldif = directory.tree()
+            + &directory.user("alice", 5001)
+            + &directory.user("bob", 5002)
+            + &directory.group("staff", 7001, &["alice"]);
+        let slapd = Slapd::serving(Setup::new(schema), &ldif);
+        let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+        mirror.until("both users", |book| book.users().len() == 2);
+        let id = mirror.book.id("alice").unwrap();
+
+        slapd.change(&directory.membership("staff", "bob", true));
+        mirror.until("bob in staff", |book| {
+            book.groups()["staff"].1 == ["alice".to_owned(), "bob".to_owned()].into()
+        });
+        slapd.change(&directory.user("carol", 5003));
+        mirror.until("carol", |book| book.users().contains_key("carol"));
+        slapd.set(&directory.user_dn("carol"), "loginShell", &["/bin/zsh"]);
+        mirror.until("her shell", |book| book.users()["carol"].shell == "/bin/zsh");
+        slapd.rename(&directory.user_dn("alice"), "uid=alicia", None);
+        mirror.until("alice is alicia", |book| book.users().contains_key("alicia"));
+        assert!(!mirror.book.users().contains_key("alice"));
+        assert_eq!(mirror.book.id("alicia"), Some(id), "the entry is the same");
+        slapd.delete(&[directory.user_dn("bob")]);
+        mirror.until("bob is gone", |book| !book.users().contains_key("bob"));
+        slapd.delete(&[directory.group_dn("staff")]);
+        mirror.until("no group", |book| book.groups().is_empty());
+        assert_eq!(mirror.book.ends(), [Unmentioned::Gone], "all of it without another refresh");
+    }
+}
