@@ -35,13 +35,12 @@ pub struct Locals {
 }
 
 /// Proof that an entry passed. Made here alone.
-#[derive(Clone, Copy)]
 pub struct Admitted<'a, T>(&'a T);
 
 impl<'a, T> Admitted<'a, T> {
     /// The entry.
     #[must_use]
-    pub fn entry(self) -> &'a T {
+    pub fn entry(&self) -> &'a T {
         self.0
     }
 }
@@ -134,11 +133,7 @@ impl fmt::Display for Owner {
 
 impl Rules {
     /// Whether the user may be served.
-    pub fn user<'a>(
-        &self,
-        user: &'a User,
-        locals: &Locals,
-    ) -> Result<Admitted<'a, User>, Refusal> {
+    pub fn user<'a>(&self, user: &'a User, locals: &Locals) -> Result<Admitted<'a, User>, Refusal> {
         name(user.name())?;
         self.id(Id::Uid, user.uid)?;
         self.primary_gid(user.gid, locals)?;

@@ -1,0 +1,83 @@
+//! The publisher's interface on the bus.
+
+use super::{Hub, SNAPSHOT};
+use roster_bus::interfaces::{Error, Kind, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown};
+use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How long `Publish` waits for the new snapshot.
+const PUBLISH_DEADLINE: Duration = Duration::from_secs(9);
+
+pub(super) struct Object {
+    hub: Arc<Hub>,
+}
+
+impl Object {
+    pub(super) fn new(hub: Arc<Hub>) -> Self {
+        Self { hub }
+    }
+}
+
+#[interface(name = "org.roster.Publisher1")]
+impl Object {
+    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<Vec<u8>, Error> {
+        let _ = (kind, name, id);
+        Err(Error::Unavailable("no domain is asked on demand".into()))
+    }
+
+    async fn status(&self) -> Result<PublisherStatus, Error> {
+        let domains = self.hub.state.read().await.domain_counts();
+        let status = self.hub.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(PublisherStatus { domains, ..status })
+    }
+
+    async fn rejected(
+        &self,
+        domain: String,
+        from: u32,
+        at_most: u32,
+    ) -> Result<Vec<Rejected>, Error> {
+        let state = self.hub.state.read().await;
+        let rejected = state.rejected(&domain, from, at_most.min(REJECTED_AT_ONCE));
+        rejected.ok_or_else(|| Error::Invalid(format!("there is no domain {domain}")))
+    }
+
+    async fn show(&self, kind: Kind, name: Vec<u8>) -> Result<Vec<Shown>, Error> {
+        Ok(self.hub.state.read().await.show(kind, &name))
+    }
+
+    async fn publish(&self) -> Result<u64, Error> {
+        let mut attempts = self.hub.attempts.subscribe();
+        attempts.mark_unchanged();
+        self.hub.changed.notify_one();
+        let attempted = tokio::time::timeout(PUBLISH_DEADLINE, attempts.changed()).await;
+        let status = self.hub.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match attempted {
+            Ok(Ok(())) if status.error.is_empty() => Ok(status.generation),
+            Ok(_) => Err(Error::Unavailable(status.error)),
+            Err(_) => Err(Error::Unavailable(format!("{SNAPSHOT} is still being written"))),
+        }
+    }
+
+    #[zbus(signal)]
+    pub(super) async fn snapshot_published(
+        emitter: &SignalEmitter<'_>,
+        generation: u64,
+    ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    pub(super) async fn invalidate_user(
+        emitter: &SignalEmitter<'_>,
+        name: &[u8],
+    ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    pub(super) async fn invalidate_group(
+        emitter: &SignalEmitter<'_>,
+        name: &[u8],
+    ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    pub(super) async fn invalidate_all(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
+}
