@@ -235,7 +235,8 @@ fn missing(
     section.wrong_at("domains", at, format!("there is no table [{path}]"), instead);
 }
 
-fn domain_path(name: &str) -> String {
+/// As a person writes the table.
+pub(crate) fn domain_path(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if !name.is_empty() && name.bytes().all(bare) {
         format!("domain.{name}")

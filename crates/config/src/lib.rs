@@ -1,8 +1,8 @@
 //! roster.toml as values that were checked: what the daemon and its roles run by.
 //!
 //! [`parse`] reads the file's text and gives either a [`Config`] in which everything holds, or every
-//! mistake that it found, each with its line and what to write instead. Reads no other file and
-//! opens nothing: whether a path leads anywhere is found out by who uses it.
+//! mistake that it found, each with its line and what to write instead. It opens nothing: whether a
+//! path leads anywhere is found out by who uses it, and by [`Parsed::read_secrets`].
 //!
 //! [`keys`] holds every key with its type, default and meaning, and is what the manual is made of;
 //! `syntax` the small languages inside values; `read` turns TOML into values; `check` is what
@@ -14,6 +14,7 @@ pub mod explain;
 pub mod keys;
 mod problem;
 mod read;
+mod secrets;
 mod syntax;
 
 pub use check::{Parsed, parse};

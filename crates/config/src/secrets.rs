@@ -1,0 +1,182 @@
+//! The files that a configuration names and back-ends may not read: passwords and authorities.
+//!
+//! The one part of this crate that opens files. The monitor hands on what it read; `roster
+//! check-config` throws it away.
+
+use crate::explain::Origin;
+use crate::{Bind, Domain, Parsed, Problem, Provider, Secrets, Severity};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// No directory takes longer passwords.
+const PASSWORD_BYTES_MAX: u64 = 4096;
+/// Several times all authorities that distributions ship.
+const CA_BYTES_MAX: u64 = 4 << 20;
+/// Rights of everybody but owner and group.
+const OTHERS: u32 = 0o007;
+
+impl Parsed {
+    /// Reads the secrets of all domains, in their order. An error is everything that is wrong with
+    /// the files, by the lines that name them.
+    pub fn read_secrets(&self) -> Result<Vec<Secrets>, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut all = Vec::new();
+        for domain in &self.config.domains {
+            let mut secrets = Secrets::default();
+            if let Provider::Ldap(ldap) = &domain.provider {
+                if let Bind::Simple { password_file, .. } = &ldap.bind {
+                    match password(password_file) {
+                        Ok(password) => secrets.bind_password = Some(password),
+                        Err(why) => problems.push(self.problem(domain, "bind_password_file", why)),
+                    }
+                }
+                if let Some(path) = &ldap.tls_ca {
+                    match authorities(path) {
+                        Ok(text) => secrets.tls_ca = Some(text),
+                        Err(why) => problems.push(self.problem(domain, "tls_ca", why)),
+                    }
+                }
+            }
+            all.push(secrets);
+        }
+        if problems.is_empty() { Ok(all) } else { Err(problems) }
+    }
+
+    fn problem(&self, domain: &Domain, key: &str, (what, instead): (String, String)) -> Problem {
+        let table = crate::check::domain_path(&domain.name);
+        let setting = self.settings.iter().find(|set| set.table == table && set.key == key);
+        let line = match setting.map(|setting| setting.origin) {
+            Some(Origin::Line(line)) => line,
+            _ => 1,
+        };
+        let key = format!("{table}.{key}");
+        Problem { severity: Severity::Error, line, column: 1, key, what, instead: Some(instead) }
+    }
+}
+
+type Wrong = (String, String);
+
+fn password(path: &Path) -> Result<String, Wrong> {
+    let text = read(path, PASSWORD_BYTES_MAX, OTHERS)?;
+    let password = text.strip_suffix('\n').unwrap_or(&text);
+    let password = password.strip_suffix('\r').unwrap_or(password);
+    if password.is_empty() {
+        // Servers take an empty password for an anonymous bind, and say that all is well.
+        return Err((format!("{} is empty", path.display()), "write the password into it".into()));
+    }
+    Ok(password.to_owned())
+}
+
+fn authorities(path: &Path) -> Result<String, Wrong> {
+    let text = read(path, CA_BYTES_MAX, 0)?;
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        return Err((
+            format!("{} holds no certificate in PEM", path.display()),
+            "it starts with -----BEGIN CERTIFICATE-----; from DER: openssl x509 -inform der".into(),
+        ));
+    }
+    Ok(text)
+}
+
+fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong> {
+    let name = path.display();
+    let failed = |error: std::io::Error| {
+        let instead = match error.kind() {
+            std::io::ErrorKind::NotFound => "make it, or name another".to_owned(),
+            std::io::ErrorKind::PermissionDenied => "run this as root".to_owned(),
+            _ => "name a file that can be read".to_owned(),
+        };
+        (format!("cannot read {name}: {error}"), instead)
+    };
+    // Opening something else, such as a pipe, might wait for ever.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err((format!("{name} is no file"), "name a file".to_owned()));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode();
+    if mode & refused_mode != 0 {
+        return Err((
+            format!("{name} is open to everybody (mode {:o})", mode & 0o7777),
+            format!("chmod 600 {name}, and change the password if others have been here"),
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err((
+            format!("{name} is longer than {bytes_max} bytes"),
+            "name the file that was meant".to_owned(),
+        ));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| (format!("{name} is not text in UTF-8"), "write it as UTF-8".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Parsed, parse};
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn parsed(folder: &Path) -> Parsed {
+        let folder = folder.display();
+        parse(&format!(
+            "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\nuris = ['ldaps://x']\n\
+             base = 'dc=x'\nbind_dn = 'cn=x'\nbind_password_file = '{folder}/password'\n\
+             tls_ca = '{folder}/ca'\n"
+        ))
+        .unwrap()
+    }
+
+    fn said(folder: &Path) -> Vec<String> {
+        let problems = parsed(folder).read_secrets().err().unwrap_or_default();
+        let place = format!("{}/", folder.display());
+        problems.iter().map(|p| format!("{}: {p}", p.line).replace(&place, "")).collect()
+    }
+
+    #[test]
+    fn a_password_is_the_file_without_the_newline_at_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path().join("password"), " se cret \n").unwrap();
+        write(folder.path().join("ca"), "x\n-----BEGIN CERTIFICATE-----\n").unwrap();
+        set_permissions(folder.path().join("password"), Permissions::from_mode(0o600)).unwrap();
+        let secrets = parsed(folder.path()).read_secrets().unwrap_or_default();
+        assert_eq!(secrets.len(), 1);
+        assert_eq!(secrets[0].bind_password.as_deref(), Some(" se cret "));
+        assert!(secrets[0].tls_ca.as_deref().is_some_and(|text| text.starts_with("x\n---")));
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_files_is_told_by_the_lines_that_name_them() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(
+            said(folder.path()),
+            [
+                "8: domain.corp.bind_password_file: cannot read password: No such file or directory \
+                 (os error 2); make it, or name another",
+                "9: domain.corp.tls_ca: cannot read ca: No such file or directory (os error 2); \
+                 make it, or name another",
+            ]
+        );
+        write(folder.path().join("password"), "secret").unwrap();
+        set_permissions(folder.path().join("password"), Permissions::from_mode(0o644)).unwrap();
+        write(folder.path().join("ca"), "secret").unwrap();
+        assert_eq!(
+            said(folder.path()),
+            [
+                "8: domain.corp.bind_password_file: password is open to everybody (mode 644); \
+                 chmod 600 password, and change the password if others have been here",
+                "9: domain.corp.tls_ca: ca holds no certificate in PEM; it starts with \
+                 -----BEGIN CERTIFICATE-----; from DER: openssl x509 -inform der",
+            ]
+        );
+        write(folder.path().join("password"), "\n").unwrap();
+        set_permissions(folder.path().join("password"), Permissions::from_mode(0o600)).unwrap();
+        assert!(said(folder.path())[0].contains("password is empty; write the password into it"));
+        write(folder.path().join("password"), "x".repeat(5000)).unwrap();
+        assert!(said(folder.path())[0].contains("longer than 4096 bytes"));
+    }
+}
