@@ -6,7 +6,7 @@ use super::merge::{Merged, Served};
 use super::model::{Domain, Entry, Group};
 use roster_record as record;
 use roster_snapshot::layout::Kind;
-use roster_snapshot_build::{Builder, Image, Members, TooLarge};
+use roster_snapshot_build::{Builder, Gaps, Image, Members, TooLarge};
 use std::collections::{BTreeMap, HashSet};
 
 /// The password field of whoever comes from a directory: a hash elsewhere, which is none. With `x`
@@ -20,7 +20,7 @@ pub fn build(domains: &[&Domain], merged: &Merged<'_>, min_id: u32) -> Result<Im
     let mut ids = Vec::with_capacity(merged.users.len());
     for (position, user) in (0..).zip(&merged.users) {
         let entry = user.entry.entry();
-        ids.push(builder.user(&record::User {
+        let record = record::User {
             name: entry.name(),
             passwd: Some(PASSWD),
             uid: entry.uid,
@@ -28,7 +28,8 @@ pub fn build(domains: &[&Domain], merged: &Merged<'_>, min_id: u32) -> Result<Im
             gecos: Some(entry.gecos()),
             dir: Some(entry.dir()),
             shell: Some(entry.shell()),
-        })?);
+        };
+        ids.push(builder.user(&record, Gaps::default())?);
         targets[user.domain].set(entry.reference, Target::User(position));
     }
     let mut walk = Walk::new(merged.users.len());
@@ -37,7 +38,7 @@ pub fn build(domains: &[&Domain], merged: &Merged<'_>, min_id: u32) -> Result<Im
         let entry = group.entry.entry();
         let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
         let members = members.iter().map(|&user| ids[user as usize]);
-        builder.group_of(&record, members, count_for(domains[group.domain]))?;
+        builder.group_of(&record, members, count_for(domains[group.domain]), Gaps::default())?;
     }
     asked_memberships(&mut builder, domains, merged)?;
     Ok(builder.finish(Kind::Accounts)?.image)

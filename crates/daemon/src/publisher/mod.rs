@@ -22,6 +22,8 @@ mod merge;
 mod model;
 mod object;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;

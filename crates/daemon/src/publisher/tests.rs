@@ -1,0 +1,383 @@
+//! What the publisher makes of what back-ends hand over, up to the snapshot's bytes.
+
+use super::admit::Locals;
+use super::model::{Domain, NUMBERS_MAX, Refused};
+use super::state::{Forget, State};
+use crate::role::{DomainRules, Publisher};
+use roster_bus::exchange::{self, COMPLETE, Header, NO_REFERENCE};
+use roster_bus::interfaces::Kind as LookUp;
+use roster_config::{Host, Mode};
+use roster_snapshot::Snapshot;
+use std::collections::BTreeSet;
+use std::io::Cursor;
+use std::time::Duration;
+
+/// An image on its way, as a back-end makes it.
+struct Image {
+    header: Header,
+    bytes: Vec<u8>,
+}
+
+impl Image {
+    fn full() -> Self {
+        let header = Header { flags: COMPLETE, epoch: 1, since: 0, sequence: 1, records: 0 };
+        Self { header, bytes: Vec::new() }
+    }
+
+    fn changes(since: u64) -> Self {
+        let image = Self::full();
+        Self { header: Header { since, sequence: since + 1, ..image.header }, ..image }
+    }
+
+    /// A user whose reference is its number.
+    fn user(mut self, number: u32, name: &str, uid: u32, gid: u32) -> Self {
+        let user = exchange::User {
+            number,
+            reference: number,
+            uid,
+            gid,
+            name: name.as_bytes(),
+            gecos: b"A user",
+            dir: b"/home/user",
+            shell: b"/bin/sh",
+        };
+        exchange::write_user(&mut self.bytes, &user).expect("fits");
+        self.counted()
+    }
+
+    fn group(mut self, number: u32, name: &str, gid: u32, members: &[u32]) -> Self {
+        let written = exchange::write_group(
+            &mut self.bytes,
+            number,
+            number,
+            gid,
+            name.as_bytes(),
+            Some(members),
+        );
+        written.expect("fits");
+        self.counted()
+    }
+
+    fn gone(mut self, number: u32) -> Self {
+        exchange::write_gone(&mut self.bytes, number);
+        self.counted()
+    }
+
+    fn counted(mut self) -> Self {
+        self.header.records += 1;
+        self
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        [&self.header.to_bytes()[..], &self.bytes].concat()
+    }
+}
+
+fn config(domains: &[&str]) -> Publisher {
+    let rules = |name: &&str| DomainRules {
+        name: (*name).into(),
+        min_id: 1000,
+        max_id: 4_000_000_000,
+        mode: Mode::Replicate,
+    };
+    Publisher {
+        host: Host {
+            min_id: 1000,
+            max_id: 4_000_000_000,
+            allowed_local_gids: vec![100],
+            passwd: "/etc/passwd".into(),
+            group: "/etc/group".into(),
+        },
+        publisher: roster_config::Publisher { interval: Duration::ZERO },
+        domains: domains.iter().map(rules).collect(),
+    }
+}
+
+fn locals(users: &[(&str, u32)], groups: &[(&str, u32)]) -> Locals {
+    Locals {
+        user_names: users.iter().map(|(name, _)| name.as_bytes().to_owned()).collect(),
+        uids: users.iter().map(|(_, uid)| *uid).collect(),
+        group_names: groups.iter().map(|(name, _)| name.as_bytes().to_owned()).collect(),
+        gids: groups.iter().map(|(_, gid)| *gid).collect(),
+    }
+}
+
+/// A host with the accounts that every host has.
+fn host(domains: &[&str]) -> State {
+    let mut state = State::new(&config(domains), BTreeSet::new());
+    state.set_locals(locals(&[("root", 0), ("daemon", 1)], &[("root", 0), ("users", 100)]));
+    state
+}
+
+/// Publishes into memory and puts `question` to the snapshot.
+fn published<T>(state: &mut State, question: impl FnOnce(&Snapshot<'_>) -> T) -> T {
+    let made = state.make().expect("an image");
+    let mut bytes = Cursor::new(Vec::new());
+    made.image.write(&mut bytes, 1).expect("write to memory");
+    state.published(made);
+    let bytes = bytes.into_inner();
+    roster_snapshot_build::verify::verify(&bytes, roster_snapshot::layout::Kind::Accounts)
+        .expect("sound");
+    question(&Snapshot::open(&bytes).expect("a snapshot"))
+}
+
+fn uid_of(snapshot: &Snapshot<'_>, name: &str) -> Option<u32> {
+    snapshot.user_by_name(name.as_bytes()).expect("undamaged").map(|user| user.uid)
+}
+
+fn members_of(snapshot: &Snapshot<'_>, name: &str) -> Option<Vec<String>> {
+    let group = snapshot.group_by_name(name.as_bytes()).expect("undamaged")?;
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    Some(group.members.iter().map(|member| text(member.expect("undamaged"))).collect())
+}
+
+fn gids_of(snapshot: &Snapshot<'_>, name: &str) -> Vec<u32> {
+    let mut gids = Vec::new();
+    if let Some(list) = snapshot.supplementary(name.as_bytes()).expect("undamaged") {
+        list.each(|gid| gids.push(gid)).expect("undamaged");
+    }
+    gids
+}
+
+fn reasons(state: &State, domain: &str) -> Vec<String> {
+    let rejected = state.rejected(domain, 0, 100).expect("a domain");
+    rejected
+        .into_iter()
+        .map(|entry| format!("{} {}: {}", entry.kind, entry.name, entry.reason))
+        .collect()
+}
+
+#[test]
+fn ids_that_no_directory_may_give_out_are_refused_with_the_reason() {
+    for (uid, gid, reason) in [
+        (0, 5000, "uid 0 is reserved"),
+        (1, 5000, "uid 1 is below min_id (1000)"),
+        (65_534, 5000, "uid 65534 is reserved"),
+        (65_535, 5000, "uid 65535 is reserved"),
+        (u32::MAX, 5000, "uid 4294967295 is reserved"),
+        (4_100_000_000, 5000, "uid 4100000000 is above max_id (4000000000)"),
+        (5000, 0, "primary gid 0 is reserved"),
+        (5000, 42, "gid 42 is below min_id (1000)"),
+    ] {
+        let mut state = host(&["corp"]);
+        let image = Image::full().user(1, "mallory", uid, gid).bytes();
+        state.apply(0, &image).expect("well formed");
+        let served = published(&mut state, |snapshot| uid_of(snapshot, "mallory"));
+        assert_eq!(served, None, "{uid} {gid}");
+        assert_eq!(reasons(&state, "corp"), [format!("user mallory: {reason}")]);
+    }
+}
+
+#[test]
+fn names_that_could_be_taken_for_something_else_are_refused() {
+    let long = "x".repeat(256);
+    let names = [
+        "", "a:b", "a\nb", "a\0b", "a/b", "a,b", ".", "..", "-a", "+", "+@all", "~a", "0", "1000",
+        " a", "a ", "a\u{7f}", "a\u{85}", &long,
+    ];
+    for name in names {
+        let mut state = host(&["corp"]);
+        let image = Image::full().user(1, name, 5000, 5000).group(2, name, 5000, &[]);
+        state.apply(0, &image.bytes()).expect("well formed");
+        published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 0, "{name:?}"));
+        assert_eq!(reasons(&state, "corp").len(), 2, "{name:?}");
+    }
+    let invalid = exchange::User {
+        number: 1,
+        reference: 1,
+        uid: 5000,
+        gid: 5000,
+        name: b"a\xff",
+        gecos: b"",
+        dir: b"/",
+        shell: b"",
+    };
+    let mut image = Image::full();
+    exchange::write_user(&mut image.bytes, &invalid).expect("fits");
+    let mut state = host(&["corp"]);
+    state.apply(0, &image.counted().bytes()).expect("well formed");
+    published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 0));
+}
+
+#[test]
+fn names_of_real_directories_are_served() {
+    for name in
+        ["alice", "a.b-c_d", "domain users", "CORP\\alice", "alice@example.com", "müller", "u$"]
+    {
+        let mut state = host(&["corp"]);
+        let image = Image::full().user(1, name, 5000, 5000).bytes();
+        state.apply(0, &image).expect("well formed");
+        assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, name)), Some(5000), "{name}");
+    }
+}
+
+#[test]
+fn a_primary_gid_below_the_smallest_id_is_served_only_where_it_was_allowed() {
+    let mut state = host(&["corp"]);
+    let image =
+        Image::full().user(1, "a", 5001, 100).user(2, "b", 5002, 27).group(3, "users", 100, &[1]);
+    state.apply(0, &image.bytes()).expect("well formed");
+    let uids = published(&mut state, |s| (uid_of(s, "a"), uid_of(s, "b"), members_of(s, "users")));
+    assert_eq!(uids, (Some(5001), None, None));
+    let (a, b) =
+        ("user b: gid 27 is below min_id (1000)", "group users: gid 100 is below min_id (1000)");
+    let mut said = reasons(&state, "corp");
+    said.sort();
+    assert_eq!(said, [b, a]);
+}
+
+#[test]
+fn a_local_account_displaces_the_directorys_and_its_memberships() {
+    let mut state = host(&["corp"]);
+    let image = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002).group(
+        3,
+        "staff",
+        6000,
+        &[1, 2],
+    );
+    state.apply(0, &image.bytes()).expect("well formed");
+    let staff = published(&mut state, |snapshot| members_of(snapshot, "staff"));
+    assert_eq!(staff.expect("there"), ["alice", "bob"]);
+    assert!(state.set_locals(locals(&[("alice", 1000), ("carol", 5002)], &[])));
+    published(&mut state, |snapshot| {
+        assert_eq!((uid_of(snapshot, "alice"), uid_of(snapshot, "bob")), (None, None));
+        assert_eq!(members_of(snapshot, "staff"), Some(vec![]));
+        assert!(gids_of(snapshot, "alice").is_empty());
+    });
+    assert!(state.set_locals(locals(&[("root", 0)], &[("staff", 50), ("other", 5001)])));
+    published(&mut state, |snapshot| {
+        assert_eq!(members_of(snapshot, "staff"), None);
+        assert_eq!(uid_of(snapshot, "alice"), None, "her primary group is a local one");
+        assert_eq!(uid_of(snapshot, "bob"), Some(5002));
+    });
+}
+
+#[test]
+fn of_two_domains_the_first_wins_and_the_other_is_listed() {
+    let mut state = host(&["corp", "lab"]);
+    let corp = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
+    let lab = Image::full()
+        .user(1, "alice", 7001, 7001)
+        .user(2, "bob", 5001, 7001)
+        .user(3, "carol", 7003, 7001)
+        .group(4, "staff", 8000, &[3])
+        .group(5, "crew", 6000, &[3])
+        .group(6, "lab", 8001, &[1, 3]);
+    state.apply(0, &corp.bytes()).expect("well formed");
+    state.apply(1, &lab.bytes()).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(uid_of(snapshot, "alice"), Some(5001));
+        assert_eq!(uid_of(snapshot, "bob"), None);
+        assert_eq!(uid_of(snapshot, "carol"), Some(7003));
+        assert_eq!(members_of(snapshot, "lab").expect("there"), ["carol"], "not corp's alice");
+        assert_eq!(gids_of(snapshot, "alice"), [6000]);
+    });
+    assert_eq!(
+        reasons(&state, "lab"),
+        [
+            "group staff: an earlier domain has this name",
+            "group crew: an earlier domain has gid 6000",
+            "user alice: an earlier domain has this name",
+            "user bob: an earlier domain has uid 5001",
+        ]
+    );
+}
+
+#[test]
+fn a_primary_group_of_another_domain_makes_nobody_its_member() {
+    for (corp, lab) in [(0, 1), (1, 0)] {
+        let mut state = host(&["first", "second"]);
+        let owner = Image::full().group(1, "wheel", 6000, &[]);
+        state.apply(corp, &owner.bytes()).expect("well formed");
+        let intruder = Image::full().user(1, "mallory", 7000, 6000);
+        state.apply(lab, &intruder.bytes()).expect("well formed");
+        assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "mallory")), None);
+    }
+}
+
+#[test]
+fn nested_groups_are_flat_and_circles_end() {
+    let mut state = host(&["corp"]);
+    let image = Image::full()
+        .user(1, "alice", 5001, 5001)
+        .user(2, "bob", 5002, 5001)
+        .group(3, "outer", 6003, &[1, 4, 4, 99])
+        .group(4, "inner", 6004, &[2, 1, 3])
+        .group(5, "itself", 6005, &[5, 2]);
+    state.apply(0, &image.bytes()).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(members_of(snapshot, "outer").expect("there"), ["alice", "bob"]);
+        assert_eq!(members_of(snapshot, "inner").expect("there"), ["bob", "alice"]);
+        assert_eq!(members_of(snapshot, "itself").expect("there"), ["bob"]);
+        assert_eq!(gids_of(snapshot, "bob"), [6003, 6004, 6005]);
+    });
+}
+
+#[test]
+fn changes_lead_on_from_where_they_start_and_nowhere_else() {
+    let mut state = host(&["corp"]);
+    let image = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5001);
+    state.apply(0, &image.bytes()).expect("well formed");
+    let gap = state.apply(0, &Image::changes(7).gone(1).bytes());
+    assert_eq!(gap.err(), Some(Refused::Gap { since: 7, here: 1 }));
+    let change = Image::changes(1).gone(1).user(2, "robert", 5002, 5001).bytes();
+    let forget = state.apply(0, &change).expect("leads on").expect("taken");
+    let users = ["alice", "bob", "robert"].map(|name| name.as_bytes().to_owned());
+    assert_eq!(forget, Forget { all: false, users: users.into(), groups: vec![] });
+    published(&mut state, |snapshot| {
+        let uids = ["alice", "bob", "robert"].map(|name| uid_of(snapshot, name));
+        assert_eq!(uids, [None, None, Some(5002)]);
+    });
+}
+
+#[test]
+fn a_domain_of_the_last_snapshot_is_waited_for() {
+    let served = BTreeSet::from(["corp".to_owned()]);
+    let mut state = State::new(&config(&["corp", "lab"]), served);
+    state.set_locals(Locals::default());
+    state.apply(1, &Image::full().bytes()).expect("well formed");
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp"));
+    let mut nothing_yet = Image::full();
+    nothing_yet.header.flags = 0;
+    assert_eq!(state.apply(0, &nothing_yet.bytes()), Ok(None));
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp"));
+    state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
+    assert_eq!(state.waits_for(), None);
+}
+
+#[test]
+fn a_back_end_that_lost_its_cache_takes_nothing_away() {
+    let mut state = host(&["corp"]);
+    state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
+    let mut empty = Image::full();
+    (empty.header.flags, empty.header.epoch) = (0, 2);
+    assert_eq!(state.apply(0, &empty.bytes()), Ok(None));
+    assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(5001));
+}
+
+#[test]
+fn an_image_that_is_refused_changes_nothing() {
+    let mut domain = Domain::default();
+    domain.apply(&Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
+    let far = Image::full().user(2, "bob", 5002, 5002).user(NUMBERS_MAX, "far", 5003, 5003);
+    assert_eq!(domain.apply(&far.bytes()), Err(Refused::Number(NUMBERS_MAX)));
+    let mut cut = Image::full().user(2, "bob", 5002, 5002).user(3, "carol", 5003, 5003).bytes();
+    cut.truncate(cut.len() - 1);
+    assert!(matches!(domain.apply(&cut), Err(Refused::Malformed(_))));
+    assert_eq!(domain.users().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
+    let none = Image::full().user(NO_REFERENCE, "none", 5004, 5004);
+    assert_eq!(domain.apply(&none.bytes()), Err(Refused::Number(NO_REFERENCE)));
+}
+
+#[test]
+fn show_tells_every_domains_entry_and_which_is_served() {
+    let mut state = host(&["corp", "lab"]);
+    let corp = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
+    state.apply(0, &corp.bytes()).expect("well formed");
+    state.apply(1, &Image::full().user(1, "alice", 7001, 7001).bytes()).expect("well formed");
+    published(&mut state, |_| {});
+    let shown = state.show(LookUp::UserByName, b"alice");
+    assert_eq!(shown.len(), 2);
+    assert_eq!((shown[0].refused.as_str(), &shown[0].related[..]), ("", &["staff".to_owned()][..]));
+    assert_eq!(shown[1].refused, "an earlier domain has this name");
+}
