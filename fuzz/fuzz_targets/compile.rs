@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use roster_record::text::{self, Line};
 use roster_snapshot::Snapshot;
 use roster_snapshot::layout::Kind;
-use roster_snapshot_build::{Builder, Members};
+use roster_snapshot_build::{Builder, Gaps, Members};
 use std::io::Cursor;
 
 fuzz_target!(|input: &[u8]| {
@@ -16,11 +16,11 @@ fuzz_target!(|input: &[u8]| {
     let mut builder = Builder::new(0);
     let users: Vec<_> = lines(passwd).map(text::passwd_line).filter_map(entry).collect();
     for user in &users {
-        builder.user(user).unwrap();
+        builder.user(user, Gaps::default()).unwrap();
     }
     let groups: Vec<_> = lines(group).map(text::group_line).filter_map(entry).collect();
     for group in &groups {
-        builder.group(&group.group, group.members(), Members::Both).unwrap();
+        builder.group(&group.group, group.members(), Members::Both, Gaps::default()).unwrap();
     }
     let mut file = Cursor::new(Vec::new());
     builder.finish(Kind::Accounts).unwrap().image.write(&mut file, 1).unwrap();

@@ -7,7 +7,7 @@ use roster_record::text::{Line, shadow_line};
 use roster_record::{Group, User};
 use roster_snapshot::layout::{COPY_SLACK, Kind, MAGIC};
 use roster_snapshot::{Gids, Snapshot};
-use roster_snapshot_build::{Builder, Members};
+use roster_snapshot_build::{Builder, Gaps, Members};
 use std::io::Cursor;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
@@ -35,6 +35,8 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
+const GAPS: Gaps = Gaps { ask_first: true, list_unknown: true };
+
 /// Whole snapshots, for the fuzzer to change: four bytes of its input are a place and a value.
 fn bases() -> &'static [Vec<u8>; 2] {
     static BASES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
@@ -51,15 +53,16 @@ fn bases() -> &'static [Vec<u8>; 2] {
         };
         let mut accounts = Builder::new(0);
         for (uid, name) in [&b"root"[..], b"alice", b"bob", &long].into_iter().enumerate() {
-            accounts.user(&user(name, uid as u32)).unwrap();
+            accounts.user(&user(name, uid as u32), GAPS).unwrap();
         }
         for (gid, members) in [&[&b"alice"[..], b"bob", b"stranger"][..], &[b"root", &long], &[]]
             .into_iter()
             .enumerate()
         {
             let group = Group { name: &long[gid * 15..], passwd: Some(b"x"), gid: gid as u32 };
-            accounts.group(&group, members.iter().copied(), Members::Both).unwrap();
+            accounts.group(&group, members.iter().copied(), Members::Both, GAPS).unwrap();
         }
+        accounts.responder(b"/run/roster/nss").unwrap();
         let mut shadows = Builder::new(0);
         let Line::Entry(entry) = shadow_line(b"root:*:1:2:3:4:5:6:7") else { unreachable!() };
         shadows.shadow(&entry).unwrap();
@@ -86,6 +89,7 @@ fn read(bytes: &[u8]) {
 }
 
 fn ask(snapshot: &Snapshot<'_>) {
+    assert!(snapshot.responder().is_none_or(|path| path.starts_with(b"/") && !path.contains(&0)));
     for position in 0..POSITIONS_MAX {
         if let Ok(Some(user)) = snapshot.user(position) {
             let record = user.record();

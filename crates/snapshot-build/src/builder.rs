@@ -7,7 +7,8 @@ use crate::slots;
 use roster_record::{Group, Shadow, User, is_nis};
 use roster_snapshot::hash::{self, GidSum, NameSum, Seed};
 use roster_snapshot::layout::{
-    Bucket, GroupSlot, Kind, LongText, Membership, NameSlot, SectionId, ShadowSlot, UserSlot, flags,
+    Bucket, GroupSlot, Kind, LongText, Membership, NameSlot, RESPONDER_BYTES, SectionId,
+    ShadowSlot, UserSlot, flags,
 };
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, FromZeros};
@@ -56,6 +57,22 @@ pub enum Members {
     Shown,
 }
 
+/// What a record leaves open, for the responder to answer. None by default: all there is is here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gaps {
+    /// A domain that goes before is asked on demand, and may have the same name or id.
+    pub ask_first: bool,
+    /// The groups of the user, or the members of the group, are not known here.
+    pub list_unknown: bool,
+}
+
+impl Gaps {
+    fn flags(self) -> u8 {
+        u8::from(self.ask_first) * flags::ASK_FIRST
+            | u8::from(self.list_unknown) * flags::LIST_UNKNOWN
+    }
+}
+
 /// A user of a builder, for lists of members that were resolved beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberId(u32);
@@ -69,9 +86,9 @@ pub struct Finished {
 }
 
 /// Entries in source order on their way into a snapshot.
-#[derive(Default)]
 pub struct Builder {
     min_id: u32,
+    responder: [u8; RESPONDER_BYTES],
     users: Vec<UserSlot>,
     groups: Vec<GroupSlot>,
     shadows: Vec<ShadowSlot>,
@@ -110,16 +127,41 @@ impl Builder {
     /// An empty snapshot, whose readers will take ids below `min_id` for damage.
     #[must_use]
     pub fn new(min_id: u32) -> Self {
-        Self { min_id, ..Self::default() }
+        Self {
+            min_id,
+            responder: [0; RESPONDER_BYTES],
+            users: Vec::new(),
+            groups: Vec::new(),
+            shadows: Vec::new(),
+            names: Names::default(),
+            long_text: Vec::new(),
+            member_ids: Vec::new(),
+            unseen_ids: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Says that there is more than is here, and the absolute path of the socket at which to ask.
+    pub fn responder(&mut self, path: &[u8]) -> Result<(), TooLarge> {
+        if path.first() != Some(&b'/') || path.contains(&0) {
+            return Err(TooLarge("a responder's path that is not absolute"));
+        }
+        if path.len() >= RESPONDER_BYTES {
+            return Err(TooLarge("a responder's path of more than 63 bytes"));
+        }
+        self.responder = [0; RESPONDER_BYTES];
+        self.responder[..path.len()].copy_from_slice(path);
+        Ok(())
     }
 
     /// Adds a passwd entry. All of them come before the first group, so that a new member does
     /// not renumber the users. Gives the id by which groups may list the user.
-    pub fn user(&mut self, user: &User<'_>) -> Result<MemberId, TooLarge> {
+    pub fn user(&mut self, user: &User<'_>, gaps: Gaps) -> Result<MemberId, TooLarge> {
         let position = position(self.users.len())?;
         let mut slot = UserSlot::new_zeroed();
         let text = [Some(user.name), user.passwd, user.gecos, user.dir, user.shell];
         (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
+        slot.flags |= gaps.flags();
         slot.uid = U32::new(user.uid);
         slot.gid = U32::new(user.gid);
         slot.check = U32::new(hash::check(&slot, SectionId::Users, position));
@@ -133,6 +175,7 @@ impl Builder {
         group: &Group<'_>,
         members: impl Iterator<Item = &'m [u8]>,
         count_for: Members,
+        gaps: Gaps,
     ) -> Result<(), TooLarge> {
         let mut list = List { first: self.member_ids.len(), ..List::default() };
         for member in members {
@@ -140,7 +183,7 @@ impl Builder {
             list.add(&known.slot, member.len());
             self.member_ids.push(U32::new(known.number));
         }
-        self.add_group(group, &list, count_for)
+        self.add_group(group, &list, count_for, gaps)
     }
 
     /// Adds a group entry whose members are users that were added before.
@@ -149,6 +192,7 @@ impl Builder {
         group: &Group<'_>,
         members: impl Iterator<Item = MemberId>,
         count_for: Members,
+        gaps: Gaps,
     ) -> Result<(), TooLarge> {
         let mut list = List { first: self.member_ids.len(), ..List::default() };
         for MemberId(number) in members {
@@ -156,7 +200,7 @@ impl Builder {
             list.add(slot, name_bytes(slot, &self.long_text).len());
             self.member_ids.push(U32::new(number));
         }
-        self.add_group(group, &list, count_for)
+        self.add_group(group, &list, count_for, gaps)
     }
 
     /// Adds a group entry whose members are the ids from `list.first` on.
@@ -165,11 +209,13 @@ impl Builder {
         group: &Group<'_>,
         list: &List,
         count_for: Members,
+        gaps: Gaps,
     ) -> Result<(), TooLarge> {
         let position = position(self.groups.len())?;
         let mut slot = GroupSlot::new_zeroed();
         let text = [Some(group.name), group.passwd];
         (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
+        slot.flags |= gaps.flags();
         let count = self.member_ids.len() - list.first;
         let too_long = |_| TooLarge("a group with 4 GiB of member names");
         slot.gid = U32::new(group.gid);
@@ -219,7 +265,9 @@ impl Builder {
 
     /// Builds lists and indices.
     pub fn finish(self, kind: Kind) -> Result<Finished, TooLarge> {
-        let Self { min_id, users, groups, shadows, names, long_text, member_ids, .. } = self;
+        let Self {
+            min_id, responder, users, groups, shadows, names, long_text, member_ids, ..
+        } = self;
         let names = names.into_slots();
         let member_ids_of = |line: &Line| {
             let ids = if line.unseen { &self.unseen_ids } else { &member_ids };
@@ -242,6 +290,7 @@ impl Builder {
                 kind,
                 min_id,
                 seed,
+                responder,
                 users,
                 groups,
                 shadows,

@@ -1,7 +1,7 @@
 //! From passwd(5), group(5) and shadow(5) text to an image that answers as glibc's `files` would
 //! from the same text. Whatever `files` passes over or hides is named in the [`Report`].
 
-use crate::{Builder, Duplicate, Finished, Image, Key, Members, TooLarge};
+use crate::{Builder, Duplicate, Finished, Gaps, Image, Key, Members, TooLarge};
 use roster_record::text::{self, Line, Skip};
 use roster_snapshot::layout::Kind;
 use std::fmt;
@@ -196,7 +196,7 @@ pub fn accounts(
     read(passwd, Source::Passwd, &mut report, progress, |line, raw, report| {
         match text::passwd_line(raw) {
             Line::Entry(user) => {
-                builder.user(&user)?;
+                builder.user(&user, Gaps::default())?;
                 user_lines.push(line);
                 report.users += 1;
             }
@@ -247,10 +247,10 @@ fn group_line(
     let counted = if text::initgroups_differs(raw) { text::initgroups_line(raw) } else { served };
     match (served, counted) {
         (Line::Entry(group), Line::Entry(_)) => {
-            builder.group(&group.group, group.members(), Members::Both)?;
+            builder.group(&group.group, group.members(), Members::Both, Gaps::default())?;
         }
         (Line::Entry(group), _) => {
-            builder.group(&group.group, group.members(), Members::Shown)?;
+            builder.group(&group.group, group.members(), Members::Shown, Gaps::default())?;
         }
         (_, Line::Entry(group)) => {
             if group.members().next().is_some() {

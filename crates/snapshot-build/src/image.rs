@@ -2,8 +2,8 @@
 
 use roster_snapshot::hash;
 use roster_snapshot::layout::{
-    Bucket, GroupSlot, HEADER_BYTES, Header, Kind, MAGIC, Membership, NameSlot, SECTION_ALIGN,
-    SECTIONS_MAX, SectionEntry, SectionId, ShadowSlot, UserSlot, VERSION,
+    Bucket, GroupSlot, HEADER_BYTES, Header, Kind, MAGIC, Membership, NameSlot, RESPONDER_BYTES,
+    SECTION_ALIGN, SECTIONS_MAX, SectionEntry, SectionId, ShadowSlot, UserSlot, VERSION,
 };
 use std::io::{self, Seek, SeekFrom, Write};
 use std::mem::offset_of;
@@ -18,6 +18,7 @@ pub struct Image {
     pub(crate) kind: Kind,
     pub(crate) min_id: u32,
     pub(crate) seed: u64,
+    pub(crate) responder: [u8; RESPONDER_BYTES],
     pub(crate) users: Vec<UserSlot>,
     pub(crate) groups: Vec<GroupSlot>,
     pub(crate) shadows: Vec<ShadowSlot>,
@@ -64,6 +65,7 @@ impl Image {
         header.seed = U64::new(self.seed);
         header.content_hash = U64::new(content);
         header.min_id = U32::new(self.min_id);
+        header.responder = self.responder;
         let hashed = &header.as_bytes()[..offset_of!(Header, header_hash)];
         header.header_hash = U64::new(hash::plain(hashed));
         out.seek(SeekFrom::Start(0))?;

@@ -17,5 +17,5 @@ pub mod publish;
 mod slots;
 pub mod verify;
 
-pub use builder::{Builder, Duplicate, Finished, Key, MemberId, Members, TooLarge};
+pub use builder::{Builder, Duplicate, Finished, Gaps, Key, MemberId, Members, TooLarge};
 pub use image::Image;

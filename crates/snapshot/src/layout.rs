@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First bytes of the file; the line ends show damage by a transfer in text mode.
 pub const MAGIC: [u8; 8] = *b"ROSTER\r\n";
 /// Version of this layout. A reader accepts its own version only.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Room for sections in the header.
 pub const SECTIONS_MAX: usize = 16;
 /// Sections start at multiples of a cache line.
@@ -22,6 +22,8 @@ pub const PROBES_MAX: usize = 16;
 pub const SHORT_NAME_BYTES: usize = 15;
 /// Bytes that [`Members::copy`](crate::Members::copy) may touch behind the last name.
 pub const COPY_SLACK: usize = 16;
+/// Room for the path of the responder's socket, NUL included.
+pub const RESPONDER_BYTES: usize = 64;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +96,13 @@ impl SectionId {
 pub mod flags {
     /// The text lies in the long-text section, at the place that the slot's text names.
     pub const LONG: u8 = 1;
+    /// A domain that goes before the one of this user or group is asked on demand: the responder
+    /// has to be asked before this record may be used.
+    pub const ASK_FIRST: u8 = 1 << 5;
+    /// The groups of this user, or the members of this group, are not known here.
+    pub const LIST_UNKNOWN: u8 = 1 << 6;
 
-    /// Field `index` of the text is C's NULL. The name, field 0, never is.
+    /// Field `index` of the text, 4 at the most, is C's NULL. The name, field 0, never is.
     #[must_use]
     pub const fn null(index: usize) -> u8 {
         1 << (index & 7)
@@ -126,8 +133,9 @@ pub struct Header {
     pub section_count: U32,
     /// The section table.
     pub sections: [SectionEntry; SECTIONS_MAX],
-    /// Zeros.
-    pub reserved: [u8; 64],
+    /// Absolute path of the socket at which what is not here can be asked for, filled up with
+    /// zeros, one at least; nothing but zeros when all there is is here.
+    pub responder: [u8; RESPONDER_BYTES],
     /// [`hash::plain`](crate::hash::plain) of all before this field.
     pub header_hash: U64,
 }

@@ -70,6 +70,21 @@ impl<'a> User<'a> {
         record::User { name, passwd, uid: self.uid, gid: self.gid, gecos, dir, shell }
     }
 
+    /// Whether the responder has to be asked before this record may be used: a domain that goes
+    /// before this one's is asked on demand.
+    #[inline]
+    #[must_use]
+    pub fn ask_first(&self) -> bool {
+        self.text.has(flags::ASK_FIRST)
+    }
+
+    /// Whether its supplementary groups have to be asked for: those here are not all.
+    #[inline]
+    #[must_use]
+    pub fn groups_unknown(&self) -> bool {
+        self.text.has(flags::LIST_UNKNOWN)
+    }
+
     /// Bytes of buffer that the NSS module asks of a caller for this answer.
     #[inline]
     #[must_use]
@@ -95,6 +110,21 @@ impl<'a> Group<'a> {
     pub fn record(&self) -> record::Group<'a> {
         let [name, passwd] = self.text.fields();
         record::Group { name: name.unwrap_or_default(), passwd, gid: self.gid }
+    }
+
+    /// Whether the responder has to be asked before this record may be used: a domain that goes
+    /// before this one's is asked on demand.
+    #[inline]
+    #[must_use]
+    pub fn ask_first(&self) -> bool {
+        self.text.has(flags::ASK_FIRST)
+    }
+
+    /// Whether its members have to be asked for: those here are not all.
+    #[inline]
+    #[must_use]
+    pub fn members_unknown(&self) -> bool {
+        self.text.has(flags::LIST_UNKNOWN)
     }
 
     /// Bytes of pointer-aligned buffer that the NSS module asks of a caller for this answer: the

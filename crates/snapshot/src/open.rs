@@ -7,6 +7,7 @@ use crate::layout::{
     SectionId, ShadowSlot, UserSlot, VERSION,
 };
 use crate::lists::Ids;
+use core::ffi::CStr;
 use core::fmt;
 use core::mem::offset_of;
 use zerocopy::little_endian::{U16, U32};
@@ -32,6 +33,7 @@ pub struct Snapshot<'a> {
     pub(crate) by_gid: Index<'a>,
     pub(crate) by_member: Index<'a>,
     pub(crate) by_shadow_name: Index<'a>,
+    responder: &'a [u8],
     bytes: &'a [u8],
     header: &'a Header,
 }
@@ -74,6 +76,8 @@ pub enum OpenError {
         /// Its number.
         id: u32,
     },
+    /// The responder's path is not absolute, does not end, or has something behind its end.
+    BadResponder,
 }
 
 impl fmt::Display for OpenError {
@@ -103,6 +107,9 @@ impl fmt::Display for OpenError {
             }
             Self::BadSection { id } => {
                 write!(f, "section {id} is not known, stands twice or lies outside the file")
+            }
+            Self::BadResponder => {
+                f.write_str("the path of the responder's socket is not absolute or does not end")
             }
         }
     }
@@ -193,6 +200,7 @@ impl<'a> Snapshot<'a> {
             by_gid: index(SectionId::ByGid)?,
             by_member: index(SectionId::ByMember)?,
             by_shadow_name: index(SectionId::ByShadowName)?,
+            responder: responder(header)?,
             bytes,
             header,
         })
@@ -219,6 +227,14 @@ impl<'a> Snapshot<'a> {
             memberships: self.member_ids.len() as u64,
             shadows: count(self.shadows),
         }
+    }
+
+    /// The absolute path of the socket at which to ask for what is not here; `None` when all there
+    /// is is here.
+    #[inline]
+    #[must_use]
+    pub fn responder(&self) -> Option<&'a [u8]> {
+        (!self.responder.is_empty()).then_some(self.responder)
     }
 
     /// The sections that are there, in the order of the header.
@@ -275,6 +291,20 @@ fn read_header(bytes: &[u8]) -> Result<&Header, OpenError> {
         return Err(OpenError::DamagedHeader);
     }
     Ok(header)
+}
+
+/// The responder's path without what fills it up.
+fn responder(header: &Header) -> Result<&[u8], OpenError> {
+    let path =
+        CStr::from_bytes_until_nul(&header.responder).map_err(|_| OpenError::BadResponder)?;
+    let path = path.to_bytes();
+    let rest = header.responder.get(path.len()..).unwrap_or_default();
+    let is_absolute = path.first().is_none_or(|&byte| byte == b'/');
+    if is_absolute && rest.iter().all(|&byte| byte == 0) {
+        Ok(path)
+    } else {
+        Err(OpenError::BadResponder)
+    }
 }
 
 fn count<T>(records: &[T]) -> u32 {

@@ -70,6 +70,12 @@ impl<'a, const N: usize> Text<'a, N> {
         fields
     }
 
+    /// Whether that bit of the slot's flags is set.
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
     /// Whether the first string, the name, is this one.
     #[inline]
     pub(crate) fn is_first(&self, name: &[u8]) -> bool {

@@ -75,11 +75,14 @@ class Snapshot:
         need(len(data) >= 512, "too short")
         magic, version, self.kind, length, self.generation, self.seed, content_hash, self.min_id, \
             used = struct.unpack_from("<8sIIQQQQII", data)
-        need((magic, version) == (b"ROSTER\r\n", 1), "magic or version")
+        need((magic, version) == (b"ROSTER\r\n", 2), "magic or version")
         need(length == len(data), "length")
         need(struct.unpack_from("<Q", data, 504)[0] == hash_bytes(data[:504], 0), "header")
         need(not content or content_hash == hash_bytes(data[512:], 0), "content")
         need(used <= 16, "section count")
+        self.responder = data[440:504].rstrip(b"\0")
+        need(len(self.responder) < 64 and b"\0" not in self.responder, "end of the responder's path")
+        need(self.responder[:1] in (b"", b"/"), "responder's path")
         self.sections = {}
         for i in range(used):
             number, size, offset, count = struct.unpack_from("<IIQQ", data, 56 + 24 * i)
