@@ -1,0 +1,237 @@
+//! Writes replies, each appended to whatever bytes go to: a `Vec<u8>`, as a rule. When the result is
+//! an error, nothing was appended.
+
+use crate::reply::{Header, MAGIC};
+use crate::{PAYLOAD_BYTES_MAX, REPLY_HEADER_BYTES, Status, VERSION};
+use core::fmt;
+use roster_record::{Group, User};
+use zerocopy::little_endian::{U16, U32};
+
+/// An entry that no reply can say: longer than [`PAYLOAD_BYTES_MAX`], or with a NUL in a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsayable;
+
+impl fmt::Display for Unsayable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an entry of more than 64 MiB, or with a NUL in a string, fits into no reply")
+    }
+}
+
+impl core::error::Error for Unsayable {}
+
+/// The whole reply that there is no such user or group.
+pub const ABSENT: [u8; REPLY_HEADER_BYTES] = header(Status::Absent, 0, 0, 0, 0);
+/// The whole reply that whoever would know cannot be asked now.
+pub const UNAVAILABLE: [u8; REPLY_HEADER_BYTES] = header(Status::Unavailable, 0, 0, 0, 0);
+
+/// Appends a reply with a user; a field that is C's NULL goes as an empty string.
+pub fn user(out: &mut impl Extend<u8>, user: &User<'_>) -> Result<(), Unsayable> {
+    let [passwd, gecos, dir, shell] =
+        [user.passwd, user.gecos, user.dir, user.shell].map(Option::unwrap_or_default);
+    let fields = [user.name, passwd, gecos, dir, shell];
+    let payload_bytes = payload_bytes(fields.into_iter())?;
+    out.extend(header(Status::User, payload_bytes, 0, user.uid, user.gid));
+    strings(out, fields.into_iter());
+    Ok(())
+}
+
+/// Appends a reply with a group and all of its members.
+pub fn group<'m>(
+    out: &mut impl Extend<u8>,
+    group: &Group<'m>,
+    members: impl Iterator<Item = &'m [u8]> + Clone,
+) -> Result<(), Unsayable> {
+    let fields = [group.name, group.passwd.unwrap_or_default()];
+    let payload_bytes = payload_bytes(fields.into_iter().chain(members.clone()))?;
+    // There are no more members than bytes.
+    let count = members.clone().count() as u32;
+    out.extend(header(Status::Group, payload_bytes, count, group.gid, 0));
+    strings(out, fields.into_iter());
+    strings(out, members);
+    Ok(())
+}
+
+/// Appends a reply with the supplementary groups of a user, which may be none.
+pub fn groups(
+    out: &mut impl Extend<u8>,
+    gids: impl Iterator<Item = u32> + Clone,
+) -> Result<(), Unsayable> {
+    let count = gids.clone().count();
+    let bytes = count.checked_mul(size_of::<u32>()).filter(|&bytes| bytes <= PAYLOAD_BYTES_MAX);
+    let bytes = bytes.ok_or(Unsayable)?;
+    out.extend(header(Status::Groups, bytes as u32, count as u32, 0, 0));
+    out.extend(gids.flat_map(u32::to_le_bytes));
+    Ok(())
+}
+
+fn strings<'s>(out: &mut impl Extend<u8>, strings: impl Iterator<Item = &'s [u8]>) {
+    for text in strings {
+        out.extend(text.iter().copied());
+        out.extend([0]);
+    }
+}
+
+/// Bytes of the strings with their NULs.
+fn payload_bytes<'s>(mut strings: impl Iterator<Item = &'s [u8]>) -> Result<u32, Unsayable> {
+    let bytes = strings.try_fold(0_usize, |bytes, text| {
+        let bytes = bytes.checked_add(text.len())?.checked_add(1)?;
+        (bytes <= PAYLOAD_BYTES_MAX && !text.contains(&0)).then_some(bytes)
+    });
+    bytes.map(|bytes| bytes as u32).ok_or(Unsayable)
+}
+
+const fn header(
+    status: Status,
+    payload_bytes: u32,
+    count: u32,
+    id: u32,
+    gid: u32,
+) -> [u8; REPLY_HEADER_BYTES] {
+    let header = Header {
+        magic: MAGIC,
+        version: U16::new(VERSION),
+        status: U16::new(status as u16),
+        payload_bytes: U32::new(payload_bytes),
+        count: U32::new(count),
+        id: U32::new(id),
+        gid: U32::new(gid),
+    };
+    zerocopy::transmute!(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Malformed, Reply, ReplyHeader, Strings};
+    extern crate std;
+    use std::vec;
+    use std::vec::Vec;
+
+    const ALICE: User<'_> = User {
+        name: b"alice",
+        passwd: Some(b"*"),
+        uid: 1000,
+        gid: 100,
+        gecos: Some(b"Alice"),
+        dir: Some(b"/home/alice"),
+        shell: None,
+    };
+    const STAFF: Group<'_> = Group { name: b"staff", passwd: Some(b"*"), gid: 50 };
+
+    fn payload(frame: &[u8], strings: usize) -> Result<Vec<&[u8]>, Malformed> {
+        let mut walk = Strings::new(&frame[REPLY_HEADER_BYTES..]);
+        let found = (0..strings).map(|_| walk.next_string()).collect();
+        walk.end()?;
+        found
+    }
+
+    fn reply(frame: &[u8]) -> Result<Reply, Malformed> {
+        ReplyHeader::of_frame(frame).map(|header| header.reply)
+    }
+
+    #[test]
+    fn a_user_arrives_as_it_was() {
+        let mut frame = Vec::new();
+        user(&mut frame, &ALICE).unwrap();
+        assert_eq!(reply(&frame), Ok(Reply::User { uid: 1000, gid: 100 }));
+        let fields = [&b"alice"[..], b"*", b"Alice", b"/home/alice", b""];
+        assert_eq!(payload(&frame, 5), Ok(fields.to_vec()));
+    }
+
+    #[test]
+    fn a_group_arrives_as_it_was() {
+        for members in [vec![], vec![&b"alice"[..], b"bob"]] {
+            let mut frame = Vec::new();
+            group(&mut frame, &STAFF, members.iter().copied()).unwrap();
+            assert_eq!(reply(&frame), Ok(Reply::Group { gid: 50, members: members.len() }));
+            let strings = [vec![&b"staff"[..], b"*"], members.clone()].concat();
+            assert_eq!(payload(&frame, strings.len()), Ok(strings));
+        }
+    }
+
+    #[test]
+    fn the_groups_of_a_user_arrive_as_they_were() {
+        for gids in [vec![], vec![50, 4_000_000_000, 50]] {
+            let mut frame = Vec::new();
+            groups(&mut frame, gids.iter().copied()).unwrap();
+            assert_eq!(reply(&frame), Ok(Reply::Groups { count: gids.len() }));
+            let (found, rest) = frame[REPLY_HEADER_BYTES..].as_chunks();
+            let found: Vec<_> = found.iter().map(|&gid| u32::from_le_bytes(gid)).collect();
+            assert_eq!((found, rest), (gids, &[][..]));
+        }
+    }
+
+    #[test]
+    fn nothing_found_is_a_header_alone() {
+        assert_eq!(reply(&ABSENT), Ok(Reply::Absent));
+        assert_eq!(reply(&UNAVAILABLE), Ok(Reply::Unavailable));
+    }
+
+    #[test]
+    fn what_cannot_be_said_leaves_nothing_behind() {
+        let mut frame = Vec::new();
+        let member = [b'm'; 1 << 20];
+        let too_long = std::iter::repeat_n(&member[..], 64);
+        assert_eq!(group(&mut frame, &STAFF, too_long), Err(Unsayable));
+        assert_eq!(group(&mut frame, &STAFF, [&b"a\0b"[..]].into_iter()), Err(Unsayable));
+        assert_eq!(user(&mut frame, &User { shell: Some(b"\0"), ..ALICE }), Err(Unsayable));
+        assert_eq!(groups(&mut frame, 0..(16 << 20) + 1), Err(Unsayable));
+        assert!(frame.is_empty());
+    }
+
+    /// The offsets of docs/wire-format.md: version 4, status 6, payload 8, count 12, id 16, gid 20.
+    #[test]
+    fn a_header_that_contradicts_itself_is_refused() {
+        let mut alice = Vec::new();
+        user(&mut alice, &ALICE).unwrap();
+        let mut staff = Vec::new();
+        group(&mut staff, &STAFF, [&b"alice"[..]].into_iter()).unwrap();
+        let mut both = Vec::new();
+        groups(&mut both, [50, 51].into_iter()).unwrap();
+        let cases: &[(&[u8], usize, u32)] = &[
+            (&ABSENT, 0, 0),
+            (&ABSENT, 4, 2),
+            (&ABSENT, 6, 5),
+            (&ABSENT, 12, 1),
+            (&ABSENT, 16, 1),
+            (&ABSENT, 20, 1),
+            (&alice, 8, 4),
+            (&alice, 12, 1),
+            (&staff, 12, u32::MAX),
+            (&staff, 12, 1000),
+            (&staff, 20, 1),
+            (&both, 12, 1),
+            (&both, 12, 1 << 30),
+            (&both, 16, 1),
+            (&both, 20, 1),
+        ];
+        for &(frame, place, value) in cases {
+            let mut wrong = frame.to_vec();
+            let bytes = if place < 8 { 2 } else { 4 };
+            wrong[place..place + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+            assert_eq!(reply(&wrong), Err(Malformed), "{value} at {place} of {frame:?}");
+        }
+        let mut huge = [0; REPLY_HEADER_BYTES];
+        huge.copy_from_slice(&alice[..REPLY_HEADER_BYTES]);
+        huge[8..12].copy_from_slice(&(PAYLOAD_BYTES_MAX as u32 + 1).to_le_bytes());
+        assert_eq!(ReplyHeader::parse(&huge), Err(Malformed));
+    }
+
+    #[test]
+    fn a_frame_that_was_cut_is_refused() {
+        let mut frame = Vec::new();
+        user(&mut frame, &ALICE).unwrap();
+        assert!((0..frame.len()).all(|len| reply(&frame[..len]).is_err()));
+        frame.push(0);
+        assert!(reply(&frame).is_err());
+    }
+
+    #[test]
+    fn strings_without_an_end_or_with_something_behind_it_are_refused() {
+        let mut none = Strings::new(b"no end");
+        assert_eq!(none.next_string(), Err(Malformed));
+        let mut more = Strings::new(b"one\0two\0");
+        assert_eq!(more.next_string(), Ok(&b"one"[..]));
+        assert_eq!(more.end(), Err(Malformed));
+    }
+}

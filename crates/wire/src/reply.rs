@@ -1,0 +1,153 @@
+//! What a responder answers.
+
+use crate::{Malformed, VERSION};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of a reply.
+pub(crate) const MAGIC: [u8; 4] = *b"RSTA";
+/// Length of a reply before the payload.
+pub const REPLY_HEADER_BYTES: usize = size_of::<Header>();
+/// Longest payload: a group of four million members.
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// Strings of a user: name, password, GECOS, home folder, shell.
+const USER_STRINGS: u32 = 5;
+/// Strings of a group before its members: name, password.
+const GROUP_STRINGS: u32 = 2;
+/// Bytes of a gid in a payload.
+const GID_BYTES: u32 = 4;
+
+/// What the answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Status {
+    /// No such user or group.
+    Absent = 0,
+    /// Whoever would know cannot be asked now.
+    Unavailable = 1,
+    /// A user.
+    User = 2,
+    /// A group.
+    Group = 3,
+    /// The supplementary groups of a user.
+    Groups = 4,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Header {
+    pub(crate) magic: [u8; 4],
+    pub(crate) version: U16,
+    pub(crate) status: U16,
+    pub(crate) payload_bytes: U32,
+    pub(crate) count: U32,
+    pub(crate) id: U32,
+    pub(crate) gid: U32,
+}
+
+/// A reply before its payload was read: what the header says agrees with itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHeader {
+    /// What follows, [`PAYLOAD_BYTES_MAX`] at the most.
+    pub payload_bytes: usize,
+    /// What it is.
+    pub reply: Reply,
+}
+
+/// What a reply says beside its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// No such user or group. Nothing follows.
+    Absent,
+    /// Whoever would know cannot be asked now. Nothing follows.
+    Unavailable,
+    /// A user; name, password, GECOS, home folder and shell follow.
+    User {
+        /// User id.
+        uid: u32,
+        /// Primary group id.
+        gid: u32,
+    },
+    /// A group; name, password and the members' names follow.
+    Group {
+        /// Group id.
+        gid: u32,
+        /// How many members.
+        members: usize,
+    },
+    /// The supplementary groups of a user; that many gids of four bytes follow.
+    Groups {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl ReplyHeader {
+    /// Reads and checks.
+    pub fn parse(bytes: &[u8; REPLY_HEADER_BYTES]) -> Result<Self, Malformed> {
+        let header = Header::ref_from_bytes(bytes).map_err(|_| Malformed)?;
+        if header.magic != MAGIC || header.version.get() != VERSION {
+            return Err(Malformed);
+        }
+        let (bytes, count) = (header.payload_bytes.get(), header.count.get());
+        let (id, gid) = (header.id.get(), header.gid.get());
+        let only = |right: bool, reply| if right { Ok(reply) } else { Err(Malformed) };
+        let nothing = bytes == 0 && count == 0 && id == 0 && gid == 0;
+        // Each string has its NUL, so there are as many bytes as strings at the least.
+        let strings = |count: u32| bytes >= count;
+        let reply = match header.status.get() {
+            status if status == Status::Absent as u16 => only(nothing, Reply::Absent),
+            status if status == Status::Unavailable as u16 => only(nothing, Reply::Unavailable),
+            status if status == Status::User as u16 => {
+                only(count == 0 && strings(USER_STRINGS), Reply::User { uid: id, gid })
+            }
+            status if status == Status::Group as u16 => only(
+                gid == 0 && strings(count.checked_add(GROUP_STRINGS).ok_or(Malformed)?),
+                Reply::Group { gid: id, members: count as usize },
+            ),
+            status if status == Status::Groups as u16 => only(
+                id == 0 && gid == 0 && count.checked_mul(GID_BYTES) == Some(bytes),
+                Reply::Groups { count: count as usize },
+            ),
+            _ => Err(Malformed),
+        };
+        let payload_bytes = bytes as usize;
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(Malformed);
+        }
+        Ok(Self { payload_bytes, reply: reply? })
+    }
+
+    /// The header of a frame that is as long as it says: for who sends on what another made.
+    pub fn of_frame(frame: &[u8]) -> Result<Self, Malformed> {
+        let (header, payload) = frame.split_first_chunk().ok_or(Malformed)?;
+        let header = Self::parse(header)?;
+        if header.payload_bytes == payload.len() { Ok(header) } else { Err(Malformed) }
+    }
+}
+
+/// Walks over the strings of a payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Strings<'p> {
+    rest: &'p [u8],
+}
+
+impl<'p> Strings<'p> {
+    /// Before the first.
+    #[must_use]
+    pub fn new(payload: &'p [u8]) -> Self {
+        Self { rest: payload }
+    }
+
+    /// The next string without its NUL.
+    pub fn next_string(&mut self) -> Result<&'p [u8], Malformed> {
+        let text = core::ffi::CStr::from_bytes_until_nul(self.rest).map_err(|_| Malformed)?;
+        self.rest = self.rest.get(text.to_bytes_with_nul().len()..).ok_or(Malformed)?;
+        Ok(text.to_bytes())
+    }
+
+    /// Sees that nothing is left.
+    pub fn end(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a program asks.
+
+use crate::{Malformed, VERSION};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of a request.
+const MAGIC: [u8; 4] = *b"RSTQ";
+/// Longest name that may be asked for. None that is longer is ever served.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Length of a request before the name.
+pub const REQUEST_HEADER_BYTES: usize = size_of::<Header>();
+
+/// What a look-up is for; the numbers are those of the bus interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Kind {
+    /// User by name.
+    UserByName = 0,
+    /// User by uid.
+    UserByUid = 1,
+    /// Group by name.
+    GroupByName = 2,
+    /// Group by gid.
+    GroupByGid = 3,
+    /// Supplementary groups of a user, by name.
+    GroupsOf = 4,
+}
+
+impl Kind {
+    /// The kind of that number.
+    #[must_use]
+    pub const fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            0 => Self::UserByName,
+            1 => Self::UserByUid,
+            2 => Self::GroupByName,
+            3 => Self::GroupByGid,
+            4 => Self::GroupsOf,
+            _ => return None,
+        })
+    }
+
+    /// Whether a name is asked for, and not an id.
+    #[must_use]
+    pub const fn is_by_name(self) -> bool {
+        matches!(self, Self::UserByName | Self::GroupByName | Self::GroupsOf)
+    }
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 4],
+    version: U16,
+    kind: U16,
+    id: U32,
+    name_bytes: U32,
+}
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request<'n> {
+    /// What for.
+    pub kind: Kind,
+    /// The name, or empty.
+    pub name: &'n [u8],
+    /// The id, or 0.
+    pub id: u32,
+}
+
+impl<'n> Request<'n> {
+    /// Asks for a name; `None` when it is one that nothing can have.
+    #[must_use]
+    pub fn by_name(kind: Kind, name: &'n [u8]) -> Option<Self> {
+        let possible = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+        possible.then_some(Self { kind, name, id: 0 })
+    }
+
+    /// Asks for an id.
+    #[must_use]
+    pub fn by_id(kind: Kind, id: u32) -> Self {
+        Self { kind, name: &[], id }
+    }
+
+    /// What goes before the name.
+    #[must_use]
+    pub fn header(&self) -> [u8; REQUEST_HEADER_BYTES] {
+        let header = Header {
+            magic: MAGIC,
+            version: U16::new(VERSION),
+            kind: U16::new(self.kind as u16),
+            id: U32::new(self.id),
+            name_bytes: U32::new(self.name.len() as u32),
+        };
+        zerocopy::transmute!(header)
+    }
+}
+
+/// A request before its name was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHeader {
+    kind: Kind,
+    id: u32,
+    name_bytes: usize,
+}
+
+impl RequestHeader {
+    /// Reads and checks.
+    pub fn parse(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Result<Self, Malformed> {
+        let header = Header::ref_from_bytes(bytes).map_err(|_| Malformed)?;
+        if header.magic != MAGIC || header.version.get() != VERSION {
+            return Err(Malformed);
+        }
+        let kind = Kind::from_number(header.kind.get()).ok_or(Malformed)?;
+        let (id, name_bytes) = (header.id.get(), header.name_bytes.get() as usize);
+        let is_whole = if kind.is_by_name() {
+            id == 0 && (1..=NAME_BYTES_MAX).contains(&name_bytes)
+        } else {
+            name_bytes == 0
+        };
+        if is_whole { Ok(Self { kind, id, name_bytes }) } else { Err(Malformed) }
+    }
+
+    /// Bytes of name that follow, [`NAME_BYTES_MAX`] at the most.
+    #[must_use]
+    pub fn name_bytes(&self) -> usize {
+        self.name_bytes
+    }
+
+    /// The request with its name.
+    pub fn with_name<'n>(&self, name: &'n [u8]) -> Result<Request<'n>, Malformed> {
+        if name.len() != self.name_bytes || name.contains(&0) {
+            return Err(Malformed);
+        }
+        Ok(Request { kind: self.kind, name, id: self.id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed<'n>(header: &[u8; REQUEST_HEADER_BYTES], name: &'n [u8]) -> Option<Request<'n>> {
+        RequestHeader::parse(header).ok()?.with_name(name).ok()
+    }
+
+    #[test]
+    fn what_was_asked_is_what_arrives() {
+        for kind in (0..5).filter_map(Kind::from_number) {
+            let request = if kind.is_by_name() {
+                Request::by_name(kind, b"alice").unwrap()
+            } else {
+                Request::by_id(kind, 4_000_000_000)
+            };
+            assert_eq!(parsed(&request.header(), request.name), Some(request));
+        }
+    }
+
+    #[test]
+    fn a_name_that_nothing_can_have_is_not_asked_for() {
+        let longest = [b'n'; NAME_BYTES_MAX];
+        assert!(Request::by_name(Kind::UserByName, &longest).is_some());
+        assert_eq!(Request::by_name(Kind::UserByName, &[b'n'; NAME_BYTES_MAX + 1]), None);
+        assert_eq!(Request::by_name(Kind::UserByName, b""), None);
+    }
+
+    #[test]
+    fn a_header_with_anything_wrong_is_refused() {
+        let right = Request::by_name(Kind::GroupsOf, b"alice").unwrap().header();
+        assert!(parsed(&right, b"alice").is_some());
+        for (place, value) in [(0, b'r'), (4, 2), (5, 1), (6, 5), (7, 1), (8, 1), (12, 0), (13, 5)]
+        {
+            let mut wrong = right;
+            wrong[place] = value;
+            assert_eq!(parsed(&wrong, b"alice"), None, "byte {place}");
+        }
+        let mut named_id = Request::by_id(Kind::UserByUid, 7).header();
+        named_id[12] = 5;
+        assert_eq!(parsed(&named_id, b"alice"), None);
+        assert_eq!(parsed(&right, b"alic"), None);
+        assert_eq!(parsed(&right, b"al\0ce"), None);
+    }
+}
