@@ -1,30 +1,68 @@
 //! A role's process: takes what the monitor hands it, gives up all rights that it does not need,
-//! joins the bus and runs the role's own code.
+//! joins the bus and runs the role's own code. The role `bus` becomes `dbus-daemon`.
 //!
 //! The monitor gives a role its [`RoleConfig`] as standard input, and its listening socket, if it
 //! serves one, as standard output. A role reads no configuration file. Its code builds its state,
 //! puts its object at its path, calls [`Context::ready`], works until [`Shutdown::wait`] returns,
 //! flushes and returns.
 
-use anyhow::{Context as _, bail};
-use roster_bus::names::Role;
-use roster_bus::zbus::{self, fdo::RequestNameFlags, fdo::RequestNameReply};
+use crate::logging::{self, LogLevel};
+use crate::metrics::Counters;
+use crate::{backend, exit, publisher, responder, sandbox};
+use anyhow::{Context as _, anyhow, bail};
+use roster_bus::interfaces::{CALL_DEADLINE, Error, RoleStatus};
+use roster_bus::names::{Role, SOCKET};
+use roster_bus::zbus::fdo::{DBusProxy, RequestNameFlags, RequestNameReply};
+use roster_bus::zbus::message::Header;
+use roster_bus::zbus::names::BusName;
+use roster_bus::zbus::{self, Connection};
 use roster_config as config;
+use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing::{error, info, warn};
 
 /// How long a role waits for its name, which the process before it may still hold for a moment.
 const NAME_WAIT: Duration = Duration::from_secs(5);
 /// Between two tries for the name.
 const NAME_PAUSE: Duration = Duration::from_millis(50);
+/// From connecting to the bus until the role is on it.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// Largest text that the monitor hands to a role; certificates are most of it.
+pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
+
+/// What the monitor hands to a role's process.
+#[derive(Serialize, Deserialize)]
+pub struct Launch {
+    /// Who it is; the bus is nobody on itself.
+    pub role: Option<String>,
+    /// What it needs to know.
+    pub config: RoleConfig,
+    /// `[log]`.
+    pub log: config::Log,
+    /// See [`Context::state_dir`].
+    pub state_dir: PathBuf,
+    /// See [`Context::run_dir`].
+    pub run_dir: PathBuf,
+    /// The monitor's process, without which there is nothing to do.
+    pub monitor_pid: u32,
+    /// The monitor's user, who may stop the role.
+    pub monitor_uid: u32,
+}
 
 /// What a role needs to know, and no more: a role whose `RoleConfig` stays the same is left alone
 /// when the configuration is read anew.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub enum RoleConfig {
+    /// For the process that becomes `dbus-daemon`.
+    Bus(Bus),
     /// For [`crate::publisher`].
     Publisher(Publisher),
     /// For [`crate::backend`].
@@ -33,6 +71,15 @@ pub enum RoleConfig {
     Nss(Nss),
     /// For [`crate::responder::metrics`].
     Metrics(Metrics),
+}
+
+/// What it takes to become `dbus-daemon`.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bus {
+    /// The executable.
+    pub program: PathBuf,
+    /// Its configuration.
+    pub config: PathBuf,
 }
 
 /// What the publisher needs to know.
@@ -57,6 +104,8 @@ pub struct DomainRules {
     pub max_id: u32,
     /// Whether what the back-end has is all there is.
     pub mode: config::Mode,
+    /// On demand: how long a name that is not there is known not to be there.
+    pub negative: Duration,
 }
 
 /// What a back-end needs to know.
@@ -93,7 +142,7 @@ pub struct Context<C> {
     /// The bus: connected, with [`roster_bus::names::ROLE`] at the role's path, and without the
     /// role's name. Calls over it have a deadline of [`roster_bus::interfaces::CALL_DEADLINE`].
     /// When it is lost, the process ends.
-    pub connection: zbus::Connection,
+    pub connection: Connection,
     /// The listening socket, for roles that serve one.
     pub listener: Option<OwnedFd>,
     /// Whether to stop.
@@ -101,6 +150,11 @@ pub struct Context<C> {
 }
 
 impl<C> Context<C> {
+    fn with<D>(self, config: D) -> Context<D> {
+        let Self { role, state_dir, run_dir, connection, listener, shutdown, .. } = self;
+        Context { role, config, state_dir, run_dir, connection, listener, shutdown }
+    }
+
     /// Takes the role's name, once its objects are at its path: from now on others ask it.
     ///
     /// # Errors
@@ -153,5 +207,239 @@ impl Shutdown {
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
         (sender, Self(receiver))
+    }
+}
+
+/// A role's process from its start; gives its exit status.
+#[must_use]
+pub fn main() -> u8 {
+    let launch = match take_launch() {
+        Ok(launch) => launch,
+        Err(error) => {
+            crate::say(format_args!("rosterd role: {error:#}; roles are started by rosterd itself"));
+            return exit::USAGE;
+        }
+    };
+    match launch.role.as_deref().map(Role::parse) {
+        None => become_bus(&launch),
+        Some(Some(role)) => {
+            let limits = sandbox::apply(&launch);
+            let level = logging::start(&role, &launch.log);
+            match serve(role, launch, limits, level) {
+                Ok(()) => 0,
+                Err(End::BusLost) => {
+                    warn!("the bus is gone; this process ends with it and will be started again");
+                    exit::TEMPORARY
+                }
+                Err(End::Failed(error)) => {
+                    error!("{error:#}");
+                    exit::SOFTWARE
+                }
+            }
+        }
+        Some(None) => exit::USAGE,
+    }
+}
+
+/// Reads what the monitor prepared, and makes sure that this process does not outlive it.
+fn take_launch() -> anyhow::Result<Launch> {
+    let mut text = Vec::new();
+    let bound = LAUNCH_BYTES_MAX as u64;
+    io::stdin().take(bound).read_to_end(&mut text).context("cannot read standard input")?;
+    let launch: Launch =
+        serde_json::from_slice(&text).context("standard input is not what a monitor hands over")?;
+    // Readable memory and core dumps would show what the configuration keeps secret.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let _ = rustix::thread::set_no_new_privs(true);
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+    if parent != Some(launch.monitor_pid) {
+        bail!("the monitor, process {}, is gone", launch.monitor_pid);
+    }
+    Ok(launch)
+}
+
+fn become_bus(launch: &Launch) -> u8 {
+    let RoleConfig::Bus(bus) = &launch.config else { return exit::USAGE };
+    let _ = sandbox::apply(launch);
+    let mut command = Command::new(&bus.program);
+    command.args(["--nofork", "--nopidfile", "--nosyslog"]);
+    command.arg(format!("--config-file={}", bus.config.display()));
+    command.env_clear();
+    // dbus-daemon asks the C library for the groups of who connects. Where `roster` is among the
+    // name services the answer would have to come over this very bus: with a snapshot that is none,
+    // the module says at once that it cannot answer.
+    command.env("ROSTER_SNAPSHOT", "/dev/null");
+    let error = command.exec();
+    crate::say(format_args!("rosterd: bus: cannot run {}: {error}", bus.program.display()));
+    exit::UNAVAILABLE
+}
+
+/// Why a role ended without having been told to.
+enum End {
+    BusLost,
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for End {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result<(), End> {
+    let counters = Counters::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // What blocks is disk: a flush of the cache, a publication.
+        .max_blocking_threads(4)
+        .build()?;
+    let result = runtime.block_on(async {
+        let (stop, shutdown) = Shutdown::new();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let object = Object {
+            role: role.clone(),
+            started: SystemTime::now(),
+            sandbox,
+            level,
+            counters,
+            stop: stop.clone(),
+            monitor_uid: launch.monitor_uid,
+        };
+        let address = bus_address(&launch.run_dir);
+        let connecting = zbus::connection::Builder::address(address.as_str())
+            .method_timeout(CALL_DEADLINE)
+            .serve_at(role.path(), object)
+            .build();
+        let connection = match tokio::time::timeout(CONNECT_WAIT, connecting).await {
+            Ok(connection) => connection.with_context(|| format!("cannot join the bus {address}"))?,
+            Err(_) => return Err(anyhow!("the bus {address} does not answer").into()),
+        };
+        let closing = connection.clone();
+        tokio::select! {
+            result = run(role, launch, connection, shutdown) => result.map_err(End::Failed),
+            () = closing.closed() => Err(End::BusLost),
+            () = async {
+                terminate.recv().await;
+                info!("stops");
+                let _ = stop.send(true);
+                std::future::pending().await
+            } => Ok(()),
+        }
+    });
+    // Whatever still blocks after this will not be waited for.
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    result
+}
+
+async fn run(
+    role: Role,
+    launch: Launch,
+    connection: Connection,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let Launch { config, state_dir, run_dir, .. } = launch;
+    let listener = io::stdout().as_fd().try_clone_to_owned().ok().filter(is_listening);
+    let context = Context { role, config: (), state_dir, run_dir, connection, listener, shutdown };
+    match config {
+        RoleConfig::Publisher(config) => publisher::run(context.with(config)).await,
+        RoleConfig::Backend(config) => backend::run(context.with(*config)).await,
+        RoleConfig::Nss(config) => responder::nss::run(context.with(config)).await,
+        RoleConfig::Metrics(config) => responder::metrics::run(context.with(config)).await,
+        RoleConfig::Bus(_) => bail!("the bus is no role on itself"),
+    }
+}
+
+fn is_listening(socket: &OwnedFd) -> bool {
+    rustix::net::sockopt::socket_acceptconn(socket) == Ok(true)
+}
+
+/// The address of the bus in that run-time folder.
+#[must_use]
+pub fn bus_address(run_dir: &Path) -> String {
+    format!("unix:path={}", crate::monitor::escaped(&run_dir.join(SOCKET)))
+}
+
+/// Lets root and the monitor's user pass, by the bus's own word on who they are. The bus's policy
+/// says the same; this holds when the policy is lost.
+///
+/// # Errors
+///
+/// Somebody else calls.
+pub async fn require_monitor(
+    connection: &Connection,
+    header: &Header<'_>,
+    monitor_uid: u32,
+) -> Result<(), Error> {
+    let denied = || Error::Denied("only root and the monitor may do that".into());
+    let sender = header.sender().ok_or_else(denied)?;
+    let bus = DBusProxy::new(connection).await?;
+    let uid = bus.get_connection_unix_user(BusName::from(sender.to_owned())).await;
+    match uid.map_err(zbus::Error::from)? {
+        uid if uid == 0 || uid == monitor_uid => Ok(()),
+        _ => Err(denied()),
+    }
+}
+
+/// Seconds since 1970, 0 before that.
+#[must_use]
+pub fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |duration| duration.as_secs())
+}
+
+/// `org.roster.Role1`.
+pub(crate) struct Object {
+    pub(crate) role: Role,
+    pub(crate) started: SystemTime,
+    pub(crate) sandbox: String,
+    pub(crate) level: LogLevel,
+    pub(crate) counters: Counters,
+    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) monitor_uid: u32,
+}
+
+#[zbus::interface(name = "org.roster.Role1", introspection_docs = false)]
+impl Object {
+    fn status(&self) -> RoleStatus {
+        // The monitor asks every few seconds whether the role is well.
+        self.counters.tidy();
+        RoleStatus {
+            role: self.role.to_string(),
+            pid: std::process::id(),
+            started_unix: unix_seconds(self.started),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sandbox: self.sandbox.clone(),
+            log_level: self.level.get(),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        self.counters.render()
+    }
+
+    async fn set_log_level(
+        &self,
+        level: &str,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<(), Error> {
+        require_monitor(connection, &header, self.monitor_uid).await?;
+        if self.level.set(level) {
+            info!("logs at level {level} from now on");
+            Ok(())
+        } else {
+            let levels = "error, warn, info, debug or trace";
+            Err(Error::Invalid(format!("{level:?} is no log level; write {levels}")))
+        }
+    }
+
+    async fn stop(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<(), Error> {
+        require_monitor(connection, &header, self.monitor_uid).await?;
+        let _ = self.stop.send(true);
+        Ok(())
     }
 }

@@ -11,11 +11,24 @@ use std::collections::{BTreeMap, HashSet};
 
 /// The password field of whoever comes from a directory: a hash elsewhere, which is none. With `x`
 /// pam_unix would look for a shadow entry and fail.
-const PASSWD: &[u8] = b"*";
+pub const PASSWD: &[u8] = b"*";
 
-/// Builds the image.
-pub fn build(domains: &[&Domain], merged: &Merged<'_>, min_id: u32) -> Result<Image, TooLarge> {
+/// Builds the image. `responder` is the socket to ask when domains are asked on demand.
+pub fn build(
+    domains: &[&Domain],
+    merged: &Merged<'_>,
+    min_id: u32,
+    responder: Option<&[u8]>,
+) -> Result<Image, TooLarge> {
     let mut builder = Builder::new(min_id);
+    if let Some(path) = responder {
+        builder.responder(path)?;
+    }
+    let first_asked = domains.iter().position(|domain| !domain.complete);
+    let gaps = |domain: usize, list_known: bool| Gaps {
+        ask_first: first_asked.is_some_and(|first| first < domain),
+        list_unknown: !list_known && !domains[domain].complete,
+    };
     let mut targets: Vec<_> = domains.iter().map(|domain| Targets::new(domain)).collect();
     let mut ids = Vec::with_capacity(merged.users.len());
     for (position, user) in (0..).zip(&merged.users) {
@@ -29,7 +42,7 @@ pub fn build(domains: &[&Domain], merged: &Merged<'_>, min_id: u32) -> Result<Im
             dir: Some(entry.dir()),
             shell: Some(entry.shell()),
         };
-        ids.push(builder.user(&record, Gaps::default())?);
+        ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
         targets[user.domain].set(entry.reference, Target::User(position));
     }
     let mut walk = Walk::new(merged.users.len());
@@ -38,7 +51,8 @@ pub fn build(domains: &[&Domain], merged: &Merged<'_>, min_id: u32) -> Result<Im
         let entry = group.entry.entry();
         let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
         let members = members.iter().map(|&user| ids[user as usize]);
-        builder.group_of(&record, members, count_for(domains[group.domain]), Gaps::default())?;
+        let gaps = gaps(group.domain, entry.members.is_some());
+        builder.group_of(&record, members, count_for(domains[group.domain]), gaps)?;
     }
     asked_memberships(&mut builder, domains, merged)?;
     Ok(builder.finish(Kind::Accounts)?.image)

@@ -63,7 +63,7 @@ pub fn merge<'a>(sources: &[Source<'a>], locals: &Locals) -> Merged<'a> {
 }
 
 /// An entry: domain by position, and number. The smaller goes before.
-type Claimant = (usize, u32);
+pub type Claimant = (usize, u32);
 
 /// Who has which name and id.
 #[derive(Default)]

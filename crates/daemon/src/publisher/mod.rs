@@ -9,6 +9,7 @@
 //! | `merge` | of two with one name or id the first |
 //! | `build` | members resolved, the image made |
 //! | `state` | all of it together, and when it is too early |
+//! | `on_demand` | look-ups in domains that are not mirrored |
 //! | `object` | the interface on the bus |
 //!
 //! Timers: none when idle. A change is published at once, the next one not before
@@ -21,6 +22,7 @@ mod locals;
 mod merge;
 mod model;
 mod object;
+mod on_demand;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -29,9 +31,11 @@ use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
 use object::Object;
+use on_demand::Asker;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
 use roster_bus::names::Role;
 use roster_bus::zbus;
+use roster_config::Mode;
 use roster_provider::watch::Watch;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::publish::{Published, Rights, publish};
@@ -56,6 +60,9 @@ const SNAPSHOT: &str = "roster.snap";
 /// Beside it: the domains that it has entries of, one a line.
 const SERVED: &str = "roster.domains";
 
+/// The responder's socket in the run-time folder.
+const RESPONDER: &str = "nss";
+
 /// What the publisher's tasks share.
 pub struct Hub {
     state: RwLock<State>,
@@ -67,6 +74,7 @@ pub struct Hub {
     snapshot: PathBuf,
     connection: zbus::Connection,
     object: String,
+    asker: Asker,
 }
 
 /// Runs until the role is to stop.
@@ -80,26 +88,35 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let served = if snapshot.exists() { read_served(&context.state_dir) } else { BTreeSet::new() };
     let status =
         PublisherStatus { snapshot: snapshot.display().to_string(), ..PublisherStatus::default() };
-    let hub = Arc::new(Hub {
-        state: RwLock::new(State::new(&config, served)),
-        changed: Notify::new(),
-        attempts: tokio::sync::watch::channel(0).0,
-        status: Mutex::new(status),
-        snapshot,
-        connection: context.connection.clone(),
-        object: context.role.path(),
-    });
-    let watch = Watch::new([config.host.passwd.clone(), config.host.group.clone()])
-        .context("cannot watch the host's own accounts")?;
-    let host = config.host.clone();
-    tokio::spawn(follow_locals(Arc::clone(&hub), host.passwd, host.group, watch));
-    for (position, domain) in config.domains.iter().enumerate() {
+    let mut proxies = Vec::new();
+    for domain in &config.domains {
         let role = Role::Backend(domain.name.clone());
         let proxy = BackendProxy::builder(&context.connection)
             .destination(role.bus_name())
             .path(role.path())
             .build()
             .await?;
+        proxies.push((role, proxy));
+    }
+    let asked = config.domains.iter().zip(&proxies).map(|(domain, (role, proxy))| {
+        (domain.mode == Mode::OnDemand).then(|| (role.clone(), proxy.clone(), domain.negative))
+    });
+    let asker = Asker::new(asked);
+    let hub = Arc::new(Hub {
+        state: RwLock::new(State::new(&config, &context.run_dir.join(RESPONDER), served)),
+        changed: Notify::new(),
+        attempts: tokio::sync::watch::channel(0).0,
+        status: Mutex::new(status),
+        snapshot,
+        connection: context.connection.clone(),
+        object: context.role.path(),
+        asker,
+    });
+    let watch = Watch::new([config.host.passwd.clone(), config.host.group.clone()])
+        .context("cannot watch the host's own accounts")?;
+    let host = config.host.clone();
+    tokio::spawn(follow_locals(Arc::clone(&hub), host.passwd, host.group, watch));
+    for (position, (domain, (_, proxy))) in config.domains.iter().zip(proxies).enumerate() {
         tokio::spawn(follow_domain(Arc::clone(&hub), position, domain.name.clone(), proxy));
     }
     let object = Object::new(Arc::clone(&hub));
@@ -328,6 +345,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 Ok(Some(forget)) => {
                     from_start = false;
                     drop(image);
+                    hub.asker.forget_absent(position);
                     hub.invalidate(&forget).await;
                     hub.changed.notify_one();
                     metrics::counter!("roster_fetches_total", "domain" => name.clone())

@@ -31,13 +31,15 @@ pub enum Refused {
 pub struct Domain {
     /// Whether anything was handed over yet.
     pub present: bool,
-    /// Whether what is not here is not in the directory.
+    /// Whether what is not here is not in the directory: always but where it is asked on demand.
     pub complete: bool,
     /// The back-end process that the state is of.
     pub epoch: u64,
     /// Its last change that is in here.
     pub sequence: u64,
     slots: Vec<Slot>,
+    /// By reference, one more than the number of the entry that it leads to; 0 for none.
+    referred: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -126,6 +128,12 @@ pub enum Entry<'a> {
 }
 
 impl Domain {
+    /// A domain that has handed nothing over yet.
+    #[must_use]
+    pub fn new(complete: bool) -> Self {
+        Self { complete, ..Self::default() }
+    }
+
     /// Takes an image in: all of it or, when it is refused, nothing.
     pub fn apply(&mut self, image: &[u8]) -> Result<(), Refused> {
         let (header, records) = Header::parse(image)?;
@@ -136,7 +144,7 @@ impl Domain {
         }
         check(records.clone())?;
         if full {
-            self.slots = Vec::new();
+            (self.slots, self.referred) = (Vec::new(), Vec::new());
         }
         records.flatten().for_each(|record| self.put(&record));
         self.present = true;
@@ -162,6 +170,9 @@ impl Domain {
     }
 
     fn put(&mut self, record: &Record<'_>) {
+        if !matches!(record, Record::GroupsOf { .. }) {
+            self.refer(record);
+        }
         match record {
             Record::User(user) => {
                 let groups = match self.slot(user.number) {
@@ -188,6 +199,34 @@ impl Domain {
                 }
             }
         }
+    }
+
+    /// Has the entry's old reference lead nowhere and its new one to it.
+    fn refer(&mut self, record: &Record<'_>) {
+        let (number, new) = (record_number(record), record_reference(record));
+        let old = self.entry(number).map_or(NO_REFERENCE, |entry| match entry {
+            Entry::User(user) => user.reference,
+            Entry::Group(group) => group.reference,
+        });
+        if old == new {
+            return;
+        }
+        if self.referred(old) == Some(number) {
+            self.referred[old as usize] = 0;
+        }
+        if new != NO_REFERENCE {
+            let new = new as usize;
+            if self.referred.len() <= new {
+                self.referred.resize(new + 1, 0);
+            }
+            self.referred[new] = number + 1;
+        }
+    }
+
+    /// The number of the entry that a reference leads to.
+    #[must_use]
+    pub fn referred(&self, reference: u32) -> Option<u32> {
+        self.referred.get(reference as usize)?.checked_sub(1)
     }
 
     fn slot(&mut self, number: u32) -> &mut Slot {
@@ -227,10 +266,7 @@ impl Domain {
     /// One more than the largest reference that an entry has.
     #[must_use]
     pub fn references(&self) -> usize {
-        let users = self.users().map(|(_, user)| user.reference);
-        let groups = self.groups().map(|(_, group)| group.reference);
-        let largest = users.chain(groups).filter(|&reference| reference != NO_REFERENCE).max();
-        largest.map_or(0, |largest| largest as usize + 1)
+        self.referred.len()
     }
 }
 
@@ -242,16 +278,19 @@ fn record_number(record: &Record<'_>) -> u32 {
     }
 }
 
+fn record_reference(record: &Record<'_>) -> u32 {
+    match record {
+        Record::User(user) => user.reference,
+        Record::Group(group) => group.reference,
+        Record::Gone { .. } | Record::GroupsOf { .. } => NO_REFERENCE,
+    }
+}
+
 /// Reads all of it once, so that what is refused changes nothing.
 fn check(records: Records<'_>) -> Result<(), Refused> {
     for record in records {
         let record = record?;
-        let reference = match record {
-            Record::User(user) => user.reference,
-            Record::Group(group) => group.reference,
-            Record::Gone { .. } | Record::GroupsOf { .. } => NO_REFERENCE,
-        };
-        for number in [record_number(&record), reference] {
+        for number in [record_number(&record), record_reference(&record)] {
             if number >= NUMBERS_MAX && number != NO_REFERENCE {
                 return Err(Refused::Number(number));
             }

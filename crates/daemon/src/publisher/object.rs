@@ -1,8 +1,12 @@
 //! The publisher's interface on the bus.
 
+use super::build::PASSWD;
+use super::on_demand::{Answer, Question, Unavailable, look_up};
 use super::{Hub, SNAPSHOT};
 use roster_bus::interfaces::{Error, Kind, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown};
 use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
+use roster_record::{Group, User};
+use roster_wire::encode;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -19,11 +23,38 @@ impl Object {
     }
 }
 
+/// The answer as the responder sends it on.
+fn frame(answer: &Answer) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let encoded = match answer {
+        Answer::Absent => return encode::ABSENT.to_vec(),
+        Answer::Gids(gids) => encode::groups(&mut frame, gids.iter().copied()),
+        Answer::Group { name, gid, members } => {
+            let group = Group { name, passwd: Some(PASSWD), gid: *gid };
+            encode::group(&mut frame, &group, members.iter().map(Vec::as_slice))
+        }
+        Answer::User { name, uid, gid, gecos, dir, shell } => {
+            let user = User {
+                name,
+                passwd: Some(PASSWD),
+                uid: *uid,
+                gid: *gid,
+                gecos: Some(gecos),
+                dir: Some(dir),
+                shell: Some(shell),
+            };
+            encode::user(&mut frame, &user)
+        }
+    };
+    // Too large for a frame: there is such an entry, and it cannot be told.
+    if encoded.is_ok() { frame } else { encode::UNAVAILABLE.to_vec() }
+}
+
 #[interface(name = "org.roster.Publisher1")]
 impl Object {
     async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<Vec<u8>, Error> {
-        let _ = (kind, name, id);
-        Err(Error::Unavailable("no domain is asked on demand".into()))
+        let answer = look_up(&self.hub, &Question { kind, name, id }).await;
+        Ok(frame(&answer.map_err(|Unavailable(reason)| Error::Unavailable(reason))?))
     }
 
     async fn status(&self) -> Result<PublisherStatus, Error> {

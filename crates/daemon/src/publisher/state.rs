@@ -10,6 +10,8 @@ use roster_bus::interfaces::{DomainCounts, Kind, Rejected, Shown};
 use roster_config::{Host, Mode};
 use roster_snapshot_build::{Image, TooLarge};
 use std::collections::{BTreeSet, HashMap};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Names that one change tells one by one; of more it says that anything may have changed.
 const NAMES_TOLD_MAX: usize = 100;
@@ -20,18 +22,20 @@ pub struct DomainState {
     pub name: String,
     /// Whether its back-end has everything that the directory has.
     pub mode: Mode,
-    rules: Rules,
-    entries: Domain,
+    pub(super) rules: Rules,
+    pub(super) entries: Domain,
     refused: Vec<(u32, Refusal)>,
     counts: DomainCounts,
 }
 
 /// Everything.
 pub struct State {
-    domains: Vec<DomainState>,
+    pub(super) domains: Vec<DomainState>,
+    pub(super) locals: Option<Locals>,
+    pub(super) claims: Claims,
     min_id: u32,
-    locals: Option<Locals>,
-    claims: Claims,
+    /// The socket to ask about domains that are not mirrored.
+    responder: Option<Vec<u8>>,
     /// Domains with entries in the snapshot that is in place.
     pub served: BTreeSet<String>,
 }
@@ -59,13 +63,16 @@ pub struct Forget {
 }
 
 impl State {
-    /// Nothing known yet.
+    /// Nothing known yet. `responder` is the socket to ask about domains that are not mirrored,
+    /// if there are any.
     #[must_use]
-    pub fn new(config: &Publisher, served: BTreeSet<String>) -> Self {
+    pub fn new(config: &Publisher, responder: &Path, served: BTreeSet<String>) -> Self {
+        let asked = config.domains.iter().any(|domain| domain.mode == Mode::OnDemand);
         let domains = config.domains.iter().map(|rules| DomainState::new(rules, &config.host));
         Self {
             domains: domains.collect(),
             min_id: config.host.min_id,
+            responder: asked.then(|| responder.as_os_str().as_bytes().to_owned()),
             locals: None,
             claims: Claims::default(),
             served,
@@ -102,6 +109,7 @@ impl State {
             records.flatten().for_each(|record| domain.note(&record, &mut forget));
         }
         domain.entries.apply(image)?;
+        domain.entries.complete = domain.mode == Mode::Replicate;
         Ok(Some(forget))
     }
 
@@ -130,7 +138,7 @@ impl State {
         let sources: Vec<_> = self.domains.iter().map(DomainState::source).collect();
         let merged = merge(&sources, locals);
         let entries: Vec<_> = sources.iter().map(|source| source.domain).collect();
-        let image = build(&entries, &merged, self.min_id)?;
+        let image = build(&entries, &merged, self.min_id, self.responder.as_deref())?;
         let counts = self.counts(&merged);
         let present = self.domains.iter().filter(|domain| domain.entries.present);
         let served = present.map(|domain| domain.name.clone()).collect();
@@ -216,7 +224,7 @@ impl State {
                 let groups = domain.entries.groups().filter(|(_, group)| *group.name == *name);
                 groups
                     .map(|(number, group)| Shown {
-                        related: domain.members_of(group.members.as_deref().unwrap_or_default()),
+                        related: domain.named(group.members.as_deref().unwrap_or_default()),
                         ..shown(number, group.gid)
                     })
                     .collect()
@@ -228,10 +236,11 @@ impl State {
 impl DomainState {
     fn new(rules: &DomainRules, host: &Host) -> Self {
         let allowed_local_gids = host.allowed_local_gids.clone();
-        let DomainRules { name, mode, min_id, max_id } = rules.clone();
+        let DomainRules { name, mode, min_id, max_id, .. } = rules.clone();
         let counts = DomainCounts { domain: name.clone(), ..DomainCounts::default() };
         let rules = Rules { min_id, max_id, allowed_local_gids };
-        Self { name, mode, rules, entries: Domain::default(), refused: Vec::new(), counts }
+        let entries = Domain::new(mode == Mode::Replicate);
+        Self { name, mode, rules, entries, refused: Vec::new(), counts }
     }
 
     fn source(&self) -> Source<'_> {
@@ -243,7 +252,7 @@ impl DomainState {
     }
 
     /// Puts down whose memory a record makes untrue: under the old name and the new one.
-    fn note(&self, record: &roster_bus::exchange::Record<'_>, forget: &mut Forget) {
+    pub(super) fn note(&self, record: &roster_bus::exchange::Record<'_>, forget: &mut Forget) {
         use roster_bus::exchange::Record;
         let (number, new) = match record {
             Record::User(user) => (user.number, Some((true, user.name))),
@@ -272,7 +281,7 @@ impl DomainState {
     }
 
     /// Names behind references; of users, and of groups in parentheses.
-    fn members_of(&self, references: &[u32]) -> Vec<String> {
+    fn named(&self, references: &[u32]) -> Vec<String> {
         let wanted: std::collections::HashSet<_> = references.iter().copied().collect();
         let users = self.entries.users().filter(|(_, user)| wanted.contains(&user.reference));
         let groups = self.entries.groups().filter(|(_, group)| wanted.contains(&group.reference));

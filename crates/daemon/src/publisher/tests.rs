@@ -10,6 +10,7 @@ use roster_config::{Host, Mode};
 use roster_snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::io::Cursor;
+use std::path::Path;
 use std::time::Duration;
 
 /// An image on its way, as a back-end makes it.
@@ -79,6 +80,7 @@ fn config(domains: &[&str]) -> Publisher {
         min_id: 1000,
         max_id: 4_000_000_000,
         mode: Mode::Replicate,
+        negative: Duration::from_secs(10),
     };
     Publisher {
         host: Host {
@@ -104,7 +106,7 @@ fn locals(users: &[(&str, u32)], groups: &[(&str, u32)]) -> Locals {
 
 /// A host with the accounts that every host has.
 fn host(domains: &[&str]) -> State {
-    let mut state = State::new(&config(domains), BTreeSet::new());
+    let mut state = State::new(&config(domains), Path::new("/run/roster/nss"), BTreeSet::new());
     state.set_locals(locals(&[("root", 0), ("daemon", 1)], &[("root", 0), ("users", 100)]));
     state
 }
@@ -333,7 +335,7 @@ fn changes_lead_on_from_where_they_start_and_nowhere_else() {
 #[test]
 fn a_domain_of_the_last_snapshot_is_waited_for() {
     let served = BTreeSet::from(["corp".to_owned()]);
-    let mut state = State::new(&config(&["corp", "lab"]), served);
+    let mut state = State::new(&config(&["corp", "lab"]), Path::new("/run/roster/nss"), served);
     state.set_locals(Locals::default());
     state.apply(1, &Image::full().bytes()).expect("well formed");
     assert_eq!(state.waits_for().as_deref(), Some("domain corp"));

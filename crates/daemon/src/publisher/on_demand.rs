@@ -1,0 +1,362 @@
+//! Look-ups in domains that are asked on demand. What a back-end finds goes the same way as
+//! everything else: into the model, past `admit` and the claims of all domains, and only then into
+//! the answer; the next snapshot has it too.
+//!
+//! Domains are asked in their order, and one that cannot be asked ends the look-up: were it passed
+//! over, whoever has the name in a later domain could be its owner while the first is away.
+
+use super::Hub;
+use super::merge::Claimant;
+use super::model::{Entry, Refused, User};
+use super::state::{Forget, State};
+use roster_bus::coalesce::{Coalescer, Key};
+use roster_bus::interfaces::{BackendProxy, Kind, LOOK_UP_DEADLINE};
+use roster_bus::names::{BACKEND, Role};
+use roster_config::Mode;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// Different questions to all back-ends together that may be in flight.
+const IN_FLIGHT_MAX: usize = 256;
+/// Names and ids that one domain is known not to have.
+const ABSENT_MAX: usize = 16_384;
+/// Of what one look-up brought, names that are told one by one to be forgotten.
+const NAMES_TOLD_MAX: usize = 20;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    pub(super) kind: Kind,
+    pub(super) name: Vec<u8>,
+    pub(super) id: u32,
+}
+
+impl Question {
+    /// Equal for equal questions.
+    fn args(&self) -> Vec<u8> {
+        let Self { kind, name, id } = self;
+        [format!("{kind:?},{id},").as_bytes(), name].concat()
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    User {
+        name: Vec<u8>,
+        uid: u32,
+        gid: u32,
+        gecos: Vec<u8>,
+        dir: Vec<u8>,
+        shell: Vec<u8>,
+    },
+    Group {
+        name: Vec<u8>,
+        gid: u32,
+        members: Vec<Vec<u8>>,
+    },
+    Gids(Vec<u32>),
+    /// No domain has it.
+    Absent,
+}
+
+/// A domain that had to be asked could not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unavailable(pub(super) String);
+
+type Asked = Result<Arc<Vec<u8>>, Unavailable>;
+
+/// The way to the back-ends that are asked.
+pub(super) struct Asker {
+    /// By position of the domain; none where everything is mirrored.
+    back_ends: Vec<Option<BackEnd>>,
+    in_flight: Coalescer<Asked>,
+    uid: u32,
+}
+
+struct BackEnd {
+    role: Role,
+    proxy: BackendProxy<'static>,
+    /// What it said it does not have, and until when that is believed.
+    absent: Mutex<HashMap<Question, Instant>>,
+    negative: Duration,
+}
+
+impl Asker {
+    /// Asks these; the durations are how long "no" is believed.
+    pub(super) fn new(
+        back_ends: impl Iterator<Item = Option<(Role, BackendProxy<'static>, Duration)>>,
+    ) -> Self {
+        let back_end =
+            |(role, proxy, negative)| BackEnd { role, proxy, absent: Mutex::default(), negative };
+        Self {
+            back_ends: back_ends.map(|found| found.map(back_end)).collect(),
+            in_flight: Coalescer::new(IN_FLIGHT_MAX),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    /// What a domain did not have it may have now.
+    pub(super) fn forget_absent(&self, domain: usize) {
+        if let Some(Some(back_end)) = self.back_ends.get(domain) {
+            back_end.absent.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    /// Asks one domain: the records it has, none when it has nothing, or is not to be asked.
+    async fn ask(&self, domain: usize, question: &Question) -> Asked {
+        let Some(Some(back_end)) = self.back_ends.get(domain) else {
+            return Ok(Arc::default());
+        };
+        if back_end.is_absent(question) {
+            return Ok(Arc::default());
+        }
+        let key = Key {
+            uid: self.uid,
+            message: "call",
+            destination: back_end.role.bus_name(),
+            member: "org.roster.Backend1.LookUp",
+            path: back_end.role.path(),
+            args: question.args(),
+        };
+        debug_assert!(key.member.starts_with(BACKEND));
+        let (proxy, asked) = (back_end.proxy.clone(), question.clone());
+        let joined = |joined| {
+            if joined {
+                metrics::counter!("roster_coalesced_requests_total").increment(1);
+            }
+        };
+        let request = || async move {
+            let Question { kind, name, id } = asked;
+            match timeout(LOOK_UP_DEADLINE, proxy.look_up(kind, &name, id)).await {
+                Ok(Ok(records)) => Ok(Arc::new(records)),
+                Ok(Err(error)) => Err(Unavailable(error.to_string())),
+                Err(_) => Err(Unavailable("the back-end did not answer in time".into())),
+            }
+        };
+        let busy = |error: roster_bus::coalesce::Busy| Err(Unavailable(error.to_string()));
+        let asked = self.in_flight.ask(key, joined, request).await.unwrap_or_else(busy);
+        if asked.as_ref().is_ok_and(|records| records.is_empty()) {
+            back_end.note_absent(question);
+        }
+        asked
+    }
+}
+
+impl BackEnd {
+    fn is_absent(&self, question: &Question) -> bool {
+        let absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        absent.get(question).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn note_absent(&self, question: &Question) {
+        let now = Instant::now();
+        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        if absent.len() >= ABSENT_MAX {
+            absent.retain(|_, until| now < *until);
+        }
+        if absent.len() < ABSENT_MAX {
+            absent.insert(question.clone(), now + self.negative);
+        }
+    }
+}
+
+/// Answers a question, asking whom it must.
+pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Unavailable> {
+    // Whose groups is found out by the name first: the question then goes to that domain alone.
+    let by_name = match question.kind {
+        Kind::GroupsOf => Question { kind: Kind::UserByName, ..question.clone() },
+        _ => question.clone(),
+    };
+    let Some(claimant) = find(hub, &by_name).await? else {
+        return Ok(Answer::Absent);
+    };
+    if hub.state.read().await.lacks_list(question.kind, claimant) {
+        let records = hub.asker.ask(claimant.0, question).await?;
+        learn(hub, claimant.0, &records).await?;
+    }
+    let state = hub.state.read().await;
+    Ok(state.answer(question.kind, claimant).unwrap_or(Answer::Absent))
+}
+
+/// Who has the name or id, after every domain that goes before was asked.
+async fn find(hub: &Hub, question: &Question) -> Result<Option<Claimant>, Unavailable> {
+    let domains = hub.state.read().await.domains.len();
+    for domain in 0..domains {
+        let found = hub.state.read().await.claimant(question);
+        if found.is_some_and(|(owner, _)| owner <= domain) {
+            return Ok(found);
+        }
+        let records = hub.asker.ask(domain, question).await?;
+        if !records.is_empty() {
+            learn(hub, domain, &records).await?;
+        }
+    }
+    Ok(hub.state.read().await.claimant(question))
+}
+
+/// Takes records in and has the next snapshot show them.
+async fn learn(hub: &Hub, domain: usize, records: &[u8]) -> Result<(), Unavailable> {
+    let forget = hub.state.write().await.learn(domain, records).map_err(|error| {
+        tracing::error!("what the back-end answers is not believed: {error}");
+        Unavailable(error.to_string())
+    })?;
+    hub.changed.notify_one();
+    hub.invalidate(&forget).await;
+    Ok(())
+}
+
+impl State {
+    /// Who has the name or id, of what is known here. Claims are put down when something is merged
+    /// or learnt and may be behind the entries; what counts is what the entry says now.
+    fn claimant(&self, question: &Question) -> Option<Claimant> {
+        let Question { kind, name, id } = question;
+        let claimant = match kind {
+            Kind::UserByName | Kind::GroupsOf => self.claims.user_named(name),
+            Kind::UserByUid => self.claims.uid(*id),
+            Kind::GroupByName => self.claims.group_named(name),
+            Kind::GroupByGid => self.claims.gid(*id),
+        }?;
+        let fits = match (kind, self.served(claimant)?) {
+            (Kind::UserByName | Kind::GroupsOf, Entry::User(user)) => user.name() == name,
+            (Kind::UserByUid, Entry::User(user)) => user.uid == *id,
+            (Kind::GroupByName, Entry::Group(group)) => *group.name == **name,
+            (Kind::GroupByGid, Entry::Group(group)) => group.gid == *id,
+            _ => false,
+        };
+        fits.then_some(claimant)
+    }
+
+    /// The entry, if it is admitted and has both its name and its id for itself.
+    fn served(&self, claimant: Claimant) -> Option<Entry<'_>> {
+        let (position, number) = claimant;
+        let domain = self.domains.get(position)?;
+        let locals = self.locals.as_ref()?;
+        let entry = domain.entries.entry(number)?;
+        let claims = match entry {
+            Entry::User(user) => {
+                domain.rules.user(user, locals).ok()?;
+                [self.claims.user_named(user.name()), self.claims.uid(user.uid)]
+            }
+            Entry::Group(group) => {
+                domain.rules.group(group, locals).ok()?;
+                [self.claims.group_named(&group.name), self.claims.gid(group.gid)]
+            }
+        };
+        (claims == [Some(claimant); 2]).then_some(entry)
+    }
+
+    /// Takes in what a back-end found, and puts down who may have its names and ids.
+    fn learn(&mut self, position: usize, records: &[u8]) -> Result<Forget, Refused> {
+        let Self { domains, claims, locals, .. } = self;
+        let domain = &mut domains[position];
+        let mut forget = Forget::default();
+        for record in roster_bus::exchange::Records::bare(records).flatten() {
+            domain.note(&record, &mut forget);
+        }
+        if forget.users.len() + forget.groups.len() > NAMES_TOLD_MAX {
+            forget = Forget { all: true, ..Forget::default() };
+        }
+        let numbers = domain.entries.learn(records)?;
+        let Some(locals) = locals else { return Ok(forget) };
+        let entries = || numbers.iter().map(|&number| (number, domain.entries.entry(number)));
+        // Groups go first, as in a merge. Who is refused has no claim, and is not found.
+        for (number, entry) in entries() {
+            if let Some(Entry::Group(group)) = entry {
+                let _ = claims.group(position, number, group, &domain.rules, locals);
+            }
+        }
+        for (number, entry) in entries() {
+            if let Some(Entry::User(user)) = entry {
+                let _ = claims.user(position, number, user, &domain.rules, locals);
+            }
+        }
+        Ok(forget)
+    }
+
+    /// Whether the list that the question is for was not asked for yet.
+    fn lacks_list(&self, kind: Kind, (position, number): Claimant) -> bool {
+        let domain = &self.domains[position];
+        match (domain.mode, kind, domain.entries.entry(number)) {
+            (Mode::Replicate, ..) => false,
+            (_, Kind::GroupsOf, Some(Entry::User(user))) => user.groups.is_none(),
+            (_, Kind::GroupByName | Kind::GroupByGid, Some(Entry::Group(group))) => {
+                group.members.is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// The answer out of an entry that is served.
+    fn answer(&self, kind: Kind, claimant: Claimant) -> Option<Answer> {
+        Some(match self.served(claimant)? {
+            Entry::User(user) if kind == Kind::GroupsOf => {
+                Answer::Gids(self.gids_of(claimant.0, user))
+            }
+            Entry::User(user) => Answer::User {
+                name: user.name().into(),
+                uid: user.uid,
+                gid: user.gid,
+                gecos: user.gecos().into(),
+                dir: user.dir().into(),
+                shell: user.shell().into(),
+            },
+            Entry::Group(group) => Answer::Group {
+                name: group.name.to_vec(),
+                gid: group.gid,
+                members: self.members_of(claimant),
+            },
+        })
+    }
+
+    /// Names of the users in a group and in the groups within it.
+    fn members_of(&self, (position, group): Claimant) -> Vec<Vec<u8>> {
+        let entries = &self.domains[position].entries;
+        let (mut groups, mut seen) = (vec![group], HashSet::from([group]));
+        let mut members = Vec::new();
+        while let Some(number) = groups.pop() {
+            let Some(Entry::Group(group)) = entries.entry(number) else { continue };
+            for &reference in group.members.iter().flatten() {
+                let Some(number) = entries.referred(reference) else { continue };
+                if !seen.insert(number) {
+                    continue;
+                }
+                match self.served((position, number)) {
+                    Some(Entry::User(user)) => members.push(user.name().to_owned()),
+                    _ => groups.push(number),
+                }
+            }
+        }
+        members
+    }
+
+    /// Gids of the user's groups: those that the directory named or, where everything is mirrored,
+    /// those that list the user or a group that does.
+    fn gids_of(&self, position: usize, user: &User) -> Vec<u32> {
+        let domain = &self.domains[position];
+        let gid = |number: u32| match self.served((position, number)) {
+            Some(Entry::Group(group)) => Some(group.gid),
+            _ => None,
+        };
+        if domain.mode == Mode::OnDemand {
+            return user.groups.iter().flatten().filter_map(|&group| gid(group)).collect();
+        }
+        let mut listed = HashSet::from([user.reference]);
+        let mut groups = BTreeSet::new();
+        loop {
+            let before = groups.len();
+            for (number, group) in domain.entries.groups() {
+                let lists = |members: &[u32]| members.iter().any(|member| listed.contains(member));
+                if !groups.contains(&number) && group.members.as_deref().is_some_and(lists) {
+                    groups.insert(number);
+                    listed.insert(group.reference);
+                }
+            }
+            if groups.len() == before {
+                return groups.into_iter().filter_map(gid).collect();
+            }
+        }
+    }
+}
