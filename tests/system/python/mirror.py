@@ -4,7 +4,7 @@ with what glibc answers here. Shares no code with the daemon.
 
 usage: mirror.py CASE.json [-v]
 
-CASE.json: {"passwd": FILE, "group": FILE, "min_id": N, "max_id": N, "allowed_local_gids": [N…],
+CASE.json: {"passwd": FILE, "group": FILE, "min_id": N, "max_id": N,
             "domains": [{"schema": "rfc2307"|"rfc2307bis", "ldif": FILE},
                         {"passwd": FILE, "group": FILE}, …]}
 
@@ -112,8 +112,14 @@ def all_members(key, users, groups, nested, seen):
 
 def well_named(name):
     return bool(name) and len(name.encode("utf-8", "surrogateescape")) <= 255 \
-        and not re.search(r"[\x00-\x20\x7f:,/\udc80-\udcff]", name) \
-        and name not in (".", "..") and name[0] not in "-+~"
+        and not re.search(r"[\x00-\x1f\x7f:,/\udc80-\udcff]", name) and not name.isdecimal() \
+        and name not in (".", "..") and name[0] not in "-+~ " and name[-1] != " "
+
+
+def well_formed(user):
+    gecos, home, shell = user[3:]
+    return not any(re.search(r"[:\x00-\x1f\x7f\udc80-\udcff]", text) for text in (gecos, home, shell)) \
+        and home.startswith("/") and (not shell or shell.startswith("/"))
 
 
 def expected(case):
@@ -124,36 +130,44 @@ def expected(case):
     local_uids = {int(line[2]) for line in local_users}
     local_group_names = {line[0] for line in local_groups}
     local_gids = {int(line[2]) for line in local_groups}
-    allowed = set(case.get("allowed_local_gids", []))
     low, high = case.get("min_id", 1000), case.get("max_id", 2**32 - 2)
 
     def admissible(number):
         return low <= number <= high and number not in RESERVED
 
-    served_users, served_groups = {}, {}
-    uids, gids = set(), set()
+    domains = []
     for domain in case["domains"]:
-        nested = domain.get("schema") == "rfc2307bis"
         if "ldif" in domain:
             users, groups = ldap_domain(domain["ldif"], domain["schema"])
         else:
             users, groups = files_domain(domain["passwd"], domain["group"])
-        admitted = {}
-        for key, user in users.items():
-            name, uid, gid = user[:3]
-            primary = gid in allowed or admissible(gid) and gid not in local_gids
-            if well_named(name) and admissible(uid) and primary and name not in local_names \
-                    and uid not in local_uids and name not in served_users and uid not in uids \
-                    and not any(re.search(r"[:\n]", field) for field in user[3:]) and user[4]:
-                admitted[key] = name
-                served_users[name] = user
-                uids.add(uid)
+        domains.append((users, groups, domain.get("schema") == "rfc2307bis"))
+
+    # Groups go first: a user's primary group may not be one of another domain.
+    owners, group_names = {}, {}
+    for position, (_, groups, _) in enumerate(domains):
         for key, (name, gid, _) in groups.items():
             if well_named(name) and admissible(gid) and name not in local_group_names \
-                    and gid not in local_gids and name not in served_groups and gid not in gids:
-                members = all_members(key, users, groups, nested, set())
-                served_groups[name] = (gid, {admitted[m] for m in members if m in admitted})
-                gids.add(gid)
+                    and gid not in local_gids and name not in group_names and gid not in owners:
+                owners[gid] = position
+                group_names[name] = position, key
+    served_users, uids, admitted = {}, set(), [{} for _ in domains]
+    for position, (users, _, _) in enumerate(domains):
+        for key, user in users.items():
+            name, uid, gid = user[:3]
+            if well_named(name) and well_formed(user) and admissible(uid) and admissible(gid) \
+                    and gid not in local_gids and owners.get(gid, position) == position \
+                    and name not in local_names and uid not in local_uids \
+                    and name not in served_users and uid not in uids:
+                admitted[position][key] = name
+                served_users[name] = user
+                uids.add(uid)
+    served_groups = {}
+    for name, (position, key) in group_names.items():
+        users, groups, nested = domains[position]
+        names = admitted[position]
+        members = all_members(key, users, groups, nested, set())
+        served_groups[name] = groups[key][1], {names[m] for m in members if m in names}
     return served_users, served_groups
 
 

@@ -170,3 +170,20 @@ impl Directory {
         format!("{user}{group}")
     }
 }
+
+/// A line of LDIF for any bytes.
+#[must_use]
+pub fn line(attribute: &str, value: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("{attribute}:: ");
+    for bytes in value.chunks(3) {
+        let bits = bytes.iter().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+        let bits = bits << (8 * (3 - bytes.len()));
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= bytes.len() { digit.into() } else { '=' });
+        }
+    }
+    text.push('\n');
+    text
+}

@@ -17,6 +17,7 @@ pub mod directory;
 pub mod host;
 pub mod model;
 pub mod rosterd;
+pub mod scenario;
 pub mod servers;
 pub mod wait;
 

@@ -3,7 +3,7 @@
 
 use crate::artifacts::{roster_program, rosterd_program};
 use crate::corpus::Corpus;
-use crate::host::{Host, Output, ROSTER, run};
+use crate::host::{Host, Output, ROSTER, run, tool};
 use crate::servers::{Process, READER_PASSWORD, Schema, Server};
 use crate::wait::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -106,6 +106,8 @@ pub struct Rosterd {
     /// Lines of `[host]` beside the usual ones.
     host_keys: String,
     domains: Vec<Domain>,
+    /// A command that becomes the daemon, see [`Rosterd::within`].
+    wrapper: Vec<String>,
     // Removed last.
     host: Host,
 }
@@ -138,6 +140,7 @@ impl Rosterd {
             process: None,
             host_keys: host_keys.to_owned(),
             domains: domains.to_vec(),
+            wrapper: Vec::new(),
             host,
         };
         rosterd.configure();
@@ -152,11 +155,21 @@ impl Rosterd {
 
     /// Starts the prepared or stopped daemon.
     pub fn launch(&mut self) {
-        let mut command = Command::new(rosterd_program());
-        command.arg("--config").arg(self.config());
+        let mut words =
+            self.wrapper.iter().map(AsRef::as_ref).chain([rosterd_program().as_os_str()]);
+        let mut command = Command::new(words.next().expect("the daemon at least"));
+        command.args(words).arg("--config").arg(self.config());
         command.arg("--state-dir").arg(self.host.state());
         command.arg("--run-dir").arg(self.host.path("run"));
         self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
+    }
+
+    /// From the next launch on, a shell script that ends in `exec "$@"` starts the daemon, in mounts of
+    /// its own.
+    pub fn within(&mut self, script: &str) {
+        let unshare = tool("unshare", "util-linux").display().to_string();
+        let mounts = if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" };
+        self.wrapper = [&unshare, mounts, "sh", "-ec", script, "within"].map(str::to_owned).into();
     }
 
     /// Replaces the domains of the configuration; the daemon is not told.
@@ -259,6 +272,23 @@ impl Rosterd {
             }
         })
         .1
+    }
+
+    /// Waits until the user is in exactly these groups, of which `gid` is the primary one.
+    #[track_caller]
+    pub fn expect_groups(&self, user: &str, gid: u32, groups: &[u32]) {
+        let mut wanted = groups.to_vec();
+        wanted.sort_unstable();
+        let program = format!("import os; print(*sorted(os.getgrouplist({user:?}, {gid})))");
+        let wanted = wanted.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        wait_for(SOON, || {
+            let found = self.host.run("python3", &["-c", &program]).text();
+            if found == wanted {
+                Ok(())
+            } else {
+                Err(format!("{user} is in {found}, not {wanted}"))
+            }
+        });
     }
 
     /// Waits until there is a snapshot.

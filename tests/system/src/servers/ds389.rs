@@ -58,8 +58,28 @@ impl Ds389 {
         server
     }
 
+    /// Starts the record of changes anew, on a stopped server: cookies out of the old one are worth
+    /// nothing.
+    pub fn forget_changes(&self) {
+        let export = self.folder.path().join("ldif/all.ldif");
+        self.offline("db2ldif", "-a", &export);
+        for name in ["data.mdb", "lock.mdb", "INFO.mdb"] {
+            fs::remove_file(self.folder.path().join("db").join(name)).expect("remove the database");
+        }
+        // With their old keys: `nsUniqueId` is among what was exported.
+        self.offline("ldif2db", "-i", &export);
+    }
+
+    fn offline(&self, task: &str, flag: &str, file: &Path) {
+        let mut command = Command::new(tool("ns-slapd", "389-ds-base"));
+        command.args([task, "-n", "userroot", "-D"]).arg(self.config()).arg(flag).arg(file);
+        let done = run(&mut command);
+        let said = fs::read_to_string(self.folder.path().join("log/errors")).unwrap_or_default();
+        assert_eq!(done.code, 0, "{task}: {}{said}", done.error());
+    }
+
     fn configure(&self) {
-        for name in ["log", "db", "db/userroot", "bak", "ldif", "run", "lock", "tmp"] {
+        for name in ["log", "db", "bak", "ldif", "run", "lock", "tmp"] {
             fs::create_dir(self.folder.path().join(name)).expect("create a folder");
         }
         let config = self.config();
@@ -90,7 +110,7 @@ impl Ds389 {
             ("run_dir", format!("{folder}/run")),
             ("lock_dir", format!("{folder}/lock")),
             ("tmp_dir", format!("{folder}/tmp")),
-            ("db_lib", "bdb".to_owned()),
+            ("db_lib", "mdb".to_owned()),
             ("fqdn", "localhost".to_owned()),
             ("ds_port", self.port.to_string()),
             ("ds_user", user),
@@ -101,12 +121,13 @@ impl Ds389 {
             ("ldapi_autobind", "off".to_owned()),
             ("ldapi", format!("{folder}/ldapi")),
         ];
-        let mut text = values
+        let text = values
             .iter()
             .fold(template.to_owned(), |text, (name, value)| {
                 text.replace(&format!("%{name}%"), value)
             })
             .replacen("nsslapd-port:", LISTEN_AND_TAKE_ANYTHING, 1);
+        let mut text = text.replacen("nsslapd-mode: 600\n", LOOK_THROUGH_ALL, 1);
         for (plugin, lines) in PLUGINS {
             let start = text.find(&format!("dn: cn={plugin},cn=plugins")).expect("in the template");
             let off = "nsslapd-pluginenabled: off\n";
@@ -116,11 +137,7 @@ impl Ds389 {
         }
         let entries: Vec<_> =
             text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).collect();
-        format!(
-            "{}\n\n{}",
-            entries.join("\n\n"),
-            BACKEND.replace("SUFFIX", BASE).replace("FOLDER", &folder.to_string())
-        )
+        format!("{}\n\n{}", entries.join("\n\n"), BACKEND.replace("SUFFIX", BASE))
     }
 
     fn load(&self, ldif: &str) {
@@ -134,11 +151,7 @@ impl Ds389 {
         let (base, rest) = ldif.split_once("\n\n").expect("an entry for the base");
         let ldif = format!("{base}\n{aci}\n{rest}\n{}", reader_ldif(BASE));
         fs::write(&text, ldif).expect("write LDIF");
-        let mut import = Command::new(tool("ns-slapd", "389-ds-base"));
-        import.args(["ldif2db", "-n", "userroot", "-D"]).arg(self.config()).arg("-i").arg(&text);
-        let done = run(&mut import);
-        let said = fs::read_to_string(self.folder.path().join("log/errors")).unwrap_or_default();
-        assert_eq!(done.code, 0, "ldif2db: {}{said}", done.error());
+        self.offline("ldif2db", "-i", &text);
     }
 
     /// Its name must be unique on the machine: the server names a semaphore in /dev/shm after it.
@@ -195,11 +208,15 @@ impl Drop for Ds389 {
     }
 }
 
-/// Servers that were migrated from elsewhere hold what the schema forbids; so does this one.
+/// Servers that were migrated from elsewhere hold what the schema forbids; so does this one. The
+/// default limits are made for people who search, not for who mirrors.
 const LISTEN_AND_TAKE_ANYTHING: &str = "nsslapd-listenhost: 127.0.0.1
+nsslapd-sizelimit: -1
 nsslapd-schemacheck: off
 nsslapd-syntaxcheck: off
 nsslapd-port:";
+
+const LOOK_THROUGH_ALL: &str = "nsslapd-mode: 600\nnsslapd-lookthroughlimit: -1\n";
 
 fn missing<T>(file: &str, error: &std::io::Error) -> T {
     panic!("{file}: {error}: install the Debian package 389-ds-base")
@@ -211,7 +228,6 @@ objectClass: top
 objectClass: extensibleObject
 objectClass: nsBackendInstance
 cn: userroot
-nsslapd-directory: FOLDER/db/userroot
 nsslapd-suffix: SUFFIX
 
 dn: cn=\"SUFFIX\",cn=mapping tree,cn=config

@@ -17,6 +17,7 @@ pub struct Relay {
 #[derive(Debug)]
 struct State {
     silent: AtomicBool,
+    hung_up: AtomicBool,
     accepted: AtomicUsize,
     connections: Mutex<Vec<TcpStream>>,
 }
@@ -32,6 +33,7 @@ impl Relay {
         let port = listener.local_addr().expect("its own address").port();
         let state = Arc::new(State {
             silent: AtomicBool::new(false),
+            hung_up: AtomicBool::new(false),
             accepted: AtomicUsize::new(0),
             connections: Mutex::default(),
         });
@@ -63,19 +65,25 @@ impl Relay {
     }
 
     /// New connections are served again; old ones end, since what was lost is lost.
-    ///
-    /// # Panics
-    /// If a thread of the relay has panicked.
     pub fn speak_again(&self) {
         self.state.silent.store(false, Ordering::Relaxed);
-        for connection in self.state.connections.lock().expect("no thread panics").drain(..) {
-            let _ = connection.shutdown(Shutdown::Both);
-        }
+        self.state.hung_up.store(false, Ordering::Relaxed);
+        self.state.close();
+    }
+
+    /// All connections end, and new ones do at once, as when the server is down; until
+    /// [`Self::speak_again`].
+    pub fn hang_up(&self) {
+        self.state.hung_up.store(true, Ordering::Relaxed);
+        self.state.close();
     }
 }
 
 impl State {
     fn serve(self: &Arc<Self>, client: TcpStream, server: u16) {
+        if self.hung_up.load(Ordering::Relaxed) {
+            return;
+        }
         let Ok(upstream) = TcpStream::connect(("127.0.0.1", server)) else {
             // The server is down: the client sees its connection end.
             return;
@@ -89,6 +97,12 @@ impl State {
         for (from, to) in [(client, upstream_again), (upstream, client_again)] {
             let state = Arc::clone(self);
             thread::spawn(move || state.pump(from, to));
+        }
+    }
+
+    fn close(&self) {
+        for connection in self.connections.lock().expect("no thread panics").drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
         }
     }
 

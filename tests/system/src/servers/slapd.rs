@@ -25,6 +25,8 @@ pub struct Setup {
     pub syncprov: bool,
     /// How many changes the server remembers for who comes back with a cookie.
     pub session_log: u32,
+    /// How many entries the reader may have at once; none is no limit.
+    pub size_limit: Option<u32>,
     /// Whether those who do not bind may read.
     pub anonymous: bool,
     /// The certificate that the server shows; without one it speaks no TLS.
@@ -40,6 +42,7 @@ impl Setup {
             base: BASE.to_owned(),
             syncprov: true,
             session_log: 10_000,
+            size_limit: None,
             anonymous: true,
             certificate: None,
         }
@@ -131,6 +134,12 @@ impl Slapd {
         self.configure();
     }
 
+    /// From the next start on, the reader gets no more entries than this at once.
+    pub fn limit(&mut self, entries: Option<u32>) {
+        self.setup.size_limit = entries;
+        self.configure();
+    }
+
     /// How many searches the server has completed, those of the harness left out.
     #[must_use]
     pub fn searches(&self) -> u64 {
@@ -173,7 +182,8 @@ impl Slapd {
     }
 
     fn configure(&self) {
-        let Setup { schema, base, syncprov, session_log, anonymous, certificate } = &self.setup;
+        let Setup { schema, base, syncprov, session_log, size_limit, anonymous, certificate } =
+            &self.setup;
         let folder = self.folder.path().display();
         let mut text = String::new();
         for name in ["core", "cosine", "inetorgperson"] {
@@ -197,12 +207,13 @@ impl Slapd {
             );
         }
         let anonymous = if *anonymous { "read" } else { "none" };
+        let size_limit = size_limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
         // slapd gives whoever follows changes one thread for good: hence so many.
         let _ = write!(
             text,
             "pidfile {folder}/pid\nargsfile {folder}/args\nmodulepath /usr/lib/ldap\n\
              moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nthreads 16\n\
-             sizelimit unlimited\n\
+             sizelimit {size_limit}\n\
              database mdb\nsuffix \"{base}\"\nrootdn \"{admin}\"\nrootpw \"{ADMIN_PASSWORD}\"\n\
              directory {folder}/db\nmaxsize 2147483648\ndbnosync\n\
              index objectClass,uid,cn,uidNumber,gidNumber,memberUid,entryUUID,entryCSN eq\n\

@@ -1,0 +1,126 @@
+//! What every mirrored directory has to show, whatever the server: run by the tests of each.
+
+use crate::directory::{Directory, FIRST_GID, FIRST_UID};
+use crate::rosterd::{Rosterd, Source};
+use crate::servers::{Schema, Server};
+
+/// Users and groups come, change, take other names, places and memberships, and go: each step is seen
+/// through getent and id, and at the end everything is as the directory has it.
+///
+/// # Panics
+/// If a step is not seen.
+pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
+    let directory = Directory::new(server.schema());
+    let base = server.base();
+    let groups = |name: &str| {
+        let done = rosterd.host().run("id", &["-Gn", name]);
+        let mut names: Vec<_> = done.text().split(' ').map(str::to_owned).collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+
+    // Added.
+    server.change(&directory.user("anna", 70_001));
+    server.change(&directory.group("crew", 70_001, &["anna", "u1"]));
+    let anna = format!("anna:x:70001:70001:anna of {base}:/home/anna:/bin/sh");
+    rosterd.expect("passwd", "anna", Some(&anna));
+    rosterd.expect("passwd", "70001", Some(&anna));
+    rosterd.expect("group", "crew", Some("crew:x:70001:anna,u1"));
+    assert_eq!(groups("anna"), "crew");
+
+    // Modified.
+    server.set(&directory.user_dn("anna"), "loginShell", &["/bin/zsh"]);
+    rosterd.expect("passwd", "anna", Some(&anna.replace("/bin/sh", "/bin/zsh")));
+    server.set(&directory.user_dn("anna"), "uidNumber", &["70002"]);
+    let anna = anna.replace(":70001:70001:", ":70002:70001:").replace("/bin/sh", "/bin/zsh");
+    rosterd.expect("passwd", "70002", Some(&anna));
+    rosterd.expect("passwd", "70001", None);
+    server.set(&directory.group_dn("crew"), "gidNumber", &["70003"]);
+    rosterd.expect("group", "70003", Some("crew:x:70003:anna,u1"));
+    server.set(&directory.user_dn("anna"), "gidNumber", &["70003"]);
+    rosterd.expect("passwd", "anna", Some(&anna.replace(":70001:", ":70003:")));
+
+    // Members come and go.
+    server.change(&directory.membership("crew", "u1", false));
+    rosterd.expect("group", "crew", Some("crew:x:70003:anna"));
+    server.change(&directory.membership("g2", "anna", true));
+    let g2 = FIRST_GID + 2;
+    rosterd.expect_groups("anna", 70_003, &[70_003, g2]);
+    assert_eq!(groups("anna"), "crew g2");
+
+    // Renamed, and moved to another place at once. Member lists follow only when somebody changes
+    // them, as with servers that do not look after references.
+    server.change(&format!("dn: ou=staff,{base}\nobjectClass: organizationalUnit\nou: staff\n\n"));
+    server.rename(&directory.user_dn("anna"), "uid=anne", Some(&format!("ou=staff,{base}")));
+    let anne = anna.replace(":70001:", ":70003:").replacen("anna", "anne", 1);
+    rosterd.expect("passwd", "anne", Some(&anne));
+    rosterd.expect("passwd", "anna", None);
+    rosterd.expect("passwd", "70002", Some(&anne));
+    rosterd.expect("group", "crew", Some("crew:x:70003:"));
+    let member = match server.schema() {
+        Schema::Rfc2307 => "anne".to_owned(),
+        Schema::Rfc2307bis => format!("uid=anne,ou=staff,{base}"),
+    };
+    let attribute = match server.schema() {
+        Schema::Rfc2307 => "memberUid",
+        Schema::Rfc2307bis => "member",
+    };
+    server.set(&directory.group_dn("crew"), attribute, &[&member]);
+    rosterd.expect("group", "crew", Some("crew:x:70003:anne"));
+    server.rename(&directory.group_dn("crew"), "cn=team2", None);
+    rosterd.expect("group", "team2", Some("team2:x:70003:anne"));
+    rosterd.expect("group", "crew", None);
+
+    // Deleted, and created anew under the same name.
+    server.delete(&[format!("uid=anne,ou=staff,{base}")]);
+    rosterd.expect("passwd", "anne", None);
+    rosterd.expect("passwd", "70002", None);
+    rosterd.expect("group", "team2", Some("team2:x:70003:"));
+    server.delete(&[directory.group_dn("team2")]);
+    rosterd.expect("group", "team2", None);
+    rosterd.expect("group", "70003", None);
+    server.change(&directory.user("anna", 70_009));
+    rosterd.expect(
+        "passwd",
+        "70009",
+        Some(&format!("anna:x:70009:70009:anna of {base}:/home/anna:/bin/sh")),
+    );
+
+    // Many at once, in the middle of which others look.
+    let mut changes = String::new();
+    for i in 0..200 {
+        changes.push_str(&directory.user(&format!("many{i}"), 71_000 + i));
+        changes.push_str(&directory.membership("g3", &format!("many{i}"), true));
+    }
+    server.change(&changes);
+    rosterd.expect_mirror(&[Source::Server(server)]);
+    let gone: Vec<_> = (0..200).map(|i| directory.user_dn(&format!("many{i}"))).collect();
+    server.delete(&gone);
+    rosterd.expect_mirror(&[Source::Server(server)]);
+
+    // What all that has not touched is as it was.
+    let first = format!("u0:x:{FIRST_UID}:{FIRST_GID}:u0 of {base}:/home/u0:/bin/sh");
+    assert_eq!(rosterd.getent("passwd", "u0").as_deref(), Some(first.as_str()));
+}
+
+/// Changes made while no daemon ran are seen after its start; what it served it goes on serving.
+///
+/// # Panics
+/// If not.
+pub fn changes_in_a_gap_are_seen(server: &dyn Server, rosterd: &mut Rosterd) {
+    let directory = Directory::new(server.schema());
+    rosterd.stop();
+    assert!(rosterd.getent("passwd", "u1").is_some(), "the snapshot serves without a daemon");
+    server.change(&directory.user("gap", 72_000));
+    server.change(&directory.user("short", 72_001));
+    server.change(&directory.membership("g4", "gap", true));
+    server.set(&directory.user_dn("u2"), "loginShell", &["/bin/gap"]);
+    server.delete(&[directory.user_dn("u6"), directory.group_dn("g6")]);
+    server.delete(&[directory.user_dn("short")]);
+    server.rename(&directory.user_dn("u7"), "uid=u7new", None);
+    rosterd.launch();
+    rosterd.expect_mirror(&[Source::Server(server)]);
+    // The daemon is alive after that, too.
+    server.set(&directory.user_dn("u2"), "loginShell", &["/bin/later"]);
+    rosterd.expect_mirror(&[Source::Server(server)]);
+}

@@ -1,0 +1,453 @@
+//! What may break, breaks: processes, servers, connections, certificates, disks. The host answers what it
+//! answered before, never anything wrong, and what the directory has as soon as that can be known.
+
+use roster_system_tests::rosterd::{SOON, Source};
+use roster_system_tests::servers::{Certificate, Relay};
+use roster_system_tests::{
+    Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, wait_for, wait_until,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long roles are killed, unless `ROSTER_SECONDS` says otherwise.
+const UNDER_FIRE: Duration = Duration::from_secs(20);
+/// A back-end that hears nothing asks after 30 s, and gives up after 10 more.
+const SILENCE_IS_NOTICED_WITHIN: Duration = Duration::from_secs(120);
+
+const USERS: u32 = 1000;
+const GROUPS: u32 = 200;
+
+fn directory() -> Directory {
+    Directory::new(Schema::Rfc2307)
+}
+
+fn served() -> Slapd {
+    Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(USERS, GROUPS, 10))
+}
+
+/// A daemon that has mirrored `server`, reached through `uri`.
+fn mirroring<S: Server>(server: &S, uri: &str) -> Rosterd {
+    let rosterd = Rosterd::start(&[Domain::ldap_through("corp", server, &[uri])]);
+    rosterd.expect_mirror(&[Source::Server(server)]);
+    rosterd
+}
+
+/// Programs that look people up all the time. Users that nobody changes must be there, always and
+/// whole; the GECOS of `u0` counts up, and never down.
+struct Watchers {
+    stop: Arc<AtomicBool>,
+    newest: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<u64>>,
+}
+
+impl Watchers {
+    fn of(snapshot: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let newest = Arc::new(AtomicU64::new(0));
+        let threads = (0..2)
+            .map(|_| {
+                let mut caller = Caller::reading(snapshot);
+                let (stop, newest) = (Arc::clone(&stop), Arc::clone(&newest));
+                spawn(move || {
+                    let mut looks = 0;
+                    let mut seen = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        look(&mut caller, looks, &mut seen, &newest);
+                        looks += 1;
+                        sleep(Duration::from_micros(200));
+                    }
+                    looks
+                })
+            })
+            .collect();
+        Self { stop, newest, threads }
+    }
+
+    /// Before the directory is told of a newer `u0`.
+    fn will_be(&self, generation: u64) {
+        self.newest.store(generation, Ordering::SeqCst);
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            let looks = thread.join().expect("every answer was right");
+            assert!(looks > 100, "only {looks} look-ups");
+        }
+    }
+}
+
+fn look(caller: &mut Caller, looks: u64, seen: &mut u64, newest: &AtomicU64) {
+    let base = "dc=example,dc=com";
+    let i = 1 + looks % 5;
+    let user = caller.say(&format!("getpwnam u{i}"));
+    assert_eq!(
+        user,
+        format!("SUCCESS u{i}:x:{}:{}:u{i} of {base}:/home/u{i}:/bin/sh", 100_000 + i, 300_000 + i)
+    );
+    let group = caller.say(&format!("getgrgid {}", 300_000 + i));
+    assert!(group.starts_with(&format!("SUCCESS g{i}:x:{}:", 300_000 + i)), "{group}");
+    assert!(group.ends_with(",big") || group.contains(",big,"), "{group}");
+    assert_eq!(caller.say("getpwnam nobody-knows").split(' ').next(), Some("NOTFOUND"));
+    let user = caller.say("getpwnam u0");
+    let generation = user
+        .strip_prefix("SUCCESS u0:x:100000:300000:")
+        .and_then(|rest| rest.strip_suffix(":/home/u0:/bin/sh"))
+        .unwrap_or_else(|| panic!("{user}"));
+    let generation = generation
+        .strip_prefix("generation ")
+        .map_or(0, |number| number.parse().expect("a number"));
+    assert!(generation >= *seen, "generation {generation} after {seen}");
+    assert!(generation <= newest.load(Ordering::SeqCst), "generation {generation} from nowhere");
+    *seen = generation;
+}
+
+fn under_fire() -> Duration {
+    match std::env::var("ROSTER_SECONDS") {
+        Ok(text) => Duration::from_secs(text.parse().expect("ROSTER_SECONDS is a number")),
+        Err(_) => UNDER_FIRE,
+    }
+}
+
+/// Small numbers that differ from run to run; a failure tells the seed.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+        println!("seed {}", now.subsec_nanos());
+        Self(u64::from(now.subsec_nanos()) | 1)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn killed_roles_come_back_and_nobody_sees_a_wrong_answer() {
+    let slapd = served();
+    let mut rosterd = mirroring(&slapd, &slapd.uri());
+    let watchers = Watchers::of(&rosterd.host().snapshot());
+    let mut dice = Dice::new();
+    let start = Instant::now();
+    let mut generation = 0;
+    let mut kills = [0; 5];
+    while start.elapsed() < under_fire() {
+        for _ in 0..=dice.below(4) {
+            generation += 1;
+            watchers.will_be(generation);
+            let gecos = format!("generation {generation}");
+            slapd.set(&directory().user_dn("u0"), "gecos", &[&gecos]);
+            sleep(Duration::from_millis(20 + dice.below(150)));
+        }
+        let role = dice.below(9);
+        match role {
+            0 | 1 => rosterd.kill_role("bus"),
+            2 | 3 => rosterd.kill_role("publisher"),
+            4..=6 => rosterd.kill_role("backend:corp"),
+            7 if rosterd.role("responder:nss").is_some() => rosterd.kill_role("responder:nss"),
+            _ => {
+                // Its roles go with it; systemd starts it again.
+                rosterd.process().kill();
+                wait_for(SOON, || {
+                    rosterd.launch();
+                    sleep(Duration::from_millis(300));
+                    if rosterd.process().runs() { Ok(()) } else { Err(rosterd.log()) }
+                });
+            }
+        }
+        kills[[0, 0, 1, 1, 2, 2, 2, 3, 4][usize::try_from(role).expect("small")]] += 1;
+    }
+    println!(
+        "killed bus, publisher, back-end, responder, monitor: {kills:?}; {generation} changes"
+    );
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    watchers.end();
+}
+
+#[test]
+fn a_stopped_server_is_served_from_what_is_known_and_followed_when_it_returns() {
+    let mut slapd = served();
+    let rosterd = mirroring(&slapd, &slapd.uri());
+    let watchers = Watchers::of(&rosterd.host().snapshot());
+    slapd.stop();
+    offline(&rosterd);
+    slapd.start();
+    let back = Instant::now();
+    slapd.change(&directory().user("returned", 70_000));
+    wait_until(SOON, "the change is seen", || rosterd.getent("passwd", "returned").is_some());
+    println!("back after {:?}", back.elapsed());
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    watchers.end();
+}
+
+#[test]
+fn a_frozen_server_is_noticed_and_followed_when_it_thaws() {
+    let mut slapd = served();
+    let rosterd = mirroring(&slapd, &slapd.uri());
+    let watchers = Watchers::of(&rosterd.host().snapshot());
+    slapd.process().freeze();
+    offline(&rosterd);
+    slapd.process().thaw();
+    slapd.change(&directory().user("thawed", 70_000));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    watchers.end();
+}
+
+#[test]
+fn a_half_open_connection_is_noticed_and_replaced() {
+    let slapd = served();
+    let relay = Relay::to(slapd.port());
+    let rosterd = mirroring(&slapd, &relay.uri());
+    let watchers = Watchers::of(&rosterd.host().snapshot());
+    relay.fall_silent();
+    slapd.change(&directory().user("unheard", 70_000));
+    offline(&rosterd);
+    relay.speak_again();
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    watchers.end();
+}
+
+#[test]
+fn the_next_server_takes_over_and_the_first_is_gone_back_to() {
+    let slapd = served();
+    let [first, second] = [Relay::to(slapd.port()), Relay::to(slapd.port())];
+    let domain = Domain::ldap_through("corp", &slapd, &[&first.uri(), &second.uri()])
+        .with("fail_back", "\"1s\"");
+    let rosterd = Rosterd::start(&[domain]);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    assert_eq!(second.accepted(), 0, "the first server is preferred");
+    first.hang_up();
+    wait_until(SOON, "the second server is in use", || second.accepted() > 0);
+    slapd.change(&directory().user("through-second", 70_000));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    first.speak_again();
+    let in_use = || rosterd.status().map(|status| status.to_string());
+    wait_for(SOON, || {
+        let status = in_use()?;
+        if status.contains(&first.uri()) { Ok(()) } else { Err(status) }
+    });
+    second.hang_up();
+    slapd.change(&directory().user("through-first", 70_001));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+}
+
+/// A restore from a backup: the cookie is of a future that the server knows nothing of.
+#[test]
+fn a_server_with_an_older_database_is_believed() {
+    let mut slapd = served();
+    slapd.stop();
+    let saved = slapd.save();
+    slapd.start();
+    let rosterd = mirroring(&slapd, &slapd.uri());
+    slapd.change(&directory().user("forgotten", 70_000));
+    slapd.set(&directory().user_dn("u7"), "loginShell", &["/bin/forgotten"]);
+    slapd.delete(&[directory().user_dn("u8"), directory().group_dn("g8")]);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    slapd.stop();
+    slapd.restore(&saved);
+    slapd.start();
+    rosterd.expect("passwd", "forgotten", None);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    slapd.change(&directory().user("after", 70_001));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+}
+
+/// The server's record of changes is younger than the cookie: it says so, and all is read anew.
+#[test]
+fn a_refused_cookie_leads_to_a_new_enumeration() {
+    let mut server = Ds389::serving(&Directory::new(Schema::Rfc2307bis).populated(100, 20, 5));
+    let mut rosterd = mirroring(&server, &server.uri());
+    let directory = Directory::new(Schema::Rfc2307bis);
+    for i in 0..20 {
+        server.change(&directory.user(&format!("early{i}"), 70_000 + i));
+    }
+    rosterd.expect_mirror(&[Source::Server(&server)]);
+    rosterd.stop();
+    server.stop();
+    server.forget_changes();
+    server.start();
+    server.change(&directory.user("late", 71_000));
+    server.delete(&[directory.user_dn("early3")]);
+    rosterd.launch();
+    rosterd.expect_mirror(&[Source::Server(&server)]);
+    server.change(&directory.user("later", 71_001));
+    rosterd.expect_mirror(&[Source::Server(&server)]);
+}
+
+#[test]
+fn a_certificate_that_is_expired_or_of_another_host_is_refused_and_the_snapshot_serves() {
+    let mut setup = Setup::new(Schema::Rfc2307);
+    setup.certificate = Some(Certificate::Good);
+    setup.anonymous = false;
+    let mut slapd = Slapd::serving(setup, &directory().populated(USERS, GROUPS, 10));
+    let authority = format!("{:?}", slapd.authority());
+    let tls = |uri: &str| {
+        Domain::ldap_through("corp", &slapd, &[uri])
+            .with("tls_ca", &authority)
+            .without("allow_clear_password")
+    };
+    let start_tls = tls(&slapd.uri().replace("127.0.0.1", "localhost")).with("start_tls", "true");
+    let mut rosterd = Rosterd::start(&[tls(&slapd.ldaps_uri())]);
+    let mut by_start_tls = Rosterd::start(&[start_tls]);
+    for certificate in [Certificate::Expired, Certificate::OtherName] {
+        for rosterd in [&rosterd, &by_start_tls] {
+            rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        }
+        let watchers = Watchers::of(&rosterd.host().snapshot());
+        slapd.stop();
+        slapd.show(certificate);
+        slapd.start();
+        slapd.change(&directory().user(&format!("{certificate:?}"), 70_000 + certificate as u32));
+        for rosterd in [&mut rosterd, &mut by_start_tls] {
+            wait_for(SOON, || {
+                let status = rosterd.status()?.to_string().to_lowercase();
+                if status.contains("certificate") { Ok(()) } else { Err(status) }
+            });
+            assert_eq!(rosterd.getent("passwd", &format!("{certificate:?}")), None);
+        }
+        watchers.end();
+        slapd.stop();
+        slapd.show(Certificate::Good);
+        slapd.start();
+    }
+    for rosterd in [&rosterd, &by_start_tls] {
+        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    }
+}
+
+#[test]
+fn a_corrupt_cache_is_set_aside_and_rebuilt_while_the_snapshot_serves() {
+    let slapd = served();
+    let mut rosterd = mirroring(&slapd, &slapd.uri());
+    let cache = rosterd.host().state().join("domains/corp/cache.redb");
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 4] = [
+        ("its start is overwritten", |bytes| bytes[..4096].fill(0x5a)),
+        ("zeros are in its middle", |bytes| {
+            let len = bytes.len();
+            bytes[len / 4..len * 3 / 4].fill(0);
+        }),
+        ("it is cut short", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("it is empty", Vec::clear),
+    ];
+    for (i, (damage, apply)) in damages.into_iter().enumerate() {
+        rosterd.stop();
+        let mut bytes = fs::read(&cache).expect("the domain has a cache");
+        apply(&mut bytes);
+        fs::write(&cache, bytes).expect("damage the cache");
+        let watchers = Watchers::of(&rosterd.host().snapshot());
+        slapd.change(
+            &directory().user(&format!("new{i}"), u32::try_from(70_000 + i).expect("small")),
+        );
+        rosterd.launch();
+        rosterd.expect(
+            "passwd",
+            &format!("new{i}"),
+            Some(&format!(
+                "new{i}:x:{0}:{0}:new{i} of dc=example,dc=com:/home/new{i}:/bin/sh",
+                70_000 + i
+            )),
+        );
+        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        watchers.end();
+        println!("{damage}: mirrored again");
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_last_snapshot_and_is_recovered_from() {
+    let slapd = served();
+    let mut rosterd = Rosterd::prepared(&[Domain::ldap("corp", &slapd)]);
+    let state = rosterd.host().state();
+    rosterd.within(&format!(
+        "mount -t tmpfs -o size=32m,mode=755 tmpfs '{}'; exec \"$@\"",
+        state.display()
+    ));
+    rosterd.launch();
+    // The folder as the daemon sees it.
+    let state = Path::new("/proc")
+        .join(rosterd.process().pid().to_string())
+        .join("root")
+        .join(state.strip_prefix("/").expect("an absolute path"));
+    let snapshot = state.join("roster.snap");
+    wait_until(SOON, "there is a snapshot", || snapshot.exists());
+    let mut caller = Caller::reading(&snapshot);
+    wait_until(SOON, "it is mirrored", || caller.say("getpwnam lonely").starts_with("SUCCESS"));
+    let watchers = Watchers::of(&snapshot);
+
+    let filler = state.join("filler");
+    let full = fs::write(&filler, vec![0; 64 << 20]);
+    assert!(full.is_err(), "the disk is full");
+    slapd.change(&directory().user("too-many", 70_000));
+    let shown = |wanted: &str| {
+        wait_for(SOON, || {
+            let status = rosterd.status()?.to_string();
+            if status.contains(wanted) { Ok(()) } else { Err(status) }
+        });
+    };
+    shown("No space left");
+    assert!(caller.say("getpwnam too-many").starts_with("NOTFOUND"));
+    assert!(caller.say("getpwnam u1").starts_with("SUCCESS"));
+    fs::remove_file(&filler).expect("make room");
+    wait_until(SOON, "it is published", || caller.say("getpwnam too-many").starts_with("SUCCESS"));
+    slapd.change(&directory().user("again", 70_001));
+    wait_until(SOON, "it goes on", || caller.say("getpwnam again").starts_with("SUCCESS"));
+    watchers.end();
+}
+
+#[test]
+fn a_thousand_clients_that_say_nothing_hold_nobody_up() {
+    const CLIENTS: usize = 1000;
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let slapd = served();
+    let rosterd = mirroring(&slapd, &slapd.uri());
+    let watchers = Watchers::of(&rosterd.host().snapshot());
+    let mut clients = Vec::new();
+    for socket in ["bus", "nss"] {
+        let path = rosterd.host().path("run").join(socket);
+        assert!(path.exists(), "{} is a socket", path.display());
+        // Connecting waits once a queue is full: no more come then than the daemon takes in.
+        let connecting = spawn(move || {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let mut clients = Vec::new();
+            while clients.len() < CLIENTS && Instant::now() < deadline {
+                clients.extend(UnixStream::connect(&path).ok());
+            }
+            clients
+        });
+        let deadline = Instant::now() + Duration::from_secs(25);
+        while !connecting.is_finished() && Instant::now() < deadline {
+            sleep(Duration::from_millis(10));
+        }
+        if connecting.is_finished() {
+            clients.push(connecting.join().expect("connect"));
+        }
+    }
+    println!("{:?} clients", clients.iter().map(Vec::len).collect::<Vec<_>>());
+    slapd.change(&directory().user("during", 70_000));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    rosterd.kill_role("backend:corp");
+    slapd.change(&directory().user("after", 70_001));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    watchers.end();
+}
+
+/// Waits until the daemon itself says that the directory does not answer.
+fn offline(rosterd: &Rosterd) {
+    wait_for(SILENCE_IS_NOTICED_WITHIN, || {
+        let status = rosterd.status()?;
+        let text = status.to_string();
+        if text.contains("\"online\":false") { Ok(()) } else { Err(text) }
+    });
+}

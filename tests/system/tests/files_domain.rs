@@ -1,0 +1,122 @@
+//! A domain out of text files: no server, the same rules, and changes as soon as they are on disk.
+
+use roster_system_tests::rosterd::{SOON, Source};
+use roster_system_tests::{Domain, Rosterd, wait_until};
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const PASSWD: &str = "ann:x:5000:5000:Ann:/home/ann:/bin/sh\nben:x:5001:5000::/home/ben:\n";
+const GROUP: &str = "lab:x:5000:ben\nnight:x:5001:ann,ben,stranger\n";
+
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(tempfile::tempdir().expect("make a folder"));
+        files.replace("passwd", PASSWD);
+        files.replace("group", GROUP);
+        files
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// As programs that care do.
+    fn replace(&self, name: &str, text: &str) {
+        fs::write(self.path("fresh"), text).expect("write");
+        fs::rename(self.path("fresh"), self.path(name)).expect("rename");
+    }
+
+    fn daemon(&self) -> Rosterd {
+        Rosterd::start(&[Domain::files("lab", &self.path("passwd"), &self.path("group"))])
+    }
+
+    fn expect_served(&self, rosterd: &Rosterd) {
+        let (passwd, group) = (self.path("passwd"), self.path("group"));
+        rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+    }
+}
+
+#[test]
+fn files_are_served_and_their_changes_seen() {
+    let files = Files::new();
+    let mut rosterd = files.daemon();
+    files.expect_served(&rosterd);
+    rosterd.expect("group", "night", Some("night:x:5001:ann,ben"));
+
+    files.replace("passwd", &format!("{PASSWD}cy:x:5002:5000::/home/cy:/bin/sh\n"));
+    files.expect_served(&rosterd);
+    // In place, as an editor or `echo >>` does.
+    fs::write(files.path("group"), format!("{GROUP}day:x:5002:cy\n")).expect("write");
+    files.expect_served(&rosterd);
+    rosterd.expect("group", "day", Some("day:x:5002:cy"));
+    files.replace("passwd", PASSWD);
+    files.expect_served(&rosterd);
+
+    // While nobody watched.
+    rosterd.stop();
+    files.replace("group", GROUP);
+    files.replace("passwd", &PASSWD.replace("Ann", "Anna"));
+    rosterd.launch();
+    files.expect_served(&rosterd);
+}
+
+#[test]
+fn a_file_that_is_gone_takes_nobody_with_it() {
+    let files = Files::new();
+    let rosterd = files.daemon();
+    files.expect_served(&rosterd);
+    fs::remove_file(files.path("passwd")).expect("remove");
+    wait_until(SOON, "the domain is offline", || {
+        rosterd.status().is_ok_and(|status| status.to_string().contains("\"online\":false"))
+    });
+    assert!(rosterd.getent("passwd", "ann").is_some());
+    files.replace("passwd", &PASSWD.replace("Ann", "Anna"));
+    files.expect_served(&rosterd);
+}
+
+#[test]
+fn lines_that_may_not_be_served_are_left_out_and_named() {
+    let files = Files::new();
+    let rosterd = files.daemon();
+    files.expect_served(&rosterd);
+    let bad = [
+        "toor:x:0:0::/root:/bin/sh",
+        "low:x:999:5000::/home/low:/bin/sh",
+        "root:x:5100:5000::/home/root2:/bin/sh",
+        "taken:x:1500:5000::/home/taken:/bin/sh",
+        "shadowy:x:5101:42::/home/shadowy:/bin/sh",
+        "relative:x:5102:5000::home:/bin/sh",
+        "no line at all",
+        "few:x:5103",
+        "+::::::",
+        "word:x:abc:5000::/home/word:/bin/sh",
+    ];
+    files.replace(
+        "passwd",
+        &format!("{PASSWD}{}\ncy:x:5002:5000::/home/cy:/bin/sh\n", bad.join("\n")),
+    );
+    files
+        .replace("group", &format!("{GROUP}wheel:x:0:ann\nshadow:x:5200:ann\nlocals:x:1500:ann\n"));
+    wait_until(SOON, "the last line is served", || rosterd.getent("passwd", "cy").is_some());
+    sleep(Duration::from_secs(1));
+    let names = |database| {
+        let text = rosterd.host().run("getent", &["-s", "roster", database]).text();
+        let mut names: Vec<_> = text
+            .lines()
+            .map(|line| line.split(':').next().unwrap_or_default().to_owned())
+            .collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names("passwd"), ["ann", "ben", "cy"]);
+    assert_eq!(names("group"), ["lab", "night"]);
+    let rejected = rosterd.roster(&["domain", "rejected", "lab"]).text();
+    for name in ["toor", "low", "root", "taken", "shadowy", "relative", "wheel", "shadow", "locals"]
+    {
+        assert!(rejected.contains(name), "{name} is not in\n{rejected}");
+    }
+}

@@ -1,0 +1,134 @@
+//! A directory that seems to have lost its people: they are served until somebody says that they are
+//! meant to go.
+
+use roster_system_tests::rosterd::{SOON, Source};
+use roster_system_tests::{
+    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_for, wait_until,
+};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Long enough for a change to have shown, had it been let through.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+const USERS: u32 = 200;
+
+fn directory() -> Directory {
+    Directory::new(Schema::Rfc2307)
+}
+
+fn served() -> Slapd {
+    Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(USERS, 40, 5))
+}
+
+fn users(rosterd: &Rosterd) -> usize {
+    rosterd.host().run("getent", &["-s", "roster", "passwd"]).text().lines().count()
+}
+
+fn held(rosterd: &Rosterd) -> Result<u64, String> {
+    let status = rosterd.status()?;
+    let text = status.to_string();
+    let place = text.find("\"held_removals\":").ok_or_else(|| text.clone())?;
+    let digits = text[place + "\"held_removals\":".len()..].trim_start();
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().map_err(|_| text.clone())
+}
+
+#[test]
+fn many_deletions_wait_for_a_confirmation_and_a_few_do_not() {
+    let slapd = served();
+    let mut rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    let all = users(&rosterd);
+
+    let some: Vec<_> = (0..20).map(|i| directory().user_dn(&format!("u{i}"))).collect();
+    slapd.delete(&some);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    assert_eq!(users(&rosterd), all - 20);
+
+    // Most of those that are left.
+    let most: Vec<_> = (20..180).map(|i| directory().user_dn(&format!("u{i}"))).collect();
+    slapd.delete(&most);
+    slapd.change(&directory().user("newcomer", 70_000));
+    rosterd.expect(
+        "passwd",
+        "newcomer",
+        Some("newcomer:x:70000:70000:newcomer of dc=example,dc=com:/home/newcomer:/bin/sh"),
+    );
+    sleep(A_WHILE);
+    let kept = users(&rosterd);
+    // Those that went before the share was full may be gone.
+    assert!(kept > all / 2, "{kept} of {all}");
+    let (waiting, _) = wait_for(SOON, || held(&rosterd));
+    assert!(waiting > 0);
+
+    // A restart is no confirmation.
+    rosterd.stop();
+    rosterd.launch();
+    slapd.change(&directory().user("second", 70_001));
+    wait_until(SOON, "it is followed", || rosterd.getent("passwd", "second").is_some());
+    sleep(A_WHILE);
+    assert!(users(&rosterd) > all / 2, "{} of {all}", users(&rosterd));
+    wait_until(SOON, "removals wait", || held(&rosterd).is_ok_and(|held| held > 0));
+
+    let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
+    assert_eq!(confirmed.code, 0, "{}", confirmed.error());
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+}
+
+/// A server that was set up anew, or a base that says nothing to this reader any more.
+#[test]
+fn a_directory_that_returns_empty_loses_nobody() {
+    let empty = Slapd::loaded(Setup::new(Schema::Rfc2307), &directory().tree());
+    let nothing = empty.save();
+    let mut slapd = served();
+    let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    let all = users(&rosterd);
+    slapd.stop();
+    let saved = slapd.save();
+    slapd.restore(&nothing);
+    slapd.start();
+    wait_for(SOON, || {
+        let waiting = held(&rosterd)?;
+        if waiting > u64::from(USERS) { Ok(()) } else { Err(format!("{waiting} removals wait")) }
+    });
+    assert_eq!(users(&rosterd), all);
+    // It was a mistake: with the entries back, nothing waits and nothing was lost.
+    slapd.stop();
+    slapd.restore(&saved);
+    slapd.start();
+    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+}
+
+/// The server ends its answer early, for a limit or by dying: what it did not say is not gone.
+#[test]
+fn an_enumeration_that_is_cut_short_deletes_nothing() {
+    let mut slapd = served();
+    let mut rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    let all = users(&rosterd);
+    rosterd.stop();
+    slapd.stop();
+    slapd.limit(Some(50));
+    slapd.start();
+    rosterd.launch();
+    let refreshed = wait_for(SOON, || {
+        let done = rosterd.roster(&["domain", "refresh", "corp"]);
+        if done.code == 0 { Ok(()) } else { Err(done.error()) }
+    });
+    println!("asked to refresh after {:?}", refreshed.1);
+    wait_for(SOON, || {
+        let status = rosterd.status()?.to_string();
+        if status.contains("\"online\":false") { Ok(()) } else { Err(status) }
+    });
+    assert_eq!(users(&rosterd), all);
+    slapd.stop();
+    slapd.limit(None);
+    slapd.start();
+    slapd.change(&directory().user("after", 70_000));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    assert_eq!(users(&rosterd), all + 1);
+}

@@ -1,0 +1,112 @@
+//! Two directories on one host: who is served when both have the name, and whose groups are whose.
+
+use roster_system_tests::rosterd::{LOCAL_GROUPS, LOCALS, SOON, Source};
+use roster_system_tests::{Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_until};
+use rustix::process::Signal;
+use std::fs;
+
+const LAB: &str = "dc=lab,dc=example";
+
+struct Two {
+    corp: Slapd,
+    lab: Slapd,
+}
+
+impl Two {
+    /// Both have an alice, a group of the same name, a gid of the same number, and groups in which
+    /// alice is; lab has people that corp does not have.
+    fn start() -> Self {
+        let corp = Directory::new(Schema::Rfc2307);
+        let corp_ldif = [
+            corp.tree(),
+            corp.user("alice", 5000),
+            corp.user("bert", 5001),
+            corp.group("wheel-corp", 6000, &["alice", "bert", "carla"]),
+            corp.group("shared", 6001, &["alice"]),
+            corp.group("number-corp", 6002, &["bert"]),
+        ]
+        .concat();
+        let lab = Directory::at(LAB, Schema::Rfc2307);
+        let lab_ldif = [
+            lab.tree(),
+            lab.user("alice", 7000),
+            lab.user("carla", 7001),
+            // The uid of corp's bert.
+            lab.user("dora", 5001),
+            lab.group("wheel-lab", 8000, &["alice", "carla", "bert"]),
+            lab.group("shared", 8001, &["carla"]),
+            lab.group("number-lab", 6002, &["carla"]),
+        ]
+        .concat();
+        let mut setup = Setup::new(Schema::Rfc2307);
+        let corp = Slapd::serving(setup.clone(), &corp_ldif);
+        setup.base = LAB.to_owned();
+        Self { corp, lab: Slapd::serving(setup, &lab_ldif) }
+    }
+}
+
+#[test]
+fn the_first_domain_wins_and_no_domain_gives_groups_to_the_users_of_another() {
+    let two = Two::start();
+    let domains = [Domain::ldap("corp", &two.corp), Domain::ldap("lab", &two.lab)];
+    let mut rosterd = Rosterd::start(&domains);
+    rosterd.expect_mirror(&[Source::Server(&two.corp), Source::Server(&two.lab)]);
+    let whole = |uid, base| format!("alice:x:{uid}:{uid}:alice of {base}:/home/alice:/bin/sh");
+    rosterd.expect("passwd", "alice", Some(&whole(5000, "dc=example,dc=com")));
+    rosterd.expect("passwd", "7000", None);
+    rosterd.expect("passwd", "dora", None);
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:x:6000:alice,bert"));
+    rosterd.expect("group", "wheel-lab", Some("wheel-lab:x:8000:carla"));
+    rosterd.expect("group", "shared", Some("shared:x:6001:alice"));
+    rosterd.expect("group", "6002", Some("number-corp:x:6002:bert"));
+    rosterd.expect_groups("alice", 5000, &[5000, 6000, 6001]);
+
+    // The other way round, by a changed configuration.
+    let [corp, lab] = domains;
+    rosterd.set_domains(&[lab, corp]);
+    rosterd.process().signal(Signal::HUP);
+    rosterd.expect("passwd", "alice", Some(&whole(7000, LAB)));
+    rosterd.expect_mirror(&[Source::Server(&two.lab), Source::Server(&two.corp)]);
+    rosterd.expect_groups("alice", 7000, &[7000, 8000]);
+
+    // The winner goes, and the other one comes in its place at once.
+    two.lab.delete(&[Directory::at(LAB, Schema::Rfc2307).user_dn("alice")]);
+    rosterd.expect("passwd", "alice", Some(&whole(5000, "dc=example,dc=com")));
+    rosterd.expect_groups("alice", 5000, &[5000, 6000]);
+    rosterd.expect_mirror(&[Source::Server(&two.lab), Source::Server(&two.corp)]);
+}
+
+#[test]
+fn a_local_account_displaces_that_of_a_directory_at_once_and_for_as_long_as_it_is_there() {
+    let two = Two::start();
+    let rosterd = Rosterd::start(&[Domain::ldap("corp", &two.corp), Domain::ldap("lab", &two.lab)]);
+    let sources = [Source::Server(&two.corp), Source::Server(&two.lab)];
+    rosterd.expect_mirror(&sources);
+    // As useradd does: a new file takes the place of the old one.
+    let write = |name: &str, text: &str| {
+        let fresh = rosterd.host().path("etc/fresh");
+        fs::write(&fresh, text).expect("write");
+        fs::rename(&fresh, rosterd.host().path("etc").join(name)).expect("rename");
+    };
+    write("passwd", &format!("{LOCALS}alice:x:1600:1600::/home/alice:/bin/sh\n"));
+    let took = wait_until(SOON, "alice is local", || rosterd.getent("passwd", "alice").is_none());
+    println!("displaced after {took:?}");
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:x:6000:bert"));
+    rosterd.expect_mirror(&sources);
+    write("passwd", LOCALS);
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:x:6000:alice,bert"));
+    rosterd.expect_mirror(&sources);
+
+    // A uid alone, a group's name, a group's number.
+    write("passwd", &format!("{LOCALS}someone:x:5001:1600::/home/someone:/bin/sh\n"));
+    rosterd.expect("passwd", "bert", None);
+    rosterd.expect_mirror(&sources);
+    write("passwd", LOCALS);
+    write("group", &format!("{LOCAL_GROUPS}shared:x:1700:\nother:x:6000:\n"));
+    rosterd.expect("group", "shared", None);
+    rosterd.expect("group", "wheel-corp", None);
+    rosterd.expect_mirror(&sources);
+    write("group", LOCAL_GROUPS);
+    rosterd.expect("group", "shared", Some("shared:x:6001:alice"));
+    rosterd.expect_mirror(&sources);
+}
