@@ -6,9 +6,13 @@ use crate::pages;
 use crate::snapshot_file::DEFAULT;
 use crate::synth::{Corpus, ENTRIES_MAX, Shape};
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where rosterd reads its configuration unless told otherwise.
+pub const CONFIG: &str = "/etc/roster/roster.toml";
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -21,7 +25,8 @@ const STYLES: Styles = Styles::styled()
 /// Roster answers "who is this user, and which groups are they in" from one compact file, the
 /// snapshot, that glibc programs read in-process through the name service `roster`. This program
 /// makes snapshots from passwd(5) and group(5) text, shows and checks them, and puts the service
-/// into nsswitch.conf(5).
+/// into nsswitch.conf(5). Where rosterd(8) mirrors directories into the snapshot, it tells how that
+/// goes.
 #[derive(Debug, Parser)]
 #[command(
     name = "roster",
@@ -44,6 +49,11 @@ pub enum Command {
     Enable(Enable),
     Disable(Disable),
     Doctor(Doctor),
+    Status(Status),
+    Domain(Domain),
+    Cache(Cache),
+    LogLevel(LogLevel),
+    CheckConfig(CheckConfig),
     Synth(Synth),
     Man(Man),
     Completions(Completions),
@@ -219,6 +229,289 @@ pub struct Doctor {
     pub json: bool,
 }
 
+/// Where a running rosterd is found.
+#[derive(Debug, Args)]
+pub struct OnBus {
+    /// The folder with the daemon's sockets
+    #[arg(
+        long,
+        value_name = "DIR",
+        value_hint = ValueHint::DirPath,
+        env = "ROSTER_RUN_DIR",
+        default_value = "/run/roster"
+    )]
+    pub run_dir: PathBuf,
+}
+
+/// Say how rosterd is: roles, domains, snapshot
+///
+/// Shows the snapshot with its generation and age, each domain with its directory's state, server,
+/// entries and last change, and each process of the daemon. Below are the findings, marked ! (works,
+/// with a drawback) or ✗ (a problem), with what to do next: a directory that does not answer, a
+/// process that does not stay up, a configuration that is not in force, entries that are rejected and
+/// why. Look-ups do not need the daemon: what was published is served without it.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("status"))]
+pub struct Status {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+/// Show the directories that rosterd mirrors, and talk to one
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("domain"))]
+pub struct Domain {
+    #[command(subcommand)]
+    pub command: DomainCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DomainCommand {
+    /// List the domains in order of precedence
+    #[command(after_long_help = pages::after_help("domain list"))]
+    List(ListDomains),
+    /// Show all that is known of one domain
+    #[command(after_long_help = pages::after_help("domain show"))]
+    Show(ShowDomain),
+    /// Connect to the directory and read all of it again
+    ///
+    /// Not needed in the ordinary run of things, as changes are followed; for a directory that is
+    /// known to be back, or that was restored from a backup. Returns at once. What is served goes on
+    /// being served until the new reading is whole.
+    #[command(after_long_help = pages::after_help("domain refresh"))]
+    Refresh(OneDomain),
+    /// List entries that are not served, by reason
+    ///
+    /// Those that cannot be read as users or groups, and those that may not be served: ids outside
+    /// the bounds, names and ids of local accounts or of an earlier domain, impossible names. Shows
+    /// each reason with the number of entries, a few of them, and what to do about it.
+    #[command(after_long_help = pages::after_help("domain rejected"))]
+    Rejected(Rejected),
+    /// Let held removals happen
+    ///
+    /// When more of a domain than mass_deletion in roster.toml(5) allows would go at once, its
+    /// entries are kept and served, in case it is the directory that is broken. This says that they
+    /// are meant to go. To keep them, mend the directory: nothing else is to be done.
+    #[command(after_long_help = pages::after_help("domain confirm"))]
+    Confirm(OneDomain),
+}
+
+impl DomainCommand {
+    pub fn run_dir(&self) -> &Path {
+        let bus = match self {
+            Self::List(args) => &args.bus,
+            Self::Show(args) => &args.bus,
+            Self::Refresh(args) | Self::Confirm(args) => &args.bus,
+            Self::Rejected(args) => &args.bus,
+        };
+        &bus.run_dir
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ListDomains {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowDomain {
+    /// The domain
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+#[derive(Debug, Args)]
+pub struct OneDomain {
+    /// The domain
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+#[derive(Debug, Args)]
+pub struct Rejected {
+    /// The domain
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// List every entry, a line each
+    #[arg(long, conflicts_with = "json")]
+    pub all: bool,
+
+    /// Print all entries as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+/// Show what rosterd knows of a user or group, or have it asked for again
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("cache"))]
+pub struct Cache {
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Show every entry of a name, in each domain, with why it is not served if it is not
+    ///
+    /// What programs see is what `getent` prints; this shows the entries behind it.
+    #[command(after_long_help = pages::after_help("cache show"))]
+    Show(ShowEntry),
+    /// Have entries asked for again
+    ///
+    /// For domains that are asked on demand: what is remembered of the entries is forgotten, and the
+    /// directory is asked. Mirrored domains are up to date by themselves; there it asks the directory
+    /// for the entry, to make sure.
+    #[command(after_long_help = pages::after_help("cache expire"))]
+    Expire(Expire),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MapOfNames {
+    User,
+    Group,
+}
+
+impl fmt::Display for MapOfNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::User => "user",
+            Self::Group => "group",
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ShowEntry {
+    /// What it is
+    #[arg(value_name = "user|group", value_enum)]
+    pub map: MapOfNames,
+
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// Print JSON, with all groups or members
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["user", "group", "all"])))]
+pub struct Expire {
+    /// This user; may be given again
+    #[arg(long, value_name = "NAME")]
+    pub user: Vec<String>,
+
+    /// This group; may be given again
+    #[arg(long, value_name = "NAME")]
+    pub group: Vec<String>,
+
+    /// Everything
+    #[arg(long, conflicts_with_all = ["user", "group"])]
+    pub all: bool,
+
+    /// In this domain only
+    #[arg(long, value_name = "NAME")]
+    pub domain: Option<String>,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+/// Show or set how much rosterd logs
+///
+/// Without arguments, shows the level of each role. A role is one process of the daemon, as `roster
+/// status` names it: monitor, publisher, backend:DOMAIN, responder:NAME. With a level alone, sets it
+/// for all of them. What is set here holds until the role is started again; for longer, set level
+/// under [log] in roster.toml(5).
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("log-level"))]
+pub struct LogLevel {
+    /// The role; all of them if none is given
+    #[arg(value_name = "ROLE")]
+    pub role: Option<String>,
+
+    /// The new level
+    #[arg(value_name = "LEVEL", value_enum)]
+    pub level: Option<Level>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+/// From the fewest lines to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Level {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Check rosterd's configuration, with every mistake by line
+///
+/// Reads the file as rosterd would, and the files with passwords and certificates that it names, and
+/// prints what is wrong, on which line, and what to write instead. Needs no daemon and contacts no
+/// directory. Run it as root, who may read the passwords.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("check-config"))]
+pub struct CheckConfig {
+    /// The configuration
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, default_value = CONFIG)]
+    pub file: PathBuf,
+
+    /// Print the configuration with every key written down, and where each value is from
+    #[arg(long)]
+    pub explain: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Invent users and groups, for tests and benchmarks
 ///
 /// Writes `passwd` and `group` into a folder: users u_1000000, u_1000001 … and groups g_1000000,
@@ -270,8 +563,8 @@ fn entries() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Write the man pages into a folder
 ///
-/// One page for the program and one for each command, in section 1: for packages, and for
-/// `make install`.
+/// One page for the program and one for each command, in section 1, and roster.toml(5): for packages,
+/// and for `make install`.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("man"))]
 pub struct Man {
@@ -301,11 +594,16 @@ mod tests {
 
     #[test]
     fn every_command_has_examples_and_exit_codes() {
-        for command in Cli::command().get_subcommands() {
-            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-            let name = command.get_name();
-            assert!(help.contains("Examples") && help.contains("Exit status"), "{name}");
-            assert!(command.get_about().is_some(), "{name}");
+        fn check(command: &clap::Command) {
+            for command in command.get_subcommands() {
+                let help = command.get_after_long_help().map(ToString::to_string);
+                let help = help.unwrap_or_default();
+                let name = command.get_name();
+                assert!(help.contains("Examples") && help.contains("Exit status"), "{name}");
+                assert!(command.get_about().is_some(), "{name}");
+                check(command);
+            }
         }
+        check(&Cli::command());
     }
 }

@@ -1,7 +1,7 @@
 //! `roster inspect` and `roster verify`: what a snapshot holds, and whether all of it is sound.
 
 use crate::snapshot_file;
-use crate::terminal::{bytes, count, counted, lossy, say};
+use crate::terminal::{bytes, count, counted, lossy, say, shown};
 use anyhow::{Context, Result};
 use roster_snapshot::layout::Kind;
 use roster_snapshot::{Section, Shape, Snapshot};
@@ -58,13 +58,6 @@ fn kind(bytes: &[u8]) -> Kind {
     snapshot_file::kind(bytes).unwrap_or(Kind::Accounts)
 }
 
-/// A name may hold what a terminal would obey.
-fn shown(char: char) -> impl Iterator<Item = char> {
-    let escaped = char.is_control().then(|| char.escape_default());
-    let plain = escaped.is_none().then_some(char);
-    plain.into_iter().chain(escaped.into_iter().flatten())
-}
-
 fn holds(shape: &Shape) -> String {
     match (shape.users, shape.groups, shape.shadows) {
         (0, 0, shadows @ 1..) => counted(shadows.into(), "shadow entry"),
@@ -95,8 +88,7 @@ fn as_text(path: &Path, kind: &str, found: &Inspection) -> String {
         }
         let superlative = |found: &Option<(Vec<u8>, u64)>, what| match found {
             Some((name, size)) => {
-                let name: String = String::from_utf8_lossy(name).chars().flat_map(shown).collect();
-                format!("{name}, {}", counted(*size, what))
+                format!("{}, {}", shown(&String::from_utf8_lossy(name)), counted(*size, what))
             }
             None => "none".to_owned(),
         };

@@ -1,18 +1,23 @@
-//! `roster`: makes, shows, checks and switches on snapshots of users and groups.
+//! `roster`: makes, shows, checks and switches on snapshots of users and groups, and tells how the
+//! daemon is that mirrors directories into one.
 //!
 //! One file a command; [`cli`] is the only definition of what may be typed, and [`pages`] of what
-//! help and man pages say beyond it. Nothing here serves look-ups: that is the NSS module's part.
+//! help and man pages say beyond it. Nothing here serves look-ups: that is the NSS module's part; nor
+//! mirrors anything: that is rosterd's, which [`daemon`] asks over its bus.
 
 #![forbid(unsafe_code)]
 // Those two end the program where a stream is full or broken: see `terminal::say`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod check_config;
 mod cli;
 mod compile;
+mod daemon;
 mod doctor;
 mod enable;
 mod get;
 mod inspect;
+mod manual;
 mod nsswitch;
 mod pages;
 mod replace;
@@ -56,6 +61,11 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::Enable(args) => enable::enable(&args.edit, args.shadow, out).map(|()| 0),
         Command::Disable(args) => enable::disable(&args.edit, out).map(|()| 0),
         Command::Doctor(args) => doctor::run(&args.root, args.json, out).map(well),
+        Command::Status(args) => daemon::status::run(&args.bus.run_dir, args.json, out),
+        Command::Domain(args) => daemon::domain::run(&args, out).map(|()| 0),
+        Command::Cache(args) => daemon::cache::run(&args, out).map(well),
+        Command::LogLevel(args) => daemon::log_level::run(&args, out).map(|()| 0),
+        Command::CheckConfig(args) => check_config::run(&args, out).map(well),
         Command::Synth(args) => {
             synth::run(args.corpus(), args.shadow, &args.output, out).map(|()| 0)
         }

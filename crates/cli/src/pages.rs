@@ -4,6 +4,7 @@
 //! from [`crate::cli`].
 
 use crate::cli::Cli;
+use crate::manual;
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -19,7 +20,7 @@ const WIDTH: usize = 74;
 type Pairs = &'static [(&'static str, &'static str)];
 
 struct Page {
-    /// The command; empty for the program.
+    /// The command, with the one that it belongs to before it; empty for the program.
     name: &'static str,
     examples: Pairs,
     exit: Pairs,
@@ -48,6 +49,12 @@ const NSSWITCH: (&str, &str) =
 const BACKUP: (&str, &str) =
     ("/etc/nsswitch.conf.roster-backup", "The file as it was before roster enable.");
 
+const ROSTER_RUN_DIR: (&str, &str) =
+    ("ROSTER_RUN_DIR", "The folder with the daemon's sockets, where --run-dir is not given.");
+const BUS: (&str, &str) =
+    ("/run/roster/bus", "The daemon's message bus, for root and the user that the daemon runs as.");
+const CONFIG: (&str, &str) = ("/etc/roster/roster.toml", "The configuration of rosterd.");
+
 const DONE: (&str, &str) = ("0", "Done.");
 const FAILED: (&str, &str) = ("1", "Failed; the message says why and what to do.");
 const WRONG_USE: (&str, &str) = ("2", "Wrong options or arguments.");
@@ -62,15 +69,24 @@ const PAGES: &[Page] = &[
             ),
             ("roster enable --dry-run", "See what would change in nsswitch.conf."),
             ("roster doctor", "Check the whole way from a program to the snapshot."),
+            ("roster status", "See how the daemon and its directories are."),
         ],
         exit: &[
             ("0", "Done, or all well."),
             ("1", "Failed, or a problem was found."),
             ("2", "Wrong options or arguments; in roster get: a key was not found."),
+            ("3", "In roster status: rosterd is not running."),
         ],
-        environment: &[ROSTER_SNAPSHOT, NO_COLOR],
-        files: &[ROSTER_SNAP, SHADOW_SNAP, NSSWITCH],
-        see_also: &["nsswitch.conf(5)", "getent(1)", "passwd(5)", "group(5)"],
+        environment: &[ROSTER_SNAPSHOT, ROSTER_RUN_DIR, NO_COLOR],
+        files: &[ROSTER_SNAP, SHADOW_SNAP, CONFIG, BUS, NSSWITCH],
+        see_also: &[
+            "rosterd(8)",
+            "roster.toml(5)",
+            "nsswitch.conf(5)",
+            "getent(1)",
+            "passwd(5)",
+            "group(5)",
+        ],
     },
     Page {
         name: "compile",
@@ -186,8 +202,171 @@ const PAGES: &[Page] = &[
             WRONG_USE,
         ],
         environment: &[ROSTER_SNAPSHOT, NO_COLOR],
-        files: &[NSSWITCH, ROSTER_SNAP, SHADOW_SNAP],
-        see_also: &["roster-enable(1)", "roster-verify(1)", "nsswitch.conf(5)", "nscd(8)"],
+        files: &[NSSWITCH, ROSTER_SNAP, SHADOW_SNAP, CONFIG, BUS],
+        see_also: &[
+            "roster-enable(1)",
+            "roster-verify(1)",
+            "roster-status(1)",
+            "nsswitch.conf(5)",
+            "nscd(8)",
+        ],
+    },
+    Page {
+        name: "status",
+        examples: &[
+            ("sudo roster status", "See how everything is."),
+            (
+                "roster status --json | jq '.domains[] | select(.online | not) | .domain'",
+                "Domains that are offline, for a monitoring system.",
+            ),
+            (
+                "roster status --json | jq .snapshot.generation",
+                "The number of the last publication.",
+            ),
+        ],
+        exit: &[
+            ("0", "All well, though there may be warnings."),
+            (
+                "1",
+                "Something is wrong: a process of the daemon is down, a domain is offline, the \
+                 configuration or the snapshot was refused; or the daemon may not be asked.",
+            ),
+            WRONG_USE,
+            ("3", "rosterd is not running, as systemctl status says it of any service."),
+        ],
+        environment: &[ROSTER_RUN_DIR, NO_COLOR],
+        files: &[BUS],
+        see_also: &["rosterd(8)", "roster-domain(1)", "roster-doctor(1)", "systemctl(1)"],
+    },
+    Page {
+        name: "domain",
+        examples: &[
+            ("roster domain list", "The domains, a line each."),
+            ("roster domain rejected corp", "Which entries are not served, and why."),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-status(1)", "roster.toml(5)", "rosterd(8)"],
+    },
+    Page {
+        name: "domain list",
+        examples: &[
+            ("roster domain list", "The domains, a line each."),
+            (
+                "roster domain list --json | jq -r '.[] | [.domain, .served_users] | @tsv'",
+                "How many users of each are served.",
+            ),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-domain-show(1)", "roster-status(1)"],
+    },
+    Page {
+        name: "domain show",
+        examples: &[("roster domain show corp", "Server, state, entries, last change.")],
+        exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-domain-list(1)", "roster-status(1)"],
+    },
+    Page {
+        name: "domain refresh",
+        examples: &[("roster domain refresh corp", "Read all of corp again.")],
+        exit: &[("0", "The directory is being read."), FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-domain-show(1)", "roster-cache-expire(1)"],
+    },
+    Page {
+        name: "domain rejected",
+        examples: &[
+            ("roster domain rejected corp", "Reasons, with numbers and what to do."),
+            ("roster domain rejected corp --all | grep alice", "Why one user is not served."),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-cache-show(1)", "roster.toml(5)"],
+    },
+    Page {
+        name: "domain confirm",
+        examples: &[
+            ("roster domain show corp", "See how many entries are held."),
+            ("roster domain confirm corp", "Let them go."),
+        ],
+        exit: &[("0", "What was held is gone; or nothing was held."), FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-domain-show(1)", "roster.toml(5)"],
+    },
+    Page {
+        name: "cache",
+        examples: &[
+            ("roster cache show user alice", "alice in every domain."),
+            ("roster cache expire --user alice", "Have alice asked for again."),
+        ],
+        exit: &[DONE, ("1", "Failed, or there is no such entry."), WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-domain(1)", "rosterd(8)"],
+    },
+    Page {
+        name: "cache show",
+        examples: &[
+            ("roster cache show user alice", "alice in every domain, and why she is not served."),
+            ("roster cache show group staff --json | jq '.[0].members'", "All members of staff."),
+        ],
+        exit: &[
+            ("0", "There is at least one such entry, served or not."),
+            ("1", "There is none; or rosterd cannot be asked."),
+            WRONG_USE,
+        ],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-domain-rejected(1)", "getent(1)"],
+    },
+    Page {
+        name: "cache expire",
+        examples: &[
+            ("roster cache expire --user alice --group staff", "Ask for both again."),
+            ("roster cache expire --all --domain corp", "Ask for everything in corp again."),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-domain-refresh(1)", "roster.toml(5)"],
+    },
+    Page {
+        name: "log-level",
+        examples: &[
+            ("roster log-level", "The level of every role."),
+            ("roster log-level backend:corp debug", "See what corp's back-end does."),
+            ("roster log-level info", "Back to the ordinary, for all roles."),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["rosterd(8)", "roster.toml(5)", "journalctl(1)"],
+    },
+    Page {
+        name: "check-config",
+        examples: &[
+            (
+                "sudo roster check-config && sudo systemctl reload rosterd",
+                "Check a change, then have it taken up.",
+            ),
+            ("roster check-config --explain new.toml", "Every key, and where its value is from."),
+        ],
+        exit: &[
+            ("0", "rosterd would run by it, though there may be warnings."),
+            ("1", "rosterd would refuse it; or it cannot be read."),
+            WRONG_USE,
+        ],
+        environment: &[],
+        files: &[CONFIG],
+        see_also: &["roster.toml(5)", "rosterd(8)"],
     },
     Page {
         name: "synth",
@@ -208,7 +387,10 @@ const PAGES: &[Page] = &[
     },
     Page {
         name: "man",
-        examples: &[("roster man /usr/local/share/man/man1", "Install the pages.")],
+        examples: &[(
+            "roster man pages && man -l pages/roster.1",
+            "Read a page without installing it.",
+        )],
         exit: &[DONE, FAILED, WRONG_USE],
         environment: &[],
         files: &[],
@@ -277,26 +459,42 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// Writes roster.1, roster-compile.1 and so on.
+/// Writes roster.1, roster-compile.1 and so on, and roster.toml.5.
 pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     // clap's own command `help` has no page to show.
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
-    let pages = std::iter::once((&program, ""))
-        .chain(program.get_subcommands().map(|command| (command, command.get_name())));
-    for (command, name) in pages {
-        let path = folder.join(match name {
-            "" => "roster.1".to_owned(),
-            name => format!("roster-{name}.1"),
-        });
+    let mut pages = Vec::new();
+    collect("", &program, &mut pages);
+    for (name, command) in pages {
         let mut text = Vec::new();
-        render(command, name, &mut text)?;
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        writeln!(out, "{}", path.display())?;
+        render(command, &name, &mut text)?;
+        put(folder, &format!("{}.1", page_name(&name)), &text, out)?;
     }
-    Ok(())
+    let mut text = Vec::new();
+    manual::write(&mut text)?;
+    put(folder, "roster.toml.5", &text, out)
+}
+
+/// A command and all below it, each with its name behind that of the program.
+fn collect<'c>(name: &str, command: &'c Command, pages: &mut Vec<(String, &'c Command)>) {
+    pages.push((name.to_owned(), command));
+    for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+        collect(format!("{name} {}", command.get_name()).trim_start(), command, pages);
+    }
+}
+
+/// `domain list` as `roster-domain-list`.
+fn page_name(name: &str) -> String {
+    format!("roster {name}").trim_end().replace(' ', "-")
+}
+
+fn put(folder: &Path, name: &str, text: &[u8], out: &mut dyn Write) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(writeln!(out, "{}", path.display())?)
 }
 
 /// Prints the completion script.
@@ -321,7 +519,7 @@ fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> 
     synopsis.to_writer(out)?;
     man.render_description_section(out)?;
     man.render_options_section(out)?;
-    if name.is_empty() {
+    if command.has_subcommands() {
         man.render_subcommands_section(out)?;
     }
     let Some(page) = page(name) else { return Ok(()) };
@@ -366,8 +564,10 @@ mod tests {
     #[test]
     fn every_page_belongs_to_a_command() {
         let program = Cli::command();
-        for page in PAGES.iter().filter(|page| !page.name.is_empty()) {
-            assert!(program.find_subcommand(page.name).is_some(), "{}", page.name);
+        let mut commands = Vec::new();
+        collect("", &program, &mut commands);
+        for page in PAGES {
+            assert!(commands.iter().any(|(name, _)| name == page.name), "{}", page.name);
         }
     }
 

@@ -5,6 +5,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::iter;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,43 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// Text that came from elsewhere, without what a terminal would obey.
+pub fn shown(text: &str) -> String {
+    let escape = |char: char| -> Box<dyn Iterator<Item = char>> {
+        if char.is_control() { Box::new(char.escape_default()) } else { Box::new(iter::once(char)) }
+    };
+    text.chars().flat_map(escape).collect()
+}
+
+/// To which side the cells of a column are pushed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    Left,
+    Right,
+}
+
+/// Rows of cells under each other.
+pub fn table(rows: &[Vec<String>], columns: &[Align]) -> String {
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for ((cell, &align), &width) in row.iter().zip(columns).zip(&widths) {
+            let gap = if line.is_empty() { "" } else { "  " };
+            line += &match align {
+                Align::Left => format!("{gap}{cell:<width$}"),
+                Align::Right => format!("{gap}{cell:>width$}"),
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
 /// Colours for marks and diffs, or none.
 #[derive(Clone, Copy)]
 pub struct Paint {
@@ -176,6 +214,22 @@ mod tests {
         assert_eq!(counted(1, "entry"), "1 entry");
         assert_eq!(counted(0, "entry"), "0 entries");
         assert_eq!(counted(2000, "group"), "2,000 groups");
+    }
+
+    #[test]
+    fn a_table_has_straight_columns_and_no_blanks_at_the_end() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows =
+            [row(["NAME", "USERS", "FROM"]), row(["a", "1,000", "x"]), row(["longer", "7", ""])];
+        assert_eq!(
+            table(&rows, &[Align::Left, Align::Right, Align::Left]),
+            "NAME    USERS  FROM\na       1,000  x\nlonger      7\n"
+        );
+    }
+
+    #[test]
+    fn foreign_text_cannot_move_the_cursor() {
+        assert_eq!(shown("ä\x1b[2J\n"), "ä\\u{1b}[2J\\n");
     }
 
     #[test]

@@ -75,14 +75,19 @@ pub fn before_enabling(nsswitch: &str) -> Vec<Finding> {
     findings
 }
 
+/// A finding with its mark.
+pub fn marked(finding: &Finding, paint: Paint) -> String {
+    let mark = match finding.level {
+        Level::Ok => paint.text(Colour::Green, "✓"),
+        Level::Warning => paint.text(Colour::Yellow, "!"),
+        Level::Problem => paint.text(Colour::Red, "✗"),
+    };
+    format!("{mark} {finding}")
+}
+
 fn print(findings: &[Finding], paint: Paint, out: &mut dyn Write) -> std::io::Result<()> {
     for finding in findings {
-        let mark = match finding.level {
-            Level::Ok => paint.text(Colour::Green, "✓"),
-            Level::Warning => paint.text(Colour::Yellow, "!"),
-            Level::Problem => paint.text(Colour::Red, "✗"),
-        };
-        writeln!(out, "{mark} {finding}")?;
+        writeln!(out, "{}", marked(finding, paint))?;
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let counted = |number, what| crate::terminal::counted(number as u64, what);

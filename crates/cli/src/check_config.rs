@@ -1,0 +1,187 @@
+//! `roster check-config`: what rosterd would say of its configuration, before it reads it.
+
+use crate::cli::CheckConfig;
+use crate::terminal::{counted, lossy};
+use anyhow::{Context, Result};
+use roster_config::explain::{Origin, Setting, explain};
+use roster_config::{Parsed, Problem, Severity, parse};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+/// Checks the file and those that it names. `true`: rosterd would run by it.
+pub fn run(args: &CheckConfig, out: &mut dyn Write) -> Result<bool> {
+    let file = &args.file;
+    let text = fs::read_to_string(file)
+        .with_context(|| format!("cannot read the configuration {}", file.display()))?;
+    let (parsed, problems) = check(&text);
+    let well = problems.iter().all(|problem| problem.severity < Severity::Error);
+    if args.json {
+        writeln!(out, "{:#}", as_json(args, well, parsed.as_ref(), &problems))?;
+        return Ok(well);
+    }
+    for problem in &problems {
+        writeln!(out, "{}", problem.render(file))?;
+    }
+    if let (Some(parsed), true) = (&parsed, args.explain) {
+        out.write_all(explain(&parsed.settings).as_bytes())?;
+    } else {
+        writeln!(out, "{}", verdict(file, parsed.as_ref(), &problems))?;
+    }
+    Ok(well)
+}
+
+/// What the text means, and what is wrong with it or with the files that it names, by line.
+fn check(text: &str) -> (Option<Parsed>, Vec<Problem>) {
+    match parse(text) {
+        Ok(parsed) => {
+            let mut problems = parsed.warnings.clone();
+            problems.extend(parsed.read_secrets().err().unwrap_or_default());
+            problems.sort_by_key(|problem| problem.line);
+            (Some(parsed), problems)
+        }
+        Err(problems) => (None, problems),
+    }
+}
+
+fn verdict(file: &Path, parsed: Option<&Parsed>, problems: &[Problem]) -> String {
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    let warnings = counted((problems.len() - errors) as u64, "warning");
+    let file = file.display();
+    match (parsed, errors) {
+        (Some(parsed), 0) => {
+            let names: Vec<_> = parsed.config.domains.iter().map(|d| &*d.name).collect();
+            let domains = counted(names.len() as u64, "domain");
+            let but = if problems.is_empty() { String::new() } else { format!(", {warnings}") };
+            format!("{file}: well, {domains} ({}){but}", names.join(", "))
+        }
+        _ => {
+            let and =
+                if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
+            format!("{file}: {}{and}; rosterd would not use it", counted(errors as u64, "error"))
+        }
+    }
+}
+
+fn as_json(args: &CheckConfig, well: bool, parsed: Option<&Parsed>, problems: &[Problem]) -> Value {
+    let of = |severity| {
+        let found = problems.iter().filter(|problem| problem.severity == severity);
+        found.map(problem_json).collect::<Vec<_>>()
+    };
+    let mut report = json!({
+        "file": lossy(&args.file),
+        "ok": well,
+        "errors": of(Severity::Error),
+        "warnings": of(Severity::Warning),
+    });
+    if let (Some(parsed), true) = (parsed, args.explain) {
+        report["settings"] = parsed.settings.iter().map(setting_json).collect();
+    }
+    report
+}
+
+fn problem_json(problem: &Problem) -> Value {
+    json!({
+        "line": problem.line,
+        "column": problem.column,
+        "key": problem.key,
+        "message": problem.what,
+        "instead": problem.instead,
+    })
+}
+
+fn setting_json(setting: &Setting) -> Value {
+    let line = match setting.origin {
+        Origin::Line(line) => Some(line),
+        Origin::Default | Origin::Follows(_) => None,
+    };
+    json!({
+        "table": setting.table,
+        "key": setting.key,
+        "value": setting.value,
+        "line": line,
+        "origin": setting.origin.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    const WELL: &str = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\n\
+                        passwd = '/p'\ngroup = '/g'\n";
+
+    fn printed(text: &str, explain: bool, json: bool) -> (bool, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        fs::write(&file, text).unwrap();
+        let mut out = Vec::new();
+        let well = run(&CheckConfig { file: file.clone(), explain, json }, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        (well, text.replace(&format!("{}/", folder.path().display()), ""))
+    }
+
+    #[test]
+    fn a_good_file_is_said_to_be_well() {
+        assert_eq!(
+            printed(WELL, false, false),
+            (true, "roster.toml: well, 1 domain (lab)\n".to_owned())
+        );
+        let old = format!("{WELL}[domain.old]\nprovider = 'files'\npasswd = '/a'\ngroup = '/b'\n");
+        assert_eq!(
+            printed(&old, false, false),
+            (
+                true,
+                "roster.toml:7: warning: domain.old: is not used; name it in domains of [host], or \
+                 remove this table\nroster.toml: well, 1 domain (lab), 1 warning\n"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn mistakes_in_text_and_in_named_files_fail() {
+        let (well, text) = printed(&WELL.replace("files", "file"), false, false);
+        assert!(!well);
+        assert_eq!(
+            text,
+            "roster.toml:4: domain.lab.provider: \"file\" is not a provider; did you mean \
+             \"files\"?\nroster.toml: 1 error; rosterd would not use it\n"
+        );
+        let ldap = "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\n\
+                    uris = ['ldaps://x']\nbase = 'dc=x'\ntls_ca = '/no/such/file'\n";
+        let (well, text) = printed(ldap, false, false);
+        assert!(
+            !well && text.starts_with("roster.toml:7: domain.corp.tls_ca: cannot read"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_it_explains_is_a_configuration() {
+        let (well, text) = printed(WELL, true, false);
+        assert!(well && text.starts_with("[host]\ndomains = [\"lab\"]"), "{text}");
+        assert!(parse(&text).is_ok());
+    }
+
+    #[test]
+    fn json_holds_lines_and_origins() {
+        let (_, text) = printed(WELL, true, true);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&report["ok"], &report["settings"][0]["line"]), (&json!(true), &json!(2)));
+        assert_eq!(report["settings"][1]["origin"], "default");
+        let (_, text) = printed("[host]\n", false, true);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["errors"][0]["key"], "host.domains");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let args =
+            CheckConfig { file: PathBuf::from("/no/such.toml"), explain: false, json: false };
+        let error = run(&args, &mut Vec::new()).unwrap_err();
+        assert!(format!("{error:#}").contains("cannot read the configuration /no/such.toml"));
+    }
+}

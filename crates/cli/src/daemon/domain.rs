@@ -1,0 +1,285 @@
+//! `roster domain`: what is known of each directory, and what may be told to its back-end.
+
+use super::status::{self, Report};
+use super::{Bus, ago, converse, now, trouble};
+use crate::cli::{Domain, DomainCommand, Rejected as Args};
+use crate::terminal::{count, counted, say, shown};
+use anyhow::{Context, Result};
+use roster_bus::interfaces::{DomainCounts, DomainStatus, REJECTED_AT_ONCE, Rejected};
+use roster_bus::names::Role;
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Pages of rejected entries that are fetched: more than a snapshot has room for.
+const PAGES_MAX: u32 = 10_000;
+/// Entries that are named for each reason unless all are asked for.
+const NAMES_SHOWN: usize = 3;
+
+/// Runs one of the commands.
+pub fn run(args: &Domain, out: &mut dyn Write) -> Result<()> {
+    let run_dir = args.command.run_dir();
+    converse(async {
+        let bus = Bus::connect(run_dir).await?;
+        match &args.command {
+            DomainCommand::List(args) => list(&bus, args.json, out).await,
+            DomainCommand::Show(args) => show(&bus, &args.name, args.json, out).await,
+            DomainCommand::Refresh(args) => refresh(&bus, &args.name, out).await,
+            DomainCommand::Confirm(args) => confirm(&bus, &args.name, out).await,
+            DomainCommand::Rejected(args) => rejected(&bus, args, out).await,
+        }
+    })
+}
+
+async fn list(bus: &Bus, json: bool, out: &mut dyn Write) -> Result<()> {
+    let report = Report::gather(bus).await;
+    if json {
+        writeln!(out, "{:#}", json!(status::domains_json(&report)))?;
+    } else {
+        out.write_all(status::domain_table(&report).as_bytes())?;
+    }
+    Ok(())
+}
+
+async fn show(bus: &Bus, name: &str, json: bool, out: &mut dyn Write) -> Result<()> {
+    bus.check_domain(name).await?;
+    let status = status::backend(bus, name).await;
+    let publisher = status::publisher(bus).await.ok();
+    let counts = publisher.into_iter().flat_map(|publisher| publisher.domains);
+    let counts = counts.into_iter().find(|counts| counts.domain == name);
+    if json {
+        let status = status.map_err(|error| error.to_string());
+        writeln!(out, "{:#}", status::domain_json(name, &status, counts.as_ref()))?;
+    } else {
+        out.write_all(as_text(now(), name, &status?, counts.as_ref()).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCounts>) -> String {
+    let mut text = format!("{name}: {}, {}\n\n", status.provider, status.mode);
+    let mut row = |name: &str, value: &str| {
+        if !value.is_empty() {
+            text += &format!("{name:<16}{}\n", shown(value));
+        }
+    };
+    let state = if status.online { "online" } else { "offline" };
+    row("state", &format!("{state} for {}", super::age(now, status.since_unix)));
+    row("reason", &status.reason);
+    row(if status.online { "server" } else { "last server" }, &status.server);
+    row("changes by", &status.tracking);
+    row("last change", &ago(now, status.last_change_unix));
+    row("last refresh", &ago(now, status.last_refresh_unix));
+    row("complete", if status.complete { "yes" } else { "no" });
+    let entries =
+        |users, groups| format!("{}, {}", counted(users, "user"), counted(groups, "group"));
+    row("in the cache", &entries(status.users, status.groups));
+    if let Some(counts) = counts.filter(|counts| counts.present) {
+        row("served", &entries(counts.users, counts.groups));
+    }
+    let refused = counts.into_iter().flat_map(|counts| &counts.refused).map(|(_, number)| number);
+    match status.rejected + refused.sum::<u64>() {
+        0 => row("rejected", "none"),
+        number => row("rejected", &format!("{}: roster domain rejected {name}", count(number))),
+    }
+    if status.held_removals > 0 {
+        let held = counted(status.held_removals, "entry");
+        row("held", &format!("{held} that would go: roster domain confirm {name}"));
+    }
+    row("cache", &status.cache_error);
+    text
+}
+
+async fn refresh(bus: &Bus, name: &str, out: &mut dyn Write) -> Result<()> {
+    bus.check_domain(name).await?;
+    let role = Role::Backend(name.to_owned());
+    bus.backend(name).await?.refresh().await.map_err(|error| trouble(&role, &error))?;
+    writeln!(out, "{name} is read anew; `roster domain show {name}` says when that was done")?;
+    Ok(())
+}
+
+async fn confirm(bus: &Bus, name: &str, out: &mut dyn Write) -> Result<()> {
+    bus.check_domain(name).await?;
+    let role = Role::Backend(name.to_owned());
+    let gone = bus.backend(name).await?.confirm().await.map_err(|error| trouble(&role, &error))?;
+    match gone {
+        0 => writeln!(out, "{name}: nothing was held back")?,
+        gone => writeln!(out, "{name}: {} removed", counted(gone, "entry"))?,
+    }
+    Ok(())
+}
+
+async fn rejected(bus: &Bus, args: &Args, out: &mut dyn Write) -> Result<()> {
+    let name = &*args.name;
+    bus.check_domain(name).await?;
+    let role = Role::Backend(name.to_owned());
+    let backend = bus.backend(name).await?;
+    let publisher = bus.publisher().await?;
+    // What one of them knows is worth showing while the other is away.
+    let unreadable = all(async |from| {
+        let page = backend.rejected(from, REJECTED_AT_ONCE).await;
+        page.map_err(|error| trouble(&role, &error))
+    });
+    let unreadable = unreadable.await;
+    let refused = all(async |from| {
+        let page = publisher.rejected(name, from, REJECTED_AT_ONCE).await;
+        page.map_err(|error| trouble(&Role::Publisher, &error))
+    });
+    let entries = match (unreadable, refused.await) {
+        (Ok(mut unreadable), Ok(refused)) => {
+            unreadable.extend(refused);
+            unreadable
+        }
+        (Ok(entries), Err(error)) | (Err(error), Ok(entries)) => {
+            say(format_args!("roster: this list is not whole: {error:#}"));
+            entries
+        }
+        (Err(error), Err(_)) => return Err(error).context("nobody knows what is rejected"),
+    };
+    if args.json {
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|entry| json!({"kind": entry.kind, "name": entry.name, "reason": entry.reason}))
+            .collect();
+        writeln!(out, "{:#}", json!(entries))?;
+    } else if args.all {
+        for Rejected { kind, name, reason } in &entries {
+            writeln!(out, "{kind} {}: {}", shown(name), shown(reason))?;
+        }
+    } else {
+        out.write_all(by_reason(name, &entries).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// All pages of a list.
+async fn all(page: impl AsyncFn(u32) -> Result<Vec<Rejected>>) -> Result<Vec<Rejected>> {
+    let mut entries = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let from = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        let next = page(from).await?;
+        let last = next.len() < REJECTED_AT_ONCE as usize;
+        entries.extend(next);
+        if last {
+            break;
+        }
+    }
+    Ok(entries)
+}
+
+/// Reasons, the commonest first, each with a few of its entries and what to do.
+fn by_reason(domain: &str, entries: &[Rejected]) -> String {
+    if entries.is_empty() {
+        return format!("{domain}: every entry is served\n");
+    }
+    let mut reasons: Vec<(&str, Vec<&Rejected>)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for entry in entries {
+        let place = *places.entry(&*entry.reason).or_insert_with(|| {
+            reasons.push((&*entry.reason, Vec::new()));
+            reasons.len() - 1
+        });
+        reasons[place].1.push(entry);
+    }
+    // Of equal numbers the first reported comes first.
+    reasons.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
+    let mut text = format!("{domain}: {} rejected\n", counted(entries.len() as u64, "entry"));
+    for (reason, entries) in reasons {
+        let number = counted(entries.len() as u64, "entry");
+        text += &format!("\n{number} rejected: {}\n", shown(reason));
+        for Rejected { kind, name, .. } in entries.iter().take(NAMES_SHOWN) {
+            text += &format!("    {kind} {}\n", shown(name));
+        }
+        if entries.len() > NAMES_SHOWN {
+            let more = count((entries.len() - NAMES_SHOWN) as u64);
+            text += &format!("    and {more} more: roster domain rejected {domain} --all\n");
+        }
+        if let Some(remedy) = status::remedy(reason) {
+            text += &format!("    → {remedy}\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, reason: &str) -> Rejected {
+        Rejected { kind: "user".to_owned(), name: name.to_owned(), reason: reason.to_owned() }
+    }
+
+    #[test]
+    fn rejected_entries_are_counted_by_reason_and_answered_with_a_remedy() {
+        let mut entries = vec![entry("eve\n", "a local user has this name")];
+        entries
+            .extend((0..1234).map(|n| entry(&format!("u{n}"), "gid 100 is below min_id (1000)")));
+        assert_eq!(
+            by_reason("corp", &entries),
+            "corp: 1,235 entries rejected\n\n\
+             1,234 entries rejected: gid 100 is below min_id (1000)\n    \
+             user u0\n    user u1\n    user u2\n    \
+             and 1,231 more: roster domain rejected corp --all\n    \
+             → if users may have the host's own group 100 as their primary group: \
+             allowed_local_gids = [100] under [host]\n\n\
+             1 entry rejected: a local user has this name\n    \
+             user eve\\n\n"
+        );
+        assert_eq!(by_reason("corp", &[]), "corp: every entry is served\n");
+    }
+
+    #[test]
+    fn pages_are_asked_for_until_one_is_not_full() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let page = async |from: u32| {
+            let length = if from == 0 { REJECTED_AT_ONCE } else { 5 };
+            Ok((0..length).map(|n| entry(&format!("{}", from + n), "x")).collect())
+        };
+        let entries = runtime.block_on(all(page)).unwrap();
+        assert_eq!(entries.len() as u32, REJECTED_AT_ONCE + 5);
+        assert_eq!(entries.last().unwrap().name, (REJECTED_AT_ONCE + 4).to_string());
+    }
+
+    #[test]
+    fn a_domain_is_shown_with_what_waits_for_the_administrator() {
+        let status = DomainStatus {
+            domain: "corp".to_owned(),
+            provider: "ldap".to_owned(),
+            mode: "replicate".to_owned(),
+            online: false,
+            since_unix: 880,
+            server: "ldaps://ldap1.example.com".to_owned(),
+            reason: "connection refused".to_owned(),
+            tracking: "syncrepl".to_owned(),
+            complete: true,
+            users: 10_201,
+            groups: 10_100,
+            rejected: 2,
+            last_change_unix: 500,
+            held_removals: 5000,
+            ..DomainStatus::default()
+        };
+        let counts = DomainCounts {
+            domain: "corp".to_owned(),
+            present: true,
+            users: 389,
+            groups: 10_100,
+            refused: vec![("gid 100 is below min_id (1000)".to_owned(), 9812)],
+        };
+        assert_eq!(
+            as_text(1000, "corp", &status, Some(&counts)),
+            "corp: ldap, replicate\n\n\
+             state           offline for 2 min\n\
+             reason          connection refused\n\
+             last server     ldaps://ldap1.example.com\n\
+             changes by      syncrepl\n\
+             last change     8 min ago\n\
+             last refresh    never\n\
+             complete        yes\n\
+             in the cache    10,201 users, 10,100 groups\n\
+             served          389 users, 10,100 groups\n\
+             rejected        9,814: roster domain rejected corp\n\
+             held            5,000 entries that would go: roster domain confirm corp\n"
+        );
+    }
+}

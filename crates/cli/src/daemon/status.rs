@@ -1,0 +1,808 @@
+//! `roster status`: every role, every domain, the snapshot, and what is wrong with them.
+//!
+//! [`Report::gather`] asks and judges nothing, [`judge`] concludes and asks nobody.
+
+use super::{Bus, Unreached, age, ago, converse, now, trouble};
+use crate::doctor::{Finding, Level, marked};
+use crate::terminal::{Align, Paint, bytes, count, counted, duration, shown, table};
+use anyhow::Result;
+use roster_bus::interfaces::{
+    DomainCounts, DomainStatus, MonitorStatus, PublisherStatus, RoleState, RoleStatus,
+};
+use roster_bus::names::Role;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// What systemctl(1) says of a service that does not run.
+const NOT_RUNNING: u8 = 3;
+const NOT_WELL: u8 = 1;
+
+/// Reasons of refusal that are shown of a domain; `roster domain rejected` has all.
+const REASONS_SHOWN: usize = 3;
+
+/// What every role said, or why it did not.
+#[derive(Clone, Debug)]
+pub struct Report {
+    now: u64,
+    monitor: Result<MonitorStatus, String>,
+    publisher: Result<PublisherStatus, String>,
+    /// In order of precedence.
+    domains: Vec<(String, Result<DomainStatus, String>)>,
+    /// Of those that answered.
+    roles: Vec<RoleStatus>,
+}
+
+/// Prints how the daemon is; the exit code says it too.
+pub fn run(run_dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8> {
+    let report = converse(async {
+        let bus = Bus::connect(run_dir).await?;
+        Ok(Report::gather(&bus).await)
+    });
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => {
+            let not_running = matches!(error.downcast_ref(), Some(Unreached::NotRunning(..)));
+            if json {
+                let value =
+                    json!({"ok": false, "running": !not_running, "error": error.to_string()});
+                writeln!(out, "{value:#}")?;
+            }
+            if not_running {
+                crate::say(format_args!("roster: {error}"));
+                return Ok(NOT_RUNNING);
+            }
+            return Err(error);
+        }
+    };
+    let findings = judge(&report);
+    if json {
+        writeln!(out, "{:#}", as_json(&report, &findings))?;
+    } else {
+        out.write_all(as_text(&report, &findings, Paint::stdout()).as_bytes())?;
+    }
+    Ok(if is_well(&findings) { 0 } else { NOT_WELL })
+}
+
+fn is_well(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.level < Level::Problem)
+}
+
+impl Report {
+    /// Asks every role, all at once: one that hangs does not hold up the others.
+    pub async fn gather(bus: &Bus) -> Self {
+        let monitor = monitor(bus).await.map_err(|error| error.to_string());
+        let publisher = publisher(bus).await.map_err(|error| error.to_string());
+        // Without the monitor the publisher knows what there is.
+        let names = match (&monitor, &publisher) {
+            (Ok(monitor), _) => monitor.domains.clone(),
+            (_, Ok(publisher)) => publisher.domains.iter().map(|d| d.domain.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let mut asked = JoinSet::new();
+        for (at, name) in names.into_iter().enumerate() {
+            let bus = bus.clone();
+            asked.spawn(async move {
+                let status = backend(&bus, &name).await.map_err(|error| error.to_string());
+                (at, name, status)
+            });
+        }
+        let mut domains = asked.join_all().await;
+        domains.sort_by_key(|(at, ..)| *at);
+        let domains = domains.into_iter().map(|(_, name, status)| (name, status)).collect();
+        let states = monitor.as_ref().map(|monitor| &*monitor.roles).unwrap_or_default();
+        let roles = roles(bus, states).await;
+        Self { now: now(), monitor, publisher, domains, roles }
+    }
+}
+
+async fn monitor(bus: &Bus) -> Result<MonitorStatus> {
+    bus.monitor().await?.status().await.map_err(|error| trouble(&Role::Monitor, &error))
+}
+
+/// How the publisher is.
+pub async fn publisher(bus: &Bus) -> Result<PublisherStatus> {
+    bus.publisher().await?.status().await.map_err(|error| trouble(&Role::Publisher, &error))
+}
+
+/// How a domain's back-end is.
+pub async fn backend(bus: &Bus, domain: &str) -> Result<DomainStatus> {
+    let role = Role::Backend(domain.to_owned());
+    bus.backend(domain).await?.status().await.map_err(|error| trouble(&role, &error))
+}
+
+/// What the running ones say of themselves. Who does not answer is seen by the monitor's word.
+async fn roles(bus: &Bus, states: &[RoleState]) -> Vec<RoleStatus> {
+    let mut asked = JoinSet::new();
+    let running = states.iter().filter(|state| state.state == "running");
+    for role in running.filter_map(|state| Role::parse(&state.role)) {
+        let bus = bus.clone();
+        asked.spawn(async move { bus.role(&role).await.ok()?.status().await.ok() });
+    }
+    asked.join_all().await.into_iter().flatten().collect()
+}
+
+/// What is worth a word, worst first.
+pub fn judge(report: &Report) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |level, message: String, advice: Option<String>| {
+        findings.push(Finding { level, check: "daemon", message, advice });
+    };
+    match &report.monitor {
+        Ok(monitor) => {
+            if !monitor.config_error.is_empty() {
+                find(
+                    Level::Problem,
+                    format!(
+                        "{} is not in force as it is now; what was read {} goes on:\n    {}",
+                        monitor.config,
+                        ago(report.now, monitor.config_read_unix),
+                        indented(&monitor.config_error)
+                    ),
+                    Some(format!(
+                        "correct it, `roster check-config {}`, then `systemctl reload rosterd`",
+                        monitor.config
+                    )),
+                );
+            }
+            for role in &monitor.roles {
+                if let Some((level, message)) = of_role(report.now, role) {
+                    let advice = "see its log: journalctl -u rosterd".to_owned();
+                    find(level, message, Some(advice));
+                }
+            }
+        }
+        Err(why) => find(Level::Problem, why.clone(), None),
+    }
+    match &report.publisher {
+        Ok(publisher) if !publisher.error.is_empty() => find(
+            Level::Problem,
+            format!("the snapshot could not be published: {}", publisher.error),
+            Some("what was published before is served until it can".to_owned()),
+        ),
+        Ok(publisher) if publisher.generation == 0 => find(
+            Level::Problem,
+            "nothing was published yet".to_owned(),
+            Some("the first snapshot comes when every domain has answered once".to_owned()),
+        ),
+        Ok(_) => {}
+        Err(why) => find(Level::Problem, why.clone(), None),
+    }
+    for (name, status) in &report.domains {
+        let counts = counts(report, name);
+        for (level, message, advice) in of_domain(report.now, name, status, counts) {
+            find(level, message, advice);
+        }
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    findings
+}
+
+fn of_role(now: u64, role: &RoleState) -> Option<(Level, String)> {
+    let RoleState { role: name, state, since_unix, last_end, restarts, .. } = role;
+    let ended = if last_end.is_empty() { String::new() } else { format!(": it {last_end}") };
+    match &**state {
+        "running" | "idle" => {
+            // Once is a restart; time and again is trouble, though it runs just now.
+            let often = *restarts >= 3 && now.saturating_sub(*since_unix) < 300;
+            often.then(|| {
+                let times = counted(u64::from(*restarts), "time");
+                (Level::Warning, format!("{name} was started again {times}{ended}"))
+            })
+        }
+        state => Some((
+            Level::Problem,
+            format!("{name} is {state} for {}{ended}", age(now, *since_unix)),
+        )),
+    }
+}
+
+fn of_domain(
+    now: u64,
+    name: &str,
+    status: &Result<DomainStatus, String>,
+    counts: Option<&DomainCounts>,
+) -> Vec<(Level, String, Option<String>)> {
+    let mut found = Vec::new();
+    match status {
+        Ok(status) => {
+            if !status.online {
+                let kept = if status.complete || status.users + status.groups > 0 {
+                    "; what is known is served"
+                } else {
+                    ""
+                };
+                found.push((
+                    Level::Problem,
+                    format!(
+                        "{name} is offline for {}: {}{kept}",
+                        age(now, status.since_unix),
+                        or(&status.reason, "no server has answered yet")
+                    ),
+                    Some(format!(
+                        "it is tried again by itself; at once: roster domain refresh {name}"
+                    )),
+                ));
+            }
+            if status.held_removals > 0 {
+                let entries = counted(status.held_removals, "entry");
+                found.push((
+                    Level::Problem,
+                    format!("{name}: {entries} would go at once, and are kept"),
+                    Some(format!(
+                        "if they are meant to go: roster domain confirm {name}; if not, mend the \
+                         directory, and nothing is lost"
+                    )),
+                ));
+            }
+            if !status.cache_error.is_empty() {
+                found.push((Level::Warning, format!("{name}: {}", status.cache_error), None));
+            }
+            if status.online && !status.complete && status.mode == "replicate" {
+                found.push((
+                    Level::Warning,
+                    format!("{name} is being read for the first time"),
+                    None,
+                ));
+            }
+        }
+        Err(why) => found.push((Level::Problem, why.clone(), None)),
+    }
+    let unreadable = status.as_ref().map_or(0, |status| status.rejected);
+    if unreadable > 0 {
+        let entries = counted(unreadable, "entry");
+        found.push((
+            Level::Warning,
+            format!("{name}: {entries} rejected: not readable as users or groups"),
+            Some(format!("which, and why: roster domain rejected {name}")),
+        ));
+    }
+    let Some(counts) = counts else { return found };
+    let others = counts.refused.get(REASONS_SHOWN..).unwrap_or_default();
+    for (reason, number) in counts.refused.iter().take(REASONS_SHOWN) {
+        let advice =
+            remedy(reason).or_else(|| Some(format!("which ones: roster domain rejected {name}")));
+        let entries = counted(*number, "entry");
+        found.push((Level::Warning, format!("{name}: {entries} rejected: {reason}"), advice));
+    }
+    if !others.is_empty() {
+        let entries = counted(others.iter().map(|(_, number)| number).sum(), "entry");
+        let reasons = counted(others.len() as u64, "other reason");
+        found.push((
+            Level::Warning,
+            format!("{name}: {entries} rejected for {reasons}"),
+            Some(format!("all of them: roster domain rejected {name}")),
+        ));
+    }
+    found
+}
+
+/// What an administrator may do about entries that are refused for this reason.
+pub fn remedy(reason: &str) -> Option<String> {
+    let words: Vec<&str> = reason.split(' ').collect();
+    match *words {
+        ["gid", gid, "is", "below", "min_id", ..]
+        | ["primary", "gid", gid, "is", "a", "local", ..] => Some(format!(
+            "if users may have the host's own group {gid} as their primary group: \
+                 allowed_local_gids = [{gid}] under [host]"
+        )),
+        ["uid", _, "is", "below", "min_id", ..] => {
+            Some("if such users are to be served, lower min_id".to_owned())
+        }
+        [_, _, "is", "above", "max_id", ..] => {
+            Some("if such entries are to be served, raise max_id".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn counts<'r>(report: &'r Report, domain: &str) -> Option<&'r DomainCounts> {
+    let publisher = report.publisher.as_ref().ok()?;
+    publisher.domains.iter().find(|counts| counts.domain == domain)
+}
+
+fn or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
+    if text.is_empty() { otherwise } else { text }
+}
+
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
+}
+
+fn as_text(report: &Report, findings: &[Finding], paint: Paint) -> String {
+    let now = report.now;
+    let mut text = String::new();
+    if let Ok(monitor) = &report.monitor {
+        let monitor_role = monitor.roles.iter().find(|role| role.role == "monitor");
+        let running = monitor_role.map_or(String::new(), |role| {
+            format!(" for {}, pid {}", age(now, role.since_unix), role.pid)
+        });
+        text += &format!("rosterd runs{running}\n");
+        let read = ago(now, monitor.config_read_unix);
+        text += &format!("configuration  {}, read {read}\n", monitor.config);
+        if !monitor.separate_users {
+            text += &format!("state          {}, all roles as one user\n", monitor.state_dir);
+        }
+    }
+    if let Ok(publisher) = &report.publisher {
+        text += &snapshot_text(now, publisher);
+    }
+    text += "\n";
+    text += &domain_table(report);
+    if let Ok(monitor) = &report.monitor {
+        text += "\n";
+        text += &role_table(report, monitor);
+    }
+    text += "\n";
+    for finding in findings {
+        text += &format!("{}\n", marked(finding, paint));
+    }
+    if findings.is_empty() {
+        text += "All well.\n";
+    }
+    text
+}
+
+fn snapshot_text(now: u64, publisher: &PublisherStatus) -> String {
+    if publisher.generation == 0 {
+        return format!("snapshot       {}, not published yet\n", publisher.snapshot);
+    }
+    let took = Duration::from_micros(publisher.last_publish_us);
+    format!(
+        "snapshot       {}\n               generation {}, published {}, {} after the change\n               \
+         {}, {}, {}, {}\n",
+        publisher.snapshot,
+        publisher.generation,
+        ago(now, publisher.published_unix_ms / 1000),
+        duration(took),
+        counted(publisher.users, "user"),
+        counted(publisher.groups, "group"),
+        counted(publisher.memberships, "membership"),
+        bytes(publisher.bytes),
+    )
+}
+
+/// The domains, a line each.
+pub fn domain_table(report: &Report) -> String {
+    let mut rows = vec![
+        ["DOMAIN", "STATE", "USERS", "GROUPS", "REJECTED", "LAST CHANGE", "BY", "FROM"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (name, status) in &report.domains {
+        rows.push(domain_row(report.now, name, status, counts(report, name)).to_vec());
+    }
+    use Align::{Left, Right};
+    table(&rows, &[Left, Left, Right, Right, Right, Left, Left, Left])
+}
+
+fn domain_row(
+    now: u64,
+    name: &str,
+    status: &Result<DomainStatus, String>,
+    counts: Option<&DomainCounts>,
+) -> [String; 8] {
+    let nothing = || "-".to_owned();
+    let served = |number: fn(&DomainCounts) -> u64| {
+        counts.filter(|counts| counts.present).map_or_else(nothing, |c| count(number(c)))
+    };
+    let (users, groups) = (served(|counts| counts.users), served(|counts| counts.groups));
+    let Ok(status) = status else {
+        return [
+            name.to_owned(),
+            "not there".to_owned(),
+            users,
+            groups,
+            nothing(),
+            nothing(),
+            nothing(),
+            nothing(),
+        ];
+    };
+    let state = if status.online { "online" } else { "offline" };
+    [
+        name.to_owned(),
+        format!("{state} {}", age(now, status.since_unix)),
+        users,
+        groups,
+        count(status.rejected + refused(counts)),
+        ago(now, status.last_change_unix),
+        or(&status.tracking, "-").to_owned(),
+        shown(or(&status.server, "-")),
+    ]
+}
+
+fn refused(counts: Option<&DomainCounts>) -> u64 {
+    counts.map_or(0, |counts| counts.refused.iter().map(|(_, number)| number).sum())
+}
+
+fn role_table(report: &Report, monitor: &MonitorStatus) -> String {
+    let mut rows = vec![
+        ["ROLE", "STATE", "PID", "USER", "RESTARTS", "LOG", "SANDBOX"].map(str::to_owned).to_vec(),
+    ];
+    for state in &monitor.roles {
+        let own = report.roles.iter().find(|role| role.role == state.role);
+        let own = |field: fn(&RoleStatus) -> &str| {
+            own.map_or("-".to_owned(), |role| shown(or(field(role), "-")))
+        };
+        let pid = if state.pid == 0 { "-".to_owned() } else { state.pid.to_string() };
+        rows.push(vec![
+            state.role.clone(),
+            format!("{} {}", state.state, age(report.now, state.since_unix)),
+            pid,
+            state.uid.to_string(),
+            count(state.restarts.into()),
+            own(|role| &role.log_level),
+            own(|role| &role.sandbox),
+        ]);
+    }
+    use Align::{Left, Right};
+    table(&rows, &[Left, Left, Right, Right, Right, Left, Left])
+}
+
+fn as_json(report: &Report, findings: &[Finding]) -> Value {
+    let monitor = report.monitor.as_ref().ok();
+    json!({
+        "ok": is_well(findings),
+        "running": true,
+        "now_unix": report.now,
+        "config": monitor.map(|monitor| json!({
+            "file": monitor.config,
+            "read_unix": monitor.config_read_unix,
+            "error": some(&monitor.config_error),
+        })),
+        "state_dir": monitor.map(|monitor| &monitor.state_dir),
+        "separate_users": monitor.map(|monitor| monitor.separate_users),
+        "snapshot": report.publisher.as_ref().ok().map(snapshot_json),
+        "domains": domains_json(report),
+        "roles": monitor.map(|monitor| {
+            monitor.roles.iter().map(|state| role_json(state, &report.roles)).collect::<Vec<_>>()
+        }),
+        "findings": findings,
+    })
+}
+
+fn some(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn time(unix: u64) -> Option<u64> {
+    Some(unix).filter(|&unix| unix > 0)
+}
+
+fn snapshot_json(publisher: &PublisherStatus) -> Value {
+    json!({
+        "file": publisher.snapshot,
+        "generation": publisher.generation,
+        "published_unix_ms": time(publisher.published_unix_ms),
+        "users": publisher.users,
+        "groups": publisher.groups,
+        "memberships": publisher.memberships,
+        "bytes": publisher.bytes,
+        "publications": publisher.publications,
+        "bytes_written": publisher.bytes_written,
+        "last_publish_us": publisher.last_publish_us,
+        "error": some(&publisher.error),
+    })
+}
+
+/// All domains, in order of precedence.
+pub fn domains_json(report: &Report) -> Vec<Value> {
+    let domains = report.domains.iter();
+    domains.map(|(name, status)| domain_json(name, status, counts(report, name))).collect()
+}
+
+/// A domain as the back-end and the publisher see it.
+pub fn domain_json(
+    name: &str,
+    status: &Result<DomainStatus, String>,
+    counts: Option<&DomainCounts>,
+) -> Value {
+    let mut value = json!({"domain": name});
+    match status {
+        Ok(status) => {
+            let more = json!({
+                "provider": status.provider,
+                "mode": status.mode,
+                "online": status.online,
+                "since_unix": time(status.since_unix),
+                "server": some(&status.server),
+                "reason": some(&status.reason),
+                "tracking": some(&status.tracking),
+                "complete": status.complete,
+                "users": status.users,
+                "groups": status.groups,
+                "unreadable": status.rejected,
+                "last_change_unix": time(status.last_change_unix),
+                "last_refresh_unix": time(status.last_refresh_unix),
+                "held_removals": status.held_removals,
+                "sequence": status.sequence,
+                "cache_error": some(&status.cache_error),
+            });
+            merge(&mut value, more);
+        }
+        Err(error) => merge(&mut value, json!({"error": error})),
+    }
+    if let Some(counts) = counts {
+        let refused: Vec<_> = counts
+            .refused
+            .iter()
+            .map(|(reason, number)| json!({"reason": reason, "entries": number}))
+            .collect();
+        let more = json!({
+            "served_users": counts.users,
+            "served_groups": counts.groups,
+            "refused": refused,
+        });
+        merge(&mut value, more);
+    }
+    value
+}
+
+fn merge(value: &mut Value, more: Value) {
+    if let (Value::Object(value), Value::Object(more)) = (value, more) {
+        value.extend(more);
+    }
+}
+
+fn role_json(state: &RoleState, roles: &[RoleStatus]) -> Value {
+    let own = roles.iter().find(|role| role.role == state.role);
+    json!({
+        "role": state.role,
+        "state": state.state,
+        "pid": time(state.pid.into()),
+        "uid": state.uid,
+        "restarts": state.restarts,
+        "since_unix": time(state.since_unix),
+        "last_end": some(&state.last_end),
+        "version": own.map(|role| &role.version),
+        "sandbox": own.map(|role| &role.sandbox),
+        "log_level": own.map(|role| &role.log_level),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_000_000;
+
+    fn role(name: &str, pid: u32) -> RoleState {
+        RoleState {
+            role: name.to_owned(),
+            state: "running".to_owned(),
+            pid,
+            uid: 990,
+            restarts: 0,
+            since_unix: NOW - 10_800,
+            last_end: String::new(),
+        }
+    }
+
+    fn domain(name: &str) -> (String, Result<DomainStatus, String>) {
+        let status = DomainStatus {
+            domain: name.to_owned(),
+            provider: "ldap".to_owned(),
+            mode: "replicate".to_owned(),
+            online: true,
+            since_unix: NOW - 10_800,
+            server: "ldaps://ldap1.example.com".to_owned(),
+            tracking: "syncrepl".to_owned(),
+            complete: true,
+            users: 10_201,
+            groups: 10_100,
+            last_change_unix: NOW - 3,
+            last_refresh_unix: NOW - 10_799,
+            ..DomainStatus::default()
+        };
+        (name.to_owned(), Ok(status))
+    }
+
+    /// A daemon in which all is well.
+    fn report() -> Report {
+        let monitor = MonitorStatus {
+            config: "/etc/roster/roster.toml".to_owned(),
+            config_read_unix: NOW - 10_800,
+            state_dir: "/var/lib/roster".to_owned(),
+            separate_users: true,
+            domains: vec!["corp".to_owned()],
+            roles: vec![role("monitor", 100), role("bus", 101), role("backend:corp", 104)],
+            ..MonitorStatus::default()
+        };
+        let publisher = PublisherStatus {
+            snapshot: "/var/lib/roster/roster.snap".to_owned(),
+            generation: 123,
+            published_unix_ms: (NOW - 3) * 1000,
+            users: 10_201,
+            groups: 10_100,
+            memberships: 5_050_000,
+            bytes: 24 << 20,
+            last_publish_us: 12_000,
+            domains: vec![DomainCounts {
+                domain: "corp".to_owned(),
+                present: true,
+                users: 10_201,
+                groups: 10_100,
+                refused: Vec::new(),
+            }],
+            ..PublisherStatus::default()
+        };
+        let own = RoleStatus {
+            role: "backend:corp".to_owned(),
+            log_level: "info".to_owned(),
+            sandbox: "landlock, seccomp".to_owned(),
+            ..RoleStatus::default()
+        };
+        Report {
+            now: NOW,
+            monitor: Ok(monitor),
+            publisher: Ok(publisher),
+            domains: vec![domain("corp")],
+            roles: vec![own],
+        }
+    }
+
+    fn said(report: &Report) -> Vec<String> {
+        judge(report).iter().map(|finding| marked(finding, Paint::plain())).collect()
+    }
+
+    fn refuse(report: &mut Report, reasons: &[(&str, u64)]) {
+        if let Ok(publisher) = &mut report.publisher {
+            let reasons = reasons.iter().map(|&(reason, number)| (reason.to_owned(), number));
+            publisher.domains[0].refused = reasons.collect();
+        }
+    }
+
+    fn change(report: &mut Report, change: impl Fn(&mut DomainStatus)) {
+        report.domains[0].1.iter_mut().for_each(change);
+    }
+
+    #[test]
+    fn a_daemon_that_is_well_is_shown_on_one_screen() {
+        let report = report();
+        assert_eq!(
+            as_text(&report, &judge(&report), Paint::plain()),
+            "\
+rosterd runs for 3 h, pid 100
+configuration  /etc/roster/roster.toml, read 3 h ago
+snapshot       /var/lib/roster/roster.snap
+               generation 123, published 3 s ago, 12 ms after the change
+               10,201 users, 10,100 groups, 5,050,000 memberships, 24.0 MiB
+
+DOMAIN  STATE        USERS  GROUPS  REJECTED  LAST CHANGE  BY        FROM
+corp    online 3 h  10,201  10,100         0  3 s ago      syncrepl  ldaps://ldap1.example.com
+
+ROLE          STATE        PID  USER  RESTARTS  LOG   SANDBOX
+monitor       running 3 h  100   990         0  -     -
+bus           running 3 h  101   990         0  -     -
+backend:corp  running 3 h  104   990         0  info  landlock, seccomp
+
+All well.
+"
+        );
+        assert!(is_well(&judge(&report)));
+    }
+
+    #[test]
+    fn rejected_entries_are_named_with_reason_and_remedy_and_are_no_failure() {
+        let mut report = report();
+        let reasons = [
+            ("gid 100 is below min_id (1000)", 9812),
+            ("a local user has this name", 2),
+            ("uid 7 is below min_id (1000)", 1),
+            ("uid 8 is below min_id (1000)", 1),
+            ("uid 9 is below min_id (1000)", 1),
+        ];
+        refuse(&mut report, &reasons);
+        assert_eq!(
+            said(&report),
+            [
+                "! corp: 9,812 entries rejected: gid 100 is below min_id (1000)\n    → if users may \
+                 have the host's own group 100 as their primary group: allowed_local_gids = [100] \
+                 under [host]",
+                "! corp: 2 entries rejected: a local user has this name\n    → which ones: roster \
+                 domain rejected corp",
+                "! corp: 1 entry rejected: uid 7 is below min_id (1000)\n    → if such users are to \
+                 be served, lower min_id",
+                "! corp: 2 entries rejected for 2 other reasons\n    → all of them: roster domain \
+                 rejected corp",
+            ]
+        );
+        assert!(is_well(&judge(&report)));
+        assert!(domain_table(&report).contains("9,817"));
+    }
+
+    #[test]
+    fn a_domain_that_is_offline_is_a_problem_with_its_reason() {
+        let mut report = report();
+        change(&mut report, |status| {
+            status.online = false;
+            status.since_unix = NOW - 130;
+            status.reason = "ldaps://ldap1.example.com: connection refused".to_owned();
+        });
+        assert_eq!(
+            said(&report),
+            [
+                "✗ corp is offline for 2 min: ldaps://ldap1.example.com: connection refused; what is \
+              known is served\n    → it is tried again by itself; at once: roster domain refresh \
+              corp"
+            ]
+        );
+        assert!(!is_well(&judge(&report)));
+    }
+
+    #[test]
+    fn held_removals_wait_for_a_word() {
+        let mut report = report();
+        change(&mut report, |status| status.held_removals = 6000);
+        let said = said(&report);
+        assert!(said[0].starts_with("✗ corp: 6,000 entries would go at once, and are kept"));
+        assert!(said[0].contains("roster domain confirm corp"));
+    }
+
+    #[test]
+    fn a_role_that_is_down_is_named_with_how_it_ended() {
+        let mut report = report();
+        let monitor = report.monitor.as_mut().unwrap();
+        monitor.roles[2] = RoleState {
+            state: "waiting".to_owned(),
+            since_unix: NOW - 2,
+            last_end: "was killed by signal 9".to_owned(),
+            restarts: 4,
+            ..role("backend:corp", 0)
+        };
+        report.domains[0].1 = Err("backend:corp is not there".to_owned());
+        assert_eq!(
+            said(&report),
+            [
+                "✗ backend:corp is waiting for 2 s: it was killed by signal 9\n    → see its log: \
+                 journalctl -u rosterd",
+                "✗ backend:corp is not there",
+            ]
+        );
+        assert!(domain_table(&report).contains("corp    not there  10,201  10,100"));
+    }
+
+    #[test]
+    fn a_configuration_that_is_not_in_force_is_shown_with_its_mistakes() {
+        let mut report = report();
+        let monitor = report.monitor.as_mut().unwrap();
+        monitor.config_error = "roster.toml:3: host.min_id: x\nroster.toml:4: y".to_owned();
+        let said = said(&report);
+        assert!(said[0].starts_with("✗ /etc/roster/roster.toml is not in force as it is now"));
+        assert!(said[0].contains("\n    roster.toml:3: host.min_id: x\n    roster.toml:4: y\n"));
+    }
+
+    #[test]
+    fn without_a_monitor_the_rest_is_still_shown() {
+        let mut report = report();
+        report.monitor = Err("monitor did not answer in 10 s".to_owned());
+        let text = as_text(&report, &judge(&report), Paint::plain());
+        assert!(text.contains("generation 123") && text.contains("✗ monitor did not answer"));
+    }
+
+    #[test]
+    fn json_holds_what_a_monitoring_system_asks() {
+        let mut report = report();
+        refuse(&mut report, &[("gid 100 is below min_id (1000)", 9812)]);
+        let value = as_json(&report, &judge(&report));
+        assert_eq!(value["ok"], true);
+        assert_eq!(value["snapshot"]["generation"], 123);
+        assert_eq!(value["domains"][0]["domain"], "corp");
+        assert_eq!(value["domains"][0]["refused"][0]["entries"], 9812);
+        assert_eq!(value["domains"][0]["reason"], Value::Null);
+        assert_eq!(value["roles"][2]["sandbox"], "landlock, seccomp");
+        assert_eq!(value["findings"][0]["level"], "warning");
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_run_has_an_exit_code_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut out = Vec::new();
+        assert_eq!(run(folder.path(), true, &mut out).unwrap(), NOT_RUNNING);
+        let value: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((&value["ok"], &value["running"]), (&json!(false), &json!(false)));
+    }
+}

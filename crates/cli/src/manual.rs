@@ -1,0 +1,163 @@
+//! roster.toml(5), out of the table of keys that the parser goes by.
+
+use clap_mangen::roff::{Roff, bold, italic, roman};
+use roster_config::keys::{KEYS, Key, Table, Unset};
+use std::io::{self, Write};
+
+/// A configuration that works, and shows the most used keys.
+pub const EXAMPLE: &str = r#"[host]
+domains = ["corp", "lab"]          # in order of precedence
+min_id = 1000
+
+[domain.corp]
+provider = "ldap"
+uris = ["ldaps://ldap1.example.com", "ldaps://ldap2.example.com"]
+base = "dc=example,dc=com"
+schema = "rfc2307bis"              # rfc2307 | rfc2307bis
+mode = "replicate"                 # replicate | on-demand
+bind_dn = "cn=reader,dc=example,dc=com"
+bind_password_file = "/etc/roster/corp.password"
+tls_ca = "/etc/ssl/certs/corp.pem"
+start_tls = false
+
+[domain.lab]
+provider = "files"
+passwd = "/srv/lab/passwd"
+group = "/srv/lab/group"
+"#;
+
+const DESCRIPTION: &[&str] = &[
+    "This file tells rosterd(8) which directories to mirror into the snapshot of users and groups. It \
+     is TOML: tables in brackets, keys with values below them, text in quotes, comments behind #.",
+    "rosterd reads it when it starts, and again on SIGHUP (systemctl reload rosterd). If there is a \
+     mistake in it, none of it is used: rosterd does not start, or goes on with what it had, and says \
+     in its log and in roster status what is wrong, on which line, and what to write instead. So does \
+     roster check-config FILE, before anything else does; with --explain it prints every key with \
+     its value and where that is from.",
+    "Durations are text with a unit, \"500ms\", \"30s\", \"5m\", \"12h\" or \"1d\", or whole numbers of \
+     seconds. Paths are absolute.",
+];
+
+const TEMPLATES: &[(&str, &str)] = &[
+    ("%u", "the user name"),
+    ("%U", "the uid"),
+    ("%d", "the domain"),
+    ("%o", "the directory's own value; not in fallback_home and fallback_shell"),
+    ("%%", "a percent sign"),
+];
+
+const FILES: &[(&str, &str)] = &[
+    ("/etc/roster/roster.toml", "The configuration, unless rosterd is told otherwise by --config."),
+    (
+        "/etc/roster/NAME.password",
+        "A good place for passwords, mode 0600. The monitor reads them, as root; the process that \
+         talks to the directory gets the password and no access to the file.",
+    ),
+];
+
+/// Writes the page.
+pub fn write(out: &mut dyn Write) -> io::Result<()> {
+    let mut page = Roff::new();
+    let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
+    page.control("TH", ["roster.toml", "5", "", &source, "Roster"]);
+    page.control("SH", ["NAME"]);
+    page.text([roman("roster.toml - configuration of rosterd")]);
+    page.control("SH", ["SYNOPSIS"]);
+    page.text([italic("/etc/roster/roster.toml")]);
+    page.control("SH", ["DESCRIPTION"]);
+    paragraphs(&mut page, DESCRIPTION);
+    for table in Table::ALL {
+        page.control("SH", [table.header()]);
+        page.text([roman(table.text())]);
+        keys(&mut page, table, None);
+        for (provider, title) in
+            [("files", "Of the files provider"), ("ldap", "Of the ldap provider")]
+        {
+            if table == Table::Domain {
+                page.control("SS", [title]);
+            }
+            keys(&mut page, table, Some(provider));
+        }
+    }
+    page.control("SH", ["TEMPLATES"]);
+    page.text([roman(
+        "In home, fallback_home, shell and fallback_shell some letters behind a percent sign stand for \
+         what is the user's own. home = \"/home/%d/%u\" makes /home/corp/alice of alice in corp.",
+    )]);
+    for (template, meaning) in TEMPLATES {
+        page.control("TP", []);
+        page.text([bold(*template)]);
+        page.text([roman(*meaning)]);
+    }
+    page.control("SH", ["EXAMPLES"]);
+    page.text([roman("A directory with two servers, and text files for the rest:")]);
+    page.control("PP", []);
+    page.control("RS", ["4"]);
+    page.control("nf", []);
+    page.text([roman(EXAMPLE.trim_end())]);
+    page.control("fi", []);
+    page.control("RE", []);
+    page.control("SH", ["FILES"]);
+    for (file, meaning) in FILES {
+        page.control("TP", []);
+        page.text([italic(*file)]);
+        page.text([roman(*meaning)]);
+    }
+    page.control("SH", ["SEE ALSO"]);
+    page.text([roman(
+        "rosterd(8), roster(1), roster-check-config(1), roster-status(1), roster-domain(1), passwd(5), \
+         group(5)",
+    )]);
+    page.to_writer(out)
+}
+
+fn paragraphs(page: &mut Roff, texts: &[&str]) {
+    for (at, text) in texts.iter().enumerate() {
+        if at > 0 {
+            page.control("PP", []);
+        }
+        page.text([roman(*text)]);
+    }
+}
+
+fn keys(page: &mut Roff, table: Table, provider: Option<&str>) {
+    for key in KEYS.iter().filter(|key| key.table == table && key.provider == provider) {
+        page.control("TP", []);
+        page.text([bold(key.name), roman(format!("  ({}; {})", key.kind.text(), default(key)))]);
+        page.text([roman(key.text)]);
+    }
+}
+
+fn default(key: &Key) -> String {
+    match key.unset {
+        Unset::Required => "required".to_owned(),
+        Unset::Is(value) => format!("default: {value}"),
+        Unset::Follows(how) => format!("default: {how}"),
+        Unset::Nothing => "not set by default".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> String {
+        let mut text = Vec::new();
+        write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn the_example_is_a_configuration_without_a_warning() {
+        assert!(roster_config::parse(EXAMPLE).unwrap().warnings.is_empty());
+    }
+
+    #[test]
+    fn every_key_is_documented_with_its_default() {
+        let page = page();
+        for key in KEYS {
+            assert!(page.contains(&format!("\n\\fB{}\\fR  (", key.name)), "{}", key.name);
+        }
+        assert!(page.contains("\\fBmass_deletion\\fR  (number, 0 to 1; default: 0.5)"), "{page}");
+    }
+}
