@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod files;
-pub mod watch;
 pub mod overrides;
+pub mod watch;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -33,9 +33,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What was found in the file contradicts itself.
-    #[must_use]
-    pub fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+    pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), reason: reason.into() }
     }
 

@@ -54,6 +54,12 @@ impl Store {
         transaction.commit().map_err(|error| failed(error.into()))
     }
 
+    /// The error for what was found in the cache and contradicts itself.
+    #[must_use]
+    pub fn damaged(&self, reason: &str) -> StoreError {
+        StoreError::damaged(&self.path, reason)
+    }
+
     /// The cache as it is now, whatever is written while the reader lives.
     pub fn reader(&self) -> Result<Reader, StoreError> {
         let failed = |error| StoreError::from_redb("read", &self.path, error);

@@ -1,8 +1,8 @@
 //! The tables and their bytes.
 
 use crate::{FORMAT, StoreError};
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
-use redb::{ReadOnlyTable, Table, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+use redb::{ReadOnlyTable, Table, TableDefinition, WriteTransaction};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -352,6 +352,11 @@ impl Reader {
             visit(number, bytes);
             Ok(ControlFlow::Continue(()))
         })
+    }
+
+    /// How many references there are.
+    pub fn references_len(&self) -> Result<u64, StoreError> {
+        self.references.len().map_err(|error| self.failed(error.into()))
     }
 
     /// Everything that was rejected, by key.

@@ -1,14 +1,111 @@
-//! .
+//! A back-end: keeps what one domain's directory has, over restarts and while the directory is
+//! away, and hands it to the publisher.
+//!
+//! A provider talks to the directory and reports into the `engine`; a task writes what the engine
+//! takes in to the durable cache (`writer`); `object` answers on the bus. On demand, `asking` puts
+//! questions to the provider and keeps its answers fresh. Whether an entry may be served is none of
+//! a back-end's business: it hands over whatever the directory says.
+
+mod asked;
+mod asking;
+mod batch;
+mod deletion;
+mod engine;
+mod entries;
+mod image;
+mod object;
+mod references;
+mod rejected;
+mod writer;
 
 use crate::role::{self, Context};
+use anyhow::Context as _;
+use asking::Asking;
+use engine::{Engine, Settings};
+use object::{Object, tell};
+use roster_bus::zbus::object_server::SignalEmitter;
+use roster_config::{Mode, Provider as Configured};
+use roster_provider::files::FilesProvider;
+use roster_provider::{Provider, Sink};
+use roster_provider_ldap::Ldap;
+use std::sync::Arc;
+use writer::{Cache, Found};
+
+/// Entries and references that a domain may have; the publisher takes no more.
+const NUMBERS_MAX: u32 = 1 << 24;
 
 /// Runs until the role is to stop.
 ///
 /// # Errors
 ///
 /// What keeps the role from its work; the monitor starts it again.
-pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
+pub async fn run(context: Context<role::Backend>) -> anyhow::Result<()> {
+    let role::Backend { domain, secrets } = &context.config;
+    let folder = context.state_dir.join("domains").join(&domain.name);
+    let cache = Cache::new(folder, domain);
+    let found = cache.open().await.context("cannot open the domain's cache")?;
+    let settings = Settings {
+        domain: domain.name.clone(),
+        mode: domain.mode,
+        mass_deletion: domain.mass_deletion,
+    };
+    let Found { store, loaded, error } = found;
+    let engine = Engine::new(settings, loaded, store, error);
+    let sink: Arc<dyn Sink> = Arc::clone(&engine) as _;
+    match &domain.provider {
+        Configured::Files(files) => {
+            let overrides = domain.overrides.clone();
+            let provider = FilesProvider::new(&domain.name, files.clone(), overrides, sink);
+            serve(context, cache, engine, provider, "files").await
+        }
+        Configured::Ldap(_) => {
+            let provider = Ldap::new(domain, secrets, sink)?;
+            serve(context, cache, engine, provider, "ldap").await
+        }
+    }
+}
+
+async fn serve<P: Provider + 'static>(
+    mut context: Context<role::Backend>,
+    cache: Cache,
+    engine: Arc<Engine>,
+    provider: P,
+    provider_name: &'static str,
+) -> anyhow::Result<()> {
+    let domain = &context.config.domain;
+    let provider = Arc::new(provider);
+    engine.begin(provider.parts());
+    let asking = Asking::new(Arc::clone(&engine), Arc::clone(&provider), domain.mode);
+    let asking = Arc::new(asking);
+    let path = context.role.path();
+    let object =
+        Object::new(Arc::clone(&engine), Arc::clone(&provider), Arc::clone(&asking), provider_name);
+    context.connection.object_server().at(path.clone(), object).await?;
     context.ready().await?;
-    context.shutdown.wait().await;
-    Ok(())
+
+    let emitter = SignalEmitter::new(&context.connection, path)?.into_owned();
+    let told = tell::<P>(emitter, &domain.name, engine.epoch(), engine.news());
+    let mirrored = async {
+        let reason = provider.mirror(engine.cookies()).await;
+        // What is in the cache goes on being served.
+        tracing::error!("the directory is not followed any more: {reason}");
+        engine.offline(&reason);
+        std::future::pending::<()>().await;
+    };
+    let kept_fresh = async {
+        match domain.mode {
+            Mode::OnDemand => asking.keep_fresh(domain.refresh).await,
+            Mode::Replicate => std::future::pending().await,
+        }
+    };
+    let stop = context.shutdown.clone();
+    let ended = tokio::select! {
+        told = told => told.context("cannot signal changes"),
+        written = cache.write_behind(&engine, stop) => written,
+        () = mirrored => Ok(()),
+        () = kept_fresh => Ok(()),
+        () = context.shutdown.wait() => Ok(()),
+    };
+    cache.close(&engine).await?;
+    ended
 }

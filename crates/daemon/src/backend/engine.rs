@@ -1,0 +1,936 @@
+//! The middle of a back-end: takes what a provider reports, gives every entry a number that stays,
+//! and knows what is to be written to the cache and what the publisher has not seen yet.
+//!
+//! Knows no directory and no bus. Whatever calls it, a provider through [`Sink`], the bus's object or
+//! the task that writes the cache, holds its lock for as long as it takes to change memory and never
+//! while waiting. Records themselves are not kept here but in the cache and, until they are written,
+//! in batches.
+
+use super::NUMBERS_MAX;
+use super::asked::{Answer, Asked};
+use super::batch::{Batch, Log};
+use super::deletion::{Guard, Verdict};
+use super::entries::{Entries, Kind, Slot};
+use super::image::View;
+use super::references::{Interned, References, Used};
+use super::rejected::Rejected;
+use roster_bus::exchange::{self, COMPLETE, Header, NO_REFERENCE, TooLong};
+use roster_bus::interfaces;
+use roster_config::Mode;
+use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Sink, Unmentioned, User};
+use roster_store::{self as store, Key, Rejection, Store, StoreError};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Notify, watch};
+
+/// Reported at once to the writer; smaller batches wait for more.
+const BATCH_BYTES: usize = 4 << 20;
+/// Batches that may wait for a disk that does not take them. More become one.
+const UNWRITTEN_MAX: usize = 256;
+/// References that are not worth looking for those among them that nothing holds any more.
+const SPARE_REFERENCES: usize = 10_000;
+
+/// What an engine is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The domain.
+    pub domain: String,
+    /// Mirrored or asked.
+    pub mode: Mode,
+    /// Share of the entries whose removal at once is held.
+    pub mass_deletion: f64,
+}
+
+/// What others are told without asking.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// The state up to which changes can be fetched; 0 before there is one.
+    pub sequence: u64,
+    /// Whether the directory answers; `None` before that is known.
+    pub online: Option<bool>,
+    /// The server in use, or the last one.
+    pub server: String,
+    /// Why the directory does not answer.
+    pub reason: String,
+    /// Since when it does or does not, in seconds since 1970.
+    pub since_unix: u64,
+}
+
+/// Why there is nothing to fetch.
+#[derive(Debug, thiserror::Error)]
+pub enum NoView {
+    /// The first enumeration has not ended.
+    #[error("the domain was not enumerated yet{}", .0.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    Incomplete(Option<String>),
+    /// What was written cannot be read at the moment.
+    #[error("the cache cannot be read: {0}")]
+    Cache(String),
+}
+
+/// See the module.
+pub struct Engine {
+    settings: Settings,
+    epoch: u64,
+    state: Mutex<State>,
+    news: watch::Sender<News>,
+    /// There is something to write.
+    unwritten: Notify,
+    /// There is so much of it that it should not wait.
+    pressing: Notify,
+}
+
+struct State {
+    /// The parts that make the domain whole, once they are known.
+    wanted: Option<Vec<Part>>,
+    parts: BTreeMap<u8, PartState>,
+    entries: Entries,
+    references: References,
+    rejected: Rejected,
+    /// Nothing in a mirror.
+    asked: Asked,
+    guards: [Guard; Kind::ALL.len()],
+    /// Entries whose removal waits for a confirmation.
+    held: [HashSet<Key>; Kind::ALL.len()],
+    next_number: u32,
+    marks: u32,
+    /// Reported since the last flush.
+    open: Batch,
+    /// When the first of what nobody has fetched yet was reported.
+    unfetched: Option<Instant>,
+    unwritten: VecDeque<Arc<Batch>>,
+    log: Log,
+    /// Whether there is a state that others may see.
+    serving: bool,
+    sequence: u64,
+    store: Option<Arc<Store>>,
+    /// Whether there may be something in the cache that is not in `unwritten`.
+    stored: bool,
+    /// What became of the cache that the process found.
+    found_error: String,
+    /// Why the cache cannot be written.
+    cache_error: String,
+    last_change_unix: u64,
+    scratch: Vec<u8>,
+    members: Vec<u32>,
+    full_said: bool,
+}
+
+#[derive(Default)]
+struct PartState {
+    lasting: store::Part,
+    /// The refresh that is going on.
+    refresh: Option<u32>,
+    /// A cookie beyond removals that are held.
+    beyond: Option<Cookie>,
+}
+
+/// What was in the cache when the process began.
+#[derive(Default)]
+pub struct Loaded {
+    parts: BTreeMap<u8, PartState>,
+    entries: Entries,
+    references: References,
+    rejected: Rejected,
+    asked: Asked,
+    next_number: u32,
+}
+
+impl Loaded {
+    /// Reads the cache; what makes no sense is damage.
+    pub fn read(store: &Store, mode: Mode) -> Result<Self, StoreError> {
+        let reader = store.reader()?;
+        let mut loaded = Self { next_number: reader.next_number()?, ..Self::default() };
+        let mut odd = None;
+        let mut seen = HashMap::new();
+        reader.entries(|key, header| {
+            let Some(kind) = Kind::from_number(header.kind) else {
+                odd = Some("an entry is of no known kind");
+                return;
+            };
+            let store::Header { number, digest, seen_unix, .. } = header;
+            if number >= loaded.next_number {
+                odd = Some("an entry has a number that was not given out");
+            }
+            loaded.entries.put(Slot { key, kind, number, mark: 0, digest });
+            if mode == Mode::OnDemand {
+                seen.insert(number, (key, seen_unix));
+            }
+        })?;
+        // References that no record holds any more come from entries that are gone. A few are no
+        // matter; the place to clear them up is here, where nobody holds a number yet.
+        let references = usize::try_from(reader.references_len()?).unwrap_or(usize::MAX);
+        let many = references > 2 * loaded.entries.len() + SPARE_REFERENCES;
+        let mut used = many.then(Used::default);
+        if used.is_some() || mode == Mode::OnDemand {
+            reader.records(|number, records| {
+                if let Some(used) = &mut used {
+                    used.add(records);
+                }
+                let Some((key, seen_unix)) = seen.get(&number) else {
+                    return ControlFlow::Continue(());
+                };
+                match Answer::read(*key, *seen_unix, records) {
+                    Some(answer) => loaded.asked.put(number, answer),
+                    None => odd = Some("a record is not one"),
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        reader.references(|number, text| {
+            if used.as_ref().is_none_or(|used| used.has(number)) {
+                loaded.references.restore(number, text);
+            }
+        })?;
+        reader.rejected(|key, rejection| {
+            loaded.rejected.add(key, rejection, 0);
+        })?;
+        reader.parts(|number, lasting| {
+            loaded.parts.insert(number, PartState { lasting, ..PartState::default() });
+        })?;
+        if let Some(reason) = odd {
+            return Err(store.damaged(reason));
+        }
+        if let Some(used) = used {
+            store.write(|writer| writer.retain_references(|number| used.has(number)))?;
+        }
+        Ok(loaded)
+    }
+}
+
+impl Engine {
+    /// An engine that goes on from what was in the cache. Where there is no cache, because `store`
+    /// could not be opened, it goes on without.
+    #[must_use]
+    pub fn new(
+        settings: Settings,
+        loaded: Loaded,
+        store: Option<Arc<Store>>,
+        found_error: String,
+    ) -> Arc<Self> {
+        let Loaded { parts, entries, references, rejected, asked, next_number } = loaded;
+        let stored = store.is_some();
+        let state = State {
+            wanted: None,
+            parts,
+            entries,
+            references,
+            rejected,
+            asked,
+            guards: Kind::ALL.map(|_| Guard::new(settings.mass_deletion)),
+            held: Default::default(),
+            next_number,
+            marks: 0,
+            open: Batch::default(),
+            unfetched: None,
+            unwritten: VecDeque::new(),
+            log: Log::default(),
+            serving: false,
+            sequence: 0,
+            store,
+            stored,
+            found_error,
+            cache_error: String::new(),
+            last_change_unix: 0,
+            scratch: Vec::new(),
+            members: Vec::new(),
+            full_said: false,
+        };
+        Arc::new(Self {
+            settings,
+            // Never 0, with which a publisher that knows no process begins.
+            epoch: RandomState::new().build_hasher().finish() | 1,
+            state: Mutex::new(state),
+            news: watch::Sender::new(News::default()),
+            unwritten: Notify::new(),
+            pressing: Notify::new(),
+        })
+    }
+
+    /// Tells which parts make the domain whole. If they are all there, the domain is served from now
+    /// on, before any directory was asked.
+    pub fn begin(&self, parts: Vec<Part>) {
+        self.state().wanted = Some(parts);
+        self.flush();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic ends the process; in tests, where it does not, the state is still one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What others are told without asking.
+    #[must_use]
+    pub fn news(&self) -> watch::Receiver<News> {
+        self.news.subscribe()
+    }
+
+    /// The random number of this process's states.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Where change tracking stood when the process before ended.
+    #[must_use]
+    pub fn cookies(&self) -> Vec<(Part, Cookie)> {
+        let state = self.state();
+        let whole = state.parts.iter().filter(|(_, part)| part.lasting.complete);
+        let cookie = |(&number, part): (&u8, &PartState)| {
+            let (binding, value) = part.lasting.cookie.clone()?;
+            Some((Part(number), Cookie { binding, value }))
+        };
+        whole.filter_map(cookie).collect()
+    }
+
+    /// What leads from a state to the present one, or the present one whole.
+    pub fn view(&self, epoch: u64, since: u64) -> Result<View, NoView> {
+        let mut state = self.state();
+        if !state.serving {
+            let news = self.news.borrow();
+            let why = (news.online == Some(false)).then(|| news.reason.clone());
+            return Err(NoView::Incomplete(why));
+        }
+        let flags = if self.settings.mode == Mode::Replicate { COMPLETE } else { 0 };
+        let sequence = state.sequence;
+        let mut header = Header { flags, epoch: self.epoch, since, sequence, records: 0 };
+        let known = epoch == self.epoch && (1..=sequence).contains(&since);
+        let changes = if known { state.log.since(since) } else { None };
+        let view = match changes {
+            Some(batches) => View { header, base: None, batches },
+            None => {
+                header.since = 0;
+                let unreadable = |error: StoreError| NoView::Cache(error.to_string());
+                // Begun under the lock: the cache holds all batches but those in `unwritten`, or
+                // some of these already, which lie over it all the same.
+                let base = match &state.store {
+                    Some(store) => Some(store.reader().map_err(unreadable)?),
+                    None if state.stored => return Err(NoView::Cache(state.cache_error.clone())),
+                    None => None,
+                };
+                View { header, base, batches: state.unwritten.iter().cloned().collect() }
+            }
+        };
+        if let Some(since) = state.unfetched.take() {
+            metrics::histogram!("roster_sync_lag_seconds").record(since.elapsed());
+        }
+        Ok(view)
+    }
+
+    /// Lets held removals happen; their number.
+    pub fn confirm(&self) -> u64 {
+        let mut state = self.state();
+        let held: Vec<Key> = state.held.iter_mut().flat_map(HashSet::drain).collect();
+        state.guards.iter_mut().for_each(Guard::confirmed);
+        for key in &held {
+            state.remove(*key);
+        }
+        drop(state);
+        self.flush();
+        held.len() as u64
+    }
+
+    /// Entries that are not served because they cannot be read.
+    #[must_use]
+    pub fn rejected(&self, from: u32, at_most: u32) -> Vec<interfaces::Rejected> {
+        let state = self.state();
+        let listed = state.rejected.list(from as usize).take(at_most as usize);
+        let listed = listed.map(|(_, rejection)| {
+            let Rejection { name, reason } = rejection.clone();
+            interfaces::Rejected { kind: "entry".into(), name, reason }
+        });
+        listed.collect()
+    }
+
+    /// How the domain is; what the provider knows better stays empty.
+    #[must_use]
+    pub fn status(&self) -> interfaces::DomainStatus {
+        let news = self.news.borrow().clone();
+        let state = self.state();
+        let refreshed = state.parts.values().map(|part| part.lasting.refreshed_unix).min();
+        interfaces::DomainStatus {
+            domain: self.settings.domain.clone(),
+            mode: match self.settings.mode {
+                Mode::Replicate => "replicate".into(),
+                Mode::OnDemand => "on-demand".into(),
+            },
+            online: news.online == Some(true),
+            since_unix: news.since_unix,
+            server: news.server,
+            reason: news.reason,
+            complete: self.settings.mode == Mode::Replicate && state.is_whole(&self.settings),
+            users: state.entries.count(Kind::User),
+            groups: state.entries.count(Kind::Group),
+            rejected: state.rejected.count(),
+            last_change_unix: state.last_change_unix,
+            last_refresh_unix: refreshed.unwrap_or_default(),
+            held_removals: state.held_count(),
+            epoch: self.epoch,
+            sequence: state.sequence,
+            cache_error: match state.cache_error.as_str() {
+                "" => state.found_error.clone(),
+                error => error.to_owned(),
+            },
+            ..interfaces::DomainStatus::default()
+        }
+    }
+
+    fn set_online(&self, online: bool, server: Option<&str>, reason: &str) {
+        self.news.send_if_modified(|news| {
+            let server = server.unwrap_or(&news.server);
+            let same = news.online == Some(online) && news.server == server;
+            if same && news.reason == reason {
+                return false;
+            }
+            if news.online != Some(online) {
+                news.since_unix = unix_now();
+            }
+            news.online = Some(online);
+            news.server = server.to_owned();
+            news.reason = reason.to_owned();
+            true
+        });
+    }
+}
+
+/// What was asked of a directory on demand.
+impl Engine {
+    /// The records of the entry that a question is about and of those that they speak of, if it is
+    /// known.
+    #[must_use]
+    pub fn found(&self, what: &LookUp) -> Option<Vec<u8>> {
+        let state = self.state();
+        let numbers = state.asked.with_related(state.asked.find(what)?);
+        let answers = numbers.into_iter().filter_map(|number| state.asked.get(number));
+        Some(answers.flat_map(Answer::records).collect())
+    }
+
+    /// The directory says that there is no such entry. One that is known goes.
+    pub fn not_found(&self, what: &LookUp) {
+        let mut state = self.state();
+        let known = state.asked.find(what).and_then(|number| state.asked.get(number));
+        let Some(key) = known.map(|answer| answer.key) else { return };
+        state.remove_all(&self.settings, &[key]);
+        drop(state);
+        self.flush();
+    }
+
+    /// Questions whose answers were true last before that time.
+    #[must_use]
+    pub fn older_than(&self, unix: u64, kind: Kind) -> Vec<LookUp> {
+        let state = self.state();
+        let numbers = state.asked.older_than(unix, kind);
+        numbers.into_iter().filter_map(|number| Some(state.asked.get(number)?.question())).collect()
+    }
+
+    /// Every answer is to be asked for again.
+    pub fn expire(&self) {
+        self.state().asked.expire();
+    }
+}
+
+/// Writing the cache.
+impl Engine {
+    /// Returns when there is something to write, at once when it is much, else after `delay`.
+    pub async fn something_unwritten(&self, delay: std::time::Duration) {
+        if self.state().unwritten.is_empty() {
+            self.unwritten.notified().await;
+        }
+        let _ = tokio::time::timeout(delay, self.pressing.notified()).await;
+    }
+
+    /// What is to be written, and where; nothing is taken away.
+    #[must_use]
+    pub fn unwritten(&self) -> (Option<Arc<Store>>, Vec<Arc<Batch>>) {
+        let state = self.state();
+        (state.store.clone(), state.unwritten.iter().cloned().collect())
+    }
+
+    /// These batches are in the cache.
+    pub fn written(&self, batches: &[Arc<Batch>]) {
+        let mut state = self.state();
+        for batch in batches {
+            if state.unwritten.front().is_some_and(|first| Arc::ptr_eq(first, batch)) {
+                state.unwritten.pop_front();
+            }
+        }
+        state.stored = true;
+        if !state.cache_error.is_empty() {
+            tracing::info!("the cache is written again");
+            state.cache_error.clear();
+        }
+    }
+
+    /// The cache cannot be written.
+    pub fn unwritable(&self, error: &str) {
+        let mut state = self.state();
+        state.store = None;
+        error.clone_into(&mut state.cache_error);
+    }
+
+    /// The cache is open again.
+    pub fn reopened(&self, store: Arc<Store>) {
+        self.state().store = Some(store);
+    }
+
+    /// Whether something of the domain may be in the cache that is not in memory.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        self.state().stored
+    }
+
+    /// Whether nothing was ever reported.
+    #[must_use]
+    pub fn knows_nothing(&self) -> bool {
+        self.state().next_number == 0
+    }
+
+    /// The cache, for closing it.
+    pub fn take_store(&self) -> Option<Arc<Store>> {
+        self.state().store.take()
+    }
+}
+
+impl Sink for Engine {
+    fn online(&self, server: &str) {
+        self.set_online(true, Some(server), "");
+    }
+
+    fn offline(&self, reason: &str) {
+        self.set_online(false, None, reason);
+    }
+
+    fn refresh_began(&self, part: Part) {
+        let mut state = self.state();
+        state.marks += 1;
+        let mark = state.marks;
+        state.parts.entry(part.0).or_default().refresh = Some(mark);
+        state.rejected.refresh_began(part.0);
+    }
+
+    fn put(&self, part: Part, id: EntryId, entry: Entry<'_>) {
+        let mut state = self.state();
+        state.put(&self.settings, key_of(part, id), &entry);
+        if !state.serving && state.open.bytes() >= BATCH_BYTES {
+            // Nobody sees it before all is there, so it may go to the disk.
+            state.seal();
+            self.pressing.notify_one();
+            self.unwritten.notify_one();
+        }
+    }
+
+    fn present(&self, part: Part, id: EntryId) {
+        self.state().present(key_of(part, id));
+    }
+
+    fn removed(&self, part: Part, id: EntryId) {
+        let mut state = self.state();
+        let key = key_of(part, id);
+        state.take_off_rejected(key);
+        state.remove_all(&self.settings, &[key]);
+    }
+
+    fn rejected(&self, part: Part, id: EntryId, name: &str, reason: &str) {
+        let rejection = Rejection { name: name.to_owned(), reason: reason.to_owned() };
+        self.state().reject(&self.settings, key_of(part, id), rejection);
+    }
+
+    fn refresh_ended(&self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
+        self.state().refresh_ended(&self.settings, part.0, unmentioned, cookie);
+    }
+
+    fn cookie(&self, part: Part, cookie: Cookie) {
+        self.state().cookie(part.0, cookie);
+    }
+
+    fn groups_of(&self, user: EntryId, groups: &[EntryId]) {
+        self.state().groups_of(user, groups);
+    }
+
+    fn flush(&self) {
+        let mut state = self.state();
+        state.cookies_that_waited();
+        let began = state.serving;
+        if !began && state.is_whole(&self.settings) {
+            state.serve();
+        } else if began && state.open.visible() > 0 {
+            state.sequence += 1;
+            state.last_change_unix = unix_now();
+        }
+        if began && state.open.visible() > 0 {
+            metrics::counter!("roster_changes_total").increment(state.open.visible() as u64);
+        }
+        if state.seal() {
+            self.unwritten.notify_one();
+        }
+        metrics::gauge!("roster_rejected_entries").set(gauge(state.rejected.count()));
+        for kind in Kind::ALL {
+            let count = gauge(state.entries.count(kind));
+            metrics::gauge!("roster_entries", "kind" => kind.name()).set(count);
+        }
+        metrics::gauge!("roster_held_removals").set(gauge(state.held_count()));
+        let sequence = state.sequence;
+        // Before the lock goes, so that the states are told in their order.
+        self.news.send_if_modified(|news| {
+            let later = news.sequence != sequence;
+            news.sequence = sequence;
+            later
+        });
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // counts of at most 2^24
+fn gauge(count: u64) -> f64 {
+    count as f64
+}
+
+impl State {
+    /// Whether everything is known that the directory has, or all that anybody asked for.
+    fn is_whole(&self, settings: &Settings) -> bool {
+        let complete =
+            |part: &Part| self.parts.get(&part.0).is_some_and(|part| part.lasting.complete);
+        let whole = self.wanted.as_ref().is_some_and(|parts| parts.iter().all(complete));
+        settings.mode == Mode::OnDemand || whole
+    }
+
+    /// From now on there is a state that others see, and this is the first.
+    fn serve(&mut self) {
+        self.serving = true;
+        self.sequence += 1;
+        self.log = Log::new(self.sequence);
+    }
+
+    /// Closes the open batch; whether there was anything in it.
+    fn seal(&mut self) -> bool {
+        if self.open.is_empty() {
+            return false;
+        }
+        self.open.sequence = self.sequence;
+        let visible = self.open.visible() > 0;
+        let batch = Arc::new(std::mem::take(&mut self.open));
+        if self.serving && visible && batch.sequence > self.log.last() {
+            self.log.push(Arc::clone(&batch));
+        }
+        self.unwritten.push_back(batch);
+        if self.unwritten.len() > UNWRITTEN_MAX {
+            let joined = Batch::joined(self.unwritten.iter().map(|batch| &**batch));
+            self.unwritten = VecDeque::from([Arc::new(joined)]);
+        }
+        true
+    }
+
+    fn put(&mut self, settings: &Settings, key: Key, entry: &Entry<'_>) {
+        self.take_off_rejected(key);
+        self.not_held(key);
+        let known = self.entries.get(key).copied();
+        let number = known.map_or(self.next_number, |slot| slot.number);
+        let (kind, name) = match entry {
+            Entry::User(user) => (Kind::User, &user.name),
+            Entry::Group(group) => (Kind::Group, &group.name),
+        };
+        let encoded = match number < NUMBERS_MAX {
+            true => self.encode(number, entry).map_err(|too_long| too_long.to_string()),
+            false => Err(format!("the domain has more than {NUMBERS_MAX} entries")),
+        };
+        if let Err(reason) = encoded {
+            let name = String::from_utf8_lossy(name).into_owned();
+            return self.reject(settings, key, Rejection { name, reason });
+        }
+        let seen_unix = match settings.mode {
+            Mode::Replicate => 0,
+            Mode::OnDemand => unix_now(),
+        };
+        let digest = digest(&self.scratch);
+        let header = store::Header { number, kind: kind as u8, digest, seen_unix };
+        let slot = Slot { key, kind, number, mark: self.mark(key.part), digest };
+        self.entries.put(slot);
+        if known.is_some_and(|known| (known.kind, known.digest) == (kind, digest)) {
+            if settings.mode == Mode::OnDemand {
+                self.asked.seen(number, seen_unix);
+                self.open.seen(key, header);
+            }
+            return;
+        }
+        if known.is_none() {
+            self.next_number += 1;
+            self.open.next_number(self.next_number);
+        }
+        self.open.put(key, header, &self.scratch);
+        self.unfetched.get_or_insert_with(Instant::now);
+        if settings.mode == Mode::OnDemand
+            && let Some(answer) = Answer::read(key, seen_unix, &self.scratch)
+        {
+            self.asked.put(number, answer);
+        }
+    }
+
+    /// Puts the entry's records into `scratch`. What was asked for before and is not told this time,
+    /// a group's members or a user's groups, is as it was.
+    fn encode(&mut self, number: u32, entry: &Entry<'_>) -> Result<(), TooLong> {
+        let mut record = std::mem::take(&mut self.scratch);
+        let mut members = std::mem::take(&mut self.members);
+        record.clear();
+        members.clear();
+        let before = self.asked.get(number);
+        let encoded = match entry {
+            Entry::User(user) => {
+                let groups = before.and_then(|before| before.groups.clone());
+                let reference = self.reference(&user.reference);
+                write_user(&mut record, number, reference, user).and_then(|()| match groups {
+                    Some(groups) => exchange::write_groups_of(&mut record, number, &groups),
+                    None => Ok(()),
+                })
+            }
+            Entry::Group(group) => {
+                let known = match &group.members {
+                    Some(names) => {
+                        members.extend(names.iter().map(|name| self.reference(name)));
+                        true
+                    }
+                    None => match before.and_then(Answer::members) {
+                        Some(before) => {
+                            members.extend(before.iter());
+                            true
+                        }
+                        None => false,
+                    },
+                };
+                let reference = self.reference(&group.reference);
+                let members = known.then_some(members.as_slice());
+                let (gid, name) = (group.gid, &group.name);
+                exchange::write_group(&mut record, number, reference, gid, name, members)
+            }
+        };
+        self.scratch = record;
+        self.members = members;
+        encoded
+    }
+
+    /// The number of a reference. An empty one is none: nothing names the entry.
+    fn reference(&mut self, reference: &[u8]) -> u32 {
+        if reference.is_empty() {
+            return NO_REFERENCE;
+        }
+        match self.references.intern(reference) {
+            Interned::Known(number) => number,
+            Interned::New(number) => {
+                self.open.reference(number, reference);
+                number
+            }
+            Interned::Full => {
+                if !std::mem::replace(&mut self.full_said, true) {
+                    tracing::error!(
+                        "the member lists of the domain name more than {NUMBERS_MAX} different \
+                         members; those beyond are left out"
+                    );
+                }
+                NO_REFERENCE
+            }
+        }
+    }
+
+    fn present(&mut self, key: Key) {
+        let mark = self.mark(key.part);
+        self.not_held(key);
+        if !self.entries.mark(key, mark) {
+            self.rejected.present(key, mark);
+        }
+    }
+
+    fn reject(&mut self, settings: &Settings, key: Key, rejection: Rejection) {
+        let mark = self.mark(key.part);
+        // Before it is asked for below: a refresh that rejects an entry has mentioned it.
+        self.entries.mark(key, mark);
+        if self.rejected.add(key, rejection.clone(), mark) {
+            self.open.rejected(key, Some(rejection));
+        }
+        // Attributes that an access rule hides make all entries unreadable at once: that is held as
+        // if they were gone.
+        self.remove_all(settings, &[key]);
+    }
+
+    fn take_off_rejected(&mut self, key: Key) {
+        if self.rejected.remove(key) {
+            self.open.rejected(key, None);
+        }
+    }
+
+    /// Removes entries, or holds them.
+    fn remove_all(&mut self, settings: &Settings, keys: &[Key]) {
+        for kind in Kind::ALL {
+            let held = &mut self.held[kind as usize];
+            let entries = &self.entries;
+            let goes = |key: &Key| entries.get(*key).is_some_and(|slot| slot.kind == kind);
+            let going: Vec<Key> =
+                keys.iter().filter(|key| goes(key) && !held.contains(*key)).copied().collect();
+            if going.is_empty() {
+                continue;
+            }
+            let (waiting, more) = (held.len() as u64, going.len() as u64);
+            let population = self.entries.count(kind);
+            // What nobody has seen yet needs no guard.
+            let verdict = match self.serving {
+                true => {
+                    let guard = &mut self.guards[kind as usize];
+                    guard.judge(Instant::now(), population, waiting, more)
+                }
+                false => Verdict::LetGo,
+            };
+            match verdict {
+                Verdict::LetGo => going.iter().for_each(|key| self.remove(*key)),
+                Verdict::Hold => {
+                    held.extend(going);
+                    if waiting == 0 {
+                        let (domain, kind) = (&settings.domain, kind.name());
+                        tracing::error!(
+                            "{more} of {population} {kind}s would go at once, more than \
+                             mass_deletion allows; they stay until `roster domain confirm \
+                             {domain}`, or until the directory has them again"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        let Some(slot) = self.entries.remove(key) else { return };
+        self.open.removed(key, slot.number);
+        self.asked.remove(slot.number);
+        self.unfetched.get_or_insert_with(Instant::now);
+    }
+
+    fn refresh_ended(
+        &mut self,
+        settings: &Settings,
+        number: u8,
+        unmentioned: Unmentioned,
+        cookie: Option<Cookie>,
+    ) {
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        let Some(mark) = part.refresh.take() else { return };
+        part.lasting.refreshed_unix = unix_now();
+        if unmentioned == Unmentioned::Gone {
+            part.lasting.complete = true;
+            part.lasting.cookie = None;
+            let gone = |slot: &&Slot| slot.key.part == number && slot.mark != mark;
+            let gone: Vec<Key> = self.entries.iter().filter(gone).map(|slot| slot.key).collect();
+            for key in self.rejected.refresh_ended(number, mark) {
+                self.open.rejected(key, None);
+            }
+            self.remove_all(settings, &gone);
+        }
+        match cookie {
+            Some(cookie) => self.cookie(number, cookie),
+            None => self.part_changed(number),
+        }
+    }
+
+    /// A cookie beyond removals that wait must wait with them: after a restart, the directory tells
+    /// of them again.
+    fn cookie(&mut self, number: u8, cookie: Cookie) {
+        let waits = self.is_held(number);
+        let part = self.parts.entry(number).or_default();
+        if waits {
+            part.beyond = Some(cookie);
+        } else {
+            part.beyond = None;
+            part.lasting.cookie = Some((cookie.binding, cookie.value));
+        }
+        self.part_changed(number);
+    }
+
+    fn cookies_that_waited(&mut self) {
+        let waiting = self.parts.iter().filter(|(_, part)| part.beyond.is_some());
+        let numbers: Vec<u8> = waiting.map(|(&number, _)| number).collect();
+        for number in numbers {
+            let beyond = self.parts.get_mut(&number).and_then(|part| part.beyond.take());
+            if let Some(cookie) = beyond {
+                self.cookie(number, cookie);
+            }
+        }
+    }
+
+    /// The directory has the entry again.
+    fn not_held(&mut self, key: Key) {
+        for held in &mut self.held {
+            held.remove(&key);
+        }
+    }
+
+    fn held_count(&self) -> u64 {
+        self.held.iter().map(HashSet::len).sum::<usize>() as u64
+    }
+
+    fn is_held(&self, part: u8) -> bool {
+        self.held.iter().flatten().any(|key| key.part == part)
+    }
+
+    fn part_changed(&mut self, number: u8) {
+        if let Some(part) = self.parts.get(&number) {
+            self.open.part(number, part.lasting.clone());
+        }
+    }
+
+    fn groups_of(&mut self, user: EntryId, groups: &[EntryId]) {
+        let parts = || self.parts_known();
+        let find = |kind, id| self.entries.find(kind, id, parts()).copied();
+        let Some(user) = find(Kind::User, user) else { return };
+        let mut numbers: Vec<u32> =
+            groups.iter().filter_map(|&id| Some(find(Kind::Group, id)?.number)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if !self.asked.groups_of(user.number, &numbers) {
+            return;
+        }
+        let Some(answer) = self.asked.get(user.number) else { return };
+        let (records, seen_unix) = (answer.records(), answer.seen_unix);
+        let slot = Slot { digest: digest(&records), ..user };
+        let Slot { key, kind, number, digest, .. } = slot;
+        self.entries.put(slot);
+        self.open.put(key, store::Header { number, kind: kind as u8, digest, seen_unix }, &records);
+        self.unfetched.get_or_insert_with(Instant::now);
+    }
+
+    /// Numbers of all parts that ever reported anything; few.
+    fn parts_known(&self) -> impl Iterator<Item = u8> {
+        self.parts.keys().copied()
+    }
+
+    fn mark(&self, part: u8) -> u32 {
+        self.parts.get(&part).and_then(|part| part.refresh).unwrap_or_default()
+    }
+}
+
+fn write_user(
+    out: &mut Vec<u8>,
+    number: u32,
+    reference: u32,
+    user: &User<'_>,
+) -> Result<(), TooLong> {
+    let User { name, uid, gid, gecos, dir, shell, .. } = user;
+    let (uid, gid) = (*uid, *gid);
+    exchange::write_user(
+        out,
+        &exchange::User { number, reference, uid, gid, name, gecos, dir, shell },
+    )
+}
+
+fn key_of(part: Part, id: EntryId) -> Key {
+    Key { part: part.0, id: id.0 }
+}
+
+/// Tells records apart. Another version of the library may have another hash: all entries then
+/// count as changed, once.
+fn digest(records: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(records);
+    hasher.finish()
+}
+
+/// Seconds since 1970.
+pub fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,155 @@
+//! A back-end's interface on the bus.
+
+use super::asking::Asking;
+use super::engine::{Engine, News};
+use roster_bus::interfaces::{
+    CALL_DEADLINE, DomainStatus, Error, Kind, REJECTED_AT_ONCE, Rejected,
+};
+use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
+use roster_provider::{LookUp, Provider};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Images made at a time. There is one publisher.
+const IMAGES_MAX: usize = 2;
+
+pub struct Object<P> {
+    engine: Arc<Engine>,
+    provider: Arc<P>,
+    asking: Arc<Asking<P>>,
+    /// As people write it in the configuration.
+    provider_name: &'static str,
+    images: Semaphore,
+}
+
+impl<P: Provider + 'static> Object<P> {
+    pub fn new(
+        engine: Arc<Engine>,
+        provider: Arc<P>,
+        asking: Arc<Asking<P>>,
+        provider_name: &'static str,
+    ) -> Self {
+        Self { engine, provider, asking, provider_name, images: Semaphore::new(IMAGES_MAX) }
+    }
+}
+
+#[interface(name = "org.roster.Backend1")]
+impl<P: Provider + 'static> Object<P> {
+    async fn fetch(&self, epoch: u64, since: u64) -> Result<OwnedFd, Error> {
+        let Ok(Ok(_permit)) = timeout(CALL_DEADLINE, self.images.acquire()).await else {
+            return Err(Error::Busy(format!("{IMAGES_MAX} images are being made")));
+        };
+        let view = self.engine.view(epoch, since);
+        let view = view.map_err(|none| Error::Unavailable(none.to_string()))?;
+        let image = spawn_blocking(move || view.write()).await;
+        match image {
+            Ok(Ok(image)) => Ok(image.into()),
+            Ok(Err(error)) => Err(Error::Unavailable(error.to_string())),
+            Err(error) => Err(Error::Unavailable(error.to_string())),
+        }
+    }
+
+    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<Vec<u8>, Error> {
+        self.asking.look_up(&question(kind, name, id)).await
+    }
+
+    async fn status(&self) -> DomainStatus {
+        DomainStatus {
+            provider: self.provider_name.into(),
+            tracking: self.provider.tracking().into_owned(),
+            ..self.engine.status()
+        }
+    }
+
+    async fn refresh(&self) {
+        self.provider.refresh();
+    }
+
+    async fn confirm(&self) -> u64 {
+        self.engine.confirm()
+    }
+
+    async fn rejected(&self, from: u32, at_most: u32) -> Vec<Rejected> {
+        self.engine.rejected(from, at_most.min(REJECTED_AT_ONCE))
+    }
+
+    async fn expire(&self, kind: Kind, name: Vec<u8>) -> Result<(), Error> {
+        match kind {
+            _ if name.is_empty() => {
+                self.asking.expire_all();
+                Ok(())
+            }
+            Kind::UserByName | Kind::GroupByName => {
+                self.asking.expire(&question(kind, name, 0)).await
+            }
+            Kind::UserByUid | Kind::GroupByGid | Kind::GroupsOf => {
+                Err(Error::Invalid("give a user or a group by name".into()))
+            }
+        }
+    }
+
+    #[zbus(signal)]
+    async fn changed(emitter: &SignalEmitter<'_>, epoch: u64, sequence: u64) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    async fn domain_online(
+        emitter: &SignalEmitter<'_>,
+        domain: &str,
+        server: &str,
+    ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    async fn domain_offline(
+        emitter: &SignalEmitter<'_>,
+        domain: &str,
+        reason: &str,
+    ) -> zbus::Result<()>;
+}
+
+fn question(kind: Kind, name: Vec<u8>, id: u32) -> LookUp {
+    match kind {
+        Kind::UserByName => LookUp::UserByName(name),
+        Kind::UserByUid => LookUp::UserByUid(id),
+        Kind::GroupByName => LookUp::GroupByName(name),
+        Kind::GroupByGid => LookUp::GroupByGid(id),
+        Kind::GroupsOf => LookUp::GroupsOf(name),
+    }
+}
+
+/// Signals what is new, beginning with what is known. Of several changes while one is signalled,
+/// the last is told: it includes the others. Ends when the bus does.
+pub async fn tell<P: Provider + 'static>(
+    emitter: SignalEmitter<'static>,
+    domain: &str,
+    epoch: u64,
+    mut news: watch::Receiver<News>,
+) -> zbus::Result<()> {
+    let mut told = News::default();
+    loop {
+        let now = news.borrow_and_update().clone();
+        if now.sequence != told.sequence {
+            Object::<P>::changed(&emitter, epoch, now.sequence).await?;
+        }
+        if now.online != told.online || (now.online == Some(true) && now.server != told.server) {
+            match now.online {
+                Some(true) => {
+                    tracing::info!("online: {}", now.server);
+                    Object::<P>::domain_online(&emitter, domain, &now.server).await?;
+                }
+                Some(false) => {
+                    tracing::warn!("offline: {}", now.reason);
+                    Object::<P>::domain_offline(&emitter, domain, &now.reason).await?;
+                }
+                None => {}
+            }
+        } else if now.reason != told.reason {
+            tracing::warn!("still offline: {}", now.reason);
+        }
+        told = now;
+        if news.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}

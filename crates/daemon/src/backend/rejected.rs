@@ -1,0 +1,145 @@
+//! Entries of the directory that cannot be read as users or groups: as many as an administrator can
+//! look at, and the number of all.
+
+use roster_store::{Key, Rejection};
+use std::collections::{BTreeMap, HashMap};
+
+/// Entries that are listed. Beyond them they are counted.
+pub const LISTED_MAX: usize = 100_000;
+
+/// The list.
+#[derive(Default)]
+pub struct Rejected {
+    listed: BTreeMap<u64, Listed>,
+    places: HashMap<Key, u64>,
+    next: u64,
+    /// By part, how many the present refresh brought beyond those that are listed.
+    unlisted: HashMap<u8, u64>,
+}
+
+struct Listed {
+    key: Key,
+    rejection: Rejection,
+    mark: u32,
+}
+
+impl Rejected {
+    /// Lists an entry, `mark` being the refresh that brought it. Whether it is news that the list
+    /// has room for.
+    pub fn add(&mut self, key: Key, rejection: Rejection, mark: u32) -> bool {
+        if let Some(listed) = self.places.get(&key).and_then(|place| self.listed.get_mut(place)) {
+            listed.mark = mark;
+            let news = listed.rejection != rejection;
+            listed.rejection = rejection;
+            return news;
+        }
+        if self.listed.len() >= LISTED_MAX {
+            *self.unlisted.entry(key.part).or_default() += 1;
+            return false;
+        }
+        self.places.insert(key, self.next);
+        self.listed.insert(self.next, Listed { key, rejection, mark });
+        self.next += 1;
+        true
+    }
+
+    /// Takes an entry off the list; whether it was there.
+    pub fn remove(&mut self, key: Key) -> bool {
+        // Nearly always empty, and asked for every entry of a mirror.
+        if self.places.is_empty() {
+            return false;
+        }
+        let place = self.places.remove(&key);
+        place.is_some_and(|place| self.listed.remove(&place).is_some())
+    }
+
+    /// The refresh mentions the entry.
+    pub fn present(&mut self, key: Key, mark: u32) {
+        if let Some(listed) = self.places.get(&key).and_then(|place| self.listed.get_mut(place)) {
+            listed.mark = mark;
+        }
+    }
+
+    /// A refresh of the part begins.
+    pub fn refresh_began(&mut self, part: u8) {
+        self.unlisted.remove(&part);
+    }
+
+    /// Takes off what the refresh did not mention.
+    pub fn refresh_ended(&mut self, part: u8, mark: u32) -> Vec<Key> {
+        let unmentioned: Vec<Key> = self
+            .listed
+            .values()
+            .filter(|listed| listed.key.part == part && listed.mark != mark)
+            .map(|listed| listed.key)
+            .collect();
+        for key in &unmentioned {
+            self.remove(*key);
+        }
+        unmentioned
+    }
+
+    /// The entries from a position on, in the order in which they came.
+    pub fn list(&self, from: usize) -> impl Iterator<Item = (&Key, &Rejection)> {
+        self.listed.values().skip(from).map(|listed| (&listed.key, &listed.rejection))
+    }
+
+    /// How many there are, listed or not.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.listed.len() as u64 + self.unlisted.values().sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u32) -> Key {
+        let mut id = [0; 16];
+        id[..4].copy_from_slice(&number.to_le_bytes());
+        Key { part: 0, id }
+    }
+
+    fn why(reason: &str) -> Rejection {
+        Rejection { name: "somebody".into(), reason: reason.into() }
+    }
+
+    #[test]
+    fn an_entry_is_listed_once_with_its_last_reason() {
+        let mut rejected = Rejected::default();
+        assert!(rejected.add(key(1), why("no uid"), 1));
+        assert!(!rejected.add(key(1), why("no uid"), 1));
+        assert!(rejected.add(key(1), why("no gid"), 1));
+        assert_eq!(rejected.count(), 1);
+        assert_eq!(rejected.list(0).next().expect("one").1.reason, "no gid");
+        assert!(rejected.remove(key(1)));
+        assert!(!rejected.remove(key(1)));
+    }
+
+    #[test]
+    fn what_a_refresh_does_not_mention_leaves_the_list() {
+        let mut rejected = Rejected::default();
+        for number in 0..3 {
+            rejected.add(key(number), why("no uid"), 1);
+        }
+        rejected.refresh_began(0);
+        rejected.add(key(0), why("no uid"), 2);
+        rejected.present(key(1), 2);
+        assert_eq!(rejected.refresh_ended(0, 2), [key(2)]);
+        assert_eq!(rejected.count(), 2);
+    }
+
+    #[test]
+    fn beyond_its_bound_the_list_counts() {
+        let mut rejected = Rejected::default();
+        for number in 0..LISTED_MAX as u32 + 5 {
+            rejected.add(key(number), why("no uid"), 1);
+        }
+        assert_eq!(rejected.list(0).count(), LISTED_MAX);
+        assert_eq!(rejected.list(LISTED_MAX - 1).count(), 1);
+        assert_eq!(rejected.count(), LISTED_MAX as u64 + 5);
+        rejected.refresh_began(0);
+        assert_eq!(rejected.count(), LISTED_MAX as u64);
+    }
+}

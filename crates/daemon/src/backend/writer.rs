@@ -1,0 +1,193 @@
+//! The durable cache of a back-end: opened when the process begins, written a moment after
+//! something is reported, opened anew when a write has failed. While the disk is full the domain
+//! goes on from memory, and what tracks changes on the disk stays behind with the entries there.
+
+use super::engine::{Engine, Loaded};
+use crate::role::Shutdown;
+use anyhow::{Context as _, bail};
+use roster_config::{Domain, Mode, Provider};
+use roster_store::{self as store, Opened, Store, StoreError};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+/// What is reported waits so long for more to be written with it.
+const DELAY: Duration = Duration::from_millis(500);
+/// After a write has failed: the first pause, which doubles up to the longest.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+/// The longest pause.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// How long the process before may take to let go of the file.
+const IN_USE_WAIT: Duration = Duration::from_secs(5);
+/// Between two tries for a file in use.
+const IN_USE_PAUSE: Duration = Duration::from_millis(50);
+/// How long the last write may take: the monitor waits five seconds for the process to end.
+const LAST_WRITE_WAIT: Duration = Duration::from_secs(4);
+
+/// Where the cache is, and whose.
+#[derive(Clone)]
+pub struct Cache {
+    folder: PathBuf,
+    identity: String,
+    mode: Mode,
+}
+
+/// The cache as the process found it.
+pub struct Found {
+    /// The cache; none where it cannot be opened at the moment.
+    pub store: Option<Arc<Store>>,
+    /// What was in it.
+    pub loaded: Loaded,
+    /// Why it is empty or not there.
+    pub error: String,
+}
+
+impl Cache {
+    /// The cache of a domain. One that was made from another base or other files is another
+    /// directory's: entries there and here have nothing to do with each other.
+    #[must_use]
+    pub fn new(folder: PathBuf, domain: &Domain) -> Self {
+        let source = match &domain.provider {
+            Provider::Files(files) => {
+                format!("files {} {}", files.passwd.display(), files.group.display())
+            }
+            Provider::Ldap(ldap) => format!("ldap {}", ldap.base),
+        };
+        Self { folder, identity: format!("{} {source}", domain.name), mode: domain.mode }
+    }
+
+    /// Opens the cache and reads it.
+    pub async fn open(&self) -> anyhow::Result<Found> {
+        let began = Instant::now();
+        let found = loop {
+            let cache = self.clone();
+            let mode = self.mode;
+            let open = move || {
+                store::open(&cache.folder, &cache.identity, |store| Loaded::read(store, mode))
+            };
+            match spawn_blocking(open).await? {
+                Err(StoreError::InUse { .. }) if began.elapsed() < IN_USE_WAIT => {
+                    sleep(IN_USE_PAUSE).await;
+                }
+                Err(error @ StoreError::InUse { .. }) => return Err(error.into()),
+                found => break found,
+            }
+        };
+        Ok(match found {
+            Ok(Opened { store, loaded, set_aside }) => {
+                let error = set_aside.map_or(String::new(), |set_aside| {
+                    let (path, reason) = (set_aside.path.display(), set_aside.reason);
+                    let text = format!(
+                        "the cache was set aside as {path} and is made anew from the directory: \
+                         {reason}"
+                    );
+                    tracing::error!("{text}");
+                    text
+                });
+                Found { store: Some(Arc::new(store)), loaded, error }
+            }
+            Err(error) => {
+                tracing::error!("{error}; the domain goes on without a cache");
+                Found { store: None, loaded: Loaded::default(), error: error.to_string() }
+            }
+        })
+    }
+
+    /// Opens the cache again after it failed. It has to be as it was left, for most of the domain
+    /// is there only; if it was never open, it has to be empty.
+    async fn reopen(&self, engine: &Engine) -> anyhow::Result<Result<Arc<Store>, StoreError>> {
+        let cache = self.clone();
+        let has_been_open = engine.is_stored();
+        let knows_nothing = engine.knows_nothing();
+        let open = move || {
+            store::open(&cache.folder, &cache.identity, |store| {
+                let is_empty = store.reader()?.next_number()? == 0;
+                if has_been_open || is_empty || knows_nothing {
+                    return Ok(is_empty);
+                }
+                Err(store.damaged("everything was enumerated anew while it could not be opened"))
+            })
+        };
+        match spawn_blocking(open).await? {
+            Ok(Opened { set_aside: Some(set_aside), .. }) if has_been_open => {
+                bail!("the cache had to be set aside: {}", set_aside.reason)
+            }
+            Ok(Opened { loaded: false, .. }) if !has_been_open => {
+                bail!("the cache can be opened now; beginning anew with what is in it")
+            }
+            Ok(Opened { store, .. }) => Ok(Ok(Arc::new(store))),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Writes what the engine takes in, until the role is to stop.
+    ///
+    /// # Errors
+    ///
+    /// What is in the cache is lost, or only now to be had: the process has to begin anew.
+    pub async fn write_behind(&self, engine: &Engine, mut stop: Shutdown) -> anyhow::Result<()> {
+        let mut pause = RETRY_MIN;
+        loop {
+            tokio::select! {
+                () = engine.something_unwritten(DELAY) => {}
+                () = stop.wait() => return Ok(()),
+            }
+            let Err(error) = self.write(engine).await? else {
+                pause = RETRY_MIN;
+                continue;
+            };
+            tracing::error!(
+                "the cache is not written, the domain goes on from memory; next attempt in \
+                 {pause:?}: {error}"
+            );
+            engine.unwritable(&error.to_string());
+            // At once for reading, which a full disk does not hinder.
+            if let Ok(store) = self.reopen(engine).await? {
+                engine.reopened(store);
+            }
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = stop.wait() => return Ok(()),
+            }
+            pause = (pause * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// Writes the rest, and closes the cache.
+    pub async fn close(&self, engine: &Engine) -> anyhow::Result<()> {
+        let rest = async {
+            if !engine.unwritten().1.is_empty() {
+                self.write(engine).await?.context("the last changes are not in the cache")?;
+            }
+            let store = engine.take_store();
+            spawn_blocking(move || drop(store)).await?;
+            Ok(())
+        };
+        timeout(LAST_WRITE_WAIT, rest).await.context("the cache could not be closed in time")?
+    }
+
+    async fn write(&self, engine: &Engine) -> anyhow::Result<Result<(), StoreError>> {
+        let (store, batches) = engine.unwritten();
+        let store = match store {
+            Some(store) => store,
+            None => match self.reopen(engine).await? {
+                Ok(store) => {
+                    engine.reopened(Arc::clone(&store));
+                    store
+                }
+                Err(error) => return Ok(Err(error)),
+            },
+        };
+        let write = move || {
+            let began = Instant::now();
+            let written =
+                store.write(|writer| batches.iter().try_for_each(|batch| batch.write(writer)));
+            metrics::histogram!("roster_cache_write_seconds").record(began.elapsed());
+            (written, batches)
+        };
+        let (written, batches) = spawn_blocking(write).await?;
+        Ok(written.map(|()| engine.written(&batches)))
+    }
+}
