@@ -27,6 +27,17 @@ pub const LOCALS: &str = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/usr/sbin
 pub const LOCAL_GROUPS: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:100:\n\
                                 nogroup:x:65534:\nlocal:x:1500:\n";
 
+/// The uid of `roster-bus`; those of the other roles follow.
+pub const FIRST_ROLE_UID: u32 = 990;
+
+/// Starts `$1` with the configuration `$3`, in a namespace of its own, from a place that every user can
+/// reach, `roster` being beside it.
+const INSTALLED: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
+mkdir /run/bin
+cp "$1" "$2" /run/bin
+exec /run/bin/rosterd --config "$3"
+"#;
+
 /// A table `[domain.NAME]` of roster.toml.
 #[derive(Clone, Debug)]
 pub struct Domain {
@@ -108,6 +119,8 @@ pub struct Rosterd {
     domains: Vec<Domain>,
     /// A command that becomes the daemon, see [`Rosterd::within`].
     wrapper: Vec<String>,
+    /// See [`Rosterd::installed`].
+    installed: bool,
     // Removed last.
     host: Host,
 }
@@ -141,10 +154,39 @@ impl Rosterd {
             host_keys: host_keys.to_owned(),
             domains: domains.to_vec(),
             wrapper: Vec::new(),
+            installed: false,
             host,
         };
         rosterd.configure();
         rosterd
+    }
+
+    /// The same as a package sets it up: started by root with the default folders, each role under a
+    /// user of its own, in mounts that are its own.
+    #[must_use]
+    pub fn installed(domains: &[Domain]) -> Self {
+        let mut passwd = LOCALS.to_owned();
+        let mut group = LOCAL_GROUPS.to_owned();
+        let names = ["bus", "publisher", "responder", "backend-0", "backend-1", "backend-2"];
+        for (name, id) in names.into_iter().zip(FIRST_ROLE_UID..) {
+            let _ = writeln!(passwd, "roster-{name}:x:{id}:{id}::/:/usr/sbin/nologin");
+            let _ = writeln!(group, "roster-{name}:x:{id}:");
+        }
+        let locals = Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"");
+        let host = Host::new(&locals, ROSTER);
+        let mut rosterd = Self::on(host, "", domains);
+        rosterd.installed = true;
+        rosterd.configure();
+        rosterd
+    }
+
+    /// A command in the mounts of an installed daemon.
+    #[must_use]
+    pub fn inside(&self, program: &Path) -> Command {
+        let pid = self.process.as_ref().expect("rosterd was started").pid();
+        let mut command = Command::new(tool("nsenter", "util-linux"));
+        command.args(["-m", "-t", &pid.to_string()]).arg(program);
+        command
     }
 
     /// The host.
@@ -155,6 +197,13 @@ impl Rosterd {
 
     /// Starts the prepared or stopped daemon.
     pub fn launch(&mut self) {
+        if self.installed {
+            let mut command = self.host.command("sh");
+            command.args(["-ec", INSTALLED, "installed"]);
+            command.arg(rosterd_program()).arg(roster_program()).arg(self.config());
+            self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
+            return;
+        }
         let mut words =
             self.wrapper.iter().map(AsRef::as_ref).chain([rosterd_program().as_os_str()]);
         let mut command = Command::new(words.next().expect("the daemon at least"));
@@ -232,6 +281,9 @@ impl Rosterd {
     /// Runs `roster` with arguments, on this daemon's bus.
     #[must_use]
     pub fn roster(&self, args: &[&str]) -> Output {
+        if self.installed {
+            return run(self.inside(Path::new("/run/bin/roster")).args(args));
+        }
         let mut command = Command::new(roster_program());
         command.args(args).arg("--run-dir").arg(self.host.path("run"));
         run(&mut command)
@@ -347,12 +399,12 @@ impl Rosterd {
 
     fn configure(&self) {
         let names: Vec<_> = self.domains.iter().map(|domain| &domain.name).collect();
-        let mut text = format!(
-            "[host]\ndomains = {names:?}\npasswd = {:?}\ngroup = {:?}\n{}\n",
-            self.host.path("etc/passwd"),
-            self.host.path("etc/group"),
-            self.host_keys,
-        );
+        let mut text = format!("[host]\ndomains = {names:?}\n{}\n", self.host_keys);
+        if !self.installed {
+            for name in ["passwd", "group"] {
+                let _ = writeln!(text, "{name} = {:?}", self.host.path("etc").join(name));
+            }
+        }
         for domain in &self.domains {
             let _ = writeln!(text, "\n[domain.{:?}]", domain.name);
             for (key, value) in &domain.keys {

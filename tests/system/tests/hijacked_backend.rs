@@ -1,0 +1,140 @@
+//! A back-end that was taken over, played by a client of the bus under its user: whatever it says, no
+//! uid 0, no local name and no other domain's user comes of it, and nobody obeys it.
+
+use roster_system_tests::rosterd::{FIRST_ROLE_UID, Rosterd, SOON, Source};
+use roster_system_tests::{
+    Caller, Directory, Domain, Schema, Server, Setup, Slapd, needs_root, run, tool, wait_until,
+};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+const LAB: &str = "dc=lab,dc=example";
+
+/// `lab` comes second, so that what is wrong about `corp` could hurt it.
+struct Prey {
+    corp: Slapd,
+    lab: Slapd,
+    rosterd: Rosterd,
+}
+
+impl Prey {
+    fn start() -> Self {
+        let directory = Directory::new(Schema::Rfc2307);
+        let people = [
+            directory.tree(),
+            directory.user("alice", 5000),
+            directory.group("staff", 6000, &["alice"]),
+        ]
+        .concat();
+        let corp = Slapd::serving(Setup::new(Schema::Rfc2307), &people);
+        let other = Directory::at(LAB, Schema::Rfc2307);
+        let people = [
+            other.tree(),
+            other.user_in("carla", 7001, 8000),
+            other.group("wheel-lab", 8000, &["carla"]),
+        ]
+        .concat();
+        let mut setup = Setup::new(Schema::Rfc2307);
+        setup.base = LAB.to_owned();
+        let lab = Slapd::serving(setup, &people);
+        // lab first: nothing that corp makes up may take its place.
+        let domains = [Domain::ldap("lab", &lab), Domain::ldap("corp", &corp)];
+        let mut rosterd = Rosterd::installed(&domains);
+        rosterd.launch();
+        rosterd.expect_mirror(&[Source::Server(&lab), Source::Server(&corp)]);
+        Self { corp, lab, rosterd }
+    }
+
+    /// The impostor, under the user of corp's back-end.
+    fn impostor(&self, what: &str) -> Command {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/impostor.py");
+        // A copy that every user can read.
+        let copy = self.rosterd.host().path("impostor.py");
+        std::fs::copy(script, &copy).expect("copy the impostor");
+        const CORP: u32 = FIRST_ROLE_UID + 4;
+        let mut command = self.rosterd.inside(&tool("setpriv", "util-linux"));
+        command.args([&format!("--reuid={CORP}"), &format!("--regid={CORP}"), "--clear-groups"]);
+        command.args(["python3", "-u"]).arg(copy).args(["/run/roster/bus", what, "corp"]);
+        command
+    }
+}
+
+#[test]
+fn it_may_own_no_other_name_and_nobody_obeys_it() {
+    if !needs_root() {
+        return;
+    }
+    let prey = Prey::start();
+    let publisher = prey.rosterd.wait_for_role("publisher");
+    let done = run(&mut prey.impostor("try"));
+    let tries = done.text();
+    println!("{tries}");
+    assert_eq!(tries.lines().count(), 8 + 14, "{tries}");
+    for line in tries.lines() {
+        assert!(line.ends_with(" org.freedesktop.DBus.Error.AccessDenied"), "{line}");
+    }
+    sleep(Duration::from_secs(1));
+    assert_eq!(prey.rosterd.role("publisher"), Some(publisher), "it was not stopped");
+    prey.corp.change(&Directory::new(Schema::Rfc2307).user("after", 5500));
+    prey.rosterd.expect_mirror(&[Source::Server(&prey.lab), Source::Server(&prey.corp)]);
+}
+
+#[test]
+fn what_it_hands_over_is_judged_entry_by_entry() {
+    if !needs_root() {
+        return;
+    }
+    let mut prey = Prey::start();
+    // The monitor is held, lest it start the real one again.
+    let mut impostor = prey
+        .impostor("serve")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start the impostor");
+    let mut told = BufReader::new(impostor.stdout.take().expect("was piped"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("read");
+    assert_eq!(line, "waiting\n");
+    prey.rosterd.process().freeze();
+    prey.rosterd.kill_role("backend:corp");
+
+    let snapshot = prey.rosterd.host().snapshot();
+    let mut caller = Caller::reading(&snapshot);
+    wait_until(SOON, "the impostor's entries have arrived", || {
+        caller.say("getpwnam arrived").starts_with("SUCCESS arrived:x:5200:5000:")
+    });
+    let names = |database: &str| {
+        let text = prey.rosterd.host().run("getent", &["-s", "roster", database]).text();
+        let mut names: Vec<_> = text
+            .lines()
+            .map(|line| line.split(':').next().unwrap_or_default().to_owned())
+            .collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names("passwd"), ["arrived", "carla"]);
+    assert_eq!(names("group"), ["mine", "ring1", "ring2", "wheel-lab"]);
+    let host = &prey.rosterd;
+    let carla = format!("carla:x:7001:8000:carla of {LAB}:/home/carla:/bin/sh");
+    assert_eq!(host.getent("passwd", "carla"), Some(carla.clone()));
+    assert_eq!(host.getent("passwd", "7001"), Some(carla));
+    assert_eq!(host.getent("group", "wheel-lab").as_deref(), Some("wheel-lab:x:8000:carla"));
+    assert_eq!(host.getent("group", "mine").as_deref(), Some("mine:x:5303:arrived"));
+    for id in ["0", "42", "999", "1500", "65534", "65535", "4294967295"] {
+        assert_eq!(host.getent("passwd", id), None, "uid {id}");
+        assert_eq!(host.getent("group", id), None, "gid {id}");
+    }
+    host.expect_groups("carla", 8000, &[8000]);
+    host.expect_groups("arrived", 5000, &[5000, 5303]);
+
+    // With the real one back, so is what is true.
+    drop(impostor.stdin.take());
+    impostor.wait().expect("wait for the impostor");
+    prey.rosterd.process().signal(Signal::CONT);
+    prey.rosterd.expect_mirror(&[Source::Server(&prey.lab), Source::Server(&prey.corp)]);
+}
