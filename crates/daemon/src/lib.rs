@@ -7,19 +7,41 @@
 //!
 //! Nothing in any of these processes asks for users or groups through the C library (getpwnam,
 //! getgrouplist and their kin): with `roster` in nsswitch.conf the question would come back here and
-//! wait for its own answer. Who needs a local user reads /etc/passwd as text.
+//! wait for its own answer. Who needs a local user reads /etc/passwd as text. Resolving host names
+//! is another matter: getaddrinfo asks the `hosts:` services only.
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod cli;
+pub mod exit;
+pub mod logging;
+pub mod metrics;
 pub mod monitor;
 pub mod publisher;
 pub mod responder;
 pub mod role;
+mod sandbox;
 
+use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// The program.
 #[must_use]
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let cli = cli::Cli::try_parse().unwrap_or_else(|error| {
+        let _ = error.print();
+        let code = if error.use_stderr() { i32::from(exit::USAGE) } else { 0 };
+        std::process::exit(code)
+    });
+    ExitCode::from(match cli.command {
+        None => monitor::main(&cli.options),
+        // The name is there for whoever lists processes; the rest comes by standard input.
+        Some(cli::Command::Role { .. }) => role::main(),
+    })
+}
+
+/// A line on standard error, where logging has not started yet. It may be closed.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

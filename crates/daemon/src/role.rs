@@ -216,7 +216,9 @@ pub fn main() -> u8 {
     let launch = match take_launch() {
         Ok(launch) => launch,
         Err(error) => {
-            crate::say(format_args!("rosterd role: {error:#}; roles are started by rosterd itself"));
+            crate::say(format_args!(
+                "rosterd role: {error:#}; roles are started by rosterd itself"
+            ));
             return exit::USAGE;
         }
     };
@@ -312,7 +314,9 @@ fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result
             .serve_at(role.path(), object)
             .build();
         let connection = match tokio::time::timeout(CONNECT_WAIT, connecting).await {
-            Ok(connection) => connection.with_context(|| format!("cannot join the bus {address}"))?,
+            Ok(connection) => {
+                connection.with_context(|| format!("cannot join the bus {address}"))?
+            }
             Err(_) => return Err(anyhow!("the bus {address} does not answer").into()),
         };
         let closing = connection.clone();

@@ -1,1 +1,849 @@
-//! .
+//! Starts the bus and every role, restarts what dies or hangs, tells readiness, reads the
+//! configuration anew when told to. It serves no look-up and writes no snapshot; of what roles do it
+//! knows nothing.
+//!
+//! One loop takes what happens (a child ended, a signal came, the bus has [news](link::News), a
+//! deadline passed), lets [`decide`] judge it and does what that says. Nothing in the loop waits but
+//! for the next happening.
+//!
+//! Timers: one, for pings and systemd's watchdog, every 10 s. All others are deadlines of something
+//! that is under way.
+
+mod decide;
+mod folders;
+mod link;
+mod object;
+mod plan;
+mod policy;
+mod process;
+mod settings;
+mod users;
+
+pub(crate) use policy::escaped;
+
+use crate::cli::Options;
+use crate::exit::{self, Failure, Status};
+use crate::logging::{self, LogLevel};
+use crate::metrics::Counters;
+use crate::role::{self, Launch, RoleConfig, bus_address, unix_seconds};
+use anyhow::{Context as _, anyhow};
+use decide::{Action, Event, Phase, State, Times, decide};
+use folders::Folders;
+use link::News;
+use object::{Reload, Shared};
+use plan::{Key, Wanted, plan};
+use roster_bus::interfaces::{MonitorStatus, RoleState};
+use roster_bus::names::Role;
+use roster_bus::zbus::Connection;
+use roster_bus::zbus::fdo::DBusProxy;
+use roster_bus::zbus::object_server::SignalEmitter;
+use roster_config::Listen;
+use rustix::process::Signal;
+use sd_notify::NotifyState;
+use settings::Settings;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep_until, timeout};
+use tracing::{debug, error, info, warn};
+use users::{Ids, Users};
+
+/// Default of `--state-dir`.
+const STATE_DIR: &str = "/var/lib/roster";
+/// Local users.
+const PASSWD: &str = "/etc/passwd";
+/// Largest /etc/passwd that is read.
+const PASSWD_BYTES_MAX: u64 = 64 << 20;
+/// How long the answer to a ping may take, if pings are not more frequent than that.
+const PING_WAIT: Duration = Duration::from_secs(5);
+/// How long the bus may take to read its policy anew.
+const POLICY_WAIT: Duration = Duration::from_secs(3);
+/// From the order to end until the end, whatever hangs.
+const END_WAIT: Duration = Duration::from_secs(20);
+/// News that may wait.
+const NEWS_MAX: usize = 256;
+/// Orders to read the configuration anew that may wait.
+const RELOADS_MAX: usize = 8;
+
+/// The monitor from its start; gives the exit status.
+#[must_use]
+pub fn main(options: &Options) -> u8 {
+    match run(options) {
+        Ok(()) => 0,
+        Err(Failure { status, error }) => {
+            crate::say(format_args!("rosterd: {error:#}"));
+            status
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    let settings = Settings::read(&options.config).status(exit::CONFIG)?;
+    let users = users(options, settings.config.domains.len())?;
+    let bus_program = bus_program()?;
+    let _ = rustix::thread::set_no_new_privs(true);
+    // The memory of this process holds passwords.
+    let hidden = rustix::process::DumpableBehavior::NotDumpable;
+    let _ = rustix::process::set_dumpable_behavior(hidden);
+    let state_dir = options.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
+    let publisher = Some(&users).filter(|users| users.are_separate());
+    let publisher = publisher.and_then(|users| users.of(&Role::Publisher, &[]));
+    let folders = Folders::take(state_dir, &options.run_dir, publisher)?;
+    let level = logging::start(&Role::Monitor, &settings.config.log);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().status(exit::SYSTEM)?;
+    runtime.block_on(async {
+        let mut monitor = Monitor::new(options, settings, users, bus_program, folders, level)?;
+        monitor.run().await
+    })
+}
+
+/// Whose processes the roles are.
+fn users(options: &Options, domains: usize) -> Result<Users, Failure> {
+    let uid = rustix::process::geteuid().as_raw();
+    if uid != 0 || options.state_dir.is_some() {
+        let gid = rustix::process::getegid().as_raw();
+        return Ok(Users::Invoking(Ids { uid, gid }));
+    }
+    separate_users(domains)
+}
+
+fn separate_users(domains: usize) -> Result<Users, Failure> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        let file = std::fs::File::open(PASSWD)?;
+        std::io::Read::read_to_end(&mut std::io::Read::take(file, PASSWD_BYTES_MAX), &mut text)?;
+        Ok(text)
+    };
+    let text = read().with_context(|| format!("cannot read {PASSWD}")).status(exit::SYSTEM)?;
+    Users::separate(&text, domains)
+        .map_err(|missing| {
+            anyhow!(
+                "{PASSWD} lacks users that roles run as, each with a uid of its own: {}; make them \
+                 with systemd-sysusers and packaging/systemd/roster.sysusers.conf, or with useradd \
+                 --system; or give --state-dir to run everything as root",
+                missing.join(", "),
+            )
+        })
+        .status(exit::NO_USER)
+}
+
+/// Where dbus-daemon is.
+fn bus_program() -> Result<PathBuf, Failure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
+    let mut candidates =
+        std::env::split_paths(&path).chain(usual).map(|folder| folder.join("dbus-daemon"));
+    candidates
+        .find(|program| program.is_absolute() && program.is_file())
+        .context(
+            "there is no dbus-daemon, which carries what roles say to each other: install the \
+             package dbus-daemon (Debian, Fedora) or dbus",
+        )
+        .status(exit::UNAVAILABLE)
+}
+
+/// One process, or what stands for it.
+struct Minded {
+    /// What it runs by; the bus runs by nothing of the configuration.
+    wanted: Option<Wanted>,
+    state: State,
+    child: Option<Child>,
+    since: SystemTime,
+    last_end: String,
+    /// Waits for its socket to be used.
+    watch: Option<AbortHandle>,
+}
+
+impl Minded {
+    fn new(wanted: Option<Wanted>, times: &Times) -> Self {
+        let on_use = wanted.as_ref().is_some_and(|wanted| wanted.listen.is_some());
+        Self {
+            wanted,
+            state: State::new(Instant::now(), times, on_use),
+            child: None,
+            since: SystemTime::now(),
+            last_end: String::new(),
+            watch: None,
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+}
+
+fn times(key: &Key) -> &'static Times {
+    if *key == Key::Bus { &Times::BUS } else { &Times::ROLE }
+}
+
+fn in_words(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Idle => "idle",
+        Phase::Waiting { .. } => "waiting",
+        Phase::Starting { .. } => "starting",
+        Phase::Running { .. } => "running",
+        Phase::Stopping { .. } => "stopping",
+        Phase::Gone => "gone",
+    }
+}
+
+struct Monitor {
+    config: PathBuf,
+    settings: Settings,
+    config_error: String,
+    users: Users,
+    bus_program: PathBuf,
+    folders: Folders,
+    level: LogLevel,
+    counters: Counters,
+    started: SystemTime,
+    minded: BTreeMap<Key, Minded>,
+    /// Listening sockets of roles; they stay when a role dies, and so do connections that wait.
+    sockets: BTreeMap<Key, (Listen, OwnedFd)>,
+    /// The connection to the bus, and its number.
+    bus: Option<Connection>,
+    link: u64,
+    link_task: Option<AbortHandle>,
+    news: mpsc::Sender<News>,
+    news_queue: mpsc::Receiver<News>,
+    reloads: mpsc::Sender<Reload>,
+    reload_queue: mpsc::Receiver<Reload>,
+    stop: watch::Sender<bool>,
+    /// When the end must have come, once it was ordered.
+    ending: Option<Instant>,
+    shared: Shared,
+    ping: Duration,
+    ready_told: bool,
+    status_told: String,
+}
+
+impl Monitor {
+    fn new(
+        options: &Options,
+        settings: Settings,
+        users: Users,
+        bus_program: PathBuf,
+        folders: Folders,
+        level: LogLevel,
+    ) -> Result<Self, Failure> {
+        let (news, news_queue) = mpsc::channel(NEWS_MAX);
+        let (reloads, reload_queue) = mpsc::channel(RELOADS_MAX);
+        let mut ping = Duration::try_from_secs_f64(options.ping)
+            .ok()
+            .filter(|ping| !ping.is_zero())
+            .context("--ping: that is no time between two pings")
+            .status(exit::USAGE)?;
+        if let Some(watchdog) = sd_notify::watchdog_enabled() {
+            ping = ping.min(watchdog / 2);
+        }
+        let mut monitor = Self {
+            config: options.config.clone(),
+            config_error: String::new(),
+            bus_program,
+            folders,
+            level,
+            counters: Counters::start(),
+            started: SystemTime::now(),
+            minded: BTreeMap::from([(Key::Bus, Minded::new(None, &Times::BUS))]),
+            sockets: BTreeMap::new(),
+            bus: None,
+            link: 0,
+            link_task: None,
+            news,
+            news_queue,
+            reloads,
+            reload_queue,
+            stop: watch::Sender::new(false),
+            ending: None,
+            shared: Shared::default(),
+            ping,
+            ready_told: false,
+            status_told: String::new(),
+            settings,
+            users,
+        };
+        let plan = plan(&monitor.settings, &monitor.users, &monitor.folders.run);
+        let sockets = monitor.open_sockets(&plan).status(exit::CANNOT_CREATE)?;
+        monitor.sockets.extend(sockets);
+        for (key, wanted) in plan {
+            monitor.minded.insert(key, Minded::new(Some(wanted), &Times::ROLE));
+        }
+        Ok(monitor)
+    }
+
+    async fn run(&mut self) -> Result<(), Failure> {
+        let catch = |kind| signal(kind).status(exit::SYSTEM);
+        let mut child = catch(SignalKind::child())?;
+        let mut hangup = catch(SignalKind::hangup())?;
+        let mut terminate = catch(SignalKind::terminate())?;
+        let mut interrupt = catch(SignalKind::interrupt())?;
+        let mut stop = self.stop.subscribe();
+        self.say_hello();
+        let mut next_ping = Instant::now() + self.ping;
+        loop {
+            self.time_passes(&Key::Bus);
+            let keys: Vec<_> = self.minded.keys().cloned().collect();
+            for key in &keys {
+                self.time_passes(key);
+            }
+            self.tidy();
+            self.tell();
+            if self.minded.is_empty() {
+                break;
+            }
+            let now = Instant::now();
+            if self.ending.is_some_and(|deadline| deadline <= now) {
+                error!("processes that do not even die are left behind");
+                break;
+            }
+            if next_ping <= now {
+                next_ping = now + self.ping;
+                self.ping();
+            }
+            let wake = self
+                .minded
+                .iter()
+                .filter_map(|(key, minded)| minded.state.wake(self.may_start(key)));
+            let wake = wake.chain([next_ping]).chain(self.ending).min().unwrap_or(next_ping);
+            tokio::select! {
+                _ = child.recv() => self.reap(),
+                Some(news) = self.news_queue.recv() => self.hear(news),
+                Some(done) = self.reload_queue.recv() => {
+                    let outcome = self.reload().await;
+                    let _ = done.send(outcome.map_err(|error| format!("{error:#}")));
+                }
+                _ = hangup.recv() => {
+                    let _ = self.reload().await;
+                }
+                _ = terminate.recv() => self.end("SIGTERM"),
+                _ = interrupt.recv() => self.end("SIGINT"),
+                Ok(()) = stop.changed() => self.end("an order over the bus"),
+                () = sleep_until(wake.into()) => {}
+            }
+        }
+        for (listen, _) in self.sockets.values() {
+            folders::unlisten(listen);
+        }
+        info!("ended");
+        Ok(())
+    }
+
+    fn say_hello(&self) {
+        for warning in &self.settings.warnings {
+            warn!("{warning}");
+        }
+        let domains = self.settings.domains().join(", ");
+        let (state, run) = (self.folders.state.display(), self.folders.run.display());
+        info!("starts; domains: {domains}; state in {state}, sockets in {run}");
+        if let Users::Invoking(ids) = &self.users {
+            warn!("every role runs as user {}: nothing but the sandbox keeps them apart", ids.uid);
+        }
+    }
+
+    /// Whether what a role needs to start is there.
+    fn may_start(&self, key: &Key) -> bool {
+        *key == Key::Bus || self.bus.is_some()
+    }
+
+    fn time_passes(&mut self, key: &Key) {
+        let may_start = self.may_start(key);
+        self.step(key, Event::Time { may_start });
+    }
+
+    /// Judges an event and does what follows.
+    fn step(&mut self, key: &Key, event: Event) {
+        let Some(minded) = self.minded.get_mut(key) else { return };
+        let before = minded.state.phase;
+        let (state, action) = decide(Instant::now(), minded.state, event, times(key));
+        minded.state = state;
+        if in_words(before) != in_words(state.phase) {
+            minded.since = SystemTime::now();
+        }
+        match action {
+            Action::Nothing => {}
+            Action::Start => {
+                if let Err(error) = self.start(key) {
+                    error!("{key}: {error:#}");
+                    self.ended(key, format!("{error:#}"));
+                }
+            }
+            Action::Terminate => self.signal(key, Signal::TERM),
+            Action::Kill => {
+                let why = match before {
+                    Phase::Starting { .. } => "did not get ready in time",
+                    Phase::Running { .. } => "does not answer",
+                    _ => "does not end",
+                };
+                warn!("{key} {why} and is killed");
+                self.signal(key, Signal::KILL);
+            }
+        }
+        if event == Event::Ready && in_words(before) != in_words(state.phase) {
+            info!("{key} is ready");
+        }
+        self.watch_socket(key);
+    }
+
+    fn signal(&self, key: &Key, signal: Signal) {
+        if let Some(child) = self.minded.get(key).and_then(|minded| minded.child.as_ref()) {
+            process::send(child, signal);
+        }
+    }
+
+    fn start(&mut self, key: &Key) -> anyhow::Result<()> {
+        let Some(minded) = self.minded.get(key) else { return Ok(()) };
+        let separate = self.users.are_separate();
+        let (config, user) = match &minded.wanted {
+            Some(wanted) => (wanted.config.clone(), wanted.user),
+            None => (self.prepare_bus()?, self.users.bus()),
+        };
+        let owner = Some(user).filter(|_| separate);
+        let role = match key {
+            Key::Bus => None,
+            Key::Role(role) => {
+                if let Role::Backend(domain) = role {
+                    self.folders.cache(domain, owner)?;
+                }
+                Some(role.to_string())
+            }
+        };
+        let launch = Launch {
+            role,
+            config,
+            log: self.settings.config.log.clone(),
+            state_dir: self.folders.state.clone(),
+            run_dir: self.folders.run.clone(),
+            monitor_pid: std::process::id(),
+            monitor_uid: rustix::process::geteuid().as_raw(),
+        };
+        let socket = self.sockets.get(key).map(|(_, socket)| socket.as_fd());
+        let child = process::start(&key.to_string(), &launch, owner, socket)?;
+        debug!("{key} starts as process {}", child.id());
+        if let Some(minded) = self.minded.get_mut(key) {
+            minded.child = Some(child);
+        }
+        if *key == Key::Bus {
+            self.join_bus();
+        }
+        Ok(())
+    }
+
+    fn prepare_bus(&self) -> anyhow::Result<RoleConfig> {
+        let owner = Some(self.users.bus()).filter(|_| self.users.are_separate());
+        let socket = self.folders.bus(owner)?;
+        let config = self.write_policy(&socket, &self.users, &self.settings.domains())?;
+        Ok(RoleConfig::Bus(role::Bus { program: self.bus_program.clone(), config }))
+    }
+
+    fn write_policy(
+        &self,
+        socket: &Path,
+        users: &Users,
+        domains: &[String],
+    ) -> anyhow::Result<PathBuf> {
+        self.folders.write("bus.conf", &policy::bus_conf(socket, users, domains))
+    }
+
+    /// Has a task connect to the bus and listen to it.
+    fn join_bus(&mut self) {
+        self.leave_bus();
+        self.link += 1;
+        let (level, counters) = (self.level.clone(), self.counters.clone());
+        let (stop, started) = (self.stop.clone(), self.started);
+        let (shared, reloads) = (self.shared.clone(), self.reloads.clone());
+        let uid = rustix::process::geteuid().as_raw();
+        let objects = move || {
+            let role = role::Object {
+                role: Role::Monitor,
+                started,
+                sandbox: "no new privileges, not dumpable".to_owned(),
+                level: level.clone(),
+                counters: counters.clone(),
+                stop: stop.clone(),
+                monitor_uid: uid,
+            };
+            (role, object::Object { shared: shared.clone(), reloads: reloads.clone(), uid })
+        };
+        let address = bus_address(&self.folders.run);
+        let task = tokio::spawn(link::hold(self.link, address, objects, self.news.clone()));
+        self.link_task = Some(task.abort_handle());
+    }
+
+    /// Roles that were on the bus start anew when it is there again.
+    fn leave_bus(&mut self) {
+        if let Some(task) = self.link_task.take() {
+            task.abort();
+        }
+        if self.bus.take().is_some() && self.ending.is_none() {
+            for key in self.roles() {
+                self.step(&key, Event::Restart);
+            }
+        }
+    }
+
+    fn roles(&self) -> Vec<Key> {
+        self.minded.keys().filter(|key| **key != Key::Bus).cloned().collect()
+    }
+
+    /// Takes note of children that ended.
+    fn reap(&mut self) {
+        let keys: Vec<_> = self.minded.keys().cloned().collect();
+        for key in keys {
+            let Some(minded) = self.minded.get_mut(&key) else { continue };
+            let Some(child) = minded.child.as_mut() else { continue };
+            let how = match child.try_wait() {
+                Ok(None) => continue,
+                Ok(Some(status)) => process::in_words(status),
+                Err(error) => format!("lost sight of: {error}"),
+            };
+            let pid = child.id();
+            minded.child = None;
+            let expected = matches!(minded.state.phase, Phase::Stopping { .. });
+            if expected {
+                debug!("{key}, process {pid}, {how}");
+            } else {
+                warn!("{key}, process {pid}, {how}; it will be started again");
+            }
+            self.ended(&key, how);
+        }
+    }
+
+    fn ended(&mut self, key: &Key, how: String) {
+        if let Some(minded) = self.minded.get_mut(key) {
+            minded.last_end = how;
+        }
+        self.step(key, Event::Ended);
+        if *key == Key::Bus {
+            self.leave_bus();
+        }
+    }
+
+    /// What the tasks on the bus tell.
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Joined { link, connection } if link == self.link => {
+                self.bus = Some(connection);
+                self.step(&Key::Bus, Event::Ready);
+            }
+            News::Lost { link } if link == self.link => {
+                // Most likely its process has ended; if not, it has no use for us and is replaced.
+                self.step(&Key::Bus, Event::Restart);
+                self.leave_bus();
+            }
+            News::Named { link, name, pid } if link == self.link => {
+                let named = self.minded.iter().find(|(key, minded)| {
+                    minded.pid() == pid && matches!(key, Key::Role(role) if role.bus_name() == name)
+                });
+                if let Some(key) = named.map(|(key, _)| key.clone()) {
+                    self.step(&key, Event::Ready);
+                }
+            }
+            News::Pinged { link, answers } if link == self.link => {
+                for (key, pid, answered) in answers {
+                    // An answer of a process that was replaced since says nothing of the present one.
+                    let same = self.minded.get(&key).is_some_and(|minded| minded.pid() == pid);
+                    if key == Key::Bus || same {
+                        let event = if answered { Event::Answered } else { Event::Missed };
+                        self.step(&key, event);
+                    }
+                }
+            }
+            News::Used(key) => {
+                if let Some(minded) = self.minded.get_mut(&key) {
+                    minded.watch = None;
+                    if self.may_start(&key) {
+                        self.step(&key, Event::Used);
+                    }
+                }
+            }
+            News::Joined { .. } | News::Lost { .. } | News::Named { .. } | News::Pinged { .. } => {}
+        }
+    }
+
+    /// Has a task wait for the first connection to a role's socket, while no process does.
+    fn watch_socket(&mut self, key: &Key) {
+        let may_start = self.may_start(key);
+        let Some(minded) = self.minded.get_mut(key) else { return };
+        if minded.state.phase != Phase::Idle || !may_start {
+            if let Some(watch) = minded.watch.take() {
+                watch.abort();
+            }
+            return;
+        }
+        if minded.watch.is_some() {
+            return;
+        }
+        let Some((_, socket)) = self.sockets.get(key) else { return };
+        let Ok(socket) = socket.try_clone() else { return };
+        let (key, news) = (key.clone(), self.news.clone());
+        let task = tokio::spawn(async move {
+            // Deprecated for types that may change their descriptor under the hands of tokio. This
+            // one owns one and never changes it.
+            #[allow(deprecated)]
+            let socket = AsyncFd::with_interest(socket, Interest::READABLE);
+            let Ok(socket) = socket else { return };
+            if socket.readable().await.is_ok() {
+                let _ = news.send(News::Used(key)).await;
+            }
+        });
+        minded.watch = Some(task.abort_handle());
+    }
+
+    /// Starts a round of pings, and tells systemd that this loop runs.
+    fn ping(&mut self) {
+        self.counters.tidy();
+        let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        let Some(connection) = self.bus.clone() else { return };
+        let running = |minded: &Minded| matches!(minded.state.phase, Phase::Running { .. });
+        let roles = self.minded.iter().filter(|(key, minded)| **key != Key::Bus && running(minded));
+        let roles = roles.map(|(key, minded)| (key.clone(), minded.pid())).collect();
+        let within = PING_WAIT.min(self.ping / 2);
+        tokio::spawn(link::ping(self.link, connection, roles, within, self.news.clone()));
+    }
+
+    /// Opens those sockets of a plan that are not open yet.
+    fn open_sockets(
+        &self,
+        plan: &BTreeMap<Key, Wanted>,
+    ) -> anyhow::Result<BTreeMap<Key, (Listen, OwnedFd)>> {
+        let mut opened = BTreeMap::new();
+        for (key, wanted) in plan {
+            let Some(listen) = &wanted.listen else { continue };
+            if self.sockets.get(key).is_none_or(|(old, _)| old != listen) {
+                opened.insert(key.clone(), (listen.clone(), folders::listen(listen)?));
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Reads the configuration anew. After an error everything is as it was.
+    async fn reload(&mut self) -> anyhow::Result<()> {
+        if self.ending.is_some() {
+            return Err(anyhow!("the daemon is about to end"));
+        }
+        let mut told = vec![NotifyState::Reloading];
+        told.extend(NotifyState::monotonic_usec_now());
+        let _ = sd_notify::notify(&told);
+        let outcome = self.take_over().await;
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        match &outcome {
+            Ok(()) => {
+                self.config_error.clear();
+                info!("the configuration {} is in force", self.config.display());
+            }
+            Err(error) => {
+                self.config_error = format!("{error:#}");
+                error!("the old configuration stays in force: {error:#}");
+            }
+        }
+        outcome
+    }
+
+    async fn take_over(&mut self) -> anyhow::Result<()> {
+        let settings = Settings::read(&self.config)?;
+        let users = match &self.users {
+            Users::Invoking(ids) => Users::Invoking(*ids),
+            Users::Separate { .. } => {
+                separate_users(settings.config.domains.len()).map_err(|failure| failure.error)?
+            }
+        };
+        let plan = plan(&settings, &users, &self.folders.run);
+        let sockets = self.open_sockets(&plan)?;
+        let domains = settings.domains();
+        if domains != self.settings.domains() || users != self.users {
+            let owner = Some(users.bus()).filter(|_| users.are_separate());
+            let socket = self.folders.bus(owner)?;
+            self.write_policy(&socket, &users, &domains)?;
+            self.reload_policy().await;
+        }
+        for warning in &settings.warnings {
+            warn!("{warning}");
+        }
+        let log = settings.config.log.clone();
+        let level_changed = log.level != self.settings.config.log.level;
+        let form_changed = log.json != self.settings.config.log.json;
+        self.settings = settings;
+        self.users = users;
+        // Nothing can fail any more.
+        for key in self.roles() {
+            if !plan.contains_key(&key) {
+                self.step(&key, Event::Stop);
+                if let Some((listen, _)) = self.sockets.remove(&key) {
+                    folders::unlisten(&listen);
+                }
+            }
+        }
+        for (key, wanted) in plan {
+            match self.minded.get_mut(&key) {
+                Some(minded) => {
+                    let gone = matches!(
+                        minded.state.phase,
+                        Phase::Gone | Phase::Stopping { then: decide::Then::Gone, .. }
+                    );
+                    let changed = minded.wanted.as_ref() != Some(&wanted);
+                    minded.state.on_use = wanted.listen.is_some();
+                    minded.wanted = Some(wanted);
+                    if let Some(watch) = minded.watch.take().filter(|_| sockets.contains_key(&key))
+                    {
+                        watch.abort();
+                    }
+                    if changed || gone || form_changed {
+                        info!("{key} runs by other settings now");
+                        self.step(&key, Event::Restart);
+                    }
+                }
+                None => {
+                    self.minded.insert(key, Minded::new(Some(wanted), &Times::ROLE));
+                }
+            }
+        }
+        for (key, (listen, socket)) in sockets {
+            let old = self.sockets.insert(key.clone(), (listen, socket));
+            if let Some((old, _)) = old.filter(|(old, _)| *old != self.sockets[&key].0) {
+                folders::unlisten(&old);
+            }
+            self.watch_socket(&key);
+        }
+        if level_changed {
+            self.set_level(&log.level);
+        }
+        self.announce();
+        Ok(())
+    }
+
+    async fn reload_policy(&self) {
+        let Some(connection) = &self.bus else { return };
+        let told = async { DBusProxy::new(connection).await?.reload_config().await };
+        match timeout(POLICY_WAIT, told).await {
+            Ok(Ok(())) => {}
+            // Who may not own its name yet will be started again.
+            Ok(Err(error)) => warn!("the bus did not take its new policy: {error}"),
+            Err(_) => warn!("the bus did not take its new policy: no answer"),
+        }
+    }
+
+    fn set_level(&self, level: &str) {
+        let _ = self.level.set(level);
+        let Some(connection) = self.bus.clone() else { return };
+        for key in self.roles() {
+            let Key::Role(role) = key else { continue };
+            let (connection, level) = (connection.clone(), level.to_owned());
+            tokio::spawn(async move {
+                let Ok(proxy) = link::proxy(&connection, &role).await else { return };
+                if let Err(error) = proxy.set_log_level(&level).await {
+                    debug!("{role} logs at its old level until it is started again: {error}");
+                }
+            });
+        }
+    }
+
+    fn announce(&self) {
+        let Some(connection) = self.bus.clone() else { return };
+        tokio::spawn(async move {
+            if let Ok(emitter) = SignalEmitter::new(&connection, Role::Monitor.path()) {
+                let _ = object::Object::config_reloaded(&emitter).await;
+            }
+        });
+    }
+
+    /// Has everything end, the bus last.
+    fn end(&mut self, by: &str) {
+        if self.ending.is_some() {
+            return;
+        }
+        info!("ends, by {by}");
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        self.ending = Some(Instant::now() + END_WAIT);
+        for key in self.roles() {
+            self.step(&key, Event::Stop);
+        }
+    }
+
+    /// Forgets processes that ended for good.
+    fn tidy(&mut self) {
+        self.minded.retain(|_, minded| minded.state.phase != Phase::Gone);
+        if self.ending.is_some() && self.minded.keys().eq([&Key::Bus]) {
+            let leaving = matches!(
+                self.minded[&Key::Bus].state.phase,
+                Phase::Stopping { then: decide::Then::Gone, .. }
+            );
+            if !leaving {
+                self.step(&Key::Bus, Event::Stop);
+                self.minded.retain(|_, minded| minded.state.phase != Phase::Gone);
+            }
+        }
+    }
+
+    /// Brings the status up to date, for the bus and for systemd.
+    fn tell(&mut self) {
+        let domains = self.settings.domains();
+        let bus_uid = self.users.bus().uid;
+        let mut roles = vec![RoleState {
+            role: Role::Monitor.to_string(),
+            state: "running".into(),
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+            since_unix: unix_seconds(self.started),
+            ..RoleState::default()
+        }];
+        let mut waits_for = Vec::new();
+        for (key, minded) in &self.minded {
+            let state = in_words(minded.state.phase);
+            if !matches!(minded.state.phase, Phase::Idle | Phase::Running { .. }) {
+                waits_for.push(format!("{key} ({state})"));
+            }
+            roles.push(RoleState {
+                role: key.to_string(),
+                state: state.into(),
+                pid: minded.pid(),
+                uid: minded.wanted.as_ref().map_or(bus_uid, |wanted| wanted.user.uid),
+                restarts: minded.state.starts.saturating_sub(1),
+                since_unix: unix_seconds(minded.since),
+                last_end: minded.last_end.clone(),
+            });
+        }
+        let all_run = waits_for.is_empty();
+        let status = match (self.ending, all_run) {
+            (Some(_), _) => "Ending".to_owned(),
+            (None, true) => format!("{} domains, all roles run", domains.len()),
+            (None, false) => format!("Waiting for {}", waits_for.join(", ")),
+        };
+        self.shared.set(MonitorStatus {
+            config: self.config.display().to_string(),
+            config_read_unix: unix_seconds(self.settings.read),
+            config_error: self.config_error.clone(),
+            state_dir: self.folders.state.display().to_string(),
+            separate_users: self.users.are_separate(),
+            domains,
+            roles,
+        });
+        if all_run && !self.ready_told && self.ending.is_none() {
+            self.ready_told = true;
+            info!("all roles run");
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
+        }
+        if status != self.status_told {
+            let _ = sd_notify::notify(&[NotifyState::Status(&status)]);
+            self.status_told = status;
+        }
+    }
+}
+
+impl Drop for Monitor {
+    /// Ends what still runs when the loop could not do so in good order.
+    fn drop(&mut self) {
+        for minded in self.minded.values() {
+            if let Some(child) = &minded.child {
+                process::send(child, Signal::KILL);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The folders and sockets that roles find when they start: who owns them, and that nobody else runs
+//! in them.
+//!
+//! The state folder belongs to the publisher, so that root must not trust what is in it: everything
+//! below is opened one step at a time, without following symbolic links, and its owner is checked
+//! and changed through descriptors.
+
+use super::users::Ids;
+use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
+use anyhow::{Context as _, anyhow, bail};
+use roster_bus::names::SOCKET;
+use roster_config::Listen;
+use rustix::fs::{self, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Folder of caches in the state folder.
+const DOMAINS: &str = "domains";
+/// Folder of the bus's socket in the run-time folder: the bus, which makes the socket, owns it.
+const BUS: &str = "dbus";
+/// The lock of the run-time folder, with the monitor's process id in it.
+const LOCK: &str = "rosterd.pid";
+/// Longest path of a unix socket (unix(7)), without the NUL.
+const SOCKET_PATH_MAX: usize = 107;
+/// Connections that may wait for being accepted.
+const BACKLOG: i32 = 1024;
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The daemon's folders, held against any other monitor.
+pub struct Folders {
+    /// The state folder.
+    pub state: PathBuf,
+    /// The run-time folder.
+    pub run: PathBuf,
+    domains: OwnedFd,
+    _lock: File,
+}
+
+impl Folders {
+    /// Makes and takes both. `publisher` is who gets the state folder, if somebody else.
+    pub fn take(state: &Path, run: &Path, publisher: Option<Ids>) -> Result<Self, Failure> {
+        let run_folder = make_folder(run, None, 0o755)
+            .with_context(|| format!("cannot make the folder {} for sockets", run.display()))
+            .context(HINT)
+            .status(CANNOT_CREATE)?;
+        let run = std::path::absolute(run).status(CANNOT_CREATE)?;
+        let longest = run.join(BUS).join("socket");
+        if longest.as_os_str().len() > SOCKET_PATH_MAX {
+            let text = "the path of a socket has at most";
+            let error = anyhow!("{}: {text} {SOCKET_PATH_MAX} bytes", longest.display());
+            return Err(error.context("choose a --run-dir with a shorter path"))
+                .status(CANNOT_CREATE);
+        }
+        let lock = lock(&run_folder, &run)?;
+        let state_folder = make_folder(state, publisher, 0o755)
+            .with_context(|| format!("cannot make the state folder {}", state.display()))
+            .context(HINT)
+            .status(CANNOT_CREATE)?;
+        let state = std::path::absolute(state).status(CANNOT_CREATE)?;
+        let domains = subfolder(&state_folder, DOMAINS, None, 0o711)
+            .with_context(|| format!("cannot make {}", state.join(DOMAINS).display()))
+            .status(CANNOT_CREATE)?;
+        if fs::flock(&domains, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let error = anyhow!("another rosterd keeps its state in {}", state.display());
+            return Err(error.context("stop it, or give this one another --state-dir"))
+                .status(TEMPORARY);
+        }
+        Ok(Self { state, run, domains, _lock: lock })
+    }
+
+    /// The folder of a domain's cache, belonging to who is given.
+    pub fn cache(&self, domain: &str, owner: Option<Ids>) -> anyhow::Result<()> {
+        let path = self.state.join(DOMAINS).join(domain);
+        let folder = || -> anyhow::Result<()> {
+            let folder = subfolder(&self.domains, domain, None, 0o700)?;
+            let Some(owner) = owner else { return Ok(()) };
+            let before = fs::fstat(&folder)?;
+            if before.st_uid == owner.uid && before.st_gid == owner.gid {
+                return Ok(());
+            }
+            // The folder was made a moment ago, or its domain had another place and with it another
+            // user: what is that user's own in it comes along.
+            if before.st_uid != own_uid() {
+                for entry in Dir::read_from(&folder)? {
+                    let entry = entry?;
+                    if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                        continue;
+                    }
+                    give_file(&folder, entry.file_name(), &before, owner)?;
+                }
+            }
+            give(&folder, owner)?;
+            Ok(())
+        };
+        folder().with_context(|| format!("cannot prepare the cache {}", path.display()))
+    }
+
+    /// The place of the bus's socket, in a folder that belongs to the bus, and a link to it under the
+    /// name that everybody uses.
+    pub fn bus(&self, owner: Option<Ids>) -> anyhow::Result<PathBuf> {
+        let prepared = || -> anyhow::Result<()> {
+            let run = fs::open(&self.run, FOLDER, Mode::empty())?;
+            subfolder(&run, BUS, owner, 0o755)?;
+            let target = Path::new(BUS).join("socket");
+            let link = self.run.join(SOCKET);
+            if std::fs::read_link(&link).ok().as_deref() != Some(&target) {
+                remove_stale(&link)?;
+                symlink(&target, &link)?;
+            }
+            Ok(())
+        };
+        prepared().with_context(|| format!("cannot prepare {}", self.run.join(BUS).display()))?;
+        Ok(self.run.join(BUS).join("socket"))
+    }
+
+    /// Writes a file that everybody may read.
+    pub fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        let path = self.run.join(name);
+        let fresh = self.run.join(format!(".{name}"));
+        let write = || -> std::io::Result<()> {
+            let _ = std::fs::remove_file(&fresh);
+            let mut file = File::create_new(&fresh)?;
+            file.write_all(text.as_bytes())?;
+            file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
+            std::fs::rename(&fresh, &path)
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// What to do when a folder cannot be made.
+const HINT: &str = "as root rosterd makes its folders itself; otherwise give it --state-dir and --run-dir that you may write to";
+
+/// Opens a folder, made if need be, with its rights and owner. The path to it is the administrator's.
+fn make_folder(path: &Path, owner: Option<Ids>, mode: u32) -> anyhow::Result<OwnedFd> {
+    match std::fs::create_dir(path) {
+        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error.into()),
+    }
+    let how = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = fs::open(path, how, Mode::empty())?;
+    let stat = fs::fstat(&folder)?;
+    if stat.st_mode & 0o022 != 0 && stat.st_uid == own_uid() {
+        fs::fchmod(&folder, Mode::from_raw_mode(stat.st_mode & 0o7755))?;
+    }
+    if let Some(owner) = owner.filter(|owner| owner.uid != stat.st_uid) {
+        give(&folder, owner)?;
+    }
+    Ok(folder)
+}
+
+/// Opens a folder in a folder, made if need be.
+fn subfolder(
+    parent: &OwnedFd,
+    name: &str,
+    owner: Option<Ids>,
+    mode: u32,
+) -> anyhow::Result<OwnedFd> {
+    match fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let folder = match fs::openat(parent, name, FOLDER, Mode::empty()) {
+        Err(Errno::LOOP | Errno::NOTDIR) => bail!("{name} is no folder; remove it"),
+        folder => folder?,
+    };
+    if own_uid() != 0 {
+        return Ok(folder);
+    }
+    fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
+    if let Some(owner) = owner {
+        give(&folder, owner)?;
+    }
+    Ok(folder)
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn give(file: impl AsFd, owner: Ids) -> rustix::io::Result<()> {
+    fs::fchown(file, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))
+}
+
+/// Gives a file in `folder`, whose stat is `before`, to `owner`: one that was the folder's owner's
+/// own, and has no other name under which it would change hands too.
+fn give_file(
+    folder: &OwnedFd,
+    name: &std::ffi::CStr,
+    before: &Stat,
+    owner: Ids,
+) -> anyhow::Result<()> {
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let shown = name.to_string_lossy();
+    let file = fs::openat(folder, name, how, Mode::empty())
+        .with_context(|| format!("cannot open {shown}"))?;
+    let stat = fs::fstat(&file)?;
+    let plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if !plain || stat.st_nlink != 1 || stat.st_uid != before.st_uid {
+        bail!("{shown} is no file of the user {}; remove it", before.st_uid);
+    }
+    give(&file, owner)?;
+    Ok(())
+}
+
+fn lock(run_folder: &OwnedFd, run: &Path) -> Result<File, Failure> {
+    let path = run.join(LOCK);
+    let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::openat(run_folder, LOCK, how, Mode::from_raw_mode(0o644))
+        .with_context(|| format!("cannot write {}", path.display()))
+        .context(HINT)
+        .status(CANNOT_CREATE)?;
+    let mut file = File::from(file);
+    if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut pid = String::new();
+        let _ = (&file).take(16).read_to_string(&mut pid);
+        let error = anyhow!("another rosterd, process {}, serves {}", pid.trim(), run.display());
+        return Err(error.context("stop it, or give this one another --run-dir")).status(TEMPORARY);
+    }
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .with_context(|| format!("cannot write {}", path.display()))
+        .status(CANNOT_CREATE)?;
+    Ok(file)
+}
+
+/// Removes what an earlier process left at that path: a socket or a link, and nothing else.
+fn remove_stale(path: &Path) -> anyhow::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(stat) if stat.file_type().is_socket() || stat.file_type().is_symlink() => {
+            Ok(std::fs::remove_file(path)?)
+        }
+        Ok(_) => bail!("{} is there already and is no socket; remove it", path.display()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A listening socket, which everybody may connect to.
+pub fn listen(place: &Listen) -> anyhow::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match place {
+        Listen::Unix(path) => {
+            let socket = || -> anyhow::Result<OwnedFd> {
+                remove_stale(path)?;
+                let socket =
+                    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+                fs::chmodat(CWD, path, Mode::from_raw_mode(0o666), fs::AtFlags::empty())?;
+                rustix::net::listen(&socket, BACKLOG)?;
+                Ok(socket)
+            };
+            socket().with_context(|| format!("cannot listen at {}", path.display()))
+        }
+        Listen::Tcp(address) => {
+            let listener = std::net::TcpListener::bind(address)
+                .with_context(|| format!("cannot listen at {address}"))?;
+            listener.set_nonblocking(true)?;
+            Ok(listener.into())
+        }
+    }
+}
+
+/// Takes a socket's name away, once nobody is to connect to it any more.
+pub fn unlisten(place: &Listen) {
+    if let Listen::Unix(path) = place {
+        let _ = remove_stale(path);
+    }
+}

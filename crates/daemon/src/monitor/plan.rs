@@ -1,0 +1,85 @@
+//! From a configuration to the processes that there must be.
+
+use super::settings::Settings;
+use super::users::{Ids, Users};
+use crate::role::{self, DomainRules, RoleConfig};
+use roster_bus::names::Role;
+use roster_config::{Domain, Listen, Mode};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// A process of the daemon, the bus first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// dbus-daemon.
+    Bus,
+    /// A role on it.
+    Role(Role),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bus => f.write_str("bus"),
+            Self::Role(role) => role.fmt(f),
+        }
+    }
+}
+
+/// What a process runs by. One that stays equal is left alone when the configuration changes.
+#[derive(Clone, PartialEq)]
+pub struct Wanted {
+    /// What it is told.
+    pub config: RoleConfig,
+    /// Whose process it is.
+    pub user: Ids,
+    /// Where it serves; it is started when somebody connects there.
+    pub listen: Option<Listen>,
+}
+
+/// Every process but the bus.
+pub fn plan(settings: &Settings, users: &Users, run_dir: &Path) -> BTreeMap<Key, Wanted> {
+    let config = &settings.config;
+    let domains = settings.domains();
+    let mut plan = BTreeMap::new();
+    let mut want = |role: Role, config: RoleConfig, listen: Option<Listen>| {
+        if let Some(user) = users.of(&role, &domains) {
+            plan.insert(Key::Role(role), Wanted { config, user, listen });
+        }
+    };
+    let publisher = role::Publisher {
+        host: config.host.clone(),
+        publisher: config.publisher.clone(),
+        domains: config.domains.iter().map(rules).collect(),
+    };
+    want(Role::Publisher, RoleConfig::Publisher(publisher), None);
+    for (domain, secrets) in config.domains.iter().zip(&settings.secrets) {
+        let backend = role::Backend { domain: domain.clone(), secrets: secrets.clone() };
+        let role = Role::Backend(domain.name.clone());
+        want(role, RoleConfig::Backend(Box::new(backend)), None);
+    }
+    let on_demand = config.domains.iter().filter(|domain| domain.mode == Mode::OnDemand);
+    if let Some(negative) = on_demand.map(|domain| domain.negative).min() {
+        let listen = Listen::Unix(run_dir.join("nss"));
+        want(Role::Responder("nss".into()), RoleConfig::Nss(role::Nss { negative }), Some(listen));
+    }
+    if let Some(metrics) = &config.metrics {
+        want(
+            Role::Responder("metrics".into()),
+            RoleConfig::Metrics(role::Metrics {}),
+            Some(metrics.listen.clone()),
+        );
+    }
+    plan
+}
+
+fn rules(domain: &Domain) -> DomainRules {
+    DomainRules {
+        name: domain.name.clone(),
+        min_id: domain.min_id,
+        max_id: domain.max_id,
+        mode: domain.mode,
+        negative: domain.negative,
+    }
+}

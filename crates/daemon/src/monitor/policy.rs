@@ -1,0 +1,159 @@
+//! The configuration of the bus: who may connect, own which name, and say what to whom.
+//!
+//! With a user for each role, every role may own its own name only, sends signals of its own
+//! interface from its own object only, and calls only what its work needs; root, who is the monitor
+//! and the administrator, may call everything. Where all roles are one user there is nothing to
+//! tell apart. Users are numbers, and dbus-daemon looks even those up: they must be in /etc/passwd.
+
+use super::users::Users;
+use roster_bus::names::{BACKEND, MONITOR, PUBLISHER, ROLE, Role};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What may be called of a back-end by the publisher.
+const OF_BACKEND: [&str; 4] = ["Fetch", "LookUp", "Status", "Rejected"];
+
+/// The text of bus.conf; the bus listens at `socket`.
+pub fn bus_conf(socket: &Path, users: &Users, domains: &[String]) -> String {
+    let mut text = String::from(
+        "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN\"\n \
+         \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">\n\
+         <!-- Written by rosterd at every start. Changes are lost. -->\n\
+         <busconfig>\n",
+    );
+    let _ = writeln!(text, "  <listen>unix:path={}</listen>", escaped(socket));
+    text.push_str("  <auth>EXTERNAL</auth>\n");
+    for (name, value) in LIMITS {
+        let _ = writeln!(text, "  <limit name=\"{name}\">{value}</limit>");
+    }
+    match users {
+        Users::Invoking(_) => text.push_str(ONE_USER),
+        Users::Separate { .. } => separate(&mut text, users, domains),
+    }
+    text.push_str("</busconfig>\n");
+    text
+}
+
+/// Bounds that dbus-daemon would set higher: descriptors travel one at a time, messages are small,
+/// and a role that does not read is not waited for.
+const LIMITS: [(&str, u64); 12] = [
+    ("max_incoming_bytes", 64 << 20),
+    ("max_outgoing_bytes", 64 << 20),
+    ("max_message_size", 16 << 20),
+    ("max_message_unix_fds", 4),
+    ("max_incoming_unix_fds", 64),
+    ("max_outgoing_unix_fds", 64),
+    ("auth_timeout", 5_000),
+    ("max_completed_connections", 256),
+    ("max_incomplete_connections", 64),
+    ("max_connections_per_user", 128),
+    ("max_match_rules_per_connection", 256),
+    ("max_replies_per_connection", 4_096),
+];
+
+/// Only the user who runs the bus, and root, may connect: they may do everything.
+const ONE_USER: &str = r#"  <policy context="default">
+    <allow user="0"/>
+    <allow own="*"/>
+    <allow send_destination="*"/>
+    <allow receive_sender="*"/>
+  </policy>
+"#;
+
+fn separate(text: &mut String, users: &Users, domains: &[String]) {
+    text.push_str(
+        r#"  <policy context="default">
+    <deny user="*"/>
+    <allow receive_type="method_call"/>
+    <allow receive_type="method_return"/>
+    <allow receive_type="error"/>
+    <allow receive_type="signal"/>
+    <allow send_requested_reply="true" send_type="method_return"/>
+    <allow send_requested_reply="true" send_type="error"/>
+    <allow send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus"/>
+    <allow send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus.Peer"/>
+    <deny send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus" send_member="UpdateActivationEnvironment"/>
+    <deny send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus" send_member="ReloadConfig"/>
+  </policy>
+  <policy user="0">
+    <allow own="org.roster.Monitor"/>
+    <allow send_type="method_call"/>
+    <allow send_type="signal"/>
+  </policy>
+"#,
+    );
+    let nss = Role::Responder("nss".into());
+    let metrics = Role::Responder("metrics".into());
+    let mut roles = vec![Role::Publisher, nss.clone(), metrics.clone()];
+    roles.extend(domains.iter().cloned().map(Role::Backend));
+    let mut connect = vec![0];
+    let mut rules = String::new();
+    for role in &roles {
+        let Some(user) = users.of(role, domains) else { continue };
+        if !connect.contains(&user.uid) {
+            connect.push(user.uid);
+        }
+        let name = role.bus_name();
+        let _ = writeln!(rules, "  <policy user=\"{}\">\n    <allow own=\"{name}\"/>", user.uid);
+        let mut call = |destination: &Role, interface: &str, member: &str| {
+            let _ = writeln!(
+                rules,
+                "    <allow send_destination=\"{}\" send_interface=\"{interface}\" \
+                 send_member=\"{member}\"/>",
+                destination.bus_name(),
+            );
+        };
+        match role {
+            Role::Publisher => {
+                for domain in domains {
+                    for member in OF_BACKEND {
+                        call(&Role::Backend(domain.clone()), BACKEND, member);
+                    }
+                }
+            }
+            role if *role == nss => call(&Role::Publisher, PUBLISHER, "LookUp"),
+            role if *role == metrics => {
+                for other in roles.iter().chain([&Role::Monitor]) {
+                    call(other, ROLE, "Metrics");
+                }
+            }
+            _ => {}
+        }
+        let interface = match role {
+            Role::Monitor => Some(MONITOR),
+            Role::Publisher => Some(PUBLISHER),
+            Role::Backend(_) => Some(BACKEND),
+            Role::Responder(_) => None,
+        };
+        if let Some(interface) = interface {
+            let _ = writeln!(
+                rules,
+                "    <allow send_type=\"signal\" send_path=\"{}\" send_interface=\"{interface}\"/>",
+                role.path(),
+            );
+        }
+        rules.push_str("  </policy>\n");
+    }
+    text.push_str(&rules);
+    text.push_str("  <policy context=\"mandatory\">\n");
+    for uid in connect {
+        let _ = writeln!(text, "    <allow user=\"{uid}\"/>");
+    }
+    text.push_str("  </policy>\n");
+}
+
+/// A path as a value in a D-Bus address.
+pub fn escaped(path: &Path) -> String {
+    let mut value = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'-' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'/' | b'.' => {
+                value.push((*byte).into());
+            }
+            byte => {
+                let _ = write!(value, "%{byte:02x}");
+            }
+        }
+    }
+    value
+}

@@ -1,0 +1,107 @@
+//! Under which user each role runs.
+//!
+//! Every role has a user of its own, so that the kernel keeps them apart and the bus can tell who
+//! speaks. Back-ends are numbered by their domain's place in the configuration. Read from the text of
+//! /etc/passwd: a directory has no say in this.
+
+use roster_bus::names::Role;
+use roster_record::text::{Line, passwd_line};
+use std::collections::HashMap;
+
+/// The user of the bus.
+pub const BUS: &str = "roster-bus";
+/// The user of the publisher.
+pub const PUBLISHER: &str = "roster-publisher";
+/// The user of the responders.
+pub const RESPONDER: &str = "roster-responder";
+/// The users of back-ends, without their numbers.
+pub const BACKEND: &str = "roster-backend-";
+
+/// A user and its primary group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// Who runs what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// Everything runs as whoever started the monitor.
+    Invoking(Ids),
+    /// Each role has its own.
+    Separate {
+        /// The bus.
+        bus: Ids,
+        /// The publisher.
+        publisher: Ids,
+        /// The responders.
+        responder: Ids,
+        /// Back-ends, by their domain's place.
+        backends: Vec<Ids>,
+    },
+}
+
+impl Users {
+    /// The users of that many domains, out of the text of /etc/passwd. An error is the names of those
+    /// that are missing, or that are no good.
+    pub fn separate(passwd: &[u8], domains: usize) -> Result<Self, Vec<String>> {
+        let mut known = HashMap::new();
+        for line in passwd.split(|&byte| byte == b'\n') {
+            if let Line::Entry(user) = passwd_line(line) {
+                // The first line of a name is the one that counts.
+                known.entry(user.name).or_insert(Ids { uid: user.uid, gid: user.gid });
+            }
+        }
+        let mut missing = Vec::new();
+        let mut seen = HashMap::new();
+        let mut find = |name: String| {
+            let ids =
+                known.get(name.as_bytes()).copied().filter(|ids| ids.uid != 0 && ids.gid != 0);
+            // Two roles with one uid would be one to the kernel and to the bus.
+            let ids = ids.filter(|ids| seen.insert(ids.uid, name.clone()).is_none());
+            if ids.is_none() {
+                missing.push(name);
+            }
+            ids.unwrap_or(Ids { uid: u32::MAX, gid: u32::MAX })
+        };
+        let bus = find(BUS.into());
+        let publisher = find(PUBLISHER.into());
+        let responder = find(RESPONDER.into());
+        let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
+        if missing.is_empty() {
+            Ok(Self::Separate { bus, publisher, responder, backends })
+        } else {
+            Err(missing)
+        }
+    }
+
+    /// Whether roles have users of their own.
+    pub fn are_separate(&self) -> bool {
+        matches!(self, Self::Separate { .. })
+    }
+
+    /// The user of the bus.
+    pub fn bus(&self) -> Ids {
+        match self {
+            Self::Invoking(ids) => *ids,
+            Self::Separate { bus, .. } => *bus,
+        }
+    }
+
+    /// The user of a role; a back-end's goes by its domain's place in `domains`.
+    pub fn of(&self, role: &Role, domains: &[String]) -> Option<Ids> {
+        match (self, role) {
+            (Self::Invoking(ids), _) => Some(*ids),
+            (Self::Separate { .. }, Role::Monitor) => Some(Ids { uid: 0, gid: 0 }),
+            (Self::Separate { publisher, .. }, Role::Publisher) => Some(*publisher),
+            (Self::Separate { responder, .. }, Role::Responder(_)) => Some(*responder),
+            (Self::Separate { backends, .. }, Role::Backend(domain)) => {
+                let place = domains.iter().position(|name| name == domain)?;
+                backends.get(place).copied()
+            }
+        }
+    }
+}
