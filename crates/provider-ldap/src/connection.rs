@@ -256,16 +256,21 @@ impl Connection {
 
     /// The next message: call it after [`ready`](Self::ready).
     pub fn take(&mut self) -> Result<Response<'_>, Error> {
+        let response = Response::parse(self.take_bytes()?)?;
+        if let (0, Operation::Extended(outcome, _)) = (response.id, response.operation) {
+            return Err(Error::Disconnected(outcome.to_string()));
+        }
+        Ok(response)
+    }
+
+    /// The bytes of the next message: call it after [`ready`](Self::ready).
+    pub fn take_bytes(&mut self) -> Result<&[u8], Error> {
         let Frame::Whole(length) = self.frame()? else {
             return Err(ber::Malformed("a message that is not whole").into());
         };
         let start = self.start;
         self.start += length;
-        let response = Response::parse(self.buffer.get(start..self.start).unwrap_or_default())?;
-        if let (0, Operation::Extended(outcome, _)) = (response.id, response.operation) {
-            return Err(Error::Disconnected(outcome.to_string()));
-        }
-        Ok(response)
+        Ok(self.buffer.get(start..self.start).unwrap_or_default())
     }
 
     /// Waits for the next message.

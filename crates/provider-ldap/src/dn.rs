@@ -103,6 +103,17 @@ pub fn rdn_values(dn: &[u8], attribute: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// The attribute and the value, unescaped, that a DN begins with.
+#[must_use]
+pub fn first(dn: &[u8]) -> Option<(String, Vec<u8>)> {
+    let rdns = split_unescaped(dn, |byte| matches!(byte, b',' | b';'));
+    let part = *parts(rdns.first()?).first()?;
+    let attribute = std::str::from_utf8(part.attribute).ok()?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    (!attribute.is_empty() && attribute.bytes().all(is_name))
+        .then(|| (attribute.to_owned(), unescape(part.value)))
+}
+
 /// Whether `dn`, in canonical form, is `base`, in canonical form, or below it.
 #[must_use]
 pub fn is_within(dn: &[u8], base: &[u8]) -> bool {

@@ -75,3 +75,13 @@ pub enum Error {
     #[error("a look-up found more than {0} entries: narrow the search bases or filters")]
     TooMany(usize),
 }
+
+impl Error {
+    /// Whether the server does not do what was asked, or not for us, so that something else may be
+    /// tried on the same connection.
+    pub fn is_refusal(&self) -> bool {
+        // protocolError, strongerAuthRequired, unavailableCriticalExtension,
+        // insufficientAccessRights, unwillingToPerform
+        matches!(self, Self::Search { code: 2 | 8 | 12 | 50 | 53, .. })
+    }
+}

@@ -11,6 +11,8 @@ mod connection;
 pub mod dn;
 mod error;
 pub mod filter;
+mod link;
+mod look_up;
 pub mod message;
 pub mod schema;
 mod servers;
@@ -18,14 +20,19 @@ mod track;
 
 use crate::connection::{Connection, Root, Settings};
 use crate::error::Error;
+use crate::link::{Link, Open};
+use crate::look_up::{Asker, LookUps};
 use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Servers, describe};
+use crate::track::enumerate::Enumeration;
 use crate::track::sync::Synchronization;
-use crate::track::{Ear, Track, follow};
+use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
 use roster_provider::{Cookie, LookUp, Part, Provider, Sink, Unreachable};
 use std::borrow::Cow;
 use std::future::pending;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -42,6 +49,8 @@ pub struct Ldap {
     servers: Servers,
     mapping: Arc<Mapping>,
     searches: Vec<PartSearch>,
+    look_ups: LookUps,
+    link: Link,
     mode: Mode,
     sink: Arc<dyn Sink>,
     refresh: Notify,
@@ -54,6 +63,24 @@ pub struct Ldap {
 pub struct BadDomain {
     domain: String,
     reason: String,
+}
+
+/// How changes are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Synchronization,
+    PersistentSearch,
+    Polling,
+}
+
+impl Method {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Synchronization => "syncrepl",
+            Self::PersistentSearch => "persistent search",
+            Self::Polling => "polling",
+        }
+    }
 }
 
 /// How a server's service ended.
@@ -78,11 +105,15 @@ impl Ldap {
         let Configured::Ldap(config) = &domain.provider else {
             return Err(bad("its provider is not ldap".to_owned()));
         };
+        let mapping = Arc::new(Mapping::new(domain, config));
+        let searches = schema::searches(config).map_err(bad)?;
         Ok(Self {
             settings: Settings::new(config, secrets).map_err(bad)?,
             servers: Servers::new(config),
-            mapping: Arc::new(Mapping::new(domain, config)),
-            searches: schema::searches(config).map_err(bad)?,
+            look_ups: LookUps::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?,
+            link: Link::new(config.search_timeout, domain.mode == Mode::OnDemand),
+            mapping,
+            searches,
             mode: domain.mode,
             sink,
             refresh: Notify::new(),
@@ -98,25 +129,39 @@ impl Ldap {
             Ok(reached) => reached,
             Err(error) => return Served::Failed(error),
         };
-        let mut tracks: Vec<Box<dyn Track>> =
-            self.searches.iter().map(|search| self.track(search, server, &root)).collect();
         let stop = async {
             tokio::select! {
                 () = self.refresh.notified() => true,
                 () = self.preferred_answers(servers.get(..rank).unwrap_or_default()) => false,
             }
         };
-        let mut is_refresh = false;
-        let end = follow(
-            &mut connection,
-            &mut tracks,
-            ear,
-            self.config.search_timeout,
-            || self.sink.online(&describe(server)),
-            async { is_refresh = stop.await },
-        )
-        .await;
-        if is_refresh {
+        let is_refresh = AtomicBool::new(false);
+        let mut stop = pin!(async { is_refresh.store(stop.await, Ordering::Relaxed) });
+        let mut end = End::default();
+        for method in self.methods(&root) {
+            *lock(&self.tracking) = method.describe();
+            let mut tracks: Vec<Box<dyn Track>> = self
+                .searches
+                .iter()
+                .map(|search| self.track(method, search, server, &root))
+                .collect();
+            end = follow(
+                &mut connection,
+                &mut tracks,
+                ear,
+                self.config.search_timeout,
+                || self.sink.online(&describe(server)),
+                stop.as_mut(),
+            )
+            .await;
+            match &end.error {
+                Some(error) if end.settled.is_none() && error.is_refusal() => {
+                    tracing::info!(server = describe(server), %error, "{} is not to be had", method.describe());
+                }
+                _ => break,
+            }
+        }
+        if is_refresh.load(Ordering::Relaxed) {
             ear.forget_all();
         }
         match end.error {
@@ -137,15 +182,92 @@ impl Ldap {
         Ok((connection, root))
     }
 
-    /// The best way to follow changes that the server offers.
-    fn track(&self, search: &PartSearch, server: &Server, root: &Root) -> Box<dyn Track> {
-        let binding =
-            format!("{} as {} {}", describe(server), self.settings.who(), search.description);
-        // An entry that was added and removed between two connections, or removed at all, was seen
-        // to be forgotten by this server's resumption.
-        *lock(&self.tracking) = "syncrepl";
-        let sweep_by = root.is_389.then_some("nsUniqueId");
-        Box::new(Synchronization::new(search.clone(), binding, sweep_by))
+    /// Connects the look-ups to the first server that answers.
+    async fn connect_link(&self) -> Result<Open, String> {
+        let mut reasons = Vec::new();
+        for (rank, server) in self.servers.list().await.iter().enumerate() {
+            match self.reach(server).await {
+                Ok((connection, root)) => {
+                    return Ok(Open::over(connection, root, rank, &describe(server)));
+                }
+                Err(error) => reasons.push(format!("{}: {error}", describe(server))),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+
+    /// Keeps the look-ups' connection, and nothing else: the mirror of a domain that is asked on
+    /// demand.
+    async fn keep_link(&self) -> String {
+        let mut backoff = Backoff::new();
+        *lock(&self.tracking) = "on demand";
+        loop {
+            match self.link.open(true, || self.connect_link()).await {
+                Ok(open) => {
+                    self.sink.online(&open.server);
+                    let opened = Instant::now();
+                    let servers = self.servers.list().await;
+                    let preferred = servers.get(..open.rank).unwrap_or_default();
+                    tokio::select! {
+                        () = open.closed() => {}
+                        reason = self.link.probe(&open) => self.sink.offline(&reason),
+                        () = self.refresh.notified() => self.link.drop_connection().await,
+                        () = self.preferred_answers(preferred) => self.link.drop_connection().await,
+                    }
+                    if opened.elapsed() >= GOOD_SERVICE {
+                        backoff = Backoff::new();
+                        continue;
+                    }
+                }
+                Err(reason) => self.sink.offline(&reason),
+            }
+            tokio::select! {
+                () = sleep(backoff.next()) => {}
+                () = self.refresh.notified() => {}
+            }
+        }
+    }
+
+    /// The ways to follow changes that the server says it offers, the best first.
+    fn methods(&self, root: &Root) -> Vec<Method> {
+        let mut methods = Vec::new();
+        if root.sync {
+            methods.push(Method::Synchronization);
+        }
+        if root.persistent_search {
+            methods.push(Method::PersistentSearch);
+        }
+        methods.push(Method::Polling);
+        methods
+    }
+
+    fn track(
+        &self,
+        method: Method,
+        search: &PartSearch,
+        server: &Server,
+        root: &Root,
+    ) -> Box<dyn Track> {
+        let search = search.clone();
+        let page_size = root.paged.then_some(self.config.page_size).filter(|&size| size > 0);
+        let uuid = self.config.attributes.uuid.as_deref();
+        let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
+        match method {
+            Method::Synchronization => {
+                let who = self.settings.who();
+                let binding = format!("{} as {who} {}", describe(server), search.description);
+                // An entry that was added and removed between two connections was seen to be
+                // forgotten by the 389 directory server's resumption.
+                let key = root.uuid_attribute();
+                Box::new(Synchronization::new(search, binding, key, root.is_389))
+            }
+            Method::PersistentSearch => Box::new(Enumeration::persistent(search, key, page_size)),
+            Method::Polling => {
+                let stamps = if root.usn { "entryUSN" } else { "modifyTimestamp" };
+                let interval = self.config.poll;
+                Box::new(Enumeration::polling(search, key, page_size, stamps, interval))
+            }
+        }
     }
 
     /// Over when one of these servers can be connected to again.
@@ -176,10 +298,12 @@ impl Provider for Ldap {
     }
 
     async fn mirror(&self, cookies: Vec<(Part, Cookie)>) -> String {
+        if self.mode == Mode::OnDemand {
+            return self.keep_link().await;
+        }
         let mut ear = Ear::new(Arc::clone(&self.sink), Arc::clone(&self.mapping), cookies);
         let mut backoff = Backoff::new();
         loop {
-            let began = Instant::now();
             let servers = self.servers.list().await;
             let mut reasons = Vec::new();
             let mut is_lost = false;
@@ -205,7 +329,6 @@ impl Provider for Ldap {
                 continue;
             }
             self.sink.offline(&reasons.join("; "));
-            let _ = began;
             tokio::select! {
                 () = sleep(backoff.next()) => {}
                 () = self.refresh.notified() => ear.forget_all(),
@@ -213,8 +336,11 @@ impl Provider for Ldap {
         }
     }
 
-    async fn look_up(&self, _what: &LookUp) -> Result<bool, Unreachable> {
-        Err(Unreachable("not yet".to_owned()))
+    async fn look_up(&self, what: &LookUp) -> Result<bool, Unreachable> {
+        let connect = || self.connect_link();
+        let open = self.link.open(false, connect).await.map_err(Unreachable)?;
+        let mut asker = Asker { link: &self.link, open, connect };
+        self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await.map_err(Unreachable)
     }
 
     fn refresh(&self) {

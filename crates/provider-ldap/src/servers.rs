@@ -1,8 +1,14 @@
 //! Which servers to try, in which order, and how long to wait between two rounds.
 
+use crate::lock;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::proto::rr::{RData, Record};
 use roster_config::{Ldap, Server};
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// The first wait; most failures are a server that is being restarted.
 const WAIT_MIN: Duration = Duration::from_millis(200);
@@ -25,21 +31,111 @@ pub fn describe(server: &Server) -> String {
     }
 }
 
-/// The servers of a domain.
+/// How long DNS may take to name servers.
+const DISCOVERY_DEADLINE: Duration = Duration::from_secs(3);
+/// Servers that DNS may name.
+const DISCOVERED_MAX: usize = 64;
+
+/// The servers of a domain: those configured, then those that DNS names.
 pub struct Servers {
     configured: Vec<Server>,
+    discover: Option<String>,
+    /// What DNS named last, for when it does not answer.
+    discovered: Mutex<Vec<Server>>,
+    resolver: Mutex<Option<TokioResolver>>,
+    random: RandomState,
 }
 
 impl Servers {
     /// From a domain's configuration.
     pub fn new(ldap: &Ldap) -> Self {
-        Self { configured: ldap.servers.clone() }
+        Self {
+            configured: ldap.servers.clone(),
+            discover: ldap.discover.clone(),
+            discovered: Mutex::new(Vec::new()),
+            resolver: Mutex::new(None),
+            random: RandomState::new(),
+        }
     }
 
     /// All that are known now, the preferred first.
     pub async fn list(&self) -> Vec<Server> {
-        self.configured.clone()
+        let mut servers = self.configured.clone();
+        if let Some(domain) = &self.discover {
+            let answer = timeout(DISCOVERY_DEADLINE, self.ask(domain)).await;
+            match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+                Ok(records) => *lock(&self.discovered) = in_order(records, &self.random),
+                Err(error) => {
+                    tracing::warn!(
+                        domain,
+                        error,
+                        "DNS does not name servers; the last known are used"
+                    );
+                }
+            }
+            servers.extend(lock(&self.discovered).iter().cloned());
+        }
+        let mut seen = HashSet::new();
+        servers.retain(|server| seen.insert(describe(server)));
+        servers
     }
+
+    async fn ask(&self, domain: &str) -> Result<Vec<Service>, String> {
+        let resolver = self.resolver()?;
+        let name = format!("_ldap._tcp.{}.", domain.trim_end_matches('.'));
+        let answer = resolver.srv_lookup(name).await.map_err(|error| error.to_string())?;
+        let service = |record: &Record| match &record.data {
+            RData::SRV(srv) => Some(Service {
+                priority: srv.priority,
+                weight: srv.weight,
+                port: srv.port,
+                host: srv.target.to_utf8().trim_end_matches('.').to_owned(),
+            }),
+            _ => None,
+        };
+        Ok(answer.answers().iter().filter_map(service).take(DISCOVERED_MAX).collect())
+    }
+
+    /// Made when it is first needed, since it keeps the host's DNS configuration as it is then.
+    fn resolver(&self) -> Result<TokioResolver, String> {
+        let mut resolver = lock(&self.resolver);
+        if let Some(resolver) = &*resolver {
+            return Ok(resolver.clone());
+        }
+        let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
+        let made = builder.build().map_err(|error| error.to_string())?;
+        *resolver = Some(made.clone());
+        Ok(made)
+    }
+}
+
+/// What a SRV record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Service {
+    priority: u16,
+    weight: u16,
+    port: u16,
+    host: String,
+}
+
+/// Servers in the order in which to try them (RFC 2782): by priority, and within one at random so
+/// that a server comes first as often as its weight says.
+fn in_order(mut services: Vec<Service>, random: &RandomState) -> Vec<Server> {
+    // A record of host "." says that there is no such service.
+    services.retain(|service| !service.host.is_empty());
+    let mut keyed: Vec<(u16, f64, Service)> = (services.into_iter().enumerate())
+        .map(|(place, service)| {
+            // The smallest of exponential times, one a server, at the rate of its weight.
+            let uniform = (random.hash_one(place) >> 11) as f64 / (1_u64 << 53) as f64;
+            let rate = f64::from(service.weight).max(0.01);
+            (service.priority, -(1.0 - uniform).ln() / rate, service)
+        })
+        .collect();
+    keyed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    keyed
+        .into_iter()
+        .map(|(_, _, Service { host, port, .. })| Server::Ldap { host, port })
+        .collect()
 }
 
 /// The waits between rounds: they double, and each is of random length so that hosts which lost a
@@ -87,6 +183,31 @@ mod tests {
             assert!(round >= EAGER_ROUNDS || most <= WAIT_EAGER, "round {round}");
         }
         assert_eq!(wait(500, u32::MAX), WAIT_MAX);
+    }
+
+    #[test]
+    fn servers_from_dns_come_by_priority_and_as_often_as_their_weight_says() {
+        let service = |host: &str, priority, weight| Service {
+            priority,
+            weight,
+            port: 389,
+            host: host.to_owned(),
+        };
+        let services = vec![
+            service("far", 20, 9),
+            service("big", 10, 90),
+            service("small", 10, 10),
+            service("", 0, 0),
+        ];
+        let mut big_first = 0;
+        for _ in 0..500 {
+            let order = in_order(services.clone(), &RandomState::new());
+            let hosts: Vec<String> = order.iter().map(describe).collect();
+            assert_eq!(hosts.len(), 3);
+            assert_eq!(hosts[2], "ldap://far:389");
+            big_first += usize::from(hosts[0] == "ldap://big:389");
+        }
+        assert!((400..500).contains(&big_first), "{big_first} of 500");
     }
 
     #[test]

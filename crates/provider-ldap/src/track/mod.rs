@@ -5,6 +5,7 @@
 //! server offers. [`follow`] drives them all over one connection: sends what they ask, deals out
 //! what comes, keeps the deadlines, and lets changes be published in batches.
 
+pub mod enumerate;
 pub mod sync;
 
 use crate::ber::Malformed;
@@ -18,16 +19,16 @@ use crate::schema::{Mapping, PartSearch, group_id};
 use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
 use std::collections::HashMap;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// While changes are followed, silence is usual: after so much of it the server is asked whether it
 /// is still there. Half a minute finds a hung server soon and costs two packets.
-const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to say so.
-const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const PROBE_DEADLINE: Duration = Duration::from_secs(10);
 /// Changes that keep coming are let out at least this often.
 const BATCH_MAX: Duration = Duration::from_millis(50);
 
@@ -164,6 +165,7 @@ impl Ear {
 }
 
 /// How a connection's service ended.
+#[derive(Default)]
 pub(crate) struct End {
     /// Why; nothing when `stop` said so.
     pub error: Option<Error>,
@@ -179,7 +181,7 @@ pub(crate) async fn follow(
     ear: &mut Ear,
     search_timeout: Duration,
     heard: impl FnOnce() + Send,
-    stop: impl Future<Output = ()> + Send,
+    stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> End {
     let mut settled = None;
     let driver = Driver { connection, tracks, ear, search_timeout, settled: &mut settled };
@@ -199,10 +201,9 @@ impl Driver<'_> {
     async fn run(
         self,
         heard: impl FnOnce() + Send,
-        stop: impl Future<Output = ()> + Send,
+        mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Result<(), Error> {
         let mut heard = Some(heard);
-        let mut stop = pin!(stop);
         let mut last_traffic = Instant::now();
         let mut probe: Option<(u32, Instant)> = None;
         let mut told_of_references = false;
@@ -307,6 +308,6 @@ fn search_failed(search: &PartSearch, outcome: Outcome<'_>) -> Error {
 }
 
 /// An entry that cannot be kept apart from others over time.
-fn keyless(entry: &RawEntry<'_>, attribute: &str) -> Error {
+pub(crate) fn keyless(entry: &RawEntry<'_>, attribute: &str) -> Error {
     Error::Keyless { dn: printable(entry.dn), attribute: attribute.to_owned() }
 }

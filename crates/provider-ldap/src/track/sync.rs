@@ -16,11 +16,15 @@ use tokio::time::Instant;
 pub(crate) struct Synchronization {
     search: PartSearch,
     binding: String,
-    /// The attribute of the entries' keys, for servers of which a resumption may miss removals.
-    sweep_by: Option<&'static str>,
+    /// The attribute of the entries' keys, and whether every resumption may miss removals.
+    key: &'static str,
+    misses_removals: bool,
     phase: Phase,
     /// The newest that the server sent; worth something once a refresh is over.
     cookie: Option<Vec<u8>>,
+    /// The cookie that was sent has the form of OpenLDAP's. To one that it cannot read, OpenLDAP
+    /// sends everything as if it were changes, and says nothing of what is gone.
+    is_trusted: bool,
     id: u32,
 }
 
@@ -42,8 +46,24 @@ enum Phase {
 }
 
 impl Synchronization {
-    pub fn new(search: PartSearch, binding: String, sweep_by: Option<&'static str>) -> Self {
-        Self { search, binding, sweep_by, phase: Phase::Asleep, cookie: None, id: 0 }
+    /// `misses_removals`: the server was seen to forget removals when it resumes.
+    pub fn new(
+        search: PartSearch,
+        binding: String,
+        key: &'static str,
+        misses_removals: bool,
+    ) -> Self {
+        let phase = Phase::Asleep;
+        Self {
+            search,
+            binding,
+            key,
+            misses_removals,
+            phase,
+            cookie: None,
+            is_trusted: false,
+            id: 0,
+        }
     }
 
     fn take_cookie(&mut self, cookie: Option<&[u8]>, ear: &mut Ear) {
@@ -60,7 +80,7 @@ impl Synchronization {
 
     fn refreshed(&mut self, resumed: bool, listed: bool, ear: &mut Ear) {
         let is_listing = !resumed || listed;
-        if !is_listing && self.sweep_by.is_some() {
+        if !is_listing && (self.misses_removals || !self.is_trusted) {
             self.phase = Phase::Sweeping { id: None };
             return;
         }
@@ -107,16 +127,18 @@ impl Track for Synchronization {
             attributes,
             entries_max: 0,
         };
-        match (self.phase, self.sweep_by) {
-            (Phase::Asleep, _) => {
+        match self.phase {
+            Phase::Asleep => {
                 self.cookie = ear.cookie_for(self.search.part, &self.binding);
+                let csn = |cookie: &Vec<u8>| cookie.windows(4).any(|part| part == b"csn=");
+                self.is_trusted = self.cookie.as_ref().is_some_and(csn);
                 let control = Control::Sync(self.cookie.as_deref());
                 self.id = connection.queue(&Request::Search(request(&attributes)), &[control]);
                 self.phase = Phase::Refreshing { resumed: self.cookie.is_some(), listed: false };
                 ear.began(self.search.part);
             }
-            (Phase::Sweeping { id: None }, Some(key)) => {
-                let id = connection.queue(&Request::Search(request(&[key])), &[]);
+            Phase::Sweeping { id: None } => {
+                let id = connection.queue(&Request::Search(request(&[self.key])), &[]);
                 self.phase = Phase::Sweeping { id: Some(id) };
             }
             _ => {}
@@ -196,17 +218,17 @@ impl Synchronization {
     }
 
     fn hear_sweep(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
-        match (response.operation, self.sweep_by) {
-            (Operation::Entry(entry), Some(key)) => {
-                match entry.values(key)?.next().transpose()?.and_then(entry_id) {
+        match response.operation {
+            Operation::Entry(entry) => {
+                match entry.values(self.key)?.next().transpose()?.and_then(entry_id) {
                     Some(id) => ear.present(&self.search, id),
-                    None => return Err(super::keyless(&entry, key)),
+                    None => return Err(super::keyless(&entry, self.key)),
                 }
             }
-            (Operation::SearchDone(outcome), _) if outcome.code == code::SUCCESS => {
+            Operation::SearchDone(outcome) if outcome.code == code::SUCCESS => {
                 self.settle(Unmentioned::Gone, ear);
             }
-            (Operation::SearchDone(outcome), _) => {
+            Operation::SearchDone(outcome) => {
                 return Err(super::search_failed(&self.search, outcome));
             }
             _ => {}

@@ -1,0 +1,347 @@
+//! Following servers that do not offer content synchronization: everything is listed once, then
+//! changes are learned of by persistent search, or by asking from time to time what was modified.
+//!
+//! Neither tells all: a persistent search is silent about entries that stop matching the filter,
+//! and time stamps about removals and about entries that move with their parents. So the keys of
+//! all entries are compared from time to time ("swept"), and everything is listed again when they
+//! show an entry that is not known. There are no cookies: a new connection lists everything.
+
+use super::{Ear, Track, keyless, search_failed};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::message::{
+    CHANGE_DELETE, Control, Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest,
+    code,
+};
+use crate::schema::{PartSearch, entry_id};
+use roster_provider::{EntryId, Unmentioned};
+use std::collections::HashSet;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often the keys of all entries are compared beside a persistent search.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// The same for polling, which learns of every removal in this way: in polls.
+const SWEEP_POLLS: u32 = 10;
+/// A persistent search is not confirmed: it is given so long to be in place before the listing that
+/// it must not leave a gap to.
+const ESTABLISH: Duration = Duration::from_millis(200);
+
+/// How changes are learned of between two sweeps.
+enum Means {
+    /// By persistent search; the request's id once it is sent.
+    PersistentSearch(Option<u32>),
+    /// By asking for entries whose stamp is as new as the newest known.
+    Polling(Stamps, Duration),
+}
+
+/// What marks entries as modified.
+struct Stamps {
+    attribute: &'static str,
+    /// The newest stamp of the listing or poll before the last, so that each poll overlaps the one
+    /// before: in a replicated directory stamps may arrive a little out of order.
+    since: Vec<u8>,
+    newest: Vec<u8>,
+}
+
+impl Stamps {
+    /// Takes note of an entry's stamp. Longer is later (numbers), else the text decides (times).
+    fn note(&mut self, entry: &RawEntry<'_>) -> Result<(), Error> {
+        if let Some(stamp) = entry.values(self.attribute)?.next().transpose()?
+            && (stamp.len(), stamp) > (self.newest.len(), self.newest.as_slice())
+        {
+            self.newest = stamp.to_vec();
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self) -> Option<Filter> {
+        let since = std::mem::replace(&mut self.since, self.newest.clone());
+        (!since.is_empty()).then(|| Filter::at_least(self.attribute, &since))
+    }
+}
+
+/// What a listing is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    /// Everything.
+    Whole,
+    /// What was modified lately.
+    Changes,
+    /// The keys of everything.
+    Keys,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is asked yet.
+    Asleep,
+    /// The persistent search is on its way; the listing follows at this time.
+    Establishing(Instant),
+    /// A page is to be asked for.
+    Turning(Listing),
+    /// A page is on its way, with this id.
+    Reading(Listing, u32),
+    /// Nothing to do before this time.
+    Resting(Instant),
+}
+
+/// One search kept without content synchronization.
+pub(crate) struct Enumeration {
+    search: PartSearch,
+    key: String,
+    page_size: Option<u32>,
+    means: Means,
+    phase: Phase,
+    page: Vec<u8>,
+    filter: Filter,
+    swept: Instant,
+    known: HashSet<EntryId>,
+    /// Entries that the persistent search spoke of while a listing, which may be of an earlier
+    /// moment, was under way.
+    overtaken: HashSet<EntryId>,
+    /// A sweep met an entry that is not known, or the search spoke of one that cannot be told.
+    is_behind: bool,
+}
+
+impl Enumeration {
+    /// By persistent search.
+    pub fn persistent(search: PartSearch, key: String, page_size: Option<u32>) -> Self {
+        Self::new(search, key, page_size, Means::PersistentSearch(None))
+    }
+
+    /// By polling for stamps of this attribute.
+    pub fn polling(
+        search: PartSearch,
+        key: String,
+        page_size: Option<u32>,
+        attribute: &'static str,
+        interval: Duration,
+    ) -> Self {
+        let stamps = Stamps { attribute, since: Vec::new(), newest: Vec::new() };
+        Self::new(search, key, page_size, Means::Polling(stamps, interval))
+    }
+
+    fn new(search: PartSearch, key: String, page_size: Option<u32>, means: Means) -> Self {
+        Self {
+            filter: search.filter.clone(),
+            search,
+            key,
+            page_size,
+            means,
+            phase: Phase::Asleep,
+            page: Vec::new(),
+            swept: Instant::now(),
+            known: HashSet::new(),
+            overtaken: HashSet::new(),
+            is_behind: false,
+        }
+    }
+
+    fn begin(&mut self, listing: Listing, ear: &mut Ear) {
+        self.page.clear();
+        self.overtaken.clear();
+        self.filter = self.search.filter.clone();
+        match listing {
+            Listing::Whole => {
+                self.is_behind = false;
+                self.known.clear();
+                ear.began(self.search.part);
+            }
+            Listing::Keys => ear.began(self.search.part),
+            Listing::Changes => {
+                if let Means::Polling(stamps, _) = &mut self.means {
+                    match stamps.changed() {
+                        Some(changed) => {
+                            self.filter = Filter::all([&self.search.filter, &changed]);
+                        }
+                        // No entry shows its stamp: only listing everything tells.
+                        None => return self.begin(Listing::Whole, ear),
+                    }
+                }
+            }
+        }
+        self.phase = Phase::Turning(listing);
+    }
+
+    fn sweep_due(&self) -> Instant {
+        self.swept
+            + match &self.means {
+                Means::PersistentSearch(_) => SWEEP_INTERVAL,
+                Means::Polling(_, interval) => *interval * SWEEP_POLLS,
+            }
+    }
+
+    fn rest(&mut self, now: Instant) {
+        let sweep = self.sweep_due();
+        self.phase = Phase::Resting(match &self.means {
+            Means::PersistentSearch(_) => sweep,
+            Means::Polling(_, interval) => sweep.min(now + *interval),
+        });
+    }
+
+    fn wake(&mut self, ear: &mut Ear, now: Instant) {
+        if now >= self.sweep_due() {
+            self.begin(Listing::Keys, ear);
+        } else {
+            self.begin(Listing::Changes, ear);
+        }
+    }
+
+    fn turn_page(&mut self, listing: Listing, connection: &mut Connection) {
+        let mut attributes = vec![self.key.as_str()];
+        if listing != Listing::Keys {
+            attributes.extend(self.search.attributes.iter().map(String::as_str));
+            if let Means::Polling(stamps, _) = &self.means {
+                attributes.push(stamps.attribute);
+            }
+        }
+        let request = Request::Search(self.request(&self.filter, &attributes));
+        let controls = self.page_size.map(|size| Control::Paged(size, &self.page));
+        let id = connection.queue(&request, controls.as_slice());
+        self.phase = Phase::Reading(listing, id);
+    }
+
+    fn request<'a>(&'a self, filter: &'a Filter, attributes: &'a [&'a str]) -> SearchRequest<'a> {
+        let base = &self.search.base;
+        SearchRequest { base, scope: Scope::Subtree, filter, attributes, entries_max: 0 }
+    }
+
+    fn id_of(&self, entry: &RawEntry<'_>) -> Result<Option<EntryId>, Error> {
+        Ok(entry.values(&self.key)?.next().transpose()?.and_then(entry_id))
+    }
+
+    fn list(&mut self, listing: Listing, entry: &RawEntry<'_>, ear: &mut Ear) -> Result<(), Error> {
+        let Some(id) = self.id_of(entry)? else { return Err(keyless(entry, &self.key)) };
+        if let Means::Polling(stamps, _) = &mut self.means
+            && listing != Listing::Keys
+        {
+            stamps.note(entry)?;
+        }
+        if self.overtaken.contains(&id) {
+            return Ok(());
+        }
+        match listing {
+            Listing::Keys => {
+                self.is_behind |= !self.known.contains(&id);
+                ear.present(&self.search, id);
+            }
+            Listing::Whole | Listing::Changes => {
+                self.known.insert(id);
+                ear.entry(&self.search, id, entry, listing == Listing::Whole)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn page_ended(
+        &mut self,
+        listing: Listing,
+        response: &Response<'_>,
+        outcome: Outcome<'_>,
+        ear: &mut Ear,
+    ) -> Result<(), Error> {
+        if outcome.code != code::SUCCESS {
+            return Err(search_failed(&self.search, outcome));
+        }
+        self.page = response.controls.page_cookie()?.unwrap_or_default().to_vec();
+        if !self.page.is_empty() {
+            self.phase = Phase::Turning(listing);
+            return Ok(());
+        }
+        let now = Instant::now();
+        if let (Listing::Whole, Means::Polling(stamps, _)) = (listing, &mut self.means) {
+            stamps.since = stamps.newest.clone();
+        }
+        if listing != Listing::Changes {
+            self.swept = now;
+            ear.ended(self.search.part, Unmentioned::Gone, None);
+        }
+        if self.is_behind {
+            self.begin(Listing::Whole, ear);
+        } else {
+            self.rest(now);
+        }
+        Ok(())
+    }
+
+    /// A change that the persistent search reports.
+    fn change(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+        match response.operation {
+            Operation::Entry(entry) => {
+                let Some(id) = self.id_of(&entry)? else {
+                    // Removed entries do not always come with their attributes.
+                    self.is_behind = true;
+                    return Ok(());
+                };
+                self.overtaken.insert(id);
+                if response.controls.change_type()? == Some(CHANGE_DELETE) {
+                    self.known.remove(&id);
+                    ear.removed(&self.search, id);
+                } else {
+                    self.known.insert(id);
+                    ear.entry(&self.search, id, &entry, false)?;
+                }
+            }
+            Operation::SearchDone(outcome) => return Err(search_failed(&self.search, outcome)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Track for Enumeration {
+    fn act(&mut self, connection: &mut Connection, ear: &mut Ear, now: Instant) {
+        match (self.phase, &self.means) {
+            (Phase::Asleep, Means::PersistentSearch(_)) => {
+                let attributes: Vec<&str> =
+                    self.search.attributes.iter().chain([&self.key]).map(String::as_str).collect();
+                let request = Request::Search(self.request(&self.search.filter, &attributes));
+                let id = connection.queue(&request, &[Control::PersistentSearch]);
+                self.means = Means::PersistentSearch(Some(id));
+                self.phase = Phase::Establishing(now + ESTABLISH);
+            }
+            (Phase::Asleep, Means::Polling(..)) => self.begin(Listing::Whole, ear),
+            (Phase::Establishing(until), _) if now >= until => self.begin(Listing::Whole, ear),
+            (Phase::Resting(_), _) if self.is_behind => self.begin(Listing::Whole, ear),
+            (Phase::Resting(until), _) if now >= until => self.wake(ear, now),
+            _ => {}
+        }
+        if let Phase::Turning(listing) = self.phase {
+            self.turn_page(listing, connection);
+        }
+    }
+
+    fn owns(&self, id: u32) -> bool {
+        matches!(self.phase, Phase::Reading(_, reading) if reading == id)
+            || matches!(self.means, Means::PersistentSearch(Some(search)) if search == id)
+    }
+
+    fn hear(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+        match (self.phase, response.operation) {
+            (Phase::Reading(listing, id), operation) if id == response.id => match operation {
+                Operation::Entry(entry) => self.list(listing, &entry, ear),
+                Operation::SearchDone(outcome) => self.page_ended(listing, response, outcome, ear),
+                _ => Ok(()),
+            },
+            _ => self.change(response, ear),
+        }
+    }
+
+    fn awaits(&self) -> bool {
+        !matches!(self.phase, Phase::Resting(_) | Phase::Establishing(_))
+    }
+
+    fn is_settled(&self) -> bool {
+        matches!(self.phase, Phase::Resting(_)) && !self.is_behind
+    }
+
+    fn due(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Resting(_) if self.is_behind => Some(Instant::now()),
+            Phase::Resting(until) | Phase::Establishing(until) => Some(until),
+            _ => None,
+        }
+    }
+}

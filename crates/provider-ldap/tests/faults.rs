@@ -1,0 +1,170 @@
+//! Servers that fail, hang, lie about who they are, or come back.
+
+mod common;
+
+use common::{Mirror, address, domain, keys, secrets};
+use roster_config::Bind;
+use roster_system_tests::servers::{Certificate, Relay};
+use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+use std::time::Duration;
+
+const SCHEMA: Schema = Schema::Rfc2307;
+
+fn ldif() -> String {
+    let directory = Directory::new(SCHEMA);
+    directory.tree() + &directory.user("alice", 5001) + &directory.group("staff", 7001, &["alice"])
+}
+
+fn slapd() -> Slapd {
+    Slapd::serving(Setup::new(SCHEMA), &ldif())
+}
+
+fn offline_reason(mirror: &Mirror) -> String {
+    mirror.until("offline", |book| book.offline().is_some());
+    mirror.book.offline().unwrap_or_default()
+}
+
+#[test]
+fn a_server_that_stops_is_found_again_within_two_seconds() {
+    let mut slapd = slapd();
+    let directory = Directory::new(SCHEMA);
+    let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+    mirror.until("alice", |book| book.users().contains_key("alice"));
+    slapd.stop();
+    mirror.until("a reason", |book| {
+        book.offline().is_some_and(|reason| reason.contains("cannot connect"))
+    });
+    assert!(mirror.book.users().contains_key("alice"), "what is known stays");
+    std::thread::sleep(Duration::from_secs(3));
+    slapd.start();
+    mirror.within(Duration::from_secs(2), "online again", |book| book.online().is_some());
+    slapd.change(&directory.user("bob", 5002));
+    mirror.until("bob", |book| book.users().contains_key("bob"));
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_and_found_again() {
+    let mut slapd = slapd();
+    let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+    mirror.until("alice", |book| book.users().contains_key("alice"));
+    slapd.process().freeze();
+    mirror.within(Duration::from_secs(50), "offline", |book| book.offline().is_some());
+    let reason = mirror.book.offline().unwrap_or_default();
+    assert!(reason.contains("no answer"), "{reason}");
+    slapd.process().thaw();
+    mirror.within(Duration::from_secs(7), "online again", |book| book.online().is_some());
+    assert!(mirror.book.users().contains_key("alice"));
+}
+
+#[test]
+fn a_connection_that_goes_nowhere_is_found_out() {
+    let slapd = slapd();
+    let relay = Relay::to(slapd.port());
+    let mut domain = domain(&slapd);
+    keys(&mut domain).servers = vec![address(&relay.uri())];
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("alice", |book| book.users().contains_key("alice"));
+    relay.fall_silent();
+    mirror.within(Duration::from_secs(50), "offline", |book| book.offline().is_some());
+    relay.speak_again();
+    mirror.within(Duration::from_secs(7), "online again", |book| book.online().is_some());
+}
+
+#[test]
+fn the_next_server_takes_over_and_the_preferred_one_gets_the_domain_back() {
+    let (mut first, second) = (slapd(), slapd());
+    let mut domain = domain(&first);
+    keys(&mut domain).servers = vec![address(&first.uri()), address(&second.uri())];
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("the first", |book| book.online() == Some(first.uri()));
+    first.stop();
+    mirror.until("the second", |book| book.online() == Some(second.uri()));
+    mirror.until("alice", |book| book.users().contains_key("alice"));
+    first.start();
+    mirror.until("the first again", |book| book.online() == Some(first.uri()));
+}
+
+#[test]
+fn certificates_are_checked_for_name_time_and_authority() {
+    let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(SCHEMA) };
+    let mut slapd = Slapd::serving(setup, &ldif());
+    let authority = secrets(Some(&slapd.authority()));
+    for start_tls in [false, true] {
+        let mut domain = domain(&slapd);
+        let keys = keys(&mut domain);
+        keys.allow_clear_password = false;
+        keys.start_tls = start_tls;
+        if !start_tls {
+            keys.servers = vec![address(&slapd.ldaps_uri())];
+        }
+        for (certificate, complaint) in [
+            (Certificate::Expired, "has expired"),
+            (Certificate::OtherName, "not for the name \"127.0.0.1\""),
+        ] {
+            slapd.stop();
+            slapd.show(certificate);
+            slapd.start();
+            let mirror = Mirror::start(&domain, &authority);
+            let reason = offline_reason(&mirror);
+            assert!(reason.contains(complaint), "{certificate:?}: {reason}");
+        }
+        slapd.stop();
+        slapd.show(Certificate::Good);
+        slapd.start();
+        let mirror = Mirror::start(&domain, &authority);
+        mirror.until("alice", |book| book.users().contains_key("alice"));
+        let mirror = Mirror::start(&domain, &secrets(None));
+        let reason = offline_reason(&mirror);
+        assert!(reason.contains("no authority that is trusted here"), "{reason}");
+    }
+}
+
+#[test]
+fn a_password_does_not_cross_the_network_in_clear() {
+    let slapd = slapd();
+    let mut domain = domain(&slapd);
+    keys(&mut domain).allow_clear_password = false;
+    let mirror = Mirror::start(&domain, &secrets(None));
+    let reason = offline_reason(&mirror);
+    assert!(reason.contains("allow_clear_password"), "{reason}");
+}
+
+#[test]
+fn a_wrong_password_and_a_wrong_base_are_named() {
+    let slapd = slapd();
+    let mut wrong = secrets(None);
+    wrong.bind_password = Some("guess".to_owned());
+    let mirror = Mirror::start(&domain(&slapd), &wrong);
+    let reason = offline_reason(&mirror);
+    assert!(
+        reason.contains("bind as cn=reader") && reason.contains("invalidCredentials"),
+        "{reason}"
+    );
+
+    let mut domain = domain(&slapd);
+    keys(&mut domain).users.base = "ou=nowhere,dc=example,dc=com".to_owned();
+    let mirror = Mirror::start(&domain, &secrets(None));
+    let reason = offline_reason(&mirror);
+    assert!(reason.contains("ou=nowhere") && reason.contains("check the base"), "{reason}");
+}
+
+#[test]
+fn a_local_socket_tells_the_server_who_we_are() {
+    let slapd = slapd();
+    let mut domain = domain(&slapd);
+    let keys = keys(&mut domain);
+    keys.servers = vec![address(&slapd.ldapi_uri())];
+    keys.bind = Bind::External;
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("alice", |book| book.users().contains_key("alice"));
+}
+
+#[test]
+fn a_message_beyond_the_cap_ends_the_connection_with_a_word() {
+    let slapd = slapd();
+    let mut domain = domain(&slapd);
+    keys(&mut domain).message_bytes_max = 200;
+    let mirror = Mirror::start(&domain, &secrets(None));
+    let reason = offline_reason(&mirror);
+    assert!(reason.contains("message_bytes_max"), "{reason}");
+}

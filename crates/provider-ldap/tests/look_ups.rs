@@ -1,0 +1,144 @@
+//! Single questions, answered by a real slapd.
+
+mod common;
+
+use common::{Mirror, address, domain, keys, secrets};
+use roster_config::Mode;
+use roster_provider::LookUp;
+use roster_system_tests::servers::Relay;
+use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+fn name(name: &str) -> Vec<u8> {
+    name.as_bytes().to_vec()
+}
+
+fn ldif(schema: Schema) -> String {
+    let directory = Directory::new(schema);
+    directory.tree()
+        + &directory.user("alice", 5001)
+        + &directory.user("bob", 5002)
+        + &directory.group("staff", 7001, &["alice", "bob"])
+        + &directory.group("admins", 7002, &["alice"])
+        + &directory.group("others", 7003, &["bob"])
+}
+
+fn asked(slapd: &Slapd) -> Mirror {
+    let mut domain = domain(slapd);
+    domain.mode = Mode::OnDemand;
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("online", |book| book.online().is_some());
+    mirror
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn each_question_finds_what_it_asks_for_and_nothing_else() {
+    for schema in [Schema::Rfc2307, Schema::Rfc2307bis] {
+        let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+        let mirror = asked(&slapd);
+        assert_eq!(mirror.look_up(LookUp::UserByName(name("alice"))), Ok(true));
+        assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["alice"]);
+        assert_eq!(mirror.look_up(LookUp::UserByUid(5002)), Ok(true));
+        assert!(mirror.book.users().contains_key("bob"));
+        assert_eq!(mirror.look_up(LookUp::GroupByGid(7002)), Ok(true));
+        assert_eq!(mirror.book.groups()["admins"], (7002, set(&["alice"])));
+        assert_eq!(mirror.look_up(LookUp::UserByUid(1)), Ok(false));
+        assert_eq!(mirror.look_up(LookUp::GroupByName(name("nothing"))), Ok(false));
+    }
+}
+
+#[test]
+fn groups_of_a_user_are_one_search_and_come_without_members() {
+    let schema = Schema::Rfc2307;
+    let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+    let mirror = asked(&slapd);
+    let before = slapd.searches();
+    assert_eq!(mirror.look_up(LookUp::GroupsOf(name("alice"))), Ok(true));
+    assert_eq!(slapd.searches() - before, 2, "the user and the groups");
+    assert_eq!(mirror.book.groups_found("alice"), Some(set(&["staff", "admins"])));
+    assert!(mirror.book.groups()["staff"].1.is_empty());
+    assert_eq!(mirror.look_up(LookUp::GroupsOf(name("nobody-here"))), Ok(false));
+}
+
+#[test]
+fn groups_in_groups_are_followed_and_circles_end() {
+    let schema = Schema::Rfc2307bis;
+    let directory = Directory::new(schema);
+    let none: [&str; 0] = [];
+    let ldif = ldif(schema)
+        + &directory.group_of_groups("outer", 7010, &none, &["staff"])
+        + &directory.group_of_groups("loopa", 7011, &none, &["outer", "loopb"])
+        + &directory.group_of_groups("loopb", 7012, &none, &["loopa"]);
+    let slapd = Slapd::serving(Setup::new(schema), &ldif);
+    let mirror = asked(&slapd);
+    assert_eq!(mirror.look_up(LookUp::GroupsOf(name("alice"))), Ok(true));
+    let all = set(&["staff", "admins", "outer", "loopa", "loopb"]);
+    assert_eq!(mirror.book.groups_found("alice"), Some(all));
+    let mirror = asked(&slapd);
+    assert_eq!(mirror.look_up(LookUp::GroupByName(name("loopa"))), Ok(true));
+    let users: Vec<String> = mirror.book.users().into_keys().collect();
+    assert_eq!(users, ["alice", "bob"], "the members' members can be named");
+}
+
+#[test]
+fn a_name_is_a_name_and_not_a_filter() {
+    let schema = Schema::Rfc2307;
+    let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+    let mirror = asked(&slapd);
+    for hostile in ["*", "alice)(uid=*", "al*", "a\\6cice", "alice\0", "", "ALICE ", "(", "\u{e9}"]
+    {
+        assert_eq!(mirror.look_up(LookUp::UserByName(name(hostile))), Ok(false), "{hostile:?}");
+    }
+    assert_eq!(mirror.look_up(LookUp::UserByName(b"\xff\xfe".to_vec())), Ok(false));
+    assert_eq!(mirror.look_up(LookUp::UserByName(name("Alice"))), Ok(true), "case is ignored");
+    assert!(mirror.book.users().contains_key("alice"));
+}
+
+#[test]
+fn case_counts_where_it_is_configured_to() {
+    let schema = Schema::Rfc2307;
+    let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+    let mut domain = domain(&slapd);
+    domain.mode = Mode::OnDemand;
+    keys(&mut domain).case_sensitive = true;
+    let mirror = Mirror::start(&domain, &secrets(None));
+    assert_eq!(mirror.look_up(LookUp::UserByName(name("Alice"))), Ok(false));
+    assert_eq!(mirror.look_up(LookUp::UserByName(name("alice"))), Ok(true));
+}
+
+#[test]
+fn a_server_that_is_down_is_said_to_be_so_at_once() {
+    let schema = Schema::Rfc2307;
+    let mut slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+    let mirror = asked(&slapd);
+    assert_eq!(mirror.look_up(LookUp::UserByName(name("alice"))), Ok(true));
+    slapd.stop();
+    mirror.until("offline", |book| book.offline().is_some());
+    let start = Instant::now();
+    let reason = mirror.look_up(LookUp::UserByName(name("bob"))).unwrap_err();
+    assert!(reason.contains(&slapd.uri()), "{reason}");
+    assert!(start.elapsed() < Duration::from_secs(1));
+    slapd.start();
+    mirror.until("online", |book| book.online().is_some());
+    assert_eq!(mirror.look_up(LookUp::UserByName(name("bob"))), Ok(true));
+}
+
+#[test]
+fn a_connection_that_the_server_closed_is_opened_again_unnoticed() {
+    let schema = Schema::Rfc2307;
+    let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+    let relay = Relay::to(slapd.port());
+    let mut domain = domain(&slapd);
+    keys(&mut domain).servers = vec![address(&relay.uri())];
+    // Nobody tends the look-ups' connection of a mirrored domain.
+    let mirror = Mirror::start(&domain, &secrets(None));
+    for _ in 0..3 {
+        assert_eq!(mirror.look_up(LookUp::UserByName(name("alice"))), Ok(true));
+        relay.speak_again(); // ends every connection
+    }
+}

@@ -1,0 +1,115 @@
+//! What comes after a pause: from a cookie on when the server agrees, and everything anew when it
+//! does not; the outcome is the same.
+
+mod common;
+
+use common::{Book, Mirror, domain, secrets};
+use roster_config::Domain;
+use roster_provider::Unmentioned;
+use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+use std::sync::Arc;
+
+const SCHEMA: Schema = Schema::Rfc2307bis;
+
+fn three_users(session_log: u32) -> (Directory, Slapd) {
+    let directory = Directory::new(SCHEMA);
+    let ldif = directory.tree()
+        + &directory.user("alice", 5001)
+        + &directory.user("bob", 5002)
+        + &directory.user("carol", 5003)
+        + &directory.group("staff", 7001, &["alice", "bob"]);
+    (directory, Slapd::serving(Setup { session_log, ..Setup::new(SCHEMA) }, &ldif))
+}
+
+/// Mirrors until the first refresh is whole, and stops.
+fn mirrored(domain: &Domain) -> Arc<Book> {
+    let mirror = Mirror::start(domain, &secrets(None));
+    mirror.until("three users and a cookie", |book| {
+        book.users().len() == 3 && !book.cookies().is_empty()
+    });
+    mirror.stop()
+}
+
+fn names(book: &Book) -> Vec<String> {
+    book.users().into_keys().collect()
+}
+
+#[test]
+fn a_cookie_brings_what_changed_meanwhile_and_nothing_else() {
+    for session_log in [10_000, 1] {
+        let (directory, slapd) = three_users(session_log);
+        let domain = domain(&slapd);
+        let book = mirrored(&domain);
+        let before = book.puts();
+        slapd.delete(&[directory.user_dn("bob")]);
+        slapd.change(&directory.user("dave", 5004));
+        slapd.set(&directory.user_dn("alice"), "loginShell", &["/bin/zsh"]);
+        let mirror = Mirror::resume(&domain, &secrets(None), book);
+        mirror.until("the state of now", |book| {
+            names(book) == ["alice", "carol", "dave"] && book.users()["alice"].shell == "/bin/zsh"
+        });
+        assert_eq!(mirror.book.ends().len(), 2);
+        assert!(mirror.book.puts() - before <= 2, "only what changed was sent");
+    }
+}
+
+#[test]
+fn a_cookie_that_the_server_cannot_read_means_everything_anew() {
+    for value in [&b"nonsense"[..], b"", b"rid=000,csn=20010101000000.000000Z#000000#000#000000"] {
+        let (directory, slapd) = three_users(10_000);
+        let domain = domain(&slapd);
+        let book = mirrored(&domain);
+        slapd.delete(&[directory.user_dn("bob")]);
+        slapd.change(&directory.user("dave", 5004));
+        let mut cookies = book.cookies();
+        assert_eq!(cookies.len(), 1);
+        let (part, mut cookie) = cookies.remove(0);
+        cookie.value = value.to_vec();
+        roster_provider::Sink::cookie(&*book, part, cookie);
+        roster_provider::Sink::flush(&*book);
+        let mirror = Mirror::resume(&domain, &secrets(None), book);
+        let text = String::from_utf8_lossy(value).into_owned();
+        mirror.until(&format!("the state of now after cookie {text:?}"), |book| {
+            names(book) == ["alice", "carol", "dave"]
+        });
+    }
+}
+
+#[test]
+fn a_cookie_of_other_circumstances_is_not_used() {
+    let (_, slapd) = three_users(10_000);
+    let mut domain = domain(&slapd);
+    let book = mirrored(&domain);
+    common::keys(&mut domain).users.filter = "(&(objectClass=posixAccount)(!(uid=bob)))".to_owned();
+    let mirror = Mirror::resume(&domain, &secrets(None), book);
+    mirror.until("without bob", |book| names(book) == ["alice", "carol"]);
+    assert!(mirror.book.ends().iter().all(|end| *end == Unmentioned::Gone));
+}
+
+#[test]
+fn a_server_with_an_older_database_is_mirrored_as_it_is() {
+    let (directory, mut slapd) = three_users(10_000);
+    slapd.stop();
+    let saved = slapd.save();
+    slapd.start();
+    let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+    mirror.until("three users", |book| book.users().len() == 3);
+    slapd.delete(&[directory.user_dn("bob")]);
+    slapd.change(&directory.user("dave", 5004));
+    mirror.until("dave, not bob", |book| names(book) == ["alice", "carol", "dave"]);
+    slapd.stop();
+    slapd.restore(&saved);
+    slapd.start();
+    mirror.until("as it was saved", |book| names(book) == ["alice", "bob", "carol"]);
+}
+
+#[test]
+fn a_refresh_asked_for_lists_everything_again() {
+    let (_, slapd) = three_users(10_000);
+    let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+    mirror.until("three users", |book| book.users().len() == 3);
+    let before = mirror.book.puts();
+    roster_provider::Provider::refresh(&*mirror.ldap);
+    mirror.until("all four entries again", |book| book.puts() == before + 4);
+    mirror.until("the end of it", |book| book.ends() == [Unmentioned::Gone; 2]);
+}
