@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// Where rosterd reads its configuration unless told otherwise.
 pub const CONFIG: &str = "/etc/roster/roster.toml";
 
+/// Where its sockets are, likewise.
+pub const RUN_DIR: &str = "/run/roster";
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -213,10 +216,12 @@ pub struct Edit {
 /// Say what keeps programs from seeing the snapshot
 ///
 /// Looks at the order of services in nsswitch.conf, the module, the snapshot with its rights and
-/// content, a running nscd that hides changes, and at AppArmor and SELinux with what they denied.
-/// Where the module is installed, getent(1) looks one user up through it. Changes nothing. The age
-/// of the snapshot is shown and not judged: only you know how often one should come. Each finding is marked ✓ (well), ! (works, with a drawback) or ✗ (a problem),
-/// with what to do next. Run it as root to have everything checked.
+/// content, rosterd if there is a configuration for it, a running nscd that hides changes, and at
+/// AppArmor and SELinux with what they denied. Where the module is installed, getent(1) looks one
+/// user up through it. Changes nothing. The age of the snapshot is shown; it is judged only where
+/// rosterd should renew it, as only you know how often another one should come. Each finding is
+/// marked ✓ (well), ! (works, with a drawback) or ✗ (a problem), with what to do next. Run it as root
+/// to have everything checked.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("doctor"))]
 pub struct Doctor {
@@ -238,7 +243,7 @@ pub struct OnBus {
         value_name = "DIR",
         value_hint = ValueHint::DirPath,
         env = "ROSTER_RUN_DIR",
-        default_value = "/run/roster"
+        default_value = RUN_DIR
     )]
     pub run_dir: PathBuf,
 }

@@ -350,7 +350,7 @@ fn doctor_speaks_json() {
             "level": "problem",
             "check": "snapshot",
             "message": "/var/lib/roster/roster.snap does not exist",
-            "advice": "make it with `roster compile`",
+            "advice": "make it with `roster compile`, or have rosterd mirror a directory into it (roster.toml(5))",
         })
     );
 }

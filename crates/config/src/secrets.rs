@@ -14,8 +14,8 @@ use std::path::Path;
 const PASSWORD_BYTES_MAX: u64 = 4096;
 /// Several times all authorities that distributions ship.
 const CA_BYTES_MAX: u64 = 4 << 20;
-/// Rights of everybody but owner and group.
-const OTHERS: u32 = 0o007;
+/// Rights that nobody but the owner has on a password: a group may read it, if the owner says so.
+const OTHERS: u32 = 0o037;
 
 impl Parsed {
     /// Reads the secrets of all domains, in their order. An error is everything that is wrong with
@@ -98,8 +98,8 @@ fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong>
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     if mode & refused_mode != 0 {
         return Err((
-            format!("{name} is open to everybody (mode {:o})", mode & 0o7777),
-            format!("chmod 600 {name}, and change the password if others have been here"),
+            format!("others may read or change {name} (mode {:04o})", mode & 0o7777),
+            format!("chmod 600 {name}, and think of a new password if others have been there"),
         ));
     }
     let mut bytes = Vec::new();
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(
             said(folder.path()),
             [
-                "8: domain.corp.bind_password_file: password is open to everybody (mode 644); \
-                 chmod 600 password, and change the password if others have been here",
+                "8: domain.corp.bind_password_file: others may read or change password (mode 0644); \
+                 chmod 600 password, and think of a new password if others have been there",
                 "9: domain.corp.tls_ca: ca holds no certificate in PEM; it starts with \
                  -----BEGIN CERTIFICATE-----; from DER: openssl x509 -inform der",
             ]

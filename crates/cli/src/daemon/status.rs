@@ -12,7 +12,7 @@ use roster_bus::interfaces::{
 use roster_bus::names::Role;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -22,6 +22,8 @@ const NOT_WELL: u8 = 1;
 
 /// Reasons of refusal that are shown of a domain; `roster domain rejected` has all.
 const REASONS_SHOWN: usize = 3;
+
+const SEE_LOG: &str = "see its log: journalctl -u rosterd";
 
 /// What every role said, or why it did not.
 #[derive(Clone, Debug)]
@@ -37,11 +39,7 @@ pub struct Report {
 
 /// Prints how the daemon is; the exit code says it too.
 pub fn run(run_dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8> {
-    let report = converse(async {
-        let bus = Bus::connect(run_dir).await?;
-        Ok(Report::gather(&bus).await)
-    });
-    let report = match report {
+    let report = match report(run_dir) {
         Ok(report) => report,
         Err(error) => {
             let not_running = matches!(error.downcast_ref(), Some(Unreached::NotRunning(..)));
@@ -64,6 +62,14 @@ pub fn run(run_dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8> {
         out.write_all(as_text(&report, &findings, Paint::stdout()).as_bytes())?;
     }
     Ok(if is_well(&findings) { 0 } else { NOT_WELL })
+}
+
+/// Asks the daemon whose sockets are there. An error is an [`Unreached`].
+pub fn report(run_dir: &Path) -> Result<Report> {
+    converse(async {
+        let bus = Bus::connect(run_dir).await?;
+        Ok(Report::gather(&bus).await)
+    })
 }
 
 fn is_well(findings: &[Finding]) -> bool {
@@ -96,6 +102,11 @@ impl Report {
         let roles = roles(bus, states).await;
         Self { now: now(), monitor, publisher, domains, roles }
     }
+
+    /// The file that programs are to read.
+    pub fn snapshot(&self) -> Option<PathBuf> {
+        self.publisher.as_ref().ok().map(|publisher| PathBuf::from(&publisher.snapshot))
+    }
 }
 
 async fn monitor(bus: &Bus) -> Result<MonitorStatus> {
@@ -127,8 +138,8 @@ async fn roles(bus: &Bus, states: &[RoleState]) -> Vec<RoleStatus> {
 /// What is worth a word, worst first.
 pub fn judge(report: &Report) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut find = |level, message: String, advice: Option<String>| {
-        findings.push(Finding { level, check: "daemon", message, advice });
+    let mut find = |level, message: String, advice: String| {
+        findings.push(Finding { level, check: "daemon", message, advice: Some(advice) });
     };
     match &report.monitor {
         Ok(monitor) => {
@@ -141,34 +152,33 @@ pub fn judge(report: &Report) -> Vec<Finding> {
                         ago(report.now, monitor.config_read_unix),
                         indented(&monitor.config_error)
                     ),
-                    Some(format!(
+                    format!(
                         "correct it, `roster check-config {}`, then `systemctl reload rosterd`",
                         monitor.config
-                    )),
+                    ),
                 );
             }
             for role in &monitor.roles {
                 if let Some((level, message)) = of_role(report.now, role) {
-                    let advice = "see its log: journalctl -u rosterd".to_owned();
-                    find(level, message, Some(advice));
+                    find(level, message, SEE_LOG.to_owned());
                 }
             }
         }
-        Err(why) => find(Level::Problem, why.clone(), None),
+        Err(why) => find(Level::Problem, why.clone(), SEE_LOG.to_owned()),
     }
     match &report.publisher {
         Ok(publisher) if !publisher.error.is_empty() => find(
             Level::Problem,
             format!("the snapshot could not be published: {}", publisher.error),
-            Some("what was published before is served until it can".to_owned()),
+            "what was published before is served until it can".to_owned(),
         ),
         Ok(publisher) if publisher.generation == 0 => find(
             Level::Problem,
             "nothing was published yet".to_owned(),
-            Some("the first snapshot comes when every domain has answered once".to_owned()),
+            "the first snapshot comes when every domain has answered once".to_owned(),
         ),
         Ok(_) => {}
-        Err(why) => find(Level::Problem, why.clone(), None),
+        Err(why) => find(Level::Problem, why.clone(), SEE_LOG.to_owned()),
     }
     for (name, status) in &report.domains {
         let counts = counts(report, name);
@@ -204,7 +214,7 @@ fn of_domain(
     name: &str,
     status: &Result<DomainStatus, String>,
     counts: Option<&DomainCounts>,
-) -> Vec<(Level, String, Option<String>)> {
+) -> Vec<(Level, String, String)> {
     let mut found = Vec::new();
     match status {
         Ok(status) => {
@@ -221,9 +231,7 @@ fn of_domain(
                         age(now, status.since_unix),
                         or(&status.reason, "no server has answered yet")
                     ),
-                    Some(format!(
-                        "it is tried again by itself; at once: roster domain refresh {name}"
-                    )),
+                    format!("it is tried again by itself; at once: roster domain refresh {name}"),
                 ));
             }
             if status.held_removals > 0 {
@@ -231,24 +239,25 @@ fn of_domain(
                 found.push((
                     Level::Problem,
                     format!("{name}: {entries} would go at once, and are kept"),
-                    Some(format!(
+                    format!(
                         "if they are meant to go: roster domain confirm {name}; if not, mend the \
                          directory, and nothing is lost"
-                    )),
+                    ),
                 ));
             }
             if !status.cache_error.is_empty() {
-                found.push((Level::Warning, format!("{name}: {}", status.cache_error), None));
+                let advice = "what was published goes on being served".to_owned();
+                found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
             }
             if status.online && !status.complete && status.mode == "replicate" {
                 found.push((
                     Level::Warning,
                     format!("{name} is being read for the first time"),
-                    None,
+                    "it is served as soon as it is known whole".to_owned(),
                 ));
             }
         }
-        Err(why) => found.push((Level::Problem, why.clone(), None)),
+        Err(why) => found.push((Level::Problem, why.clone(), SEE_LOG.to_owned())),
     }
     let unreadable = status.as_ref().map_or(0, |status| status.rejected);
     if unreadable > 0 {
@@ -256,14 +265,14 @@ fn of_domain(
         found.push((
             Level::Warning,
             format!("{name}: {entries} rejected: not readable as users or groups"),
-            Some(format!("which, and why: roster domain rejected {name}")),
+            format!("which, and why: roster domain rejected {name}"),
         ));
     }
     let Some(counts) = counts else { return found };
     let others = counts.refused.get(REASONS_SHOWN..).unwrap_or_default();
     for (reason, number) in counts.refused.iter().take(REASONS_SHOWN) {
         let advice =
-            remedy(reason).or_else(|| Some(format!("which ones: roster domain rejected {name}")));
+            remedy(reason).unwrap_or_else(|| format!("which ones: roster domain rejected {name}"));
         let entries = counted(*number, "entry");
         found.push((Level::Warning, format!("{name}: {entries} rejected: {reason}"), advice));
     }
@@ -273,7 +282,7 @@ fn of_domain(
         found.push((
             Level::Warning,
             format!("{name}: {entries} rejected for {reasons}"),
-            Some(format!("all of them: roster domain rejected {name}")),
+            format!("all of them: roster domain rejected {name}"),
         ));
     }
     found
@@ -759,7 +768,7 @@ All well.
             [
                 "✗ backend:corp is waiting for 2 s: it was killed by signal 9\n    → see its log: \
                  journalctl -u rosterd",
-                "✗ backend:corp is not there",
+                "✗ backend:corp is not there\n    → see its log: journalctl -u rosterd",
             ]
         );
         assert!(domain_table(&report).contains("corp    not there  10,201  10,100"));

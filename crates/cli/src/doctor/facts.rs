@@ -3,6 +3,9 @@
 //! Reads only, and every read has a bound: regular files of limited size, and nothing that would be
 //! waited for. What cannot be read is a fact too.
 
+use super::Finding;
+use crate::cli::{CONFIG, RUN_DIR};
+use crate::daemon::{Unreached, status};
 use crate::get::NOT_FOUND;
 use crate::snapshot_file::{DEFAULT, SHADOW_NAME};
 use roster_snapshot::layout::Kind;
@@ -89,7 +92,33 @@ pub struct Facts {
     pub denials: Vec<String>,
     /// What `ROSTER_SNAPSHOT` of the caller names.
     pub redirected: Option<Snapshot>,
+    pub daemon: Daemon,
     pub now: SystemTime,
+}
+
+/// rosterd, which keeps the snapshot true to directories where there is one.
+#[derive(Clone, Debug)]
+pub struct Daemon {
+    /// Its configuration: read, or every mistake in it.
+    pub config: Read<Result<(), Vec<String>>>,
+    pub running: Running,
+}
+
+#[derive(Clone, Debug)]
+pub enum Running {
+    /// Nobody was asked, as on a host that is only a folder.
+    Unknown,
+    No,
+    /// It runs, and does not talk to this user.
+    NotAllowed,
+    /// It should talk, and does not.
+    Silent(String),
+    Yes {
+        /// The file that it publishes to.
+        snapshot: Option<PathBuf>,
+        /// What it says of itself that is not well.
+        findings: Vec<Finding>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +238,7 @@ impl Facts {
                 let user = rustix::process::geteuid().as_raw();
                 host.snapshot(Path::new(&path), Kind::Accounts, Some(user))
             }),
+            daemon: Daemon { config: host.daemon_config(), running: Running::Unknown },
             now,
         })
     }
@@ -221,6 +251,29 @@ impl Facts {
             self.lookup = content.sample.as_deref().and_then(Lookup::of);
         }
         self
+    }
+
+    /// Adds what rosterd says of itself, where `root` is the host itself.
+    pub fn with_daemon(mut self, root: &Path) -> Self {
+        if is_here(root) {
+            self.daemon.running = Running::ask(Path::new(RUN_DIR));
+        }
+        self
+    }
+}
+
+impl Running {
+    fn ask(run_dir: &Path) -> Self {
+        match status::report(run_dir) {
+            Ok(report) => {
+                Self::Yes { snapshot: report.snapshot(), findings: status::judge(&report) }
+            }
+            Err(error) => match error.downcast_ref() {
+                Some(Unreached::NotRunning(..)) => Self::No,
+                Some(Unreached::NotAllowed(_)) => Self::NotAllowed,
+                _ => Self::Silent(format!("{error:#}")),
+            },
+        }
     }
 }
 
@@ -468,6 +521,19 @@ impl Host {
             Err(error) => Some(Err(error.to_string())),
             Ok(bytes) => Some(Content::of(&bytes, kind)),
         }
+    }
+
+    fn daemon_config(&self) -> Read<Result<(), Vec<String>>> {
+        let text = self.text(CONFIG);
+        let parsed = text.map(|text| {
+            let problems = roster_config::parse(&text).err();
+            let mistakes = problems.map(|problems| {
+                let lines = problems.iter().map(|problem| problem.render(Path::new(CONFIG)));
+                lines.collect()
+            });
+            mistakes.map_or(Ok(()), Err)
+        });
+        parsed.into()
     }
 
     /// glibc asks whoever listens here before it asks any module.

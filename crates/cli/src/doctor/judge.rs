@@ -1,7 +1,8 @@
 //! From facts to findings. Pure.
 
-use super::facts::{Facts, Folder, Libc, Lookup, Outcome, Read, Snapshot, State, What};
+use super::facts::{Facts, Folder, Libc, Lookup, Outcome, Read, Running, Snapshot, State, What};
 use super::{Finding, Level};
+use crate::cli::CONFIG;
 use crate::nsswitch::{self, Action, Entry, SERVICE};
 use crate::terminal::{bytes, counted, duration};
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
         nsswitch,
         module,
         snapshot,
+        daemon,
         shadow,
         lookup,
         redirection,
@@ -302,7 +304,12 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
             findings.push(problem(
                 CHECK,
                 format!("{name} does not exist"),
-                "make it with `roster compile`",
+                if is_mirrored(facts) {
+                    "rosterd makes it: see below"
+                } else {
+                    "make it with `roster compile`, or have rosterd mirror a directory into it \
+                     (roster.toml(5))"
+                },
             ));
             return findings;
         }
@@ -349,7 +356,12 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
         Some(Err(why)) => findings.push(problem(
             CHECK,
             format!("{name}: {why}"),
-            "compile it anew; programs that run already go on with what they have",
+            if is_mirrored(facts) {
+                "`systemctl restart rosterd` publishes it anew; programs that run already go on with \
+                 what they have"
+            } else {
+                "compile it anew; programs that run already go on with what they have"
+            },
         )),
         None if for_everybody => findings.push(problem(
             CHECK,
@@ -357,6 +369,81 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
             "look for access control lists and security modules, here and on its folders",
         )),
         None => {}
+    }
+    findings
+}
+
+/// Whether the snapshot is rosterd's to make.
+fn is_mirrored(facts: &Facts) -> bool {
+    !matches!(facts.daemon.config, Read::Missing)
+        || !matches!(facts.daemon.running, Running::Unknown | Running::No)
+}
+
+/// Whether what keeps the snapshot true to the directories does so.
+fn daemon(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "daemon";
+    let mut findings = Vec::new();
+    let check_config = format!("`roster check-config {CONFIG}` shows all that is wrong");
+    match &facts.daemon.config {
+        Read::Have(Err(mistakes)) => {
+            let first = mistakes.first().map(String::as_str).unwrap_or_default();
+            let number = counted(mistakes.len() as u64, "mistake");
+            findings.push(problem(
+                CHECK,
+                format!("rosterd does not take its configuration, which has {number}: {first}"),
+                check_config,
+            ));
+        }
+        Read::Failed(why) => {
+            findings.push(warning(CHECK, format!("{CONFIG} cannot be read: {why}"), check_config));
+        }
+        Read::Have(Ok(())) | Read::Missing => {}
+    }
+    match &facts.daemon.running {
+        Running::Unknown => {}
+        Running::No if is_mirrored(facts) => {
+            let stale = match &facts.snapshot.state {
+                Read::Have(state) => match facts.now.duration_since(state.published) {
+                    Ok(age) if age >= JUST_NOW => {
+                        format!(": programs see the users and groups of {} ago", duration(age))
+                    }
+                    _ => ", so that changes of the directories are not seen".to_owned(),
+                },
+                Read::Missing | Read::Failed(_) => String::new(),
+            };
+            findings.push(problem(
+                CHECK,
+                format!("rosterd is configured and does not run{stale}"),
+                format!("`systemctl enable --now rosterd`; without a daemon, remove {CONFIG}"),
+            ));
+        }
+        Running::No => {}
+        Running::NotAllowed => {
+            findings.push(ok(CHECK, "rosterd runs; how it is doing, it tells root"));
+        }
+        Running::Silent(why) => findings.push(problem(
+            CHECK,
+            why.clone(),
+            "`systemctl restart rosterd`; what was published is served meanwhile",
+        )),
+        Running::Yes { snapshot, findings: own } => {
+            findings.extend(own.iter().cloned());
+            let elsewhere = snapshot.as_ref().filter(|path| **path != facts.snapshot.path);
+            if let Some(path) = elsewhere {
+                findings.push(problem(
+                    CHECK,
+                    format!(
+                        "rosterd publishes to {}, and programs read {}",
+                        path.display(),
+                        facts.snapshot.path.display()
+                    ),
+                    "run it without --state-dir",
+                ));
+            }
+            if findings.is_empty() {
+                findings.push(ok(CHECK, "rosterd runs, and every directory answers"));
+            }
+        }
     }
     findings
 }
@@ -636,7 +723,7 @@ fn denials(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::facts::{Content, Machine, Module, Selinux};
+    use crate::doctor::facts::{Content, Daemon, Machine, Module, Selinux};
     use std::path::PathBuf;
     use std::time::UNIX_EPOCH;
 
@@ -692,6 +779,7 @@ mod tests {
             selinux: None,
             denials: Vec::new(),
             redirected: None,
+            daemon: Daemon { config: Read::Missing, running: Running::No },
             now: published + Duration::from_secs(7200),
         }
     }
@@ -718,6 +806,44 @@ mod tests {
             Read::Have(state) => state,
             _ => panic!("no state"),
         }
+    }
+
+    #[test]
+    fn a_daemon_that_is_configured_and_does_not_run_leaves_the_snapshot_stale() {
+        let configured = |facts: &mut Facts| facts.daemon.config = Read::Have(Ok(()));
+        let stale = "does not run: programs see the users and groups of 2 hours ago";
+        assert_worst(Level::Problem, stale, configured);
+        let (level, message) = worst(|facts| {
+            configured(facts);
+            facts.snapshot.state = Read::Missing;
+        });
+        assert!(level == Level::Problem && message.contains("configured and does not run"));
+        assert!(!all(&healthy()).iter().any(|finding| finding.check == "daemon"));
+    }
+
+    #[test]
+    fn a_configuration_that_the_daemon_would_refuse_is_a_problem() {
+        let mistakes = ["roster.toml:3: x".to_owned(), "roster.toml:4: y".to_owned()];
+        assert_worst(Level::Problem, "which has 2 mistakes: roster.toml:3: x", |facts| {
+            facts.daemon.config = Read::Have(Err(mistakes.to_vec()));
+            facts.daemon.running = Running::NotAllowed;
+        });
+    }
+
+    #[test]
+    fn what_a_running_daemon_says_of_itself_is_taken_over() {
+        let running =
+            |snapshot: &str, findings| Running::Yes { snapshot: Some(snapshot.into()), findings };
+        let mut facts = healthy();
+        facts.daemon.running = running("/var/lib/roster/roster.snap", Vec::new());
+        assert!(daemon(&facts)[0].message.contains("every directory answers"));
+        let offline = problem("daemon", "corp is offline", "wait");
+        facts.daemon.running = running("/var/lib/roster/roster.snap", vec![offline.clone()]);
+        assert_eq!(daemon(&facts), [offline]);
+        facts.daemon.running = running("/tmp/state/roster.snap", Vec::new());
+        assert!(daemon(&facts)[0].message.contains("publishes to /tmp/state/roster.snap"));
+        facts.daemon.running = Running::NotAllowed;
+        assert_eq!(daemon(&facts)[0].level, Level::Ok);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl fmt::Display for Finding {
 pub fn run(root: &Path, json: bool, out: &mut dyn Write) -> Result<bool> {
     let facts = facts::Facts::gather(root, SystemTime::now())
         .with_context(|| format!("cannot examine {}", root.display()))?;
-    let findings = judge::all(&facts.with_lookup(root));
+    let findings = judge::all(&facts.with_lookup(root).with_daemon(root));
     let worst = findings.iter().map(|finding| finding.level).max();
     let well = worst < Some(Level::Problem);
     if json {
