@@ -1,18 +1,34 @@
 //! What may be typed: the one source of the parser, of `--help`, man page and completions.
 
+use crate::manual;
+use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
 
 /// Mirrors directories into the snapshot of users and groups
 ///
 /// rosterd reads its configuration, starts a message bus of its own and one process for each role:
-/// a back-end for every domain, the publisher, which alone writes the snapshot, and responders. What
-/// dies is started again.
+/// a back-end for every domain, the publisher, which alone writes the snapshot, and the responders,
+/// which come when somebody first asks them. A process that dies or hangs is started again, however
+/// often. Started by root without --state-dir, every role has a user of its own; in any other way all
+/// run as the user who starts it.
 ///
-/// SIGHUP makes it read its configuration anew; with a mistake in it the old one goes on. SIGTERM and
-/// SIGINT end it in good order.
+/// It stays in the foreground and logs to standard error, or to the journal under systemd.
 #[derive(Debug, Parser)]
-#[command(name = "rosterd", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "rosterd",
+    version,
+    styles = STYLES,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true,
+    after_long_help = manual::after_help()
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -34,8 +50,7 @@ pub struct Options {
 
     /// Where snapshot and caches are [default: /var/lib/roster]
     ///
-    /// With this option every role runs as the user who starts rosterd, root or not. Without it,
-    /// root gives each role a user of its own.
+    /// With this option every role runs as the user who starts rosterd, root or not.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub state_dir: Option<PathBuf>,
 
@@ -48,7 +63,7 @@ pub struct Options {
     )]
     pub run_dir: PathBuf,
 
-    /// Seconds between two pings of a role
+    /// Seconds between two pings of a role; for tests
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, hide = true)]
     pub ping: f64,
 }
@@ -60,5 +75,18 @@ pub enum Command {
     Role {
         /// Which
         name: String,
+    },
+    /// Write the man page rosterd.8 into a folder, for packagers
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions, for packagers
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
     },
 }

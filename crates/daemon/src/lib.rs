@@ -12,11 +12,12 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
-pub mod cli;
-pub mod exit;
-pub mod logging;
-pub mod metrics;
-pub mod monitor;
+mod cli;
+mod exit;
+mod logging;
+mod manual;
+mod metrics;
+mod monitor;
 pub mod publisher;
 pub mod responder;
 pub mod role;
@@ -38,6 +39,8 @@ pub fn main() -> ExitCode {
         None => monitor::main(&cli.options),
         // The name is there for whoever lists processes; the rest comes by standard input.
         Some(cli::Command::Role { .. }) => role::main(),
+        Some(cli::Command::Man { folder }) => manual::write_page(&folder),
+        Some(cli::Command::Completions { shell }) => manual::write_completions(shell),
     })
 }
 

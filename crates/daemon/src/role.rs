@@ -23,10 +23,12 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
 /// How long a role waits for its name, which the process before it may still hold for a moment.
@@ -35,6 +37,8 @@ const NAME_WAIT: Duration = Duration::from_secs(5);
 const NAME_PAUSE: Duration = Duration::from_millis(50);
 /// From connecting to the bus until the role is on it.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// From the order to stop until the process ends; the monitor kills after 5 s.
+const STOP_WAIT: Duration = Duration::from_secs(4);
 /// Largest text that the monitor hands to a role; certificates are most of it.
 pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
 
@@ -127,7 +131,10 @@ pub struct Nss {
 
 /// What the metrics responder needs to know.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {}
+pub struct Metrics {
+    /// All roles, as people write them.
+    pub roles: Vec<String>,
+}
 
 /// What a role's code is given; `C` is its variant of [`RoleConfig`].
 pub struct Context<C> {
@@ -172,12 +179,12 @@ impl<C> Context<C> {
                     Ok(RequestNameReply::PrimaryOwner | RequestNameReply::AlreadyOwner) => {
                         return Ok(());
                     }
-                    Ok(_) | Err(zbus::Error::NameTaken) => tokio::time::sleep(NAME_PAUSE).await,
+                    Ok(_) | Err(zbus::Error::NameTaken) => sleep(NAME_PAUSE).await,
                     Err(error) => return Err(error),
                 }
             }
         };
-        match tokio::time::timeout(NAME_WAIT, taken).await {
+        match timeout(NAME_WAIT, taken).await {
             Ok(taken) => taken.with_context(|| format!("the bus does not give the name {name}")),
             Err(_) => bail!("another process holds the name {name} on the bus"),
         }
@@ -250,6 +257,7 @@ fn take_launch() -> anyhow::Result<Launch> {
     io::stdin().take(bound).read_to_end(&mut text).context("cannot read standard input")?;
     let launch: Launch =
         serde_json::from_slice(&text).context("standard input is not what a monitor hands over")?;
+    let _ = rustix::thread::set_name(c"rosterd");
     // Readable memory and core dumps would show what the configuration keeps secret.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = rustix::thread::set_no_new_privs(true);
@@ -313,22 +321,30 @@ fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result
             .method_timeout(CALL_DEADLINE)
             .serve_at(role.path(), object)
             .build();
-        let connection = match tokio::time::timeout(CONNECT_WAIT, connecting).await {
+        let connection = match timeout(CONNECT_WAIT, connecting).await {
             Ok(connection) => {
                 connection.with_context(|| format!("cannot join the bus {address}"))?
             }
             Err(_) => return Err(anyhow!("the bus {address} does not answer").into()),
         };
         let closing = connection.clone();
-        tokio::select! {
-            result = run(role, launch, connection, shutdown) => result.map_err(End::Failed),
-            () = closing.closed() => Err(End::BusLost),
-            () = async {
-                terminate.recv().await;
-                info!("stops");
-                let _ = stop.send(true);
-                std::future::pending().await
-            } => Ok(()),
+        let mut work = pin!(run(role, launch, connection, shutdown));
+        let lost = tokio::select! {
+            result = &mut work => return result.map_err(End::Failed),
+            () = closing.closed() => true,
+            _ = terminate.recv() => false,
+        };
+        if !lost {
+            info!("stops");
+        }
+        let _ = stop.send(true);
+        // Without the bus there may still be something to write down.
+        match timeout(STOP_WAIT, work).await {
+            Ok(Err(error)) if !lost => Err(End::Failed(error)),
+            Ok(_) if lost => Err(End::BusLost),
+            Ok(_) => Ok(()),
+            Err(_) if lost => Err(End::BusLost),
+            Err(_) => Err(anyhow!("did not stop in {STOP_WAIT:?}").into()),
         }
     });
     // Whatever still blocks after this will not be waited for.

@@ -43,7 +43,7 @@ pub fn plan(settings: &Settings, users: &Users, run_dir: &Path) -> BTreeMap<Key,
     let config = &settings.config;
     let domains = settings.domains();
     let mut plan = BTreeMap::new();
-    let mut want = |role: Role, config: RoleConfig, listen: Option<Listen>| {
+    let want = |plan: &mut BTreeMap<Key, Wanted>, role, config, listen| {
         if let Some(user) = users.of(&role, &domains) {
             plan.insert(Key::Role(role), Wanted { config, user, listen });
         }
@@ -53,21 +53,29 @@ pub fn plan(settings: &Settings, users: &Users, run_dir: &Path) -> BTreeMap<Key,
         publisher: config.publisher.clone(),
         domains: config.domains.iter().map(rules).collect(),
     };
-    want(Role::Publisher, RoleConfig::Publisher(publisher), None);
+    want(&mut plan, Role::Publisher, RoleConfig::Publisher(publisher), None);
     for (domain, secrets) in config.domains.iter().zip(&settings.secrets) {
         let backend = role::Backend { domain: domain.clone(), secrets: secrets.clone() };
         let role = Role::Backend(domain.name.clone());
-        want(role, RoleConfig::Backend(Box::new(backend)), None);
+        want(&mut plan, role, RoleConfig::Backend(Box::new(backend)), None);
     }
     let on_demand = config.domains.iter().filter(|domain| domain.mode == Mode::OnDemand);
     if let Some(negative) = on_demand.map(|domain| domain.negative).min() {
         let listen = Listen::Unix(run_dir.join("nss"));
-        want(Role::Responder("nss".into()), RoleConfig::Nss(role::Nss { negative }), Some(listen));
+        want(
+            &mut plan,
+            Role::Responder("nss".into()),
+            RoleConfig::Nss(role::Nss { negative }),
+            Some(listen),
+        );
     }
     if let Some(metrics) = &config.metrics {
+        let mut roles: Vec<_> = plan.keys().map(Key::to_string).collect();
+        roles.push(Role::Monitor.to_string());
         want(
+            &mut plan,
             Role::Responder("metrics".into()),
-            RoleConfig::Metrics(role::Metrics {}),
+            RoleConfig::Metrics(role::Metrics { roles }),
             Some(metrics.listen.clone()),
         );
     }
