@@ -433,7 +433,8 @@ async fn dial(host: &str, port: u16, settings: &Settings) -> Result<TcpStream, E
             }
             Ok(Err(error)) => last = error,
             Err(_) => {
-                last = io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer"))
+                last =
+                    io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer"));
             }
         }
     }

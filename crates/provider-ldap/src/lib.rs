@@ -14,6 +14,7 @@ pub mod filter;
 mod link;
 mod look_up;
 pub mod message;
+mod network;
 pub mod schema;
 mod servers;
 mod track;
@@ -22,6 +23,7 @@ use crate::connection::{Connection, Root, Settings};
 use crate::error::Error;
 use crate::link::{Link, Open};
 use crate::look_up::{Asker, LookUps};
+use crate::network::Network;
 use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Servers, describe};
 use crate::track::enumerate::Enumeration;
@@ -41,6 +43,9 @@ use tokio::time::{Instant, sleep};
 /// A service that lasted so long was a good one; the next failure starts patiently from the
 /// beginning.
 const GOOD_SERVICE: Duration = Duration::from_secs(5);
+
+/// What is wrong when there is nobody to ask.
+const NO_SERVER: &str = "no server is known: none is configured in `uris`, and DNS names none for the domain in `discover`";
 
 /// One LDAP domain.
 pub struct Ldap {
@@ -123,7 +128,13 @@ impl Ldap {
     }
 
     /// Connects to a server and follows it for as long as that goes well.
-    async fn serve(&self, servers: &[Server], rank: usize, ear: &mut Ear) -> Served {
+    async fn serve(
+        &self,
+        servers: &[Server],
+        rank: usize,
+        ear: &mut Ear,
+        network: &Network,
+    ) -> Served {
         let Some(server) = servers.get(rank) else { return Served::Stopped };
         let (mut connection, root) = match self.reach(server).await {
             Ok(reached) => reached,
@@ -151,6 +162,7 @@ impl Ldap {
                 ear,
                 self.config.search_timeout,
                 || self.sink.online(&describe(server)),
+                network,
                 stop.as_mut(),
             )
             .await;
@@ -193,6 +205,9 @@ impl Ldap {
                 Err(error) => reasons.push(format!("{}: {error}", describe(server))),
             }
         }
+        if reasons.is_empty() {
+            return Err(NO_SERVER.to_owned());
+        }
         Err(reasons.join("; "))
     }
 
@@ -200,6 +215,7 @@ impl Ldap {
     /// demand.
     async fn keep_link(&self) -> String {
         let mut backoff = Backoff::new();
+        let network = Network::listen();
         *lock(&self.tracking) = "on demand";
         loop {
             match self.link.open(true, || self.connect_link()).await {
@@ -210,7 +226,7 @@ impl Ldap {
                     let preferred = servers.get(..open.rank).unwrap_or_default();
                     tokio::select! {
                         () = open.closed() => {}
-                        reason = self.link.probe(&open) => self.sink.offline(&reason),
+                        reason = self.link.probe(&open, &network) => self.sink.offline(&reason),
                         () = self.refresh.notified() => self.link.drop_connection().await,
                         () = self.preferred_answers(preferred) => self.link.drop_connection().await,
                     }
@@ -223,6 +239,7 @@ impl Ldap {
             }
             tokio::select! {
                 () = sleep(backoff.next()) => {}
+                () = network.changed() => {}
                 () = self.refresh.notified() => {}
             }
         }
@@ -301,14 +318,18 @@ impl Provider for Ldap {
         if self.mode == Mode::OnDemand {
             return self.keep_link().await;
         }
+        let network = Network::listen();
         let mut ear = Ear::new(Arc::clone(&self.sink), Arc::clone(&self.mapping), cookies);
         let mut backoff = Backoff::new();
         loop {
             let servers = self.servers.list().await;
             let mut reasons = Vec::new();
             let mut is_lost = false;
+            if servers.is_empty() {
+                reasons.push(NO_SERVER.to_owned());
+            }
             for (rank, server) in servers.iter().enumerate() {
-                match self.serve(&servers, rank, &mut ear).await {
+                match self.serve(&servers, rank, &mut ear, &network).await {
                     Served::Stopped => break,
                     Served::Failed(error) => {
                         tracing::warn!(server = describe(server), %error, "cannot follow the directory");
@@ -331,6 +352,7 @@ impl Provider for Ldap {
             self.sink.offline(&reasons.join("; "));
             tokio::select! {
                 () = sleep(backoff.next()) => {}
+                () = network.changed() => {}
                 () = self.refresh.notified() => ear.forget_all(),
             }
         }

@@ -8,6 +8,7 @@ use crate::connection::{Connection, Root};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{Operation, Request, Response, Scope, SearchRequest, code};
+use crate::network::Network;
 use crate::track::{PROBE_DEADLINE, PROBE_INTERVAL};
 use std::collections::HashMap;
 use std::future::Future;
@@ -152,9 +153,12 @@ impl Link {
     }
 
     /// Asks the server from time to time whether it is there; over with the reason when it is not.
-    pub async fn probe(&self, open: &Open) -> String {
+    pub async fn probe(&self, open: &Open, network: &Network) -> String {
         loop {
-            sleep(PROBE_INTERVAL).await;
+            tokio::select! {
+                () = sleep(PROBE_INTERVAL) => {}
+                () = network.changed() => {}
+            }
             let question = Question {
                 base: "".into(),
                 scope: Scope::Base,

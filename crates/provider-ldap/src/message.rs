@@ -550,3 +550,206 @@ impl<'a> Iterator for Values<'a> {
         Some(one)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Messages as servers write them.
+
+    use super::*;
+
+    /// A search result entry.
+    pub fn entry(dn: &str, attributes: &[(&str, &[&[u8]])]) -> Vec<u8> {
+        message(7, &[], |writer| {
+            writer.constructed(0x64, |writer| {
+                writer.octets(dn.as_bytes());
+                writer.constructed(tag::SEQUENCE, |writer| {
+                    for (name, values) in attributes {
+                        writer.constructed(tag::SEQUENCE, |writer| {
+                            writer.octets(name.as_bytes());
+                            writer.constructed(tag::SET, |writer| {
+                                values.iter().for_each(|value| writer.octets(value));
+                            });
+                        });
+                    }
+                });
+            });
+        })
+    }
+
+    /// A message with these controls: identifier and value.
+    pub fn message(
+        id: u32,
+        controls: &[(&str, &[u8])],
+        operation: impl FnOnce(&mut Writer),
+    ) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.constructed(tag::SEQUENCE, |writer| {
+            writer.number(tag::INTEGER, id);
+            operation(writer);
+            if !controls.is_empty() {
+                writer.constructed(tag::context_constructed(0), |writer| {
+                    for (name, value) in controls {
+                        writer.constructed(tag::SEQUENCE, |writer| {
+                            writer.octets(name.as_bytes());
+                            writer.octets(value);
+                        });
+                    }
+                });
+            }
+        });
+        writer.into_bytes()
+    }
+
+    /// The entry of a message.
+    pub fn raw(message: &[u8]) -> RawEntry<'_> {
+        match Response::parse(message).unwrap().operation {
+            Operation::Entry(entry) => entry,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What `fill` writes.
+    pub fn written(fill: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut writer = Writer::default();
+        fill(&mut writer);
+        writer.into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{entry, message, raw, written};
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn requests_are_those_of_the_standard() {
+        assert_eq!(hex(&Request::Unbind.encode(5, &[])), "3084000000050201054200");
+        assert_eq!(hex(&Request::Abandon(3).encode(6, &[])), "308400000006020106500103");
+        assert_eq!(
+            hex(&Request::SimpleBind { dn: "cn=a", password: "b" }.encode(1, &[])),
+            "30840000001502010160840000000c".to_owned() + "0201030404636e3d61800162"
+        );
+    }
+
+    #[test]
+    fn every_control_is_critical() {
+        let filter = Filter::present("objectClass");
+        let search = SearchRequest {
+            base: "dc=x",
+            scope: Scope::Subtree,
+            filter: &filter,
+            attributes: &["uid"],
+            entries_max: 0,
+        };
+        for control in
+            [Control::Paged(5, b"c"), Control::Sync(Some(b"c")), Control::PersistentSearch]
+        {
+            let bytes = Request::Search(search.clone()).encode(1, &[control]);
+            let mut reader = Reader::new(&bytes).inner(tag::SEQUENCE).unwrap();
+            reader.number(tag::INTEGER).unwrap();
+            reader.expect(tag::application(3)).unwrap();
+            let mut controls = reader.inner(tag::context_constructed(0)).unwrap();
+            let mut control = controls.inner(tag::SEQUENCE).unwrap();
+            control.expect(tag::OCTETS).unwrap();
+            assert_eq!(control.expect(tag::BOOLEAN), Ok(&[0xff][..]));
+        }
+    }
+
+    #[test]
+    fn an_entry_and_what_synchronization_says_of_it_are_read_in_place() {
+        let state = written(|writer| {
+            writer.constructed(tag::SEQUENCE, |writer| {
+                writer.number(tag::ENUMERATED, 3);
+                writer.octets(&[9; 16]);
+                writer.octets(b"cookie");
+            });
+        });
+        let bytes = message(2, &[("1.2.3", b""), (oid::SYNC_STATE, &state)], |writer| {
+            writer.constructed(0x64, |writer| {
+                writer.octets(b"cn=a");
+                writer.constructed(tag::SEQUENCE, |_| {});
+            });
+        });
+        let response = Response::parse(&bytes).unwrap();
+        assert_eq!(response.id, 2);
+        let sync = response.controls.sync_state().unwrap().unwrap();
+        assert_eq!(sync.state, State::Deleted);
+        assert_eq!((sync.uuid, sync.cookie), ([9; 16], Some(&b"cookie"[..])));
+        assert_eq!(response.controls.page_cookie(), Ok(None));
+    }
+
+    #[test]
+    fn a_sync_state_without_a_whole_uuid_is_refused() {
+        let state = written(|writer| {
+            writer.constructed(tag::SEQUENCE, |writer| {
+                writer.number(tag::ENUMERATED, 1);
+                writer.octets(&[9; 15]);
+            });
+        });
+        let controls = written(|writer| {
+            writer.constructed(tag::SEQUENCE, |writer| {
+                writer.octets(oid::SYNC_STATE.as_bytes());
+                writer.octets(&state);
+            });
+        });
+        assert!(Controls { encoded: &controls }.sync_state().is_err());
+    }
+
+    #[test]
+    fn sync_info_comes_in_four_kinds() {
+        let cookie = written(|writer| writer.primitive(tag::context(0), b"c"));
+        assert!(matches!(SyncInfo::parse(&cookie), Ok(SyncInfo::NewCookie(b"c"))));
+        let empty = written(|writer| writer.constructed(0xa1, |_| {}));
+        assert!(matches!(
+            SyncInfo::parse(&empty),
+            Ok(SyncInfo::PhaseOver { present: false, cookie: None, done: true })
+        ));
+        let going_on = written(|writer| {
+            writer.constructed(0xa2, |writer| {
+                writer.octets(b"c");
+                writer.boolean(false);
+            });
+        });
+        assert!(matches!(
+            SyncInfo::parse(&going_on),
+            Ok(SyncInfo::PhaseOver { present: true, cookie: Some(b"c"), done: false })
+        ));
+        let set = written(|writer| {
+            writer.constructed(0xa3, |writer| {
+                writer.boolean(true);
+                writer.constructed(tag::SET, |writer| {
+                    writer.octets(&[1; 16]);
+                    writer.octets(&[2; 3]);
+                    writer.octets(&[3; 16]);
+                });
+            });
+        });
+        let Ok(SyncInfo::Set { deleted: true, uuids, .. }) = SyncInfo::parse(&set) else {
+            panic!("not a set")
+        };
+        let uuids: Vec<_> = uuids.collect();
+        assert_eq!(uuids.len(), 2, "nothing is read on from a mistake");
+        assert!(uuids[0] == Ok([1; 16]) && uuids[1].is_err());
+    }
+
+    #[test]
+    fn truncated_messages_are_errors_at_every_length() {
+        let whole = entry("uid=a,dc=x", &[("uid", &[b"a", b"b"]), ("cn", &[b"c"])]);
+        for end in 0..whole.len() {
+            assert!(Response::parse(&whole[..end]).is_err(), "{end}");
+        }
+        assert_eq!(raw(&whole).values("UID").unwrap().count(), 2);
+        assert_eq!(raw(&whole).values("sn").unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_server_says_becomes_one_bounded_line() {
+        let outcome = Outcome { code: 32, message: b"gone\nfor\x1b[1m ever" };
+        assert!(!outcome.to_string().contains(['\n', '\u{1b}']));
+        assert!(printable(&[b'x'; 5000]).len() <= 512);
+    }
+}

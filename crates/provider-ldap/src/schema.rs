@@ -378,3 +378,179 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
     }
     Ok(searches)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::testing::{entry, raw};
+
+    fn mapping(schema: Schema, case_sensitive: bool) -> Mapping {
+        let text = |text: &str| text.to_owned();
+        Mapping {
+            attributes: Attributes {
+                user_name: text("uid"),
+                user_uid: text("uidnumber"),
+                user_gid: text("gidnumber"),
+                user_gecos: text("gecos"),
+                user_home: text("homedirectory"),
+                user_shell: text("loginshell"),
+                group_name: text("cn"),
+                group_gid: text("gidnumber"),
+                group_member: text(if schema == Schema::Rfc2307 { "memberuid" } else { "member" }),
+                uuid: None,
+            },
+            schema,
+            case_sensitive,
+            overrides: Overrides::default(),
+            domain: text("corp"),
+        }
+    }
+
+    type Values<'a> = (&'a str, &'a [&'a [u8]]);
+
+    const NAME: Values<'_> = ("uid", &[b"Alice"]);
+    const UID: Values<'_> = ("uidNumber", &[b"5001"]);
+    const GID: Values<'_> = ("gidNumber", &[b"5000"]);
+    const HOME: Values<'_> = ("homeDirectory", &[b"/home/alice"]);
+
+    /// What becomes of a user with these attributes: its name, or the reason against it.
+    fn read(dn: &str, attributes: &[Values<'_>]) -> Read<String> {
+        let message = entry(dn, attributes);
+        let user = mapping(Schema::Rfc2307, false).user(&raw(&message)).unwrap()?;
+        Ok(String::from_utf8(user.name.into_owned()).unwrap())
+    }
+
+    #[test]
+    fn a_user_has_its_fields_under_the_configured_names() {
+        let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, ("GECOS", &[b"A. Lice"])]);
+        let user = mapping(Schema::Rfc2307bis, false).user(&raw(&message)).unwrap().unwrap();
+        assert_eq!((&*user.name, user.uid, user.gid), (&b"alice"[..], 5001, 5000));
+        assert_eq!((&*user.gecos, &*user.shell), (&b"A. Lice"[..], &b""[..]));
+        assert_eq!(&*user.reference, b"uid=alice,dc=x");
+        let sensitive = mapping(Schema::Rfc2307, true).user(&raw(&message)).unwrap().unwrap();
+        assert_eq!((&*sensitive.name, &*sensitive.reference), (&b"Alice"[..], &b"Alice"[..]));
+    }
+
+    #[test]
+    fn of_several_names_the_one_in_the_dn_counts() {
+        let names: Values<'_> = ("uid", &[b"al", b"Alice", b"alicia"]);
+        assert_eq!(read("UID=alice,dc=x", &[names, UID, GID, HOME]), Ok("alice".to_owned()));
+        for dn in ["cn=Alice,dc=x", "uid=bob,dc=x", "uid=al+uid=alice,dc=x"] {
+            let reason = read(dn, &[names, UID, GID, HOME]).unwrap_err();
+            assert_eq!(reason, "uid has 3 values and the DN does not name one", "{dn}");
+        }
+    }
+
+    #[test]
+    fn numbers_must_be_one_and_a_number() {
+        let with = |values: &'static [&'static [u8]]| {
+            read("uid=a,dc=x", &[NAME, ("uidNumber", values), GID, HOME]).unwrap_err()
+        };
+        assert_eq!(with(&[b"1", b"2"]), "uidnumber has 2 values");
+        for bad in [
+            &b"-1"[..],
+            b"+1",
+            b"0x10",
+            b"1 ",
+            b"1.0",
+            b"4294967296",
+            b"99999999999999999999",
+            b"one",
+        ] {
+            let reason = read("uid=a,dc=x", &[NAME, ("uidNumber", &[bad]), GID, HOME]).unwrap_err();
+            assert!(reason.contains("is not a number from 0 to 4294967295"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let all = [NAME, UID, GID, HOME];
+        for (left_out, named) in [
+            "uid is missing",
+            "uidnumber is missing",
+            "gidnumber is missing",
+            "homedirectory is missing",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let mut some = all.to_vec();
+            some.remove(left_out);
+            let reason = read("uid=Alice,dc=x", &some).unwrap_err();
+            assert!(reason.starts_with(named), "{reason}");
+        }
+    }
+
+    #[test]
+    fn members_are_in_canonical_form_and_not_copied_when_they_are_already() {
+        let attributes: [Values<'_>; 3] =
+            [("cn", &[b"staff"]), GID, ("member", &[b"uid=a,dc=x", b"UID=B, dc=x", b""])];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let group =
+            mapping(Schema::Rfc2307bis, false).group(&raw(&message), true).unwrap().unwrap();
+        let members = group.members.unwrap();
+        assert_eq!(members, [&b"uid=a,dc=x"[..], b"uid=b,dc=x"]);
+        assert!(matches!(members[0], Cow::Borrowed(_)));
+        let group =
+            mapping(Schema::Rfc2307bis, false).group(&raw(&message), false).unwrap().unwrap();
+        assert_eq!(group.members, None);
+    }
+
+    #[test]
+    fn a_group_by_rfc2307_cannot_be_a_member() {
+        let message = entry("cn=alice,dc=x", &[("cn", &[b"alice"]), GID]);
+        let group = mapping(Schema::Rfc2307, false).group(&raw(&message), true).unwrap().unwrap();
+        assert!(group.reference.is_empty());
+    }
+
+    #[test]
+    fn keys_are_read_in_every_spelling() {
+        let id = EntryId(*b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef");
+        for text in [
+            &b"01234567-89ab-cdef-0123-456789abcdef"[..],
+            b"01234567-89ABCDEF-01234567-89ABCDEF",
+            b"{0123456789abcdef0123456789abcdef}",
+            &id.0,
+        ] {
+            assert_eq!(entry_id(text), Some(id));
+        }
+        for text in [
+            &b""[..],
+            b"01234567-89ab-cdef-0123-456789abcde",
+            b"x1234567-89ab-cdef-0123-456789abcdef",
+            &[b'a'; 33],
+        ] {
+            assert_eq!(entry_id(text), None, "{text:?}");
+        }
+        assert_ne!(group_id(id), id);
+        assert_eq!(group_id(group_id(id)), id);
+    }
+
+    fn class<'a>(values: &'a [&'a [u8]]) -> Values<'a> {
+        ("objectClass", values)
+    }
+
+    #[test]
+    fn an_entry_can_be_a_user_and_a_group() {
+        let search = PartSearch {
+            part: Part(0),
+            kind: Kind::Both { users: "posixAccount".to_owned(), groups: "posixGroup".to_owned() },
+            base: String::new(),
+            filter: Filter::present("objectClass"),
+            attributes: Vec::new(),
+            description: String::new(),
+        };
+        let is = |attributes: &[Values<'_>]| {
+            let message = entry("cn=x", attributes);
+            search.classify(&raw(&message), &mapping(Schema::Rfc2307, false)).unwrap()
+        };
+        assert_eq!(is(&[class(&[&b"top"[..], b"posixaccount"])]), Is { user: true, group: false });
+        assert_eq!(is(&[class(&[b"posixGroup"])]), Is { user: false, group: true });
+        assert_eq!(
+            is(&[class(&[&b"posixGroup"[..], b"posixAccount"])]),
+            Is { user: true, group: true }
+        );
+        assert_eq!(is(&[class(&[b"derived"]), UID]), Is { user: true, group: false });
+        assert_eq!(is(&[class(&[b"derived"]), GID]), Is { user: false, group: true });
+    }
+}

@@ -15,6 +15,7 @@ use crate::filter::Filter;
 use crate::message::{
     Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, code, printable,
 };
+use crate::network::Network;
 use crate::schema::{Mapping, PartSearch, group_id};
 use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
 use std::collections::HashMap;
@@ -181,10 +182,11 @@ pub(crate) async fn follow(
     ear: &mut Ear,
     search_timeout: Duration,
     heard: impl FnOnce() + Send,
+    network: &Network,
     stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> End {
     let mut settled = None;
-    let driver = Driver { connection, tracks, ear, search_timeout, settled: &mut settled };
+    let driver = Driver { connection, tracks, ear, search_timeout, network, settled: &mut settled };
     let error = driver.run(heard, stop).await.err();
     End { error, settled }
 }
@@ -194,6 +196,7 @@ struct Driver<'a> {
     tracks: &'a mut [Box<dyn Track>],
     ear: &'a mut Ear,
     search_timeout: Duration,
+    network: &'a Network,
     settled: &'a mut Option<Instant>,
 }
 
@@ -207,13 +210,16 @@ impl Driver<'_> {
         let mut last_traffic = Instant::now();
         let mut probe: Option<(u32, Instant)> = None;
         let mut told_of_references = false;
+        let mut is_doubtful = false;
         loop {
             let now = Instant::now();
             for track in self.tracks.iter_mut() {
                 track.act(self.connection, self.ear, now);
             }
             let awaits = self.tracks.iter().any(|track| track.awaits());
-            if !awaits && probe.is_none() && now >= last_traffic + PROBE_INTERVAL {
+            let doubt = std::mem::take(&mut is_doubtful);
+            let is_quiet = now >= last_traffic + PROBE_INTERVAL;
+            if !awaits && probe.is_none() && (is_quiet || doubt) {
                 probe = Some((queue_probe(self.connection), now));
             }
             if self.connection.has_queued() {
@@ -236,6 +242,10 @@ impl Driver<'_> {
                 biased;
                 () = &mut stop => return Ok(()),
                 ready = self.connection.ready() => ready?,
+                () = self.network.changed() => {
+                    is_doubtful = true;
+                    continue;
+                }
                 () = sleep_until(due.map_or(limit, |due| due.min(limit))) => {
                     match silence {
                         Some(silence) if Instant::now() >= limit => return Err(silence),

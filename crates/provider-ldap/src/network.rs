@@ -1,0 +1,68 @@
+//! The host's network: tells when links, addresses or routes change, by the kernel's own
+//! announcements. A server that could not be reached a moment ago is then tried at once, and a
+//! connection that may have lost its way is probed. Says nothing of what changed.
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+use std::future::pending;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
+
+/// Groups of announcements: links, IPv4 addresses and routes, IPv6 addresses and routes.
+const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+/// An interface that comes up makes many announcements; they are one event.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// The kernel's announcements, where they are to be had.
+pub(crate) struct Network {
+    socket: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Network {
+    /// Listens from now on. Without the right to, nothing is ever heard.
+    pub fn listen() -> Self {
+        let socket = open().map_err(|error| {
+            tracing::debug!(%error, "no announcements of network changes");
+        });
+        Self { socket: socket.ok() }
+    }
+
+    /// Over when something has changed.
+    pub async fn changed(&self) {
+        let Some(socket) = &self.socket else { return pending().await };
+        match socket.readable().await {
+            Ok(mut ready) => ready.clear_ready(),
+            Err(_) => return pending().await,
+        }
+        drain(socket);
+        sleep(SETTLE).await;
+        // What comes from here on is another event.
+        drain(socket);
+    }
+}
+
+/// Reads what has come, of which there is at most a socket's buffer.
+fn drain(socket: &AsyncFd<OwnedFd>) {
+    const ANNOUNCEMENTS_MAX: usize = 10_000;
+    for _ in 0..ANNOUNCEMENTS_MAX {
+        match recv(socket, &mut [0; 4096], RecvFlags::DONTWAIT) {
+            // An overflow is as good as an announcement.
+            Ok(_) | Err(Errno::NOBUFS) => {}
+            Err(_) => break,
+        }
+    }
+}
+
+fn open() -> std::io::Result<AsyncFd<OwnedFd>> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    // Protocol 0 is NETLINK_ROUTE.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+    // Its successor is unsafe for the sake of types whose descriptor may change; that of an
+    // `OwnedFd` does not.
+    #[expect(deprecated)]
+    AsyncFd::new(socket)
+}

@@ -1,0 +1,97 @@
+//! 389 Directory Server: content synchronization in its own ways, and persistent search.
+
+mod common;
+
+use common::{Mirror, domain, secrets};
+use roster_config::Mode;
+use roster_provider::{LookUp, Provider};
+use roster_system_tests::{Directory, Ds389, Schema, Server};
+
+const SCHEMA: Schema = Schema::Rfc2307bis;
+
+fn few(directory: &Directory) -> String {
+    directory.tree()
+        + &directory.user("alice", 5001)
+        + &directory.user("bob", 5002)
+        + &directory.user("carol", 5003)
+        + &directory.group("staff", 7001, &["alice", "bob"])
+}
+
+fn changes_are_followed(directory: &Directory, server: &Ds389, mirror: &Mirror) {
+    let id = mirror.book.id("alice").unwrap();
+    server.change(&directory.membership("staff", "carol", true));
+    mirror.until("carol in staff", |book| book.groups()["staff"].1.contains("carol"));
+    server.change(&directory.user("dave", 5004));
+    mirror.until("dave", |book| book.users().contains_key("dave"));
+    server.set(&directory.user_dn("dave"), "loginShell", &["/bin/zsh"]);
+    mirror.until("his shell", |book| book.users()["dave"].shell == "/bin/zsh");
+    server.rename(&directory.user_dn("alice"), "uid=alicia", None);
+    mirror.until("alice is alicia", |book| book.users().contains_key("alicia"));
+    assert_eq!(mirror.book.id("alicia"), Some(id), "the entry is the same");
+    server.delete(&[directory.user_dn("dave")]);
+    mirror.until("dave is gone", |book| !book.users().contains_key("dave"));
+}
+
+#[test]
+fn a_mirror_is_followed_and_resumed_without_losing_removals() {
+    let directory = Directory::new(SCHEMA);
+    let mut server = Ds389::serving(&few(&directory));
+    let domain = domain(&server);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users", |book| book.users().len() == 3);
+    assert_eq!(mirror.ldap.tracking(), "syncrepl");
+    changes_are_followed(&directory, &server, &mirror);
+
+    let book = mirror.stop();
+    let before = book.puts();
+    server.change(&directory.user("erin", 5005));
+    server.change(&directory.user("frank", 5006));
+    server.delete(&[directory.user_dn("erin"), directory.user_dn("bob")]);
+    let mirror = Mirror::resume(&domain, &secrets(None), book);
+    mirror.until("the state of now", |book| {
+        book.users().into_keys().collect::<Vec<_>>() == ["alicia", "carol", "frank"]
+    });
+    assert!(mirror.book.puts() - before <= 4, "it was resumed: {}", mirror.book.puts() - before);
+
+    let book = mirror.stop();
+    server.change(&directory.user("gina", 5007));
+    server.delete(&[directory.user_dn("frank")]);
+    server.stop();
+    server.forget_changes();
+    server.start();
+    let mirror = Mirror::resume(&domain, &secrets(None), book);
+    mirror.until("everything anew", |book| {
+        book.users().into_keys().collect::<Vec<_>>() == ["alicia", "carol", "gina"]
+    });
+}
+
+#[test]
+fn persistent_search_serves_where_content_synchronization_is_off() {
+    let directory = Directory::new(SCHEMA);
+    let mut server = Ds389::serving(&few(&directory));
+    server.set(
+        "cn=Content Synchronization,cn=plugins,cn=config",
+        "nsslapd-pluginEnabled",
+        &["off"],
+    );
+    server.stop();
+    server.start();
+    let mirror = Mirror::start(&domain(&server), &secrets(None));
+    mirror.until("three users", |book| book.users().len() == 3);
+    assert_eq!(mirror.ldap.tracking(), "persistent search");
+    changes_are_followed(&directory, &server, &mirror);
+}
+
+#[test]
+fn look_ups_use_the_same_keys_as_the_mirror() {
+    let directory = Directory::new(SCHEMA);
+    let server = Ds389::serving(&few(&directory));
+    let mut domain = domain(&server);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users", |book| book.users().len() == 3);
+    let ids = [mirror.book.id("alice"), mirror.book.id("staff")];
+    domain.mode = Mode::OnDemand;
+    let mirror = Mirror::start(&domain, &secrets(None));
+    assert_eq!(mirror.look_up(LookUp::GroupsOf(b"alice".to_vec())), Ok(true));
+    assert_eq!([mirror.book.id("alice"), mirror.book.id("staff")], ids);
+}

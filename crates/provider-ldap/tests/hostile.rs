@@ -1,0 +1,214 @@
+//! Servers that are broken or mean harm: played by the test, since no real one does this on demand.
+
+mod common;
+
+use common::{Mirror, address, domain, keys, secrets};
+use roster_provider_ldap::ber::{Frame, Reader, Writer, frame, tag};
+use roster_provider_ldap::message::oid;
+use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+/// What the server does once the mirror's search has come, whose id is given.
+type Deed = fn(&mut TcpStream, u32);
+
+/// A server that binds anybody and offers content synchronization; returns its URI.
+fn server(deed: Deed) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("ldap://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut searches = 0;
+                let mut buffer = Vec::new();
+                loop {
+                    let length = match frame(&buffer, 1 << 20).unwrap() {
+                        Frame::Whole(length) => length,
+                        Frame::Needs(_) => {
+                            let mut some = [0; 4096];
+                            match stream.read(&mut some) {
+                                Ok(count @ 1..) => buffer.extend_from_slice(&some[..count]),
+                                _ => return,
+                            }
+                            continue;
+                        }
+                    };
+                    let request: Vec<u8> = buffer.drain(..length).collect();
+                    let mut reader = Reader::new(&request).inner(tag::SEQUENCE).unwrap();
+                    let id = reader.number(tag::INTEGER).unwrap();
+                    match reader.element().unwrap().0 {
+                        0x60 => send(&mut stream, &done(id, 0x61, 0)),
+                        0x63 if searches == 0 => {
+                            searches += 1;
+                            let controls = [oid::SYNC_REQUEST.as_bytes()];
+                            send(&mut stream, &entry(id, "", "supportedControl", &controls, &[]));
+                            send(&mut stream, &done(id, 0x65, 0));
+                        }
+                        0x63 => deed(&mut stream, id),
+                        _ => return,
+                    }
+                }
+            });
+        }
+    });
+    uri
+}
+
+fn send(stream: &mut TcpStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes);
+}
+
+fn message(id: u32, operation: impl FnOnce(&mut Writer), controls: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.constructed(tag::SEQUENCE, |writer| {
+        writer.number(tag::INTEGER, id);
+        operation(writer);
+        if !controls.is_empty() {
+            writer.constructed(tag::context_constructed(0), |writer| writer.raw(controls));
+        }
+    });
+    writer.into_bytes()
+}
+
+fn done(id: u32, kind: u8, code: u32) -> Vec<u8> {
+    let operation = |writer: &mut Writer| {
+        writer.constructed(kind, |writer| {
+            writer.number(tag::ENUMERATED, code);
+            writer.octets(b"");
+            writer.octets(b"so be it");
+        });
+    };
+    message(id, operation, &[])
+}
+
+fn entry(id: u32, dn: &str, name: &str, values: &[&[u8]], controls: &[u8]) -> Vec<u8> {
+    let operation = |writer: &mut Writer| {
+        writer.constructed(0x64, |writer| {
+            writer.octets(dn.as_bytes());
+            writer.constructed(tag::SEQUENCE, |writer| {
+                writer.constructed(tag::SEQUENCE, |writer| {
+                    writer.octets(name.as_bytes());
+                    writer.constructed(tag::SET, |writer| {
+                        values.iter().for_each(|value| writer.octets(value));
+                    });
+                });
+            });
+        });
+    };
+    message(id, operation, controls)
+}
+
+/// An entry as content synchronization sends it.
+fn synchronized(id: u32) -> Vec<u8> {
+    let mut state = Writer::default();
+    state.constructed(tag::SEQUENCE, |writer| {
+        writer.number(tag::ENUMERATED, 1);
+        writer.octets(&[7; 16]);
+    });
+    let mut control = Writer::default();
+    control.constructed(tag::SEQUENCE, |writer| {
+        writer.octets(oid::SYNC_STATE.as_bytes());
+        writer.octets(&state.into_bytes());
+    });
+    entry(id, "uid=eve,dc=example,dc=com", "uid", &[b"eve"], &control.into_bytes())
+}
+
+/// Any server's domain, with the address of another.
+fn mirror_of(uri: &str) -> Mirror {
+    static REAL: OnceLock<Slapd> = OnceLock::new();
+    let schema = Schema::Rfc2307;
+    let real =
+        REAL.get_or_init(|| Slapd::loaded(Setup::new(schema), &Directory::new(schema).tree()));
+    assert!(real.uri() != uri);
+    let mut domain = domain(real);
+    let keys = keys(&mut domain);
+    keys.servers = vec![address(uri)];
+    keys.search_timeout = Duration::from_secs(1);
+    keys.message_bytes_max = 1 << 20;
+    Mirror::start(&domain, &secrets(None))
+}
+
+/// The reason for being offline once it holds these words; nothing was taken for a whole refresh.
+#[track_caller]
+fn fails_with(deed: Deed, words: &str) {
+    let mirror = mirror_of(&server(deed));
+    mirror.until(words, |book| book.offline().is_some_and(|reason| reason.contains(words)));
+    // It is tried again, with the same outcome.
+    thread::sleep(Duration::from_millis(500));
+    assert!(mirror.book.ends().is_empty(), "no refresh was whole");
+    assert_eq!(mirror.book.flushes(), 0, "nothing was let out");
+}
+
+#[test]
+fn a_refresh_that_is_cut_short_is_no_refresh() {
+    for code in [3, 4, 11] {
+        let deed: Deed = match code {
+            3 => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 3)].concat()),
+            4 => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 4)].concat()),
+            _ => |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 11)].concat()),
+        };
+        fails_with(deed, "lift the server's limits");
+    }
+    fails_with(|stream, id| send(stream, &[synchronized(id), done(id, 0x65, 51)].concat()), "busy");
+    fails_with(
+        |stream, id| send(stream, &[synchronized(id), done(id, 0x65, 0)].concat()),
+        "although it was to go on",
+    );
+}
+
+#[test]
+fn a_connection_that_ends_in_a_refresh_is_no_refresh() {
+    fails_with(
+        |stream, id| {
+            send(stream, &synchronized(id));
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        },
+        "closed the connection",
+    );
+    fails_with(
+        |stream, id| {
+            let announcement = done(0, 0x78, 52);
+            send(stream, &[synchronized(id), announcement].concat());
+        },
+        "the server ends the connection: unavailable (52)",
+    );
+}
+
+#[test]
+fn silence_in_a_refresh_is_a_failure() {
+    fails_with(|stream, id| send(stream, &synchronized(id)), "no answer to a search within 1 s");
+}
+
+#[test]
+fn bytes_that_are_not_ldap_end_the_connection() {
+    fails_with(
+        |stream, _| send(stream, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        "not an LDAP message",
+    );
+    fails_with(|stream, _| send(stream, b"\x30\x80\x02\x01\x01\x00\x00"), "malformed");
+    fails_with(
+        |stream, _| send(stream, b"\x30\x88\xff\xff\xff\xff\xff\xff\xff\xff"),
+        "longer than message_bytes_max",
+    );
+    fails_with(|stream, _| send(stream, b"\x30\x03\x02\x01\xff"), "negative number");
+    // Nested as deeply as fits into a message.
+    fails_with(
+        |stream, _| {
+            let mut nest = vec![0x30, 0x84, 0, 0, 0xea, 0x60];
+            nest.resize(6 + 60_000, 0x30);
+            send(stream, &nest);
+        },
+        "malformed",
+    );
+}
+
+#[test]
+fn an_entry_without_its_key_is_not_guessed_at() {
+    fails_with(
+        |stream, id| send(stream, &entry(id, "uid=a", "uid", &[b"a"], &[])),
+        "an entry without its sync state",
+    );
+}
