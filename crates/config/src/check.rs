@@ -203,6 +203,11 @@ fn domains(
             report.push(Severity::Error, &key.span(), &path, wrong);
             continue;
         }
+        // Where no domain is named at all, which was complained of, each may be meant.
+        if names.is_empty() {
+            domain(report, host, name, (key.span(), value));
+            continue;
+        }
         let wrong = Wrong::new("is not used", "name it in domains of [host], or remove this table");
         report.push(Severity::Warning, &key.span(), &path, wrong);
         // What is wrong with it will matter on the day it is named.

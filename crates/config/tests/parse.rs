@@ -262,6 +262,20 @@ fn an_unused_table_is_a_warning_with_its_mistakes() {
     assert!(parsed.warnings.iter().all(|warning| warning.severity == Severity::Warning));
 }
 
+#[test]
+fn without_names_of_domains_no_table_is_called_unused() {
+    let text = EXAMPLE.replace("domains = ", "domain = ").replace("rfc2307bis\"", "rfc2307b\"");
+    assert_eq!(
+        mistakes(&text),
+        [
+            "roster.toml:2: host.domains: is missing; add it to [host]: domains = [\"corp\"]",
+            "roster.toml:3: host.domain: is not a key of this table; did you mean domains?",
+            "roster.toml:10: domain.corp.schema: \"rfc2307b\" is not a schema; did you mean \
+             \"rfc2307\"?",
+        ]
+    );
+}
+
 /// One key a row: what is said of it, without the place.
 #[test]
 fn each_mistake_has_its_remedy() {

@@ -194,7 +194,9 @@ fn by_reason(domain: &str, entries: &[Rejected]) -> String {
             let more = count((entries.len() - NAMES_SHOWN) as u64);
             text += &format!("    and {more} more: roster domain rejected {domain} --all\n");
         }
-        if let Some(remedy) = status::remedy(reason) {
+        // What may be done about primary groups does nothing for groups.
+        let users = entries.iter().any(|entry| entry.kind == "user");
+        if let Some(remedy) = status::remedy(reason).filter(|_| users || !reason.contains("gid")) {
             text += &format!("    → {remedy}\n");
         }
     }

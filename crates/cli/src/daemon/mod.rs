@@ -76,6 +76,11 @@ pub fn converse<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
 impl Bus {
     /// Comes in at the bus in this folder.
     pub async fn connect(run_dir: &Path) -> Result<Self, Unreached> {
+        Self::connect_for(run_dir, CALL_DEADLINE).await
+    }
+
+    /// The same for calls that wait no longer than this.
+    pub async fn connect_for(run_dir: &Path, wait: Duration) -> Result<Self, Unreached> {
         let socket = run_dir.join(SOCKET);
         // Not the standard library's, which would wait for one that takes in nobody.
         let stream = tokio::net::UnixStream::connect(&socket).await;
@@ -96,7 +101,7 @@ impl Bus {
             }
         };
         let connecting =
-            zbus::connection::Builder::unix_stream(stream).method_timeout(CALL_DEADLINE).build();
+            zbus::connection::Builder::unix_stream(stream).method_timeout(wait).build();
         match tokio::time::timeout(CONNECT_WAIT, connecting).await {
             Ok(Ok(connection)) => Ok(Self { connection }),
             // A bus that does not know the user hangs up in the middle of the handshake.
@@ -182,7 +187,7 @@ pub fn trouble(role: &Role, error: &Error) -> anyhow::Error {
             other => anyhow!("{role}: {other}"),
         },
         Error::ZBus(zbus::Error::InputOutput(error)) if error.kind() == ErrorKind::TimedOut => {
-            anyhow!("{role} did not answer in {} s", CALL_DEADLINE.as_secs())
+            anyhow!("{role} does not answer: it is busy, or hangs and is ended soon")
         }
         Error::ZBus(zbus::Error::InputOutput(error)) => {
             anyhow!("the bus was lost while {role} was asked: {error}; ask again")
@@ -282,7 +287,10 @@ mod tests {
         );
         let late = std::io::Error::from(ErrorKind::TimedOut);
         let error = Error::ZBus(zbus::Error::InputOutput(late.into()));
-        assert_eq!(trouble(&role, &error).to_string(), "backend:corp did not answer in 10 s");
+        assert_eq!(
+            trouble(&role, &error).to_string(),
+            "backend:corp does not answer: it is busy, or hangs and is ended soon"
+        );
         let error = Error::Invalid("no such thing".to_owned());
         assert_eq!(trouble(&role, &error).to_string(), "backend:corp: no such thing");
     }
