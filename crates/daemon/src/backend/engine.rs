@@ -155,6 +155,7 @@ impl Loaded {
                 odd = Some("an entry has a number that was not given out");
             }
             loaded.entries.put(Slot { key, kind, number, mark: 0, digest });
+            loaded.parts.entry(key.part).or_default();
             if mode == Mode::OnDemand {
                 seen.insert(number, (key, seen_unix));
             }
@@ -334,7 +335,7 @@ impl Engine {
 
     /// Entries that are not served because they cannot be read.
     #[must_use]
-    pub fn rejected(&self, from: u32, at_most: u32) -> Vec<interfaces::Rejected> {
+    pub fn rejections(&self, from: u32, at_most: u32) -> Vec<interfaces::Rejected> {
         let state = self.state();
         let listed = state.rejected.list(from as usize).take(at_most as usize);
         let listed = listed.map(|(_, rejection)| {
@@ -654,6 +655,7 @@ impl State {
             return;
         }
         if known.is_none() {
+            self.parts.entry(key.part).or_default();
             self.next_number += 1;
             self.open.next_number(self.next_number);
         }
@@ -814,7 +816,6 @@ impl State {
         part.lasting.refreshed_unix = unix_now();
         if unmentioned == Unmentioned::Gone {
             part.lasting.complete = true;
-            part.lasting.cookie = None;
             let gone = |slot: &&Slot| slot.key.part == number && slot.mark != mark;
             let gone: Vec<Key> = self.entries.iter().filter(gone).map(|slot| slot.key).collect();
             for key in self.rejected.refresh_ended(number, mark) {
@@ -824,6 +825,11 @@ impl State {
         }
         match cookie {
             Some(cookie) => self.cookie(number, cookie),
+            None if unmentioned == Unmentioned::Gone && !self.is_held(number) => {
+                let part = self.parts.entry(number).or_default();
+                part.lasting.cookie = None;
+                self.part_changed(number);
+            }
             None => self.part_changed(number),
         }
     }

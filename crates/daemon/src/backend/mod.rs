@@ -16,6 +16,8 @@ mod image;
 mod object;
 mod references;
 mod rejected;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use crate::role::{self, Context};

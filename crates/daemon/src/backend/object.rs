@@ -72,7 +72,7 @@ impl<P: Provider + 'static> Object<P> {
     }
 
     async fn rejected(&self, from: u32, at_most: u32) -> Vec<Rejected> {
-        self.engine.rejected(from, at_most.min(REJECTED_AT_ONCE))
+        self.engine.rejections(from, at_most.min(REJECTED_AT_ONCE))
     }
 
     async fn expire(&self, kind: Kind, name: Vec<u8>) -> Result<(), Error> {

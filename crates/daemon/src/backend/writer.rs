@@ -46,7 +46,8 @@ pub struct Found {
 
 impl Cache {
     /// The cache of a domain. One that was made from another base or other files is another
-    /// directory's: entries there and here have nothing to do with each other.
+    /// directory's, and what was asked for is no beginning of a mirror: entries there and here have
+    /// nothing to do with each other.
     #[must_use]
     pub fn new(folder: PathBuf, domain: &Domain) -> Self {
         let source = match &domain.provider {
@@ -55,7 +56,12 @@ impl Cache {
             }
             Provider::Ldap(ldap) => format!("ldap {}", ldap.base),
         };
-        Self { folder, identity: format!("{} {source}", domain.name), mode: domain.mode }
+        let kept = match domain.mode {
+            Mode::Replicate => "mirror",
+            Mode::OnDemand => "answers",
+        };
+        let identity = format!("{} {kept} {source}", domain.name);
+        Self { folder, identity, mode: domain.mode }
     }
 
     /// Opens the cache and reads it.

@@ -1,0 +1,756 @@
+//! What the engine promises, with its calls made as a provider makes them and its images read as
+//! the publisher reads them.
+
+use super::batch::Batch;
+use super::engine::{Engine, Loaded, Settings};
+use super::rejected::LISTED_MAX;
+use roster_bus::exchange::{COMPLETE, Header, Numbers, Record};
+use roster_config::Mode;
+use roster_provider::{Cookie, Entry, EntryId, Group, LookUp, Part, Sink, Unmentioned, User};
+use roster_store::{self as store, Opened, Store};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+
+const USERS: Part = Part(0);
+const GROUPS: Part = Part(1);
+
+fn settings(mode: Mode) -> Settings {
+    Settings { domain: "corp".into(), mode, mass_deletion: 0.5 }
+}
+
+/// An engine without a cache.
+fn engine(mode: Mode) -> Arc<Engine> {
+    let engine = Engine::new(settings(mode), Loaded::default(), None, String::new());
+    engine.begin(vec![USERS, GROUPS]);
+    engine
+}
+
+/// An engine that goes on from the cache in a folder.
+fn cached(folder: &Path, mode: Mode) -> Arc<Engine> {
+    let opened = store::open(folder, "corp", |store| Loaded::read(store, mode));
+    let Opened { store, loaded, set_aside } = opened.expect("a cache");
+    assert_eq!(set_aside, None);
+    let engine = Engine::new(settings(mode), loaded, Some(Arc::new(store)), String::new());
+    engine.begin(vec![USERS, GROUPS]);
+    engine
+}
+
+/// Writes what is to be written, as the writer does.
+fn write(engine: &Engine) {
+    let (store, batches) = engine.unwritten();
+    write_batches(&store.expect("a cache"), &batches);
+    engine.written(&batches);
+}
+
+fn write_batches(store: &Store, batches: &[Arc<Batch>]) {
+    let written = store.write(|writer| batches.iter().try_for_each(|batch| batch.write(writer)));
+    written.expect("written");
+}
+
+/// The process ends in good order.
+fn end(engine: Arc<Engine>) {
+    write(&engine);
+    drop(engine.take_store());
+    drop(engine);
+}
+
+fn id(number: u32) -> EntryId {
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&number.to_be_bytes());
+    EntryId(id)
+}
+
+fn user(name: &str, uid: u32) -> Entry<'_> {
+    let text = || Cow::Borrowed(&b""[..]);
+    Entry::User(User {
+        name: name.as_bytes().into(),
+        uid,
+        gid: 100,
+        gecos: text(),
+        dir: text(),
+        shell: text(),
+        reference: name.as_bytes().into(),
+    })
+}
+
+fn group<'a>(name: &'a str, gid: u32, members: Option<&[&'a str]>) -> Entry<'a> {
+    Entry::Group(Group {
+        name: name.as_bytes().into(),
+        gid,
+        reference: Cow::Borrowed(b""),
+        members: members.map(|all| all.iter().map(|name| name.as_bytes().into()).collect()),
+    })
+}
+
+fn cookie(value: &str) -> Cookie {
+    Cookie { binding: "ldap://server".into(), value: value.into() }
+}
+
+/// A whole refresh of users and groups.
+fn refresh(engine: &Engine, users: &[&str], groups: &[(&str, &[&str])], value: &str) {
+    engine.refresh_began(USERS);
+    for name in users {
+        engine.put(USERS, named(name), user(name, uid_of(name)));
+    }
+    engine.refresh_ended(USERS, Unmentioned::Gone, Some(cookie(value)));
+    engine.refresh_began(GROUPS);
+    for (name, members) in groups {
+        engine.put(GROUPS, named(name), group(name, 5000, Some(members)));
+    }
+    engine.refresh_ended(GROUPS, Unmentioned::Gone, Some(cookie(value)));
+    engine.flush();
+}
+
+fn named(name: &str) -> EntryId {
+    let mut id = [b' '; 16];
+    id[..name.len()].copy_from_slice(name.as_bytes());
+    EntryId(id)
+}
+
+fn uid_of(name: &str) -> u32 {
+    1000 + name.bytes().map(u32::from).sum::<u32>()
+}
+
+fn names(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|number| format!("user{number}")).collect()
+}
+
+fn all<'a>(names: &'a [String]) -> Vec<&'a str> {
+    names.iter().map(String::as_str).collect()
+}
+
+/// What a publisher knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Known {
+    epoch: u64,
+    sequence: u64,
+    complete: bool,
+    entries: BTreeMap<u32, Fact>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Fact {
+    name: String,
+    id: u32,
+    reference: u32,
+    members: Option<Vec<u32>>,
+    groups: Option<Vec<u32>>,
+}
+
+impl Known {
+    /// Fetches what leads from here to now; whether that was everything anew.
+    fn fetch(&mut self, engine: &Engine) -> bool {
+        let view = engine.view(self.epoch, self.sequence).expect("something to fetch");
+        let mut file = File::from(view.write().expect("an image"));
+        let mut image = Vec::new();
+        file.rewind().expect("a file");
+        file.read_to_end(&mut image).expect("readable");
+        let (header, records) = Header::parse(&image).expect("an image");
+        if header.since == 0 {
+            self.entries.clear();
+        } else {
+            assert_eq!((header.epoch, header.since), (self.epoch, self.sequence));
+        }
+        (self.epoch, self.sequence) = (header.epoch, header.sequence);
+        self.complete = header.flags & COMPLETE != 0;
+        records.for_each(|record| self.learn(&record.expect("a record")));
+        header.since == 0
+    }
+
+    fn learn(&mut self, record: &Record<'_>) {
+        let text = |name: &[u8]| String::from_utf8(name.to_vec()).expect("UTF-8");
+        let list = |numbers: Numbers<'_>| numbers.iter().collect::<Vec<_>>();
+        let (number, fact) = match record {
+            Record::User(user) => {
+                let (name, id, reference) = (text(user.name), user.uid, user.reference);
+                (user.number, Fact { name, id, reference, members: None, groups: None })
+            }
+            Record::Group(group) => {
+                let (name, id, reference) = (text(group.name), group.gid, group.reference);
+                let members = group.members.map(list);
+                (group.number, Fact { name, id, reference, members, groups: None })
+            }
+            Record::Gone { number } => {
+                self.entries.remove(number);
+                return;
+            }
+            Record::GroupsOf { user, groups } => {
+                self.entries.get_mut(user).expect("a user").groups = Some(list(*groups));
+                return;
+            }
+        };
+        self.entries.insert(number, fact);
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.entries.values().map(|fact| fact.name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn fact(&self, name: &str) -> &Fact {
+        self.entries.values().find(|fact| fact.name == name).expect(name)
+    }
+}
+
+fn fetched(engine: &Engine) -> Known {
+    let mut known = Known::default();
+    assert!(known.fetch(engine), "everything");
+    known
+}
+
+#[test]
+fn nothing_is_served_before_every_part_was_enumerated_whole() {
+    let engine = engine(Mode::Replicate);
+    engine.refresh_began(USERS);
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    assert!(engine.view(0, 0).is_err(), "in the middle of the first refresh");
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    engine.flush();
+    assert!(engine.view(0, 0).is_err(), "users without their groups");
+    assert_eq!(engine.news().borrow().sequence, 0);
+    engine.refresh_began(GROUPS);
+    engine.refresh_ended(GROUPS, Unmentioned::Gone, None);
+    assert!(engine.view(0, 0).is_err(), "not flushed");
+    engine.flush();
+    assert_eq!(engine.news().borrow().sequence, 1);
+    let known = fetched(&engine);
+    assert_eq!(known.names(), ["alice"]);
+    assert!(known.complete);
+}
+
+#[test]
+fn a_first_refresh_that_only_lists_changes_makes_nothing_whole() {
+    let engine = engine(Mode::Replicate);
+    for part in [USERS, GROUPS] {
+        engine.refresh_began(part);
+        engine.refresh_ended(part, Unmentioned::Kept, None);
+    }
+    engine.flush();
+    assert!(engine.view(0, 0).is_err());
+}
+
+#[test]
+fn a_change_becomes_visible_with_the_flush_and_not_before() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[], "1");
+    let mut known = fetched(&engine);
+    engine.put(USERS, named("bob"), user("bob", 1001));
+    assert_eq!(fetched(&engine), known);
+    engine.flush();
+    assert_eq!(engine.news().borrow().sequence, known.sequence + 1);
+    assert!(!known.fetch(&engine), "a change is enough");
+    assert_eq!(known.names(), ["alice", "bob"]);
+}
+
+#[test]
+fn an_unchanged_entry_is_no_change() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[("staff", &["alice"])], "1");
+    let before = fetched(&engine);
+    refresh(&engine, &["alice"], &[("staff", &["alice"])], "2");
+    assert_eq!(fetched(&engine), before);
+    assert_eq!(engine.status().last_change_unix, 0);
+}
+
+#[test]
+fn members_and_users_meet_in_their_references() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[("staff", &["alice", "nobody"])], "1");
+    let known = fetched(&engine);
+    let members = known.fact("staff").members.clone().expect("known");
+    assert_eq!(members[0], known.fact("alice").reference);
+    assert_eq!(members.len(), 2);
+    assert_ne!(members[1], members[0]);
+}
+
+#[test]
+fn what_a_whole_refresh_does_not_mention_goes_and_what_is_present_stays() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice", "bob", "carol"], &[], "1");
+    engine.refresh_began(USERS);
+    engine.put(USERS, named("alice"), user("alice", uid_of("alice")));
+    engine.present(USERS, named("bob"));
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), ["alice", "bob"]);
+}
+
+#[test]
+fn what_a_refresh_of_changes_does_not_mention_stays() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[], "1");
+    engine.refresh_began(USERS);
+    engine.removed(USERS, named("bob"));
+    engine.refresh_ended(USERS, Unmentioned::Kept, None);
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), ["alice"]);
+}
+
+#[test]
+fn a_refresh_that_fails_midway_removes_nothing() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[], "1");
+    engine.refresh_began(USERS);
+    engine.put(USERS, named("carol"), user("carol", 1003));
+    engine.offline("the connection broke");
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), ["alice", "bob", "carol"]);
+    engine.refresh_began(USERS);
+    engine.present(USERS, named("alice"));
+    engine.present(USERS, named("bob"));
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), ["alice", "bob"], "what the void refresh saw is gone");
+}
+
+#[test]
+fn one_part_never_removes_the_entries_of_another() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[("staff", &[])], "1");
+    engine.refresh_began(USERS);
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    engine.removed(USERS, named("staff"));
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), ["alice", "staff"]);
+}
+
+#[test]
+fn a_renamed_entry_keeps_its_number() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[], "1");
+    let mut known = fetched(&engine);
+    let number = *known.entries.iter().find(|(_, fact)| fact.name == "alice").expect("alice").0;
+    engine.put(USERS, named("alice"), user("alicia", 1000));
+    engine.flush();
+    known.fetch(&engine);
+    assert_eq!(known.entries[&number].name, "alicia");
+    assert_eq!(known.names(), ["alicia", "bob"]);
+}
+
+#[test]
+fn numbers_references_and_cookies_outlive_a_restart_and_are_served_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[("staff", &["bob", "nobody"])], "7");
+    let before = fetched(&engine);
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert_eq!(engine.news().borrow().sequence, 1, "told before any directory answers");
+    let after = fetched(&engine);
+    assert_eq!(after.entries, before.entries);
+    assert_ne!(after.epoch, before.epoch);
+    assert_eq!(engine.cookies(), [(USERS, cookie("7")), (GROUPS, cookie("7"))]);
+    refresh(&engine, &["alice", "bob", "carol"], &[("staff", &["bob", "nobody"])], "8");
+    let later = fetched(&engine);
+    assert_eq!(later.fact("staff"), before.fact("staff"));
+    let number = |known: &Known, name: &str| {
+        *known.entries.iter().find(|(_, fact)| fact.name == name).expect(name).0
+    };
+    assert!(number(&later, "carol") > number(&before, "staff"), "a number of its own");
+}
+
+#[test]
+fn a_first_refresh_that_was_interrupted_leaves_nothing_that_is_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    engine.refresh_began(USERS);
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert!(engine.view(0, 0).is_err());
+    assert_eq!(engine.cookies(), []);
+    refresh(&engine, &["bob"], &[], "1");
+    assert_eq!(fetched(&engine).names(), ["bob"], "what is gone since is not served either");
+}
+
+#[test]
+fn what_was_not_written_is_lost_together_with_its_cookie() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice"], &[], "1");
+    write(&engine);
+    engine.put(USERS, named("bob"), user("bob", 1001));
+    engine.cookie(USERS, cookie("2"));
+    engine.flush();
+    drop(engine.take_store());
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert_eq!(fetched(&engine).names(), ["alice"]);
+    assert_eq!(engine.cookies()[0], (USERS, cookie("1")));
+}
+
+#[test]
+fn an_image_is_the_same_whatever_part_of_it_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice", "bob", "carol"], &[("staff", &["bob"])], "1");
+    write(&engine);
+    engine.removed(USERS, named("bob"));
+    engine.put(USERS, named("dave"), user("dave", 1));
+    engine.put(USERS, named("alice"), user("alicia", 1000));
+    engine.flush();
+    let before = fetched(&engine);
+    assert_eq!(before.names(), ["alicia", "carol", "dave", "staff"]);
+    let (store, batches) = engine.unwritten();
+    write_batches(&store.expect("a cache"), &batches);
+    assert_eq!(fetched(&engine), before, "written, and not yet known to be");
+    engine.written(&batches);
+    assert_eq!(fetched(&engine), before);
+}
+
+#[test]
+fn a_view_is_of_one_moment_whatever_is_written_before_it_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice"], &[], "1");
+    write(&engine);
+    let view = engine.view(0, 0).expect("a view");
+    engine.put(USERS, named("bob"), user("bob", 1001));
+    engine.flush();
+    write(&engine);
+    let mut file = File::from(view.write().expect("an image"));
+    let mut image = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut image)).expect("readable");
+    let (header, _) = Header::parse(&image).expect("an image");
+    assert_eq!((header.sequence, header.records), (1, 1));
+}
+
+#[test]
+fn without_a_disk_the_domain_goes_on_from_memory() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[], "0");
+    for round in 0..1000 {
+        engine.put(USERS, named("bob"), user("bob", round));
+        engine.cookie(USERS, cookie(&round.to_string()));
+        engine.flush();
+    }
+    engine.removed(USERS, named("alice"));
+    engine.flush();
+    let known = fetched(&engine);
+    assert_eq!(known.names(), ["bob"]);
+    assert_eq!(known.fact("bob").id, 999);
+    assert!(engine.unwritten().1.len() <= 300, "what waits for a disk is bounded");
+}
+
+#[test]
+fn what_waited_for_the_disk_is_all_there_when_it_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[("staff", &["alice", "bob"])], "0");
+    for round in 0..1000 {
+        engine.removed(USERS, named("bob"));
+        engine.put(USERS, named("bob"), user("bob", round));
+        engine.cookie(USERS, cookie(&round.to_string()));
+        engine.flush();
+    }
+    let before = fetched(&engine);
+    let opened = store::open(folder.path(), "corp", |_| Ok(())).expect("a cache");
+    engine.reopened(Arc::new(opened.store));
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert_eq!(fetched(&engine).entries, before.entries);
+    assert_eq!(engine.cookies()[0], (USERS, cookie("999")));
+}
+
+#[test]
+fn a_publisher_that_is_far_behind_gets_everything() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[], "1");
+    let mut known = fetched(&engine);
+    let many: Vec<String> = (0..10_000).map(|number| format!("member{number}")).collect();
+    for round in 0..400 {
+        engine.put(GROUPS, named("staff"), group("staff", round, Some(&all(&many))));
+        engine.flush();
+    }
+    assert!(known.fetch(&engine), "16 MB of changes are not kept");
+    assert_eq!(known.fact("staff").id, 399);
+    engine.put(GROUPS, named("staff"), group("staff", 1, Some(&[])));
+    engine.flush();
+    assert!(!known.fetch(&engine));
+    assert!(!known.fetch(&engine), "nothing new is a change of nothing");
+}
+
+#[test]
+fn changes_lead_to_what_everything_is_whatever_happens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    let crowd = names(0..60);
+    refresh(&engine, &all(&crowd), &[("staff", &["user1", "user2"])], "0");
+    let mut follower = fetched(&engine);
+    let mut random = 1_u64;
+    for _ in 0..500 {
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        for _ in 0..next(6) {
+            let name = &crowd[next(60) as usize];
+            match next(6) {
+                0 => engine.removed(USERS, named(name)),
+                1 => engine.rejected(USERS, named(name), name, "no uid"),
+                2 => engine.put(GROUPS, named("staff"), group("staff", 1, Some(&[name]))),
+                _ => engine.put(USERS, named(name), user(name, next(3) as u32)),
+            }
+        }
+        engine.flush();
+        if next(3) == 0 {
+            write(&engine);
+        }
+        if next(4) == 0 {
+            follower.fetch(&engine);
+            assert_eq!(follower, fetched(&engine));
+        }
+    }
+    follower.fetch(&engine);
+    end(engine);
+    let entries = fetched(&cached(folder.path(), Mode::Replicate)).entries;
+    assert_eq!(entries, follower.entries, "and the cache says the same");
+}
+
+#[test]
+fn a_rejected_entry_is_not_served_until_it_can_be_read_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[], "1");
+    engine.rejected(USERS, named("bob"), "uid=bob,dc=corp", "it has two uidNumbers");
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), ["alice"]);
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    let rejected = engine.rejections(0, 10);
+    assert_eq!(rejected.len(), 1, "after a restart as well");
+    assert_eq!(rejected[0].name, "uid=bob,dc=corp");
+    assert_eq!(rejected[0].reason, "it has two uidNumbers");
+    engine.put(USERS, named("bob"), user("bob", 1001));
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), ["alice", "bob"]);
+    assert_eq!(engine.status().rejected, 0);
+    end(engine);
+    assert_eq!(cached(folder.path(), Mode::Replicate).status().rejected, 0);
+}
+
+#[test]
+fn rejected_entries_are_listed_page_by_page_within_bounds() {
+    let engine = engine(Mode::Replicate);
+    engine.refresh_began(USERS);
+    for number in 0..LISTED_MAX as u32 + 10 {
+        engine.rejected(USERS, id(number), &format!("entry {number}"), "no uid");
+    }
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    assert_eq!(engine.status().rejected, LISTED_MAX as u64 + 10);
+    assert_eq!(engine.rejections(5, 2)[0].name, "entry 5");
+    assert_eq!(engine.rejections(5, 2).len(), 2);
+    assert_eq!(engine.rejections(LISTED_MAX as u32, 10).len(), 0);
+    engine.refresh_began(USERS);
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    assert_eq!(engine.status().rejected, 0);
+}
+
+#[test]
+fn a_text_that_no_record_holds_is_a_reason_to_reject() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice"], &[], "1");
+    let long = "x".repeat(70_000);
+    engine.put(USERS, named("alice"), user(&long, 1000));
+    engine.flush();
+    assert_eq!(fetched(&engine).names(), [""; 0]);
+    assert_eq!(engine.rejections(0, 1)[0].reason, "a text of a user is too long");
+}
+
+#[test]
+fn a_mass_deletion_waits_and_the_rest_of_the_refresh_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    let crowd = names(0..100);
+    refresh(&engine, &all(&crowd), &[("staff", &[])], "1");
+    refresh(&engine, &["user7", "new"], &[("staff", &["new"])], "2");
+    let known = fetched(&engine);
+    assert_eq!(known.entries.len(), 102, "nobody went, somebody came");
+    assert_eq!(known.fact("staff").members.as_ref().map(Vec::len), Some(1));
+    assert_eq!(engine.status().held_removals, 99);
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    let cookies = engine.cookies();
+    assert_eq!(cookies, [(USERS, cookie("1")), (GROUPS, cookie("2"))].to_vec());
+    assert_eq!(fetched(&engine).entries.len(), 102);
+}
+
+#[test]
+fn a_confirmation_lets_held_removals_go_and_the_cookie_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    let crowd = names(0..100);
+    refresh(&engine, &all(&crowd), &[], "1");
+    refresh(&engine, &["user7"], &[], "2");
+    let mut known = fetched(&engine);
+    assert_eq!(engine.confirm(), 99);
+    known.fetch(&engine);
+    assert_eq!(known.names(), ["user7"]);
+    assert_eq!(engine.status().held_removals, 0);
+    assert_eq!(engine.confirm(), 0);
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert_eq!(engine.cookies()[0], (USERS, cookie("2")));
+    assert_eq!(fetched(&engine).names(), ["user7"]);
+}
+
+#[test]
+fn a_held_entry_that_the_directory_has_again_stays_for_good() {
+    let engine = engine(Mode::Replicate);
+    let crowd = names(0..100);
+    refresh(&engine, &all(&crowd), &[], "1");
+    refresh(&engine, &[], &[], "2");
+    assert_eq!(engine.status().held_removals, 100);
+    refresh(&engine, &all(&crowd), &[], "3");
+    assert_eq!(engine.status().held_removals, 0);
+    assert_eq!(engine.confirm(), 0);
+    assert_eq!(fetched(&engine).entries.len(), 100);
+    assert_eq!(engine.cookies()[0], (USERS, cookie("3")), "nothing waits any more");
+}
+
+#[test]
+fn deletions_one_by_one_are_held_as_well() {
+    let engine = engine(Mode::Replicate);
+    let crowd = names(0..100);
+    refresh(&engine, &all(&crowd), &[], "1");
+    for name in &crowd {
+        engine.removed(USERS, named(name));
+        engine.flush();
+    }
+    assert_eq!(fetched(&engine).entries.len(), 50);
+    assert_eq!(engine.status().held_removals, 50);
+}
+
+#[test]
+fn all_users_are_a_mass_however_many_groups_there_are() {
+    let engine = engine(Mode::Replicate);
+    let crowd = names(0..20);
+    let groups: Vec<String> = (0..1000).map(|number| format!("group{number}")).collect();
+    let groups: Vec<(&str, &[&str])> = groups.iter().map(|name| (name.as_str(), &[][..])).collect();
+    refresh(&engine, &all(&crowd), &groups, "1");
+    refresh(&engine, &[], &groups, "2");
+    assert_eq!(fetched(&engine).entries.len(), 1020);
+}
+
+#[test]
+fn entries_that_all_become_unreadable_are_held_too() {
+    let engine = engine(Mode::Replicate);
+    let crowd = names(0..100);
+    refresh(&engine, &all(&crowd), &[], "1");
+    engine.refresh_began(USERS);
+    for name in &crowd {
+        engine.rejected(USERS, named(name), name, "it has no uidNumber");
+    }
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    engine.flush();
+    assert!(fetched(&engine).entries.len() >= 50);
+    assert_eq!(engine.status().rejected, 100);
+}
+
+#[test]
+fn online_and_offline_are_told_when_they_change() {
+    let engine = engine(Mode::Replicate);
+    let mut news = engine.news();
+    news.mark_unchanged();
+    engine.online("ldap://one");
+    assert!(news.has_changed().expect("open"));
+    assert_eq!(news.borrow_and_update().online, Some(true));
+    engine.online("ldap://one");
+    assert!(!news.has_changed().expect("open"), "nothing new");
+    engine.offline("refused");
+    engine.offline("refused");
+    let status = engine.status();
+    assert_eq!((status.online, status.reason.as_str()), (false, "refused"));
+    assert_eq!(status.server, "ldap://one", "the last one");
+}
+
+#[test]
+fn on_demand_only_what_was_asked_is_there_and_it_is_never_all() {
+    let engine = engine(Mode::OnDemand);
+    assert_eq!(fetched(&engine).entries.len(), 0, "served from the beginning");
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    let known = fetched(&engine);
+    assert_eq!(known.names(), ["alice"]);
+    assert!(!known.complete);
+}
+
+#[test]
+fn on_demand_a_users_groups_do_not_touch_the_members_that_are_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["bob"])));
+    engine.put(GROUPS, named("other"), group("other", 5001, None));
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(named("alice"), &[named("staff"), named("other")]);
+    engine.flush();
+    let check = |known: &Known| {
+        assert_eq!(known.fact("staff").members.as_ref().map(Vec::len), Some(1));
+        assert_eq!(known.fact("other").members, None);
+        assert_eq!(known.fact("alice").groups.as_ref().map(Vec::len), Some(2));
+    };
+    check(&fetched(&engine));
+    engine.put(USERS, named("alice"), user("alice", 1001));
+    engine.flush();
+    check(&fetched(&engine));
+    end(engine);
+    check(&fetched(&cached(folder.path(), Mode::OnDemand)));
+}
+
+#[test]
+fn on_demand_an_answer_brings_the_records_that_it_speaks_of() {
+    let engine = engine(Mode::OnDemand);
+    let alice = || LookUp::GroupsOf(b"alice".to_vec());
+    assert_eq!(engine.found(&alice()), None);
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(USERS, named("bob"), user("bob", 1001));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["alice", "bob"])));
+    engine.groups_of(named("alice"), &[named("staff")]);
+    let learnt = |what: &LookUp| {
+        let records = engine.found(what).expect("known");
+        let mut known = Known::default();
+        for record in roster_bus::exchange::Records::bare(&records) {
+            known.learn(&record.expect("a record"));
+        }
+        known
+    };
+    assert_eq!(learnt(&alice()).names(), ["alice", "staff"]);
+    assert_eq!(learnt(&LookUp::UserByUid(1001)).names(), ["bob"]);
+    let staff = learnt(&LookUp::GroupByName(b"staff".to_vec()));
+    assert_eq!(staff.names(), ["alice", "bob", "staff"]);
+}
+
+#[test]
+fn on_demand_what_the_directory_does_not_have_any_more_goes() {
+    let engine = engine(Mode::OnDemand);
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    let mut known = fetched(&engine);
+    engine.not_found(&LookUp::UserByName(b"nobody".to_vec()));
+    engine.not_found(&LookUp::UserByName(b"alice".to_vec()));
+    known.fetch(&engine);
+    assert_eq!(known.names(), [""; 0]);
+    assert_eq!(engine.found(&LookUp::UserByUid(1000)), None);
+}
+
+#[test]
+fn on_demand_a_directory_that_was_emptied_empties_nothing() {
+    let engine = engine(Mode::OnDemand);
+    for name in names(0..100) {
+        engine.put(USERS, named(&name), user(&name, 1000));
+    }
+    engine.flush();
+    for name in names(0..100) {
+        engine.not_found(&LookUp::UserByName(name.into_bytes()));
+    }
+    assert_eq!(fetched(&engine).entries.len(), 50);
+    assert_eq!(engine.status().held_removals, 50);
+}

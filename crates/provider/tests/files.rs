@@ -1,0 +1,291 @@
+//! The `files` provider over real files.
+
+use roster_config::{Files, Overrides};
+use roster_provider::files::FilesProvider;
+use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Provider, Sink, Unmentioned};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Writes down what is reported.
+#[derive(Default)]
+struct Notes {
+    known: Mutex<Known>,
+    told: Notify,
+}
+
+#[derive(Default)]
+struct Known {
+    entries: BTreeMap<EntryId, String>,
+    rejected: BTreeMap<String, String>,
+    mentioned: Vec<EntryId>,
+    online: Option<bool>,
+    reason: String,
+    flushes: usize,
+}
+
+impl Notes {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect("whole")
+    }
+
+    fn entries(&self) -> Vec<String> {
+        let mut entries: Vec<_> = self.known().entries.values().cloned().collect();
+        entries.sort();
+        entries
+    }
+
+    /// Waits until it is so.
+    async fn until(&self, what: &str, is_so: impl Fn(&Known) -> bool) {
+        let waiting = async {
+            while !is_so(&self.known()) {
+                self.told.notified().await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        assert!(waited.is_ok(), "not within 20 s: {what}; {:?}", self.entries());
+    }
+}
+
+impl Sink for Notes {
+    fn online(&self, _server: &str) {
+        let mut known = self.known();
+        (known.online, known.reason) = (Some(true), String::new());
+    }
+
+    fn offline(&self, reason: &str) {
+        let mut known = self.known();
+        (known.online, known.reason) = (Some(false), reason.to_owned());
+        self.told.notify_one();
+    }
+
+    fn refresh_began(&self, _part: Part) {
+        self.known().mentioned.clear();
+    }
+
+    fn put(&self, part: Part, id: EntryId, entry: Entry<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let line = match entry {
+            Entry::User(user) => format!(
+                "user {} {} {} {} {} {}",
+                text(&user.name),
+                user.uid,
+                user.gid,
+                text(&user.dir),
+                text(&user.shell),
+                text(&user.reference)
+            ),
+            Entry::Group(group) => {
+                assert!(group.reference.is_empty(), "lists name no groups");
+                let members = group.members.expect("known");
+                let members: Vec<_> = members.iter().map(|name| text(name)).collect();
+                format!("group {} {} {}", text(&group.name), group.gid, members.join(","))
+            }
+        };
+        assert_eq!(line.starts_with("user"), part == Part(0));
+        let mut known = self.known();
+        known.mentioned.push(id);
+        known.entries.insert(id, line);
+    }
+
+    fn present(&self, _part: Part, _id: EntryId) {}
+
+    fn removed(&self, _part: Part, _id: EntryId) {}
+
+    fn rejected(&self, _part: Part, id: EntryId, name: &str, reason: &str) {
+        let mut known = self.known();
+        known.mentioned.push(id);
+        known.rejected.insert(name.to_owned(), reason.to_owned());
+    }
+
+    fn refresh_ended(&self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
+        assert_eq!((unmentioned, cookie), (Unmentioned::Gone, None));
+        let mut known = self.known();
+        let mentioned = std::mem::take(&mut known.mentioned);
+        let kind = if part == Part(0) { "user" } else { "group" };
+        known.entries.retain(|id, line| !line.starts_with(kind) || mentioned.contains(id));
+    }
+
+    fn cookie(&self, _part: Part, _cookie: Cookie) {}
+
+    fn groups_of(&self, _user: EntryId, _groups: &[EntryId]) {}
+
+    fn flush(&self) {
+        self.known().flushes += 1;
+        self.told.notify_one();
+    }
+}
+
+struct Source {
+    folder: tempfile::TempDir,
+    notes: Arc<Notes>,
+    provider: Arc<FilesProvider>,
+}
+
+impl Source {
+    fn new(passwd: &str, group: &str) -> Self {
+        Self::with(passwd, group, Overrides::default())
+    }
+
+    fn with(passwd: &str, group: &str, overrides: Overrides) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files =
+            Files { passwd: folder.path().join("passwd"), group: folder.path().join("group") };
+        fs::write(&files.passwd, passwd).expect("written");
+        fs::write(&files.group, group).expect("written");
+        let notes = Arc::new(Notes::default());
+        let sink: Arc<dyn Sink> = Arc::clone(&notes) as _;
+        let provider = Arc::new(FilesProvider::new("lab", files, overrides, sink));
+        Self { folder, notes, provider }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Mirrors until the test ends.
+    async fn mirror(&self) {
+        let provider = Arc::clone(&self.provider);
+        tokio::spawn(async move { provider.mirror(Vec::new()).await });
+        self.notes
+            .until("the first report", |known| known.flushes == 1 || known.online == Some(false))
+            .await;
+    }
+}
+
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).expect("written");
+    fs::rename(new, path).expect("renamed");
+}
+
+const PASSWD: &str = "alice:secret:1000:100:Alice:/home/alice:/bin/sh\nbob:x:1001:100:::\n";
+const GROUP: &str = "staff:x:5000:alice,bob\nempty:x:5001:\n";
+
+#[tokio::test]
+async fn everything_that_files_would_serve_is_reported() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    let expected = [
+        "group empty 5001 ",
+        "group staff 5000 alice,bob",
+        "user alice 1000 100 /home/alice /bin/sh alice",
+        "user bob 1001 100   bob",
+    ];
+    assert_eq!(source.notes.entries(), expected);
+    assert_eq!(source.notes.known().online, Some(true));
+}
+
+#[tokio::test]
+async fn what_files_would_pass_over_is_named_with_file_and_line() {
+    let passwd =
+        "# people\nalice:x:1000:100:::\n\nbroken:x:abc:100:::\nalice:x:1001:100:::\n+nis\n";
+    let source = Source::new(passwd, "g\n");
+    source.mirror().await;
+    let known = source.notes.known();
+    assert_eq!(known.entries.len(), 1);
+    let place = |name: &str, line: u32| format!("{}:{line}", source.path(name).display());
+    let rejected: Vec<_> =
+        known.rejected.iter().map(|(name, why)| (name.clone(), &**why)).collect();
+    let expected = [
+        (place("group", 1), "the gid field is missing"),
+        (place("passwd", 4), "the uid field is not a number"),
+        (place("passwd", 5), "an earlier line has the same name"),
+        (place("passwd", 6), "it is for NIS, which is not asked"),
+    ];
+    assert_eq!(rejected, expected);
+}
+
+#[tokio::test]
+async fn an_entry_keeps_its_id_while_it_keeps_its_name() {
+    let source = Source::new(PASSWD, "alice:x:1:\n");
+    source.mirror().await;
+    let before: Vec<EntryId> = source.notes.known().entries.keys().copied().collect();
+    assert_eq!(before.len(), 3, "a user and a group of one name are two");
+    replace(&source.path("passwd"), "new:x:1:1:::\nbob:x:7:7:::\nalice:x:8:8:::\n");
+    source.notes.until("the new file", |known| known.entries.len() == 4).await;
+    let after = source.notes.known();
+    assert!(before.iter().all(|id| after.entries.contains_key(id)));
+}
+
+#[tokio::test]
+async fn a_change_is_seen_however_it_is_written() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    let has = |name: &'static str| {
+        move |known: &Known| known.entries.values().any(|line| line.contains(name))
+    };
+    replace(&source.path("passwd"), "carol:x:1002:100:::\n");
+    source.notes.until("a file in its place", has("user carol")).await;
+    source.notes.until("who is not there any more", |known| !has("user alice")(known)).await;
+    fs::write(source.path("group"), "wheel:x:5002:carol\n").expect("written");
+    source.notes.until("a file written in place", has("wheel")).await;
+    let target = source.path("elsewhere");
+    fs::write(&target, "dave:x:1003:100:::\n").expect("written");
+    fs::remove_file(source.path("passwd")).expect("removed");
+    std::os::unix::fs::symlink(&target, source.path("passwd")).expect("a link");
+    source.notes.until("a link", has("dave")).await;
+    replace(&target, "erin:x:1004:100:::\n");
+    source.notes.until("the file behind the link", has("erin")).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_removes_nobody_and_comes_back() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    let before = source.notes.entries();
+    fs::rename(source.path("group"), source.path("away")).expect("renamed");
+    source.notes.until("offline", |known| known.online == Some(false)).await;
+    let group = source.path("group").display().to_string();
+    assert!(source.notes.known().reason.contains(&group), "{}", source.notes.known().reason);
+    assert_eq!(source.notes.entries(), before);
+    fs::rename(source.path("away"), source.path("group")).expect("renamed");
+    source.notes.until("online", |known| known.online == Some(true)).await;
+    source.notes.until("reported", |known| known.flushes >= 2).await;
+    assert_eq!(source.notes.entries(), before);
+}
+
+#[tokio::test]
+async fn a_folder_in_the_files_place_is_a_reason_and_no_end() {
+    let source = Source::new(PASSWD, GROUP);
+    fs::remove_file(source.path("passwd")).expect("removed");
+    fs::create_dir(source.path("passwd")).expect("made");
+    source.mirror().await;
+    assert_eq!(source.notes.known().online, Some(false));
+    assert!(source.notes.known().entries.is_empty());
+}
+
+#[tokio::test]
+async fn homes_and_shells_are_the_configurations() {
+    let overrides = Overrides {
+        home: Some("/home/%d/%u".into()),
+        fallback_shell: Some("/bin/bash".into()),
+        ..Overrides::default()
+    };
+    let source = Source::with(PASSWD, "", overrides);
+    source.mirror().await;
+    let expected = [
+        "user alice 1000 100 /home/lab/alice /bin/sh alice",
+        "user bob 1001 100 /home/lab/bob /bin/bash bob",
+    ];
+    assert_eq!(source.notes.entries(), expected);
+}
+
+#[tokio::test]
+async fn asked_it_reads_again_and_knows_who_is_there() {
+    let source = Source::new(PASSWD, GROUP);
+    let ask = |what| {
+        let provider = Arc::clone(&source.provider);
+        async move { provider.look_up(&what).await.expect("readable") }
+    };
+    assert!(ask(LookUp::UserByName(b"alice".to_vec())).await);
+    assert!(ask(LookUp::UserByUid(1001)).await);
+    assert!(ask(LookUp::GroupsOf(b"bob".to_vec())).await);
+    assert!(ask(LookUp::GroupByGid(5001)).await);
+    assert!(!ask(LookUp::GroupByName(b"alice".to_vec())).await);
+    assert!(!ask(LookUp::UserByUid(5000)).await);
+    assert_eq!(source.notes.entries().len(), 4);
+}
