@@ -305,31 +305,36 @@ impl Connection {
         Ok(self.transport.read_buf(&mut self.buffer).await?)
     }
 
-    /// Asks one question and hands each entry to `each`; for questions with few answers, while
-    /// nothing else runs on the connection.
-    pub async fn search(
+    /// Asks one question and hands each entry to `each`, all within the deadline; for questions
+    /// with few answers, while nothing else runs on the connection.
+    async fn search(
         &mut self,
         request: SearchRequest<'_>,
         deadline: Duration,
+        each: impl FnMut(&Response<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        timeout(deadline, self.search_all(request, each))
+            .await
+            .unwrap_or(Err(Error::Silent { what: "a search", deadline }))
+    }
+
+    async fn search_all(
+        &mut self,
+        request: SearchRequest<'_>,
         mut each: impl FnMut(&Response<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let base = request.base.to_owned();
         let id = self.queue(&Request::Search(request), &[]);
         self.flush().await?;
         loop {
-            let response = timeout(deadline, self.receive())
-                .await
-                .map_err(|_| Error::Silent { what: "a search", deadline })??;
+            let response = self.receive().await?;
             match response.operation {
                 Operation::SearchDone(outcome) if response.id == id => {
                     return if outcome.code == code::SUCCESS {
                         Ok(())
                     } else {
-                        Err(Error::Search {
-                            base,
-                            outcome: outcome.to_string(),
-                            code: outcome.code,
-                        })
+                        let outcome_text = outcome.to_string();
+                        Err(Error::Search { base, outcome: outcome_text, code: outcome.code })
                     };
                 }
                 Operation::Entry(_) if response.id == id => each(&response)?,

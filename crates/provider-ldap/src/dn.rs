@@ -114,13 +114,6 @@ pub fn first(dn: &[u8]) -> Option<(String, Vec<u8>)> {
         .then(|| (attribute.to_owned(), unescape(part.value)))
 }
 
-/// Whether `dn`, in canonical form, is `base`, in canonical form, or below it.
-#[must_use]
-pub fn is_within(dn: &[u8], base: &[u8]) -> bool {
-    base.is_empty()
-        || dn.strip_suffix(base).is_some_and(|above| above.is_empty() || above.ends_with(b","))
-}
-
 fn rewrite(dn: &[u8]) -> Vec<u8> {
     if dn.trim_ascii().is_empty() {
         return Vec::new();
@@ -277,12 +270,5 @@ mod tests {
     fn the_rdn_gives_the_values_of_an_attribute() {
         assert_eq!(rdn_values(b"UID=al\\2cice+cn=x,dc=uid", "uid"), [b"al,ice".to_vec()]);
         assert!(rdn_values(b"cn=x,uid=alice", "uid").is_empty());
-    }
-
-    #[test]
-    fn within_a_base_means_whole_rdns() {
-        assert!(is_within(b"uid=a,dc=x", b"dc=x"));
-        assert!(is_within(b"dc=x", b"dc=x"));
-        assert!(!is_within(b"uid=a,ddc=x", b"dc=x"));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! [`Ldap`] keeps a connection to the first server that answers and follows changes over it
 //! ([`track`]). What is served, kept or published is not decided here: entries go to the
-//! [`Sink`] as they are. Nothing here reads a file or knows the bus.
+//! [`Sink`] as they are. Nothing here knows the bus, or reads a file but the host's own DNS
+//! configuration and certificate authorities.
 #![forbid(unsafe_code)]
 
 pub mod ber;
@@ -188,6 +189,35 @@ impl Ldap {
         }
     }
 
+    /// Tries one server after the other. `Ok` when the next round may come at once: a good service
+    /// ended, or another connection is wanted. `Err` is why no server is of use.
+    async fn round(
+        &self,
+        servers: &[Server],
+        ear: &mut Ear,
+        network: &Network,
+    ) -> Result<(), String> {
+        let mut reasons = Vec::new();
+        for (rank, server) in servers.iter().enumerate() {
+            match self.serve(servers, rank, ear, network).await {
+                Served::Stopped => return Ok(()),
+                Served::Failed(error) => reasons.push(format!("{}: {error}", describe(server))),
+                Served::Lost(error) => {
+                    tracing::warn!(server = describe(server), %error, "the directory is lost");
+                    if let Error::Silent { .. } = error {
+                        // The next attempt may take as long to fail.
+                        self.sink.offline(&format!("{}: {error}", describe(server)));
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push(NO_SERVER.to_owned());
+        }
+        Err(reasons.join("; "))
+    }
+
     async fn reach(&self, server: &Server) -> Result<(Connection, Root), Error> {
         let mut connection = Connection::open(server, &self.settings).await?;
         let root = connection.root(self.config.search_timeout).await?;
@@ -321,35 +351,19 @@ impl Provider for Ldap {
         let network = Network::listen();
         let mut ear = Ear::new(Arc::clone(&self.sink), Arc::clone(&self.mapping), cookies);
         let mut backoff = Backoff::new();
+        let mut reported = String::new();
         loop {
             let servers = self.servers.list().await;
-            let mut reasons = Vec::new();
-            let mut is_lost = false;
-            if servers.is_empty() {
-                reasons.push(NO_SERVER.to_owned());
-            }
-            for (rank, server) in servers.iter().enumerate() {
-                match self.serve(&servers, rank, &mut ear, &network).await {
-                    Served::Stopped => break,
-                    Served::Failed(error) => {
-                        tracing::warn!(server = describe(server), %error, "cannot follow the directory");
-                        reasons.push(format!("{}: {error}", describe(server)));
-                    }
-                    Served::Lost(error) => {
-                        tracing::warn!(server = describe(server), %error, "the directory is lost");
-                        if let Error::Silent { .. } = error {
-                            self.sink.offline(&format!("{}: {error}", describe(server)));
-                        }
-                        is_lost = true;
-                        break;
-                    }
-                }
-            }
-            if is_lost || reasons.is_empty() {
+            let Err(reason) = self.round(&servers, &mut ear, &network).await else {
                 backoff = Backoff::new();
+                reported.clear();
                 continue;
+            };
+            if reason != reported {
+                tracing::warn!(reason, "the directory is out of reach, and is tried again");
+                reported.clone_from(&reason);
             }
-            self.sink.offline(&reasons.join("; "));
+            self.sink.offline(&reason);
             tokio::select! {
                 () = sleep(backoff.next()) => {}
                 () = network.changed() => {}
@@ -359,9 +373,8 @@ impl Provider for Ldap {
     }
 
     async fn look_up(&self, what: &LookUp) -> Result<bool, Unreachable> {
-        let connect = || self.connect_link();
-        let open = self.link.open(false, connect).await.map_err(Unreachable)?;
-        let mut asker = Asker { link: &self.link, open, connect };
+        let open = self.link.open(false, || self.connect_link()).await.map_err(Unreachable)?;
+        let mut asker = Asker { ldap: self, open };
         self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await.map_err(Unreachable)
     }
 

@@ -5,16 +5,16 @@
 //! number, or one a level where groups are members of groups; members of a group are fetched by the
 //! hundred.
 
+use crate::Ldap;
 use crate::dn;
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::link::{Answer, Link, Open, Question};
+use crate::link::{Answer, Open, Question};
 use crate::message::{Operation, RawEntry, Response, Scope, printable};
 use crate::schema::{Mapping, PartSearch, entry_id, group_id};
-use roster_config::{Ldap, Schema};
+use roster_config::Schema;
 use roster_provider::{Entry, EntryId, LookUp, Part, Sink};
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::Arc;
 
 /// Names in one filter: enough to make round trips few, few enough for any server.
@@ -41,20 +41,16 @@ pub(crate) struct LookUps {
     mapping: Arc<Mapping>,
 }
 
-/// Something that can be asked: the link with the means to reconnect it.
-pub(crate) struct Asker<'a, C> {
-    pub link: &'a Link,
+/// The open connection, and the domain that can open another.
+pub(crate) struct Asker<'a> {
+    pub ldap: &'a Ldap,
     pub open: Open,
-    pub connect: C,
 }
 
-impl<C, F> Asker<'_, C>
-where
-    C: Fn() -> F,
-    F: Future<Output = Result<Open, String>>,
-{
+impl Asker<'_> {
     async fn ask(&mut self, question: Question) -> Result<Answer, String> {
-        self.link.ask(&mut self.open, question, &self.connect).await
+        let ldap = self.ldap;
+        ldap.link.ask(&mut self.open, question, || ldap.connect_link()).await
     }
 }
 
@@ -87,7 +83,7 @@ impl Wanted<'_> {
 
 impl LookUps {
     pub fn new(
-        ldap: &Ldap,
+        ldap: &roster_config::Ldap,
         searches: &[PartSearch],
         mapping: Arc<Mapping>,
     ) -> Result<Self, String> {
@@ -128,16 +124,12 @@ impl LookUps {
     }
 
     /// Answers one question into the sink; whether it found anything.
-    pub async fn answer<C, F>(
+    pub async fn answer(
         &self,
         what: &LookUp,
-        asker: &mut Asker<'_, C>,
+        asker: &mut Asker<'_>,
         sink: &dyn Sink,
-    ) -> Result<bool, String>
-    where
-        C: Fn() -> F,
-        F: Future<Output = Result<Open, String>>,
-    {
+    ) -> Result<bool, String> {
         let names = self.mapping.attributes();
         let found = match what {
             LookUp::UserByName(name) => {
@@ -170,16 +162,12 @@ impl LookUps {
         Ok(found)
     }
 
-    async fn groups_of<C, F>(
+    async fn groups_of(
         &self,
-        asker: &mut Asker<'_, C>,
+        asker: &mut Asker<'_>,
         sink: &dyn Sink,
         name: &[u8],
-    ) -> Result<bool, String>
-    where
-        C: Fn() -> F,
-        F: Future<Output = Result<Open, String>>,
-    {
+    ) -> Result<bool, String> {
         let filter = Filter::equals(&self.mapping.attributes().user_name, name);
         let wanted = self.mapping.name(name);
         let users = self.users(asker, sink, filter, &Wanted::Name(&wanted)).await?;
@@ -216,16 +204,12 @@ impl LookUps {
 
     /// Fetches the members of groups that were found, so that their names can be told, and those
     /// of groups among them.
-    async fn members<C, F>(
+    async fn members(
         &self,
-        asker: &mut Asker<'_, C>,
+        asker: &mut Asker<'_>,
         sink: &dyn Sink,
         groups: &[Found],
-    ) -> Result<(), String>
-    where
-        C: Fn() -> F,
-        F: Future<Output = Result<Open, String>>,
-    {
+    ) -> Result<(), String> {
         let mut seen: HashSet<Vec<u8>> =
             groups.iter().map(|group| dn::normalise(&group.dn).into_owned()).collect();
         let mut asked: Vec<Vec<u8>> =
@@ -269,17 +253,13 @@ impl LookUps {
         }
     }
 
-    async fn users<C, F>(
+    async fn users(
         &self,
-        asker: &mut Asker<'_, C>,
+        asker: &mut Asker<'_>,
         sink: &dyn Sink,
         filter: Filter,
         wanted: &Wanted<'_>,
-    ) -> Result<Vec<Found>, String>
-    where
-        C: Fn() -> F,
-        F: Future<Output = Result<Open, String>>,
-    {
+    ) -> Result<Vec<Found>, String> {
         let answer = self.search(asker, &self.users, &filter, None).await?;
         let key = self.key(asker);
         let names = &self.mapping.attributes().user_name;
@@ -315,18 +295,14 @@ impl LookUps {
         Ok(found)
     }
 
-    async fn groups<C, F>(
+    async fn groups(
         &self,
-        asker: &mut Asker<'_, C>,
+        asker: &mut Asker<'_>,
         sink: &dyn Sink,
         filter: Filter,
         with_members: bool,
         wanted: &Wanted<'_>,
-    ) -> Result<Vec<Found>, String>
-    where
-        C: Fn() -> F,
-        F: Future<Output = Result<Open, String>>,
-    {
+    ) -> Result<Vec<Found>, String> {
         let member = with_members.then_some(&self.member);
         let answer = self.search(asker, &self.groups, &filter, member).await?;
         let key = self.key(asker);
@@ -350,21 +326,17 @@ impl LookUps {
         Ok(found)
     }
 
-    fn key<C>(&self, asker: &Asker<'_, C>) -> String {
+    fn key(&self, asker: &Asker<'_>) -> String {
         self.uuid.clone().unwrap_or_else(|| asker.open.root.uuid_attribute().to_owned())
     }
 
-    async fn search<C, F>(
+    async fn search(
         &self,
-        asker: &mut Asker<'_, C>,
+        asker: &mut Asker<'_>,
         target: &Target,
         filter: &Filter,
         member: Option<&String>,
-    ) -> Result<Answer, String>
-    where
-        C: Fn() -> F,
-        F: Future<Output = Result<Open, String>>,
-    {
+    ) -> Result<Answer, String> {
         let attributes =
             target.attributes.iter().chain(member).cloned().chain([self.key(asker)]).collect();
         let question = Question {

@@ -66,3 +66,52 @@ fn open() -> std::io::Result<AsyncFd<OwnedFd>> {
     #[expect(deprecated)]
     AsyncFd::new(socket)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Instant;
+    use tokio::time::timeout;
+
+    /// Set in the second life of the test, which has a network of its own to change.
+    const ALONE: &str = "ROSTER_TEST_ALONE";
+
+    #[test]
+    fn a_link_that_comes_up_is_told_once() {
+        if std::env::var_os(ALONE).is_none() {
+            let test = std::env::current_exe().expect("this program");
+            let again = Command::new("unshare")
+                .args(["--user", "--map-root-user", "--net"])
+                .arg(test)
+                .args([
+                    "--exact",
+                    "network::tests::a_link_that_comes_up_is_told_once",
+                    "--nocapture",
+                ])
+                .env(ALONE, "1")
+                .output()
+                .expect("unshare of util-linux");
+            let said = String::from_utf8_lossy(&again.stderr).into_owned();
+            if said.contains("unshare failed") {
+                eprintln!("not tested, this machine has no user namespaces: {said}");
+                return;
+            }
+            assert!(again.status.success(), "{}{said}", String::from_utf8_lossy(&again.stdout));
+            return;
+        }
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio");
+        runtime.block_on(async {
+            let network = Network::listen();
+            let soon = Duration::from_secs(1);
+            assert!(timeout(soon, network.changed()).await.is_err(), "nothing has changed yet");
+            let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.expect("ip of iproute2").success());
+            let start = Instant::now();
+            timeout(soon, network.changed()).await.expect("told");
+            assert!(start.elapsed() >= SETTLE);
+            assert!(timeout(soon, network.changed()).await.is_err(), "once");
+        });
+    }
+}

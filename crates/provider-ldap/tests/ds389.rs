@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mirror, domain, secrets};
+use common::{Mirror, domain, keys, secrets};
 use roster_config::Mode;
 use roster_provider::{LookUp, Provider};
 use roster_system_tests::{Directory, Ds389, Schema, Server};
@@ -36,10 +36,13 @@ fn changes_are_followed(directory: &Directory, server: &Ds389, mirror: &Mirror) 
 fn a_mirror_is_followed_and_resumed_without_losing_removals() {
     let directory = Directory::new(SCHEMA);
     let mut server = Ds389::serving(&few(&directory));
-    let domain = domain(&server);
+    let mut domain = domain(&server);
+    // Two searches over one connection.
+    keys(&mut domain).users.filter = "(&(objectClass=posixAccount)(uid=*))".to_owned();
     let mirror = Mirror::start(&domain, &secrets(None));
     mirror.until("three users", |book| book.users().len() == 3);
     assert_eq!(mirror.ldap.tracking(), "syncrepl");
+    assert_eq!(mirror.ldap.parts().len(), 2);
     changes_are_followed(&directory, &server, &mirror);
 
     let book = mirror.stop();
