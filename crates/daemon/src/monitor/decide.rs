@@ -245,3 +245,204 @@ fn pause(now: Instant, state: State, times: &Times) -> (State, Action) {
     let phase = Phase::Waiting { until: now + pause };
     (State { phase, pause: (pause * 2).min(times.pause_max), ..state }, Action::Nothing)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: Times = Times::ROLE;
+
+    /// A state machine and its clock.
+    struct Run {
+        zero: Instant,
+        now: Instant,
+        state: State,
+    }
+
+    impl Run {
+        fn new(on_use: bool) -> Self {
+            let zero = Instant::now();
+            Self { zero, now: zero, state: State::new(zero, &TIMES, on_use) }
+        }
+
+        /// The action at that many seconds from the beginning.
+        fn at(&mut self, seconds: f64, event: Event) -> Action {
+            self.now = self.zero + Duration::from_secs_f64(seconds);
+            let (state, action) = decide(self.now, self.state, event, &TIMES);
+            self.state = state;
+            action
+        }
+
+        fn wakes_after(&self) -> Option<f64> {
+            let wake = self.state.wake(true)?;
+            Some(wake.saturating_duration_since(self.now).as_secs_f64())
+        }
+    }
+
+    const TIME: Event = Event::Time { may_start: true };
+    const TIME_WITHOUT_BUS: Event = Event::Time { may_start: false };
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_nothing_is_given_up() {
+        let mut run = Run::new(false);
+        let mut now = 0.0;
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            assert_eq!(run.at(now, TIME), Action::Start);
+            assert_eq!(run.at(now, Event::Ended), Action::Nothing);
+            let pause = run.wakes_after().unwrap();
+            assert_eq!(run.at(now + pause * 0.9, TIME), Action::Nothing, "too early");
+            pauses.push(pause);
+            now += pause + 0.001;
+        }
+        let expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0, 10.0, 10.0];
+        assert!(pauses.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{pauses:?}");
+        assert_eq!(run.state.starts, 12);
+    }
+
+    #[test]
+    fn a_long_life_makes_the_next_pause_short_again() {
+        let mut run = Run::new(false);
+        for start in [0.0, 1.0, 2.0] {
+            run.at(start, TIME);
+            run.at(start, Event::Ended);
+        }
+        run.at(3.0, TIME);
+        run.at(3.0, Event::Ready);
+        run.at(34.0, Event::Ended);
+        assert!((run.wakes_after().unwrap() - 0.1).abs() < 1e-6);
+    }
+
+    #[test]
+    fn nothing_starts_without_the_bus_and_nothing_spins_meanwhile() {
+        let mut run = Run::new(false);
+        assert_eq!(run.at(0.0, TIME_WITHOUT_BUS), Action::Nothing);
+        assert_eq!(run.state.wake(false), None);
+        assert_eq!(run.at(9.0, TIME), Action::Start);
+    }
+
+    #[test]
+    fn who_does_not_get_ready_is_killed_and_pauses() {
+        let mut run = Run::new(false);
+        run.at(0.0, TIME);
+        assert_eq!(run.at(119.0, TIME), Action::Nothing);
+        assert_eq!(run.at(120.0, TIME), Action::Kill);
+        assert_eq!(run.at(130.0, TIME), Action::Nothing, "killed once");
+        assert_eq!(run.at(131.0, Event::Ended), Action::Nothing);
+        assert!(matches!(run.state.phase, Phase::Waiting { .. }));
+    }
+
+    #[test]
+    fn three_pings_missed_in_a_row_are_too_many() {
+        let mut run = Run::new(false);
+        run.at(0.0, TIME);
+        run.at(1.0, Event::Ready);
+        for _ in 0..5 {
+            assert_eq!(run.at(10.0, Event::Missed), Action::Nothing);
+            assert_eq!(run.at(20.0, Event::Missed), Action::Nothing);
+            assert_eq!(run.at(30.0, Event::Answered), Action::Nothing);
+        }
+        assert_eq!(run.at(40.0, Event::Missed), Action::Nothing);
+        assert_eq!(run.at(50.0, Event::Missed), Action::Nothing);
+        assert_eq!(run.at(60.0, Event::Missed), Action::Kill);
+        assert_eq!(run.at(70.0, Event::Missed), Action::Nothing, "it is dead already");
+    }
+
+    #[test]
+    fn who_serves_a_socket_starts_with_its_use() {
+        let mut run = Run::new(true);
+        assert_eq!(run.at(0.0, TIME), Action::Nothing);
+        assert_eq!(run.at(5.0, Event::Used), Action::Start);
+        assert_eq!(run.at(5.1, Event::Used), Action::Nothing, "once");
+        run.at(5.2, Event::Ready);
+        run.at(6.0, Event::Ended);
+        assert_eq!(run.at(6.05, Event::Used), Action::Nothing, "pauses first");
+        assert_eq!(run.at(6.2, TIME), Action::Nothing);
+        assert_eq!(run.state.phase, Phase::Idle);
+        assert_eq!(run.at(6.3, Event::Used), Action::Start);
+    }
+
+    #[test]
+    fn who_must_end_gets_time_for_it_and_then_none() {
+        let mut run = Run::new(false);
+        run.at(0.0, TIME);
+        run.at(0.0, Event::Ready);
+        assert_eq!(run.at(1.0, Event::Stop), Action::Terminate);
+        assert_eq!(run.at(2.0, Event::Stop), Action::Nothing, "once");
+        assert_eq!(run.at(5.9, TIME), Action::Nothing);
+        assert_eq!(run.at(6.0, TIME), Action::Kill);
+        run.at(6.1, Event::Ended);
+        assert_eq!(run.state.phase, Phase::Gone);
+        assert_eq!(run.at(7.0, TIME), Action::Nothing);
+    }
+
+    #[test]
+    fn who_runs_by_other_settings_comes_back_at_once() {
+        let mut run = Run::new(false);
+        run.at(0.0, TIME);
+        run.at(0.0, Event::Ready);
+        assert_eq!(run.at(1.0, Event::Restart), Action::Terminate);
+        run.at(1.5, Event::Ended);
+        assert_eq!(run.at(1.5, TIME), Action::Start);
+        // While it pauses after a failure the pause is over.
+        run.at(2.0, Event::Ended);
+        run.at(2.0, Event::Restart);
+        assert_eq!(run.at(2.0, TIME), Action::Start);
+    }
+
+    #[test]
+    fn what_is_wanted_again_while_it_ends_comes_back() {
+        let mut run = Run::new(false);
+        run.at(0.0, TIME);
+        run.at(1.0, Event::Stop);
+        run.at(1.1, Event::Restart);
+        run.at(1.2, Event::Ended);
+        assert_eq!(run.at(1.2, TIME), Action::Start);
+    }
+
+    #[test]
+    fn no_event_in_any_phase_is_out_of_place() {
+        let now = Instant::now();
+        let events = [
+            TIME,
+            TIME_WITHOUT_BUS,
+            Event::Used,
+            Event::Ready,
+            Event::Answered,
+            Event::Missed,
+            Event::Ended,
+            Event::Restart,
+            Event::Stop,
+        ];
+        let phases = [
+            Phase::Idle,
+            Phase::Waiting { until: now },
+            Phase::Starting { until: now },
+            Phase::Running { misses: 2 },
+            Phase::Stopping { until: Some(now), then: Then::Start },
+            Phase::Stopping { until: None, then: Then::Pause },
+            Phase::Stopping { until: None, then: Then::Gone },
+            Phase::Gone,
+        ];
+        for phase in phases {
+            for event in events {
+                for on_use in [false, true] {
+                    let state = State { phase, ..State::new(now, &TIMES, on_use) };
+                    let (after, action) = decide(now, state, event, &TIMES);
+                    let case = (phase, event, on_use, after.phase, action);
+                    // A process is started only where there is none, and signalled only where
+                    // there is one.
+                    match action {
+                        Action::Start => assert!(!state.is_process(), "{case:?}"),
+                        Action::Terminate | Action::Kill => assert!(state.is_process(), "{case:?}"),
+                        Action::Nothing => {}
+                    }
+                    // Only its end makes a process be forgotten.
+                    if state.is_process() && event != Event::Ended {
+                        assert!(after.is_process(), "{case:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -45,31 +45,33 @@ pub struct Folders {
 impl Folders {
     /// Makes and takes both. `publisher` is who gets the state folder, if somebody else.
     pub fn take(state: &Path, run: &Path, publisher: Option<Ids>) -> Result<Self, Failure> {
-        let run_folder = make_folder(run, None, 0o755)
-            .with_context(|| format!("cannot make the folder {} for sockets", run.display()))
-            .context(HINT)
+        let run_folder = make_folder(run, None, 0o002)
+            .with_context(|| format!("cannot use {} for sockets; {HINT}", run.display()))
             .status(CANNOT_CREATE)?;
         let run = std::path::absolute(run).status(CANNOT_CREATE)?;
         let longest = run.join(BUS).join("socket");
         if longest.as_os_str().len() > SOCKET_PATH_MAX {
-            let text = "the path of a socket has at most";
-            let error = anyhow!("{}: {text} {SOCKET_PATH_MAX} bytes", longest.display());
-            return Err(error.context("choose a --run-dir with a shorter path"))
-                .status(CANNOT_CREATE);
+            let error = anyhow!(
+                "{}: the path of a socket has at most {SOCKET_PATH_MAX} bytes; choose a --run-dir \
+                 with a shorter path",
+                longest.display(),
+            );
+            return Err(error).status(CANNOT_CREATE);
         }
         let lock = lock(&run_folder, &run)?;
-        let state_folder = make_folder(state, publisher, 0o755)
-            .with_context(|| format!("cannot make the state folder {}", state.display()))
-            .context(HINT)
+        let state_folder = make_folder(state, publisher, 0o022)
+            .with_context(|| format!("cannot keep state in {}; {HINT}", state.display()))
             .status(CANNOT_CREATE)?;
         let state = std::path::absolute(state).status(CANNOT_CREATE)?;
         let domains = subfolder(&state_folder, DOMAINS, None, 0o711)
             .with_context(|| format!("cannot make {}", state.join(DOMAINS).display()))
             .status(CANNOT_CREATE)?;
         if fs::flock(&domains, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let error = anyhow!("another rosterd keeps its state in {}", state.display());
-            return Err(error.context("stop it, or give this one another --state-dir"))
-                .status(TEMPORARY);
+            let error = anyhow!(
+                "another rosterd keeps its state in {}; stop it, or give this one another --state-dir",
+                state.display(),
+            );
+            return Err(error).status(TEMPORARY);
         }
         Ok(Self { state, run, domains, _lock: lock })
     }
@@ -136,20 +138,21 @@ impl Folders {
 }
 
 /// What to do when a folder cannot be made.
-const HINT: &str = "as root rosterd makes its folders itself; otherwise give it --state-dir and --run-dir that you may write to";
+const HINT: &str = "name a folder that this user may write to, by --state-dir and --run-dir";
 
-/// Opens a folder, made if need be, with its rights and owner. The path to it is the administrator's.
-fn make_folder(path: &Path, owner: Option<Ids>, mode: u32) -> anyhow::Result<OwnedFd> {
+/// Opens a folder, made if need be, with its owner. The path to it is the administrator's. One that
+/// is there already keeps its rights, or is refused if `others` have rights on it.
+fn make_folder(path: &Path, owner: Option<Ids>, others: u32) -> anyhow::Result<OwnedFd> {
     match std::fs::create_dir(path) {
-        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?,
+        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error.into()),
     }
-    let how = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = fs::open(path, how, Mode::empty())?;
+    let folder = fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let stat = fs::fstat(&folder)?;
-    if stat.st_mode & 0o022 != 0 && stat.st_uid == own_uid() {
-        fs::fchmod(&folder, Mode::from_raw_mode(stat.st_mode & 0o7755))?;
+    if stat.st_mode & others != 0 {
+        let mode = stat.st_mode & 0o7777;
+        bail!("others may write to it (mode {mode:04o}): chmod go-w, or name another");
     }
     if let Some(owner) = owner.filter(|owner| owner.uid != stat.st_uid) {
         give(&folder, owner)?;
@@ -215,8 +218,7 @@ fn lock(run_folder: &OwnedFd, run: &Path) -> Result<File, Failure> {
     let path = run.join(LOCK);
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::openat(run_folder, LOCK, how, Mode::from_raw_mode(0o644))
-        .with_context(|| format!("cannot write {}", path.display()))
-        .context(HINT)
+        .with_context(|| format!("cannot write {}; {HINT}", path.display()))
         .status(CANNOT_CREATE)?;
     let mut file = File::from(file);
     if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {

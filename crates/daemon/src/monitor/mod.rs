@@ -16,27 +16,26 @@ mod object;
 mod plan;
 mod policy;
 mod process;
+mod reload;
 mod settings;
+mod start;
+mod tell;
 mod users;
 
 pub(crate) use policy::escaped;
+pub(crate) use start::main;
 
-use crate::cli::Options;
 use crate::exit::{self, Failure, Status};
-use crate::logging::{self, LogLevel};
+use crate::logging::LogLevel;
 use crate::metrics::Counters;
-use crate::role::{self, Launch, RoleConfig, bus_address, unix_seconds};
-use anyhow::{Context as _, anyhow};
+use crate::role::{self, Launch, RoleConfig, bus_address};
 use decide::{Action, Event, Phase, State, Times, decide};
 use folders::Folders;
 use link::News;
 use object::{Reload, Shared};
 use plan::{Key, Wanted, plan};
-use roster_bus::interfaces::{MonitorStatus, RoleState};
 use roster_bus::names::Role;
 use roster_bus::zbus::Connection;
-use roster_bus::zbus::fdo::DBusProxy;
-use roster_bus::zbus::object_server::SignalEmitter;
 use roster_config::Listen;
 use rustix::process::Signal;
 use sd_notify::NotifyState;
@@ -51,104 +50,18 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 use tracing::{debug, error, info, warn};
-use users::{Ids, Users};
+use users::Users;
 
-/// Default of `--state-dir`.
-const STATE_DIR: &str = "/var/lib/roster";
-/// Local users.
-const PASSWD: &str = "/etc/passwd";
-/// Largest /etc/passwd that is read.
-const PASSWD_BYTES_MAX: u64 = 64 << 20;
 /// How long the answer to a ping may take, if pings are not more frequent than that.
 const PING_WAIT: Duration = Duration::from_secs(5);
-/// How long the bus may take to read its policy anew.
-const POLICY_WAIT: Duration = Duration::from_secs(3);
 /// From the order to end until the end, whatever hangs.
 const END_WAIT: Duration = Duration::from_secs(20);
 /// News that may wait.
 const NEWS_MAX: usize = 256;
 /// Orders to read the configuration anew that may wait.
 const RELOADS_MAX: usize = 8;
-
-/// The monitor from its start; gives the exit status.
-#[must_use]
-pub fn main(options: &Options) -> u8 {
-    match run(options) {
-        Ok(()) => 0,
-        Err(Failure { status, error }) => {
-            crate::say(format_args!("rosterd: {error:#}"));
-            status
-        }
-    }
-}
-
-fn run(options: &Options) -> Result<(), Failure> {
-    let settings = Settings::read(&options.config).status(exit::CONFIG)?;
-    let users = users(options, settings.config.domains.len())?;
-    let bus_program = bus_program()?;
-    let _ = rustix::thread::set_no_new_privs(true);
-    // The memory of this process holds passwords.
-    let hidden = rustix::process::DumpableBehavior::NotDumpable;
-    let _ = rustix::process::set_dumpable_behavior(hidden);
-    let state_dir = options.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
-    let publisher = Some(&users).filter(|users| users.are_separate());
-    let publisher = publisher.and_then(|users| users.of(&Role::Publisher, &[]));
-    let folders = Folders::take(state_dir, &options.run_dir, publisher)?;
-    let level = logging::start(&Role::Monitor, &settings.config.log);
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().status(exit::SYSTEM)?;
-    runtime.block_on(async {
-        let mut monitor = Monitor::new(options, settings, users, bus_program, folders, level)?;
-        monitor.run().await
-    })
-}
-
-/// Whose processes the roles are.
-fn users(options: &Options, domains: usize) -> Result<Users, Failure> {
-    let uid = rustix::process::geteuid().as_raw();
-    if uid != 0 || options.state_dir.is_some() {
-        let gid = rustix::process::getegid().as_raw();
-        return Ok(Users::Invoking(Ids { uid, gid }));
-    }
-    separate_users(domains)
-}
-
-fn separate_users(domains: usize) -> Result<Users, Failure> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut text = Vec::new();
-        let file = std::fs::File::open(PASSWD)?;
-        std::io::Read::read_to_end(&mut std::io::Read::take(file, PASSWD_BYTES_MAX), &mut text)?;
-        Ok(text)
-    };
-    let text = read().with_context(|| format!("cannot read {PASSWD}")).status(exit::SYSTEM)?;
-    Users::separate(&text, domains)
-        .map_err(|missing| {
-            anyhow!(
-                "{PASSWD} lacks users that roles run as, each with a uid of its own: {}; make them \
-                 with systemd-sysusers and packaging/systemd/roster.sysusers.conf, or with useradd \
-                 --system; or give --state-dir to run everything as root",
-                missing.join(", "),
-            )
-        })
-        .status(exit::NO_USER)
-}
-
-/// Where dbus-daemon is.
-fn bus_program() -> Result<PathBuf, Failure> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
-    let mut candidates =
-        std::env::split_paths(&path).chain(usual).map(|folder| folder.join("dbus-daemon"));
-    candidates
-        .find(|program| program.is_absolute() && program.is_file())
-        .context(
-            "there is no dbus-daemon, which carries what roles say to each other: install the \
-             package dbus-daemon (Debian, Fedora) or dbus",
-        )
-        .status(exit::UNAVAILABLE)
-}
 
 /// One process, or what stands for it.
 struct Minded {
@@ -227,7 +140,8 @@ struct Monitor {
 
 impl Monitor {
     fn new(
-        options: &Options,
+        config: PathBuf,
+        ping: Duration,
         settings: Settings,
         users: Users,
         bus_program: PathBuf,
@@ -236,16 +150,8 @@ impl Monitor {
     ) -> Result<Self, Failure> {
         let (news, news_queue) = mpsc::channel(NEWS_MAX);
         let (reloads, reload_queue) = mpsc::channel(RELOADS_MAX);
-        let mut ping = Duration::try_from_secs_f64(options.ping)
-            .ok()
-            .filter(|ping| !ping.is_zero())
-            .context("--ping: that is no time between two pings")
-            .status(exit::USAGE)?;
-        if let Some(watchdog) = sd_notify::watchdog_enabled() {
-            ping = ping.min(watchdog / 2);
-        }
         let mut monitor = Self {
-            config: options.config.clone(),
+            config,
             config_error: String::new(),
             bus_program,
             folders,
@@ -289,7 +195,6 @@ impl Monitor {
         self.say_hello();
         let mut next_ping = Instant::now() + self.ping;
         loop {
-            self.time_passes(&Key::Bus);
             let keys: Vec<_> = self.minded.keys().cloned().collect();
             for key in &keys {
                 self.time_passes(key);
@@ -617,141 +522,18 @@ impl Monitor {
         let mut opened = BTreeMap::new();
         for (key, wanted) in plan {
             let Some(listen) = &wanted.listen else { continue };
-            if self.sockets.get(key).is_none_or(|(old, _)| old != listen) {
-                opened.insert(key.clone(), (listen.clone(), folders::listen(listen)?));
+            if self.sockets.get(key).is_some_and(|(old, _)| old == listen) {
+                continue;
             }
+            match folders::listen(listen) {
+                Ok(socket) => opened.insert(key.clone(), (listen.clone(), socket)),
+                Err(error) => {
+                    opened.values().for_each(|(listen, _)| folders::unlisten(listen));
+                    return Err(error);
+                }
+            };
         }
         Ok(opened)
-    }
-
-    /// Reads the configuration anew. After an error everything is as it was.
-    async fn reload(&mut self) -> anyhow::Result<()> {
-        if self.ending.is_some() {
-            return Err(anyhow!("the daemon is about to end"));
-        }
-        let mut told = vec![NotifyState::Reloading];
-        told.extend(NotifyState::monotonic_usec_now());
-        let _ = sd_notify::notify(&told);
-        let outcome = self.take_over().await;
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
-        match &outcome {
-            Ok(()) => {
-                self.config_error.clear();
-                info!("the configuration {} is in force", self.config.display());
-            }
-            Err(error) => {
-                self.config_error = format!("{error:#}");
-                error!("the old configuration stays in force: {error:#}");
-            }
-        }
-        outcome
-    }
-
-    async fn take_over(&mut self) -> anyhow::Result<()> {
-        let settings = Settings::read(&self.config)?;
-        let users = match &self.users {
-            Users::Invoking(ids) => Users::Invoking(*ids),
-            Users::Separate { .. } => {
-                separate_users(settings.config.domains.len()).map_err(|failure| failure.error)?
-            }
-        };
-        let plan = plan(&settings, &users, &self.folders.run);
-        let sockets = self.open_sockets(&plan)?;
-        let domains = settings.domains();
-        if domains != self.settings.domains() || users != self.users {
-            let owner = Some(users.bus()).filter(|_| users.are_separate());
-            let socket = self.folders.bus(owner)?;
-            self.write_policy(&socket, &users, &domains)?;
-            self.reload_policy().await;
-        }
-        for warning in &settings.warnings {
-            warn!("{warning}");
-        }
-        let log = settings.config.log.clone();
-        let level_changed = log.level != self.settings.config.log.level;
-        let form_changed = log.json != self.settings.config.log.json;
-        self.settings = settings;
-        self.users = users;
-        // Nothing can fail any more.
-        for key in self.roles() {
-            if !plan.contains_key(&key) {
-                self.step(&key, Event::Stop);
-                if let Some((listen, _)) = self.sockets.remove(&key) {
-                    folders::unlisten(&listen);
-                }
-            }
-        }
-        for (key, wanted) in plan {
-            match self.minded.get_mut(&key) {
-                Some(minded) => {
-                    let gone = matches!(
-                        minded.state.phase,
-                        Phase::Gone | Phase::Stopping { then: decide::Then::Gone, .. }
-                    );
-                    let changed = minded.wanted.as_ref() != Some(&wanted);
-                    minded.state.on_use = wanted.listen.is_some();
-                    minded.wanted = Some(wanted);
-                    if let Some(watch) = minded.watch.take().filter(|_| sockets.contains_key(&key))
-                    {
-                        watch.abort();
-                    }
-                    if changed || gone || form_changed {
-                        info!("{key} runs by other settings now");
-                        self.step(&key, Event::Restart);
-                    }
-                }
-                None => {
-                    self.minded.insert(key, Minded::new(Some(wanted), &Times::ROLE));
-                }
-            }
-        }
-        for (key, (listen, socket)) in sockets {
-            let old = self.sockets.insert(key.clone(), (listen, socket));
-            if let Some((old, _)) = old.filter(|(old, _)| *old != self.sockets[&key].0) {
-                folders::unlisten(&old);
-            }
-            self.watch_socket(&key);
-        }
-        if level_changed {
-            self.set_level(&log.level);
-        }
-        self.announce();
-        Ok(())
-    }
-
-    async fn reload_policy(&self) {
-        let Some(connection) = &self.bus else { return };
-        let told = async { DBusProxy::new(connection).await?.reload_config().await };
-        match timeout(POLICY_WAIT, told).await {
-            Ok(Ok(())) => {}
-            // Who may not own its name yet will be started again.
-            Ok(Err(error)) => warn!("the bus did not take its new policy: {error}"),
-            Err(_) => warn!("the bus did not take its new policy: no answer"),
-        }
-    }
-
-    fn set_level(&self, level: &str) {
-        let _ = self.level.set(level);
-        let Some(connection) = self.bus.clone() else { return };
-        for key in self.roles() {
-            let Key::Role(role) = key else { continue };
-            let (connection, level) = (connection.clone(), level.to_owned());
-            tokio::spawn(async move {
-                let Ok(proxy) = link::proxy(&connection, &role).await else { return };
-                if let Err(error) = proxy.set_log_level(&level).await {
-                    debug!("{role} logs at its old level until it is started again: {error}");
-                }
-            });
-        }
-    }
-
-    fn announce(&self) {
-        let Some(connection) = self.bus.clone() else { return };
-        tokio::spawn(async move {
-            if let Ok(emitter) = SignalEmitter::new(&connection, Role::Monitor.path()) {
-                let _ = object::Object::config_reloaded(&emitter).await;
-            }
-        });
     }
 
     /// Has everything end, the bus last.
@@ -779,60 +561,6 @@ impl Monitor {
                 self.step(&Key::Bus, Event::Stop);
                 self.minded.retain(|_, minded| minded.state.phase != Phase::Gone);
             }
-        }
-    }
-
-    /// Brings the status up to date, for the bus and for systemd.
-    fn tell(&mut self) {
-        let domains = self.settings.domains();
-        let bus_uid = self.users.bus().uid;
-        let mut roles = vec![RoleState {
-            role: Role::Monitor.to_string(),
-            state: "running".into(),
-            pid: std::process::id(),
-            uid: rustix::process::geteuid().as_raw(),
-            since_unix: unix_seconds(self.started),
-            ..RoleState::default()
-        }];
-        let mut waits_for = Vec::new();
-        for (key, minded) in &self.minded {
-            let state = in_words(minded.state.phase);
-            if !matches!(minded.state.phase, Phase::Idle | Phase::Running { .. }) {
-                waits_for.push(format!("{key} ({state})"));
-            }
-            roles.push(RoleState {
-                role: key.to_string(),
-                state: state.into(),
-                pid: minded.pid(),
-                uid: minded.wanted.as_ref().map_or(bus_uid, |wanted| wanted.user.uid),
-                restarts: minded.state.starts.saturating_sub(1),
-                since_unix: unix_seconds(minded.since),
-                last_end: minded.last_end.clone(),
-            });
-        }
-        let all_run = waits_for.is_empty();
-        let status = match (self.ending, all_run) {
-            (Some(_), _) => "Ending".to_owned(),
-            (None, true) => format!("{} domains, all roles run", domains.len()),
-            (None, false) => format!("Waiting for {}", waits_for.join(", ")),
-        };
-        self.shared.set(MonitorStatus {
-            config: self.config.display().to_string(),
-            config_read_unix: unix_seconds(self.settings.read),
-            config_error: self.config_error.clone(),
-            state_dir: self.folders.state.display().to_string(),
-            separate_users: self.users.are_separate(),
-            domains,
-            roles,
-        });
-        if all_run && !self.ready_told && self.ending.is_none() {
-            self.ready_told = true;
-            info!("all roles run");
-            let _ = sd_notify::notify(&[NotifyState::Ready]);
-        }
-        if status != self.status_told {
-            let _ = sd_notify::notify(&[NotifyState::Status(&status)]);
-            self.status_told = status;
         }
     }
 }

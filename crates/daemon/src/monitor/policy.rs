@@ -157,3 +157,87 @@ pub fn escaped(path: &Path) -> String {
     }
     value
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::users::Ids;
+    use super::*;
+
+    fn conf() -> String {
+        let ids = |id| Ids { uid: id, gid: id };
+        let users = Users::Separate {
+            bus: ids(901),
+            publisher: ids(902),
+            responder: ids(903),
+            backends: vec![ids(910), ids(911)],
+        };
+        bus_conf(Path::new("/run/roster/dbus/socket"), &users, &["lab".into(), "a.b".into()])
+    }
+
+    /// The rules for a uid.
+    fn rules(uid: u32) -> Vec<String> {
+        let conf = conf();
+        let head = format!("<policy user=\"{uid}\">");
+        let blocks = conf.split("  <policy ").map(|block| format!("<policy {block}"));
+        let blocks = blocks.filter(|block| block.starts_with(&head));
+        let lines = blocks.flat_map(|block| {
+            block
+                .lines()
+                .filter(|line| line.starts_with("    "))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        });
+        lines.map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_back_end_owns_its_name_sends_its_signals_and_calls_nobody() {
+        assert_eq!(
+            rules(911),
+            [
+                "<allow own=\"org.roster.Backend.a_2eb\"/>",
+                "<allow send_type=\"signal\" send_path=\"/org/roster/Backend/a_2eb\" \
+                 send_interface=\"org.roster.Backend1\"/>",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_publisher_fetches_and_the_responder_asks_the_publisher() {
+        let publisher = rules(902);
+        assert!(
+            publisher.contains(
+                &"<allow send_destination=\"org.roster.Backend.lab\" \
+              send_interface=\"org.roster.Backend1\" send_member=\"Fetch\"/>"
+                    .to_owned()
+            )
+        );
+        assert!(!publisher.iter().any(|rule| rule.contains("Confirm") || rule.contains("Role1")));
+        let responder = rules(903);
+        assert!(
+            responder.contains(
+                &"<allow send_destination=\"org.roster.Publisher\" \
+              send_interface=\"org.roster.Publisher1\" send_member=\"LookUp\"/>"
+                    .to_owned()
+            )
+        );
+        assert!(!responder.iter().any(|rule| rule.contains("Backend1") || rule.contains("Stop")));
+    }
+
+    #[test]
+    fn only_root_and_roles_connect() {
+        let conf = conf();
+        let (_, mandatory) = conf.split_once("<policy context=\"mandatory\">").unwrap();
+        let uids: Vec<_> = mandatory
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("<allow user=\"")?.strip_suffix("\"/>"))
+            .collect();
+        assert_eq!(uids, ["0", "902", "903", "910", "911"]);
+        assert!(conf.contains("<deny user=\"*\"/>"));
+    }
+
+    #[test]
+    fn a_path_with_odd_characters_is_escaped() {
+        assert_eq!(escaped(Path::new("/a b/<ü>,x")), "/a%20b/%3c%c3%bc%3e%2cx");
+    }
+}

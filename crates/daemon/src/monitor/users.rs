@@ -105,3 +105,45 @@ impl Users {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &[u8] = b"root:x:0:0::/root:/bin/sh\n\
+        roster-bus:x:901:901::/:/bin/false\n\
+        roster-publisher:x:902:902::/:/bin/false\n\
+        roster-responder:x:903:903::/:/bin/false\n\
+        roster-backend-0:x:910:910::/:/bin/false\n\
+        roster-backend-1:x:911:911::/:/bin/false\n\
+        roster-backend-1:x:0:0:second line of a name:/:/bin/false\n";
+
+    #[test]
+    fn every_role_has_a_user_and_back_ends_go_by_place() {
+        let users = Users::separate(PASSWD, 2).unwrap();
+        let domains = ["lab".to_owned(), "corp".to_owned()];
+        let uid = |role| users.of(&role, &domains).map(|ids| ids.uid);
+        assert_eq!(users.bus().uid, 901);
+        assert_eq!(uid(Role::Publisher), Some(902));
+        assert_eq!(uid(Role::Responder("nss".into())), Some(903));
+        assert_eq!(uid(Role::Backend("lab".into())), Some(910));
+        assert_eq!(uid(Role::Backend("corp".into())), Some(911));
+        assert_eq!(uid(Role::Backend("other".into())), None);
+    }
+
+    #[test]
+    fn users_that_are_missing_are_named() {
+        assert_eq!(Users::separate(PASSWD, 3), Err(vec!["roster-backend-2".to_owned()]));
+        assert_eq!(Users::separate(b"", 0).unwrap_err(), [BUS, PUBLISHER, RESPONDER]);
+    }
+
+    #[test]
+    fn two_roles_never_share_a_user_and_none_is_root() {
+        let text = String::from_utf8_lossy(PASSWD);
+        let shared = text.replace("911", "910");
+        let wrong = Users::separate(shared.as_bytes(), 2).unwrap_err();
+        assert_eq!(wrong, ["roster-backend-1"]);
+        let root = text.replace("902:902", "0:0");
+        assert_eq!(Users::separate(root.as_bytes(), 2).unwrap_err(), [PUBLISHER]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Puts another configuration in force while everything runs, or leaves all as it was.
+
+use super::decide::{Event, Phase, Then, Times};
+use super::object;
+use super::plan::{Key, plan};
+use super::settings::Settings;
+use super::users::Users;
+use super::{Minded, Monitor, folders, link, start};
+use anyhow::anyhow;
+use roster_bus::names::Role;
+use roster_bus::zbus::fdo::DBusProxy;
+use roster_bus::zbus::object_server::SignalEmitter;
+use sd_notify::NotifyState;
+use std::time::Duration;
+use tokio::time::timeout;
+use tracing::{debug, error, info, warn};
+
+/// How long the bus may take to read its policy anew.
+const POLICY_WAIT: Duration = Duration::from_secs(3);
+
+impl Monitor {
+    /// Reads the configuration anew. After an error everything is as it was.
+    pub(super) async fn reload(&mut self) -> anyhow::Result<()> {
+        if self.ending.is_some() {
+            return Err(anyhow!("the daemon is about to end"));
+        }
+        // Before the first readiness a reload is part of the start.
+        if self.ready_told {
+            let mut told = vec![NotifyState::Reloading];
+            told.extend(NotifyState::monotonic_usec_now());
+            let _ = sd_notify::notify(&told);
+        }
+        let outcome = self.take_over().await;
+        if self.ready_told {
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
+        }
+        match &outcome {
+            Ok(()) => {
+                self.config_error.clear();
+                info!("the configuration {} is in force", self.config.display());
+            }
+            Err(error) => {
+                self.config_error = format!("{error:#}");
+                error!("the old configuration stays in force");
+                for line in self.config_error.lines() {
+                    error!("{line}");
+                }
+            }
+        }
+        outcome
+    }
+
+    async fn take_over(&mut self) -> anyhow::Result<()> {
+        let settings = Settings::read(&self.config)?;
+        let users = match &self.users {
+            Users::Invoking(ids) => Users::Invoking(*ids),
+            Users::Separate { .. } => start::separate_users(settings.config.domains.len())
+                .map_err(|failure| failure.error)?,
+        };
+        let plan = plan(&settings, &users, &self.folders.run);
+        let sockets = self.open_sockets(&plan)?;
+        let domains = settings.domains();
+        if domains != self.settings.domains() || users != self.users {
+            let owner = Some(users.bus()).filter(|_| users.are_separate());
+            let socket = self.folders.bus(owner)?;
+            self.write_policy(&socket, &users, &domains)?;
+            self.reload_policy().await;
+        }
+        for warning in &settings.warnings {
+            warn!("{warning}");
+        }
+        let log = settings.config.log.clone();
+        let level_changed = log.level != self.settings.config.log.level;
+        let form_changed = log.json != self.settings.config.log.json;
+        self.settings = settings;
+        self.users = users;
+        // Nothing can fail any more.
+        for key in self.roles() {
+            if !plan.contains_key(&key) {
+                self.step(&key, Event::Stop);
+                if let Some((listen, _)) = self.sockets.remove(&key) {
+                    folders::unlisten(&listen);
+                }
+            }
+        }
+        for (key, wanted) in plan {
+            match self.minded.get_mut(&key) {
+                Some(minded) => {
+                    let gone = matches!(
+                        minded.state.phase,
+                        Phase::Gone | Phase::Stopping { then: Then::Gone, .. }
+                    );
+                    let changed = minded.wanted.as_ref() != Some(&wanted);
+                    minded.state.on_use = wanted.listen.is_some();
+                    minded.wanted = Some(wanted);
+                    if let Some(watch) = minded.watch.take().filter(|_| sockets.contains_key(&key))
+                    {
+                        watch.abort();
+                    }
+                    if changed || gone || form_changed {
+                        info!("{key} runs by other settings now");
+                        self.step(&key, Event::Restart);
+                    }
+                }
+                None => {
+                    self.minded.insert(key, Minded::new(Some(wanted), &Times::ROLE));
+                }
+            }
+        }
+        for (key, (listen, socket)) in sockets {
+            let old = self.sockets.insert(key.clone(), (listen, socket));
+            if let Some((old, _)) = old.filter(|(old, _)| *old != self.sockets[&key].0) {
+                folders::unlisten(&old);
+            }
+            self.watch_socket(&key);
+        }
+        if level_changed {
+            self.set_level(&log.level);
+        }
+        self.announce();
+        Ok(())
+    }
+
+    async fn reload_policy(&self) {
+        let Some(connection) = &self.bus else { return };
+        let told = async { DBusProxy::new(connection).await?.reload_config().await };
+        match timeout(POLICY_WAIT, told).await {
+            Ok(Ok(())) => {}
+            // Who may not own its name yet will be started again.
+            Ok(Err(error)) => warn!("the bus did not take its new policy: {error}"),
+            Err(_) => warn!("the bus did not take its new policy: no answer"),
+        }
+    }
+
+    fn set_level(&self, level: &str) {
+        let _ = self.level.set(level);
+        let Some(connection) = self.bus.clone() else { return };
+        for key in self.roles() {
+            let Key::Role(role) = key else { continue };
+            let (connection, level) = (connection.clone(), level.to_owned());
+            tokio::spawn(async move {
+                let Ok(proxy) = link::proxy(&connection, &role).await else { return };
+                if let Err(error) = proxy.set_log_level(&level).await {
+                    debug!("{role} logs at its old level until it is started again: {error}");
+                }
+            });
+        }
+    }
+
+    fn announce(&self) {
+        let Some(connection) = self.bus.clone() else { return };
+        tokio::spawn(async move {
+            if let Ok(emitter) = SignalEmitter::new(&connection, Role::Monitor.path()) {
+                let _ = object::Object::config_reloaded(&emitter).await;
+            }
+        });
+    }
+}

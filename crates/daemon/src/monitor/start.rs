@@ -1,0 +1,109 @@
+//! From the command line to a running monitor: what is missing is said here, before anything starts.
+
+use super::Monitor;
+use super::folders::Folders;
+use super::settings::Settings;
+use super::users::{Ids, Users};
+use crate::cli::Options;
+use crate::exit::{self, Failure, Status};
+use crate::logging;
+use anyhow::{Context as _, anyhow};
+use roster_bus::names::Role;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Default of `--state-dir`.
+const STATE_DIR: &str = "/var/lib/roster";
+/// Local users.
+const PASSWD: &str = "/etc/passwd";
+/// Largest /etc/passwd that is read.
+const PASSWD_BYTES_MAX: u64 = 64 << 20;
+
+/// The monitor from its start; gives the exit status.
+#[must_use]
+pub fn main(options: &Options) -> u8 {
+    match run(options) {
+        Ok(()) => 0,
+        Err(Failure { status, error }) => {
+            crate::say(format_args!("rosterd: {error:#}"));
+            status
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    let ping = ping(options)?;
+    let settings = Settings::read(&options.config).status(exit::CONFIG)?;
+    let users = users(options, settings.config.domains.len())?;
+    let bus_program = bus_program()?;
+    let _ = rustix::thread::set_no_new_privs(true);
+    // The memory of this process holds passwords.
+    let hidden = rustix::process::DumpableBehavior::NotDumpable;
+    let _ = rustix::process::set_dumpable_behavior(hidden);
+    let state_dir = options.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
+    let publisher = Some(&users).filter(|users| users.are_separate());
+    let publisher = publisher.and_then(|users| users.of(&Role::Publisher, &[]));
+    let folders = Folders::take(state_dir, &options.run_dir, publisher)?;
+    let level = logging::start(&Role::Monitor, &settings.config.log);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().status(exit::SYSTEM)?;
+    runtime.block_on(async {
+        let config = options.config.clone();
+        let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, level);
+        monitor?.run().await
+    })
+}
+
+/// How often roles are pinged, and systemd's watchdog with them.
+fn ping(options: &Options) -> Result<Duration, Failure> {
+    let ping = Duration::try_from_secs_f64(options.ping).ok().filter(|ping| !ping.is_zero());
+    let ping = ping.context("--ping: that is no time between two pings").status(exit::USAGE)?;
+    Ok(sd_notify::watchdog_enabled().map_or(ping, |watchdog| ping.min(watchdog / 2)))
+}
+
+/// Whose processes the roles are.
+fn users(options: &Options, domains: usize) -> Result<Users, Failure> {
+    let uid = rustix::process::geteuid().as_raw();
+    if uid != 0 || options.state_dir.is_some() {
+        let gid = rustix::process::getegid().as_raw();
+        return Ok(Users::Invoking(Ids { uid, gid }));
+    }
+    separate_users(domains)
+}
+
+/// The users of that many domains' back-ends and of the other roles.
+pub(super) fn separate_users(domains: usize) -> Result<Users, Failure> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        File::open(PASSWD)?.take(PASSWD_BYTES_MAX).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let text = read().with_context(|| format!("cannot read {PASSWD}")).status(exit::SYSTEM)?;
+    Users::separate(&text, domains)
+        .map_err(|missing| {
+            anyhow!(
+                "{PASSWD} lacks users that roles run as, each with a uid of its own: {}; make them \
+                 with systemd-sysusers and packaging/systemd/roster.sysusers.conf, or with useradd \
+                 --system; or give --state-dir to run everything as root",
+                missing.join(", "),
+            )
+        })
+        .status(exit::NO_USER)
+}
+
+/// Where dbus-daemon is.
+fn bus_program() -> Result<PathBuf, Failure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
+    let mut candidates =
+        std::env::split_paths(&path).chain(usual).map(|folder| folder.join("dbus-daemon"));
+    candidates
+        .find(|program| program.is_absolute() && program.is_file())
+        .context(
+            "there is no dbus-daemon, which carries what roles say to each other: install the \
+             package dbus-daemon (Debian, Fedora) or dbus",
+        )
+        .status(exit::UNAVAILABLE)
+}

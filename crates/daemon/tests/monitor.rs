@@ -1,0 +1,304 @@
+//! The monitor at work: real processes, a real bus, no root needed.
+
+mod common;
+
+use common::{Daemon, lives, refused, signal, wait_for};
+use roster_bus::interfaces::MonitorProxy;
+use roster_bus::zbus::{self, Connection};
+use rustix::process::Signal;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn it_starts_whole_and_ends_without_a_trace() {
+    let mut daemon = Daemon::start(&["lab", "corp"]);
+    let status = daemon.status().unwrap();
+    let roles: Vec<_> = status.roles.iter().map(|role| role.role.as_str()).collect();
+    assert_eq!(roles, ["monitor", "bus", "publisher", "backend:corp", "backend:lab"]);
+    assert_eq!(status.domains, ["lab", "corp"]);
+    assert!(!status.separate_users);
+    wait_for("a snapshot", || daemon.path("state/roster.snap").exists().then_some(()));
+    let children = daemon.children();
+    assert_eq!(children.len(), 4);
+
+    signal(daemon.pid(), Signal::TERM);
+
+    assert_eq!(daemon.ended(), Some(0));
+    assert!(children.into_iter().all(|pid| !lives(pid)), "a process is left");
+}
+
+#[test]
+fn who_is_killed_comes_back() {
+    let daemon = Daemon::start(&["lab"]);
+    for role in ["publisher", "backend:lab", "bus"] {
+        let before = daemon.running(role);
+        signal(before, Signal::KILL);
+        daemon.replaced(role, before);
+        daemon.wait_until_all_run();
+    }
+    let roles = daemon.status().unwrap().roles;
+    let bus = roles.iter().find(|role| role.role == "bus").unwrap();
+    assert_eq!((bus.restarts, bus.last_end.as_str()), (1, "killed by signal 9"));
+    // Those that lost the bus were not killed, but replaced too.
+    let publisher = roles.iter().find(|role| role.role == "publisher").unwrap();
+    assert_eq!(publisher.restarts, 2);
+}
+
+#[test]
+fn who_hangs_is_replaced() {
+    let daemon = Daemon::start(&["lab"]);
+    let before = daemon.running("publisher");
+    let other = daemon.running("backend:lab");
+    signal(before, Signal::STOP);
+    daemon.replaced("publisher", before);
+    assert!(!lives(before), "the hanging process is still there");
+    assert_eq!(daemon.running("backend:lab"), other, "a role that answers was touched");
+}
+
+#[test]
+fn a_bus_that_hangs_is_replaced() {
+    let daemon = Daemon::start(&["lab"]);
+    let before = daemon.running("bus");
+    signal(before, Signal::STOP);
+    daemon.wait_for_log("bus does not answer and is killed");
+    daemon.replaced("bus", before);
+    daemon.wait_until_all_run();
+}
+
+#[test]
+fn nothing_outlives_the_monitor() {
+    let mut daemon = Daemon::start(&["lab"]);
+    let children = daemon.children();
+    assert_eq!(children.len(), 3);
+    signal(daemon.pid(), Signal::KILL);
+    assert_eq!(daemon.ended(), None);
+    wait_for("all roles end", || children.iter().all(|pid| !lives(*pid)).then_some(()));
+    // What it left behind is in nobody's way.
+    daemon.launch();
+    daemon.wait_until_all_run();
+}
+
+#[test]
+fn a_second_one_in_the_same_folders_is_refused() {
+    let daemon = Daemon::start(&["lab"]);
+    let (code, said) = refused(&mut daemon.command());
+    assert_eq!(code, Some(75));
+    let pid = daemon.pid();
+    assert!(said.contains(&format!("another rosterd, process {pid}, serves")), "{said}");
+    let mut elsewhere = Command::new(common::ROSTERD);
+    elsewhere.arg("--config").arg(daemon.path("roster.toml"));
+    elsewhere.arg("--state-dir").arg(daemon.path("state"));
+    elsewhere.arg("--run-dir").arg(daemon.path("run2"));
+    let (code, said) = refused(&mut elsewhere);
+    assert_eq!(code, Some(75));
+    assert!(said.contains("another rosterd keeps its state in"), "{said}");
+    daemon.wait_until_all_run();
+}
+
+#[test]
+fn a_wrong_configuration_leaves_the_old_one_in_force() {
+    let daemon = Daemon::start(&["lab"]);
+    let before = daemon.children();
+    let good = fs::read_to_string(daemon.path("roster.toml")).unwrap();
+    daemon.write("roster.toml", &format!("{good}\n[domain.lab.nonsense]\n"));
+
+    signal(daemon.pid(), Signal::HUP);
+
+    daemon.wait_for_log("the old configuration stays in force");
+    let file = daemon.path("roster.toml");
+    let error = daemon.status().unwrap().config_error;
+    assert!(error.contains(&format!("{}:", file.display())), "{error}");
+    assert_eq!(daemon.children(), before);
+    let refused = reload(&daemon).unwrap_err();
+    assert!(refused.contains("nonsense"), "{refused}");
+
+    daemon.write("roster.toml", &good);
+    reload(&daemon).unwrap();
+    assert_eq!(daemon.status().unwrap().config_error, "");
+    assert_eq!(daemon.children(), before, "the same configuration restarted something");
+}
+
+#[test]
+fn a_change_restarts_whom_it_concerns() {
+    let daemon = Daemon::start(&["lab", "corp"]);
+    let running = |role| daemon.running(role);
+    let (bus, publisher) = (running("bus"), running("publisher"));
+    let (lab, corp) = (running("backend:lab"), running("backend:corp"));
+
+    let changed = fs::read_to_string(daemon.path("roster.toml")).unwrap();
+    let changed = changed.replace("[domain.corp]", "[domain.corp]\nmass_deletion = 0.9");
+    daemon.write("roster.toml", &changed);
+    reload(&daemon).unwrap();
+    daemon.replaced("backend:corp", corp);
+    daemon.wait_until_all_run();
+    assert_eq!(
+        (running("bus"), running("publisher"), running("backend:lab")),
+        (bus, publisher, lab)
+    );
+
+    daemon.configure(&["lab", "third"], "");
+    reload(&daemon).unwrap();
+    daemon.replaced("publisher", publisher);
+    wait_for("the back-end of a domain that is gone ends", || {
+        daemon.role("backend:corp").is_none().then_some(())
+    });
+    running("backend:third");
+    assert_eq!((running("bus"), running("backend:lab")), (bus, lab));
+    assert_eq!(daemon.status().unwrap().domains, ["lab", "third"]);
+}
+
+#[test]
+fn the_log_level_changes_while_it_runs() {
+    let daemon = Daemon::start(&["lab"]);
+    for role in ["monitor", "publisher", "backend:lab"] {
+        let level =
+            || daemon.ask_role(role, async |proxy| Ok(proxy.status().await?.log_level)).unwrap();
+        assert_eq!(level(), "info");
+        daemon.ask_role(role, async |proxy| proxy.set_log_level("debug").await).unwrap();
+        assert_eq!(level(), "debug");
+        let refused = daemon.ask_role(role, async |proxy| proxy.set_log_level("loud").await);
+        assert!(refused.unwrap_err().contains("write error, warn, info, debug or trace"));
+        assert_eq!(level(), "debug");
+    }
+    let pid = daemon.running("publisher");
+    daemon.configure(&["lab"], "[log]\nlevel = \"warn\"\n");
+    reload(&daemon).unwrap();
+    wait_for("the level of the configuration", || {
+        let status = daemon.ask_role("publisher", async |proxy| proxy.status().await).unwrap();
+        (status.log_level == "warn").then_some(())
+    });
+    assert_eq!(daemon.running("publisher"), pid, "a level needs no restart");
+}
+
+#[test]
+fn every_line_of_the_log_names_its_role() {
+    let mut daemon = Daemon::prepared(&["lab"]);
+    daemon.configure(&["lab"], "[log]\nlevel = \"debug\"\njson = true\n");
+    daemon.launch();
+    daemon.wait_until_all_run();
+    signal(daemon.pid(), Signal::TERM);
+    daemon.ended();
+    let mut roles = std::collections::BTreeSet::new();
+    // dbus-daemon writes in its own way.
+    for line in daemon.log().lines().filter(|line| !line.starts_with("dbus-daemon[")) {
+        let line: serde_json::Value = serde_json::from_str(line).expect(line);
+        roles.insert(line["role"].as_str().unwrap().to_owned());
+        assert!(line["time"].is_string() && line["level"].is_string(), "{line}");
+    }
+    assert!(roles.is_superset(&["monitor", "publisher", "backend:lab"].map(String::from).into()));
+}
+
+#[test]
+fn a_role_lives_in_a_sandbox() {
+    let daemon = Daemon::start(&["lab"]);
+    for role in ["bus", "publisher", "backend:lab"] {
+        let pid = daemon.running(role);
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert!(status.contains("NoNewPrivs:\t1"), "{role}: {status}");
+        assert!(status.contains("Seccomp:\t2"), "{role}: {status}");
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().nth(4), Some("0"), "{role}: {core}");
+    }
+    let said = daemon.ask_role("backend:lab", async |proxy| Ok(proxy.status().await?.sandbox));
+    let said = said.unwrap();
+    assert!(said.contains("no new privileges") && said.contains("no network"), "{said}");
+}
+
+#[test]
+fn metrics_are_served_when_somebody_asks() {
+    let mut daemon = Daemon::prepared(&["lab"]);
+    let socket = daemon.path("run/metrics");
+    daemon.configure(&["lab"], &format!("[metrics]\nlisten = \"unix:{}\"\n", socket.display()));
+    daemon.launch();
+    daemon.wait_until_all_run();
+    assert_eq!(daemon.role("responder:metrics"), Some(("idle".to_owned(), 0)));
+    let scrape = || {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let reply = scrape();
+    assert!(reply.starts_with("HTTP/1.0 200 OK\r\n"), "{reply}");
+    for role in ["monitor", "publisher", "backend:lab"] {
+        assert!(reply.contains(&format!("roster_up{{role=\"{role}\"}} 1\n")), "{reply}");
+        assert!(reply.contains(&format!("roster_memory_bytes{{role=\"{role}\"}}")), "{reply}");
+    }
+    // The socket outlives the responder: nobody is turned away.
+    let before = daemon.running("responder:metrics");
+    signal(before, Signal::KILL);
+    assert!(scrape().starts_with("HTTP/1.0 200 OK\r\n"));
+    daemon.replaced("responder:metrics", before);
+}
+
+#[test]
+fn clients_that_say_nothing_do_not_keep_scrapers_out_for_long() {
+    let mut daemon = Daemon::prepared(&["lab"]);
+    let socket = daemon.path("run/metrics");
+    daemon.configure(&["lab"], &format!("[metrics]\nlisten = \"unix:{}\"\n", socket.display()));
+    daemon.launch();
+    daemon.wait_until_all_run();
+    let silent: Vec<_> = (0..200).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    wait_for("an answer", || {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).ok()?;
+        reply.starts_with("HTTP/1.0 200 OK").then_some(())
+    });
+    drop(silent);
+}
+
+#[test]
+fn a_role_that_cannot_start_is_tried_again() {
+    let mut daemon = Daemon::prepared(&["lab"]);
+    fs::create_dir_all(daemon.path("state/domains")).unwrap();
+    daemon.write("state/domains/lab", "in the way");
+    daemon.launch();
+    daemon.wait_for_log("lab is no folder; remove it");
+    let state = wait_for("the bus", || daemon.role("backend:lab"));
+    assert_eq!(state.1, 0);
+    fs::remove_file(daemon.path("state/domains/lab")).unwrap();
+    daemon.wait_until_all_run();
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_to_do() {
+    let daemon = Daemon::prepared(&["lab"]);
+    let (code, said) = refused(Command::new(common::ROSTERD).args(["--nonsense"]));
+    assert_eq!(code, Some(64), "{said}");
+
+    // Roles are started by the monitor only.
+    let (code, said) = refused(Command::new(common::ROSTERD).args(["role", "publisher"]));
+    assert_eq!(code, Some(64), "{said}");
+
+    daemon.write("run", "a file");
+    let (code, said) = refused(&mut daemon.command());
+    assert_eq!(code, Some(73), "{said}");
+    assert!(said.contains("--run-dir"), "{said}");
+    fs::remove_file(daemon.path("run")).unwrap();
+
+    daemon.write("roster.toml", "[host]\ndomains = [\"lab\"]\n");
+    let (code, said) = refused(&mut daemon.command());
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("roster.toml:2:"), "{said}");
+
+    fs::remove_file(daemon.path("roster.toml")).unwrap();
+    let (code, said) = refused(&mut daemon.command());
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("cannot read") && said.contains("roster.toml"), "{said}");
+}
+
+fn reload(daemon: &Daemon) -> Result<(), String> {
+    let ask = async |connection: Connection| {
+        let monitor = MonitorProxy::new(&connection).await?;
+        monitor.reload().await.map_err(|error| zbus::Error::Failure(error.to_string()))
+    };
+    daemon.on_bus(ask).map_err(|error| error.to_string())
+}
