@@ -12,7 +12,8 @@
 //! | `on_demand` | look-ups in domains that are not mirrored |
 //! | `object` | the interface on the bus |
 //!
-//! Timers: none when idle. A change is published at once, the next one not before
+//! Timers: none when idle, unless a back-end has nothing to tell yet, which is asked again after one to
+//! 60 seconds. A change is published at once, the next one not before
 //! `[publisher] interval` has passed, nor before as much time has passed as the last one took: a
 //! storm of changes takes half a processor at the most.
 
@@ -30,6 +31,7 @@ mod tests;
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
+use model::Refused;
 use object::Object;
 use on_demand::Asker;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
@@ -52,9 +54,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, RwLock};
 use tokio::time::timeout;
 
-/// After a back-end could not be asked, or a publication failed: try again after this time, unless
-/// something happens before.
+/// After a publication failed: try again after this time, unless something changes before.
 const RETRY: Duration = Duration::from_secs(1);
+/// After a back-end could not be asked: the first pause, which doubles up to the longest. A back-end
+/// tells by itself when there is something, so this is for what nobody foresaw.
+const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
+/// The longest pause.
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// The snapshot's name in the state folder.
 const SNAPSHOT: &str = "roster.snap";
 /// Beside it: the domains that it has entries of, one a line.
@@ -248,6 +254,10 @@ fn say_what_is_refused(counts: &[roster_bus::interfaces::DomainCounts]) {
 }
 
 impl Hub {
+    async fn take_in(&self, domain: usize, image: &[u8]) -> Result<Option<Forget>, Refused> {
+        self.state.write().await.apply(domain, image)
+    }
+
     fn update(&self, change: impl FnOnce(&mut PublisherStatus)) {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -335,13 +345,14 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
         Err(error) => return tracing::error!(domain = name, "cannot listen: {error}"),
     }
     let mut from_start = false;
+    let mut pause = ASK_AGAIN_MIN;
     loop {
         let (epoch, since) = match from_start {
             true => (0, 0),
             false => hub.state.read().await.position(position),
         };
         match fetch(&proxy, epoch, since).await {
-            Ok(image) => match hub.state.write().await.apply(position, &image) {
+            Ok(image) => match hub.take_in(position, &image).await {
                 Ok(Some(forget)) => {
                     from_start = false;
                     drop(image);
@@ -365,10 +376,12 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
             Err(error) => {
                 tracing::debug!(domain = name, "cannot fetch: {error:#}");
                 // Its name may not be there yet; then the bus tells when it comes.
-                let _ = timeout(RETRY, news.notified()).await;
+                let _ = timeout(pause, news.notified()).await;
+                pause = (2 * pause).min(ASK_AGAIN_MAX);
                 continue;
             }
         }
+        pause = ASK_AGAIN_MIN;
         news.notified().await;
     }
 }

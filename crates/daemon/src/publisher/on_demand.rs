@@ -199,7 +199,8 @@ async fn find(hub: &Hub, question: &Question) -> Result<Option<Claimant>, Unavai
 
 /// Takes records in and has the next snapshot show them.
 async fn learn(hub: &Hub, domain: usize, records: &[u8]) -> Result<(), Unavailable> {
-    let forget = hub.state.write().await.learn(domain, records).map_err(|error| {
+    let learnt = hub.state.write().await.learn(domain, records);
+    let forget = learnt.map_err(|error| {
         tracing::error!("what the back-end answers is not believed: {error}");
         Unavailable(error.to_string())
     })?;
@@ -358,5 +359,134 @@ impl State {
                 return groups.into_iter().filter_map(gid).collect();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Image, host, locals, published};
+    use super::*;
+
+    fn by_name(kind: Kind, name: &str) -> Question {
+        Question { kind, name: name.into(), id: 0 }
+    }
+
+    fn answer(state: &State, question: &Question) -> Option<Answer> {
+        state.answer(question.kind, state.claimant(question)?)
+    }
+
+    fn user(name: &str, uid: u32) -> Answer {
+        Answer::User {
+            name: name.into(),
+            uid,
+            gid: uid,
+            gecos: b"A user".to_vec(),
+            dir: b"/home/user".to_vec(),
+            shell: b"/bin/sh".to_vec(),
+        }
+    }
+
+    #[test]
+    fn what_was_learnt_is_answered_and_is_in_the_next_snapshot_with_its_gaps() {
+        let mut state = host(&["asked"]);
+        let found = Image::full().user(1, "alice", 5001, 5001).unasked(2, "staff", 6000);
+        state.learn(0, &found.groups_of(1, &[2]).records()).expect("well formed");
+        let question = by_name(Kind::UserByName, "alice");
+        assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
+        let gids = answer(&state, &by_name(Kind::GroupsOf, "alice"));
+        assert_eq!(gids, Some(Answer::Gids(vec![6000])));
+        let staff = state.claimant(&by_name(Kind::GroupByName, "staff")).expect("there");
+        assert!(state.lacks_list(Kind::GroupByName, staff));
+        let alice = state.claimant(&question).expect("there");
+        assert!(!state.lacks_list(Kind::GroupsOf, alice));
+        published(&mut state, |snapshot| {
+            assert_eq!(snapshot.responder(), Some(&b"/run/roster/nss"[..]));
+            let staff = snapshot.group_by_name(b"staff").expect("undamaged").expect("there");
+            assert!(staff.members_unknown());
+            let alice = snapshot.user_by_name(b"alice").expect("undamaged").expect("there");
+            assert!(!alice.groups_unknown() && !alice.ask_first());
+        });
+    }
+
+    #[test]
+    fn who_is_refused_is_not_learnt() {
+        let mut state = host(&["asked"]);
+        let found = Image::full()
+            .user(1, "root", 5001, 5001)
+            .user(2, "mallory", 0, 5001)
+            .user(3, "eve", 5003, 42)
+            .unasked(4, "users", 6000)
+            .unasked(5, "shadow", 42);
+        state.learn(0, &found.records()).expect("well formed");
+        for name in ["root", "mallory", "eve"] {
+            assert_eq!(answer(&state, &by_name(Kind::UserByName, name)), None, "{name}");
+        }
+        for name in ["users", "shadow"] {
+            assert_eq!(answer(&state, &by_name(Kind::GroupByName, name)), None, "{name}");
+        }
+        for id in [0, 42, 5001, 5003, 6000] {
+            for kind in [Kind::UserByUid, Kind::GroupByGid] {
+                let question = Question { kind, name: Vec::new(), id };
+                assert_eq!(answer(&state, &question), None, "{kind:?} {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_that_changed_is_not_answered_under_its_old_name_or_a_new_id_of_anothers() {
+        let mut state = host(&["asked"]);
+        let found = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
+        state.learn(0, &found.records()).expect("well formed");
+        let renamed = Image::full().user(2, "robert", 5001, 5002);
+        state.learn(0, &renamed.records()).expect("well formed");
+        assert_eq!(answer(&state, &by_name(Kind::UserByName, "bob")), None);
+        assert_eq!(answer(&state, &by_name(Kind::UserByName, "robert")), None);
+        let by_uid = Question { kind: Kind::UserByUid, name: Vec::new(), id: 5001 };
+        assert_eq!(answer(&state, &by_uid), Some(user("alice", 5001)));
+    }
+
+    #[test]
+    fn an_earlier_domain_takes_a_name_from_a_later_one_when_it_is_learnt() {
+        let mut state = host(&["asked", "lab"]);
+        state.apply(1, &Image::full().user(1, "alice", 7001, 7001).bytes()).expect("well formed");
+        published(&mut state, |snapshot| {
+            let alice = snapshot.user_by_name(b"alice").expect("undamaged").expect("there");
+            assert!(alice.ask_first(), "the first domain may have an alice");
+        });
+        let question = by_name(Kind::UserByName, "alice");
+        assert_eq!(state.claimant(&question), Some((1, 1)));
+        let found = Image::full().user(1, "alice", 5001, 5001);
+        state.learn(0, &found.records()).expect("well formed");
+        assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
+        let by_uid = Question { kind: Kind::UserByUid, name: Vec::new(), id: 7001 };
+        assert_eq!(answer(&state, &by_uid), None, "she has lost her name");
+    }
+
+    #[test]
+    fn members_and_groups_are_resolved_through_nested_groups() {
+        let mut state = host(&["corp", "asked"]);
+        let corp = Image::full()
+            .user(1, "alice", 5001, 5001)
+            .group(2, "inner", 6002, &[1, 3])
+            .group(3, "outer", 6003, &[2]);
+        state.apply(0, &corp.bytes()).expect("well formed");
+        published(&mut state, |_| {});
+        let gids = answer(&state, &by_name(Kind::GroupsOf, "alice"));
+        assert_eq!(gids, Some(Answer::Gids(vec![6002, 6003])));
+        let Some(Answer::Group { members, .. }) =
+            answer(&state, &by_name(Kind::GroupByName, "outer"))
+        else {
+            panic!("a group")
+        };
+        assert_eq!(members, [b"alice"]);
+    }
+
+    #[test]
+    fn a_new_local_account_is_no_longer_answered_from_a_directory() {
+        let mut state = host(&["asked"]);
+        let found = Image::full().user(1, "alice", 5001, 5001);
+        state.learn(0, &found.records()).expect("well formed");
+        state.set_locals(locals(&[("alice", 1000)], &[]));
+        assert_eq!(answer(&state, &by_name(Kind::UserByName, "alice")), None);
     }
 }

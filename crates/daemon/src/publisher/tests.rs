@@ -14,24 +14,24 @@ use std::path::Path;
 use std::time::Duration;
 
 /// An image on its way, as a back-end makes it.
-struct Image {
+pub(super) struct Image {
     header: Header,
     bytes: Vec<u8>,
 }
 
 impl Image {
-    fn full() -> Self {
+    pub(super) fn full() -> Self {
         let header = Header { flags: COMPLETE, epoch: 1, since: 0, sequence: 1, records: 0 };
         Self { header, bytes: Vec::new() }
     }
 
-    fn changes(since: u64) -> Self {
+    pub(super) fn changes(since: u64) -> Self {
         let image = Self::full();
         Self { header: Header { since, sequence: since + 1, ..image.header }, ..image }
     }
 
     /// A user whose reference is its number.
-    fn user(mut self, number: u32, name: &str, uid: u32, gid: u32) -> Self {
+    pub(super) fn user(mut self, number: u32, name: &str, uid: u32, gid: u32) -> Self {
         let user = exchange::User {
             number,
             reference: number,
@@ -46,7 +46,7 @@ impl Image {
         self.counted()
     }
 
-    fn group(mut self, number: u32, name: &str, gid: u32, members: &[u32]) -> Self {
+    pub(super) fn group(mut self, number: u32, name: &str, gid: u32, members: &[u32]) -> Self {
         let written = exchange::write_group(
             &mut self.bytes,
             number,
@@ -59,9 +59,26 @@ impl Image {
         self.counted()
     }
 
-    fn gone(mut self, number: u32) -> Self {
+    pub(super) fn gone(mut self, number: u32) -> Self {
         exchange::write_gone(&mut self.bytes, number);
         self.counted()
+    }
+
+    /// A group whose members nobody has asked for.
+    pub(super) fn unasked(mut self, number: u32, name: &str, gid: u32) -> Self {
+        let name = name.as_bytes();
+        exchange::write_group(&mut self.bytes, number, number, gid, name, None).expect("fits");
+        self.counted()
+    }
+
+    pub(super) fn groups_of(mut self, user: u32, groups: &[u32]) -> Self {
+        exchange::write_groups_of(&mut self.bytes, user, groups).expect("fits");
+        self.counted()
+    }
+
+    /// The records alone, as they answer a look-up.
+    pub(super) fn records(self) -> Vec<u8> {
+        self.bytes
     }
 
     fn counted(mut self) -> Self {
@@ -69,17 +86,21 @@ impl Image {
         self
     }
 
-    fn bytes(self) -> Vec<u8> {
+    pub(super) fn bytes(self) -> Vec<u8> {
         [&self.header.to_bytes()[..], &self.bytes].concat()
     }
 }
 
 fn config(domains: &[&str]) -> Publisher {
+    let mode = |name: &str| match name {
+        "asked" => Mode::OnDemand,
+        _ => Mode::Replicate,
+    };
     let rules = |name: &&str| DomainRules {
         name: (*name).into(),
         min_id: 1000,
         max_id: 4_000_000_000,
-        mode: Mode::Replicate,
+        mode: mode(name),
         negative: Duration::from_secs(10),
     };
     Publisher {
@@ -95,7 +116,7 @@ fn config(domains: &[&str]) -> Publisher {
     }
 }
 
-fn locals(users: &[(&str, u32)], groups: &[(&str, u32)]) -> Locals {
+pub(super) fn locals(users: &[(&str, u32)], groups: &[(&str, u32)]) -> Locals {
     Locals {
         user_names: users.iter().map(|(name, _)| name.as_bytes().to_owned()).collect(),
         uids: users.iter().map(|(_, uid)| *uid).collect(),
@@ -104,15 +125,15 @@ fn locals(users: &[(&str, u32)], groups: &[(&str, u32)]) -> Locals {
     }
 }
 
-/// A host with the accounts that every host has.
-fn host(domains: &[&str]) -> State {
+/// A host with the accounts that every host has. A domain called `asked` is asked on demand.
+pub(super) fn host(domains: &[&str]) -> State {
     let mut state = State::new(&config(domains), Path::new("/run/roster/nss"), BTreeSet::new());
     state.set_locals(locals(&[("root", 0), ("daemon", 1)], &[("root", 0), ("users", 100)]));
     state
 }
 
 /// Publishes into memory and puts `question` to the snapshot.
-fn published<T>(state: &mut State, question: impl FnOnce(&Snapshot<'_>) -> T) -> T {
+pub(super) fn published<T>(state: &mut State, question: impl FnOnce(&Snapshot<'_>) -> T) -> T {
     let made = state.make().expect("an image");
     let mut bytes = Cursor::new(Vec::new());
     made.image.write(&mut bytes, 1).expect("write to memory");
