@@ -1,12 +1,14 @@
 //! Writes answers into the memory that glibc's caller gave.
 #![allow(unsafe_code)]
 
+use crate::ask::{self, Answer};
 use crate::status::Miss;
 use crate::system;
 use core::mem::MaybeUninit;
 use core::ptr;
 use libc::{c_char, gid_t};
 use roster_snapshot::{Gids, Group, Shadow, Text, User};
+use roster_wire::{Malformed, Reply, Request, Strings};
 
 /// The caller's buffer for strings and pointers.
 pub struct Buffer<'b>(&'b mut [MaybeUninit<u8>]);
@@ -116,6 +118,92 @@ pub unsafe fn group(
     Ok(())
 }
 
+/// Fills a `struct passwd` with what the responder says.
+///
+/// # Safety
+/// `out` is writable.
+#[cold]
+#[inline(never)]
+pub unsafe fn asked_passwd(
+    request: Option<Request<'_>>,
+    out: *mut libc::passwd,
+    mut buffer: Buffer<'_>,
+) -> Result<(), Miss> {
+    let mut answer = ask::ask(request)?;
+    let Reply::User { uid, gid } = answer.reply() else { return Err(Malformed.into()) };
+    let mut text = Told::read(&mut answer, &mut buffer)?;
+    let filled = libc::passwd {
+        pw_name: text.next()?,
+        pw_passwd: text.next()?,
+        pw_uid: uid,
+        pw_gid: gid,
+        pw_gecos: text.next()?,
+        pw_dir: text.next()?,
+        pw_shell: text.next()?,
+    };
+    text.strings.end()?;
+    // SAFETY: writable, as promised.
+    unsafe { out.write(filled) };
+    Ok(())
+}
+
+/// Fills a `struct group` with what the responder says.
+///
+/// # Safety
+/// `out` is writable.
+#[cold]
+#[inline(never)]
+pub unsafe fn asked_group(
+    request: Option<Request<'_>>,
+    out: *mut libc::group,
+    mut buffer: Buffer<'_>,
+) -> Result<(), Miss> {
+    let mut answer = ask::ask(request)?;
+    let Reply::Group { gid, members } = answer.reply() else { return Err(Malformed.into()) };
+    let pointers = buffer.take_pointers(members.checked_add(1).ok_or(Miss::BufferTooSmall)?)?;
+    let mut text = Told::read(&mut answer, &mut buffer)?;
+    let (name, passwd) = (text.next()?, text.next()?);
+    let (end, members) = pointers.split_last_mut().ok_or(Miss::BufferTooSmall)?;
+    for member in members {
+        member.write(text.next()?);
+    }
+    text.strings.end()?;
+    end.write(ptr::null_mut());
+    let gr_mem = pointers.as_mut_ptr().cast();
+    let filled = libc::group { gr_name: name, gr_passwd: passwd, gr_gid: gid, gr_mem };
+    // SAFETY: writable, as promised.
+    unsafe { out.write(filled) };
+    Ok(())
+}
+
+/// Memory that holds something; what that costs is little beside the socket that it is read from.
+fn zeroed(place: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    place.fill(MaybeUninit::new(0));
+    // SAFETY: all of it was set just now.
+    unsafe { place.assume_init_mut() }
+}
+
+/// Strings of the responder in the caller's buffer.
+struct Told<'b> {
+    base: *mut c_char,
+    strings: Strings<'b>,
+}
+
+impl<'b> Told<'b> {
+    /// Reads them, if there is room; if not, they are left where they are.
+    fn read(answer: &mut Answer, buffer: &mut Buffer<'b>) -> Result<Self, Miss> {
+        let place = buffer.take(answer.payload_bytes())?;
+        let place = zeroed(place);
+        answer.read(place)?;
+        Ok(Self { base: place.as_mut_ptr().cast(), strings: Strings::new(place) })
+    }
+
+    /// Where the next one starts.
+    fn next(&mut self) -> Result<*mut c_char, Malformed> {
+        self.strings.next_start().map(|start| self.base.wrapping_add(start))
+    }
+}
+
 /// Fills a `struct spwd`.
 ///
 /// # Safety
@@ -160,12 +248,46 @@ pub struct GidArray<'c> {
 }
 
 impl GidArray<'_> {
-    /// Appends the gids but `primary`, up to the limit. Damage leaves the array as it was, though
-    /// perhaps larger.
+    /// Appends the gids of a snapshot but `primary`, up to the limit. Damage leaves the array as it
+    /// was, though perhaps larger.
+    #[inline(always)]
     pub fn append(&mut self, gids: &Gids<'_>, primary: gid_t) -> Result<(), Miss> {
+        self.append_with(gids.len(), primary, |places| Ok(gids.copy(places)?))
+    }
+
+    /// The same with the gids that the responder says.
+    #[cold]
+    #[inline(never)]
+    pub fn append_asked(
+        &mut self,
+        request: Option<Request<'_>>,
+        primary: gid_t,
+    ) -> Result<(), Miss> {
+        let mut answer = ask::ask(request)?;
+        let Reply::Groups { count } = answer.reply() else { return Err(Malformed.into()) };
+        self.append_with(count, primary, |places| {
+            // SAFETY: as many bytes, which need no alignment.
+            answer.read(zeroed(unsafe {
+                core::slice::from_raw_parts_mut(places.as_mut_ptr().cast(), size_of_val(places))
+            }))?;
+            // SAFETY: all of them were read just now.
+            let gids = unsafe { places.assume_init_mut() };
+            gids.iter_mut().for_each(|gid| *gid = gid_t::from_le(*gid));
+            if answer.may_be_ids(gids) { Ok(()) } else { Err(Malformed.into()) }
+        })
+    }
+
+    /// `fill` sets all of `count` places, or fails.
+    #[inline(always)]
+    fn append_with(
+        &mut self,
+        count: usize,
+        primary: gid_t,
+        fill: impl FnOnce(&mut [MaybeUninit<gid_t>]) -> Result<(), Miss>,
+    ) -> Result<(), Miss> {
         let used = usize::try_from(*self.start).map_err(|_| Miss::Unavailable(libc::EINVAL))?;
-        let wanted = used.checked_add(gids.len()).ok_or(Miss::NoMemory)?;
-        if gids.is_empty() || used >= self.most() {
+        let wanted = used.checked_add(count).ok_or(Miss::NoMemory)?;
+        if count == 0 || used >= self.most() {
             return Err(Miss::Absent);
         }
         if wanted > usize::try_from(*self.size).unwrap_or(0) {
@@ -173,8 +295,8 @@ impl GidArray<'_> {
         }
         let free = self.groups.wrapping_add(used).cast::<MaybeUninit<gid_t>>();
         // SAFETY: the array has room for `wanted` ids.
-        let places = unsafe { core::slice::from_raw_parts_mut(free, gids.len()) };
-        gids.copy(places)?;
+        let places = unsafe { core::slice::from_raw_parts_mut(free, count) };
+        fill(places)?;
         // SAFETY: all of them were written.
         let copied = unsafe { places.assume_init_mut() };
         let added = remove(copied, primary).min(self.most().saturating_sub(used));

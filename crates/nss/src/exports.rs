@@ -7,24 +7,31 @@
 #![allow(unsafe_code)]
 
 use crate::answer::{self, Buffer, GidArray};
+use crate::ask;
 use crate::enumerate::{GROUPS, SHADOWS, Turn, USERS};
-use crate::generations::{ACCOUNTS, SHADOW, Source};
+use crate::generations::{ACCOUNTS, SHADOW};
 use crate::status::{Miss, NssStatus, told};
 use core::ffi::CStr;
 use libc::{c_char, c_int, c_long, gid_t, group, passwd, spwd};
 use roster_snapshot::{Found, Snapshot};
+use roster_wire::{Kind, Request};
 
-/// The one path of every look-up: pin a generation, find and fill, tell.
+/// The one path of every look-up of users and groups: pin a generation, find and fill; where the
+/// snapshot leaves it open, unpin, ask and fill; tell.
 ///
 /// # Safety
 /// `errnop` is writable.
 #[inline]
 unsafe fn look_up(
-    source: &Source,
     errnop: *mut c_int,
     answer: impl FnOnce(&Snapshot<'_>) -> Result<(), Miss>,
+    ask: impl FnOnce() -> Result<(), Miss>,
 ) -> NssStatus {
-    let outcome = source.with(answer).unwrap_or_else(|error| Err(Miss::Unavailable(error)));
+    let outcome = match ACCOUNTS.with(|snapshot, _| answer(snapshot)) {
+        Ok(Err(Miss::LeftOpen)) => ask(),
+        Ok(outcome) => outcome,
+        Err(error) => Err(Miss::Unavailable(error)),
+    };
     // SAFETY: writable, as promised.
     unsafe { tell(outcome, errnop) }
 }
@@ -54,19 +61,26 @@ unsafe fn bytes<'a>(name: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(name) }.to_bytes()
 }
 
-/// Defines the export of one look-up: by a name or by an id, found so, filled so.
+/// Defines the export of one look-up: by a name or by an id, found so, filled so, and filled so when
+/// the responder had to be asked.
 macro_rules! look_up {
-    ($export:ident(name: $name:ident) in $source:ident, $find:ident => $fill:path, $out:ty) => {
-        look_up!(@ $export($name: *const c_char) in $source, $find($name, {
+    ($export:ident(name: $name:ident), $find:ident => $fill:path,
+        $kind:ident => $fill_asked:path, $out:ty) => {
+        look_up!(@ $export($name: *const c_char), $find({
             // SAFETY: glibc passes a name that ends with a NUL.
             unsafe { bytes($name) }
-        }) => $fill, $out);
+        }) => $fill, {
+            // SAFETY: the same.
+            Request::by_name(Kind::$kind, unsafe { bytes($name) })
+        } => $fill_asked, $out);
     };
-    ($export:ident(id: $id:ident) in $source:ident, $find:ident => $fill:path, $out:ty) => {
-        look_up!(@ $export($id: u32) in $source, $find($id, $id) => $fill, $out);
+    ($export:ident(id: $id:ident), $find:ident => $fill:path,
+        $kind:ident => $fill_asked:path, $out:ty) => {
+        look_up!(@ $export($id: u32), $find($id) => $fill,
+            { Some(Request::by_id(Kind::$kind, $id)) } => $fill_asked, $out);
     };
-    (@ $export:ident($key:ident: $type:ty) in $source:ident,
-        $find:ident($_:ident, $argument:expr) => $fill:path, $out:ty) => {
+    (@ $export:ident($key:ident: $type:ty), $find:ident($argument:expr) => $fill:path,
+        $request:block => $fill_asked:path, $out:ty) => {
         /// One look-up.
         ///
         /// # Safety
@@ -79,24 +93,62 @@ macro_rules! look_up {
             buflen: usize,
             errnop: *mut c_int,
         ) -> NssStatus {
-            let answer = |snapshot: &Snapshot<'_>| {
-                let entry = present(snapshot.$find($argument))?;
-                // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
-                let buffer = unsafe { Buffer::new(buffer, buflen) };
+            // Closures that have what they need, not references to it: that keeps it in registers.
+            // SAFETY: glibc passes `buflen` writable bytes at `buffer`; it is made once, for one of
+            // the two below.
+            let buffer = move || unsafe { Buffer::new(buffer, buflen) };
+            let answer = move |snapshot: &Snapshot<'_>| {
+                let entry = snapshot.$find($argument)?.ok_or_else(|| ask::absent(snapshot))?;
+                if !entry.is_sure() {
+                    return Err(Miss::LeftOpen);
+                }
                 // SAFETY: glibc passes a writable `result`.
-                unsafe { $fill(&entry, result, buffer) }
+                unsafe { $fill(&entry, result, buffer()) }
+            };
+            let ask = move || {
+                let request = $request;
+                // SAFETY: glibc passes a writable `result`.
+                unsafe { $fill_asked(request, result, buffer()) }
             };
             // SAFETY: glibc passes a writable `errnop`.
-            unsafe { look_up(&$source, errnop, answer) }
+            unsafe { look_up(errnop, answer, ask) }
         }
     };
 }
 
-look_up!(_nss_roster_getpwnam_r(name: name) in ACCOUNTS, user_by_name => answer::passwd, passwd);
-look_up!(_nss_roster_getpwuid_r(id: uid) in ACCOUNTS, user_by_uid => answer::passwd, passwd);
-look_up!(_nss_roster_getgrnam_r(name: name) in ACCOUNTS, group_by_name => answer::group, group);
-look_up!(_nss_roster_getgrgid_r(id: gid) in ACCOUNTS, group_by_gid => answer::group, group);
-look_up!(_nss_roster_getspnam_r(name: name) in SHADOW, shadow_by_name => answer::shadow, spwd);
+look_up!(_nss_roster_getpwnam_r(name: name), user_by_name => answer::passwd,
+    UserByName => answer::asked_passwd, passwd);
+look_up!(_nss_roster_getpwuid_r(id: uid), user_by_uid => answer::passwd,
+    UserByUid => answer::asked_passwd, passwd);
+look_up!(_nss_roster_getgrnam_r(name: name), group_by_name => answer::group,
+    GroupByName => answer::asked_group, group);
+look_up!(_nss_roster_getgrgid_r(id: gid), group_by_gid => answer::group,
+    GroupByGid => answer::asked_group, group);
+
+/// One look-up of a shadow entry, which nobody is asked about.
+///
+/// # Safety
+/// See the head of this module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _nss_roster_getspnam_r(
+    name: *const c_char,
+    result: *mut spwd,
+    buffer: *mut c_char,
+    buflen: usize,
+    errnop: *mut c_int,
+) -> NssStatus {
+    let answer = |snapshot: &Snapshot<'_>, _| {
+        // SAFETY: glibc passes a name that ends with a NUL.
+        let entry = present(snapshot.shadow_by_name(unsafe { bytes(name) }))?;
+        // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
+        let buffer = unsafe { Buffer::new(buffer, buflen) };
+        // SAFETY: glibc passes a writable `result`.
+        unsafe { answer::shadow(&entry, result, buffer) }
+    };
+    let outcome = SHADOW.with(answer).unwrap_or_else(|error| Err(Miss::Unavailable(error)));
+    // SAFETY: glibc passes a writable `errnop`.
+    unsafe { tell(outcome, errnop) }
+}
 
 /// Defines the exports of one enumeration. Entries come in the order of the source.
 macro_rules! enumeration {
@@ -168,13 +220,22 @@ pub unsafe extern "C" fn _nss_roster_initgroups_dyn(
     limit: c_long,
     errnop: *mut c_int,
 ) -> NssStatus {
-    let answer = |snapshot: &Snapshot<'_>| {
-        // SAFETY: glibc passes a name that ends with a NUL.
-        let gids = present(snapshot.supplementary(unsafe { bytes(user) }))?;
-        // SAFETY: glibc passes three writable places, which differ.
-        let (start, size, groups) = unsafe { (&mut *start, &mut *size, &mut *groups) };
-        GidArray { start, size, groups, limit }.append(&gids, group)
+    // SAFETY: glibc passes a name that ends with a NUL.
+    let name = unsafe { bytes(user) };
+    // SAFETY: glibc passes three writable places, which differ; they are taken once, for one of the
+    // two below.
+    let array = move || unsafe {
+        GidArray { start: &mut *start, size: &mut *size, groups: &mut *groups, limit }
     };
+    let answer = move |snapshot: &Snapshot<'_>| {
+        // Where nobody is to be asked, what the user's record leaves open need not be looked at.
+        if snapshot.responder().is_some() && !ask::is_sure_of_groups(snapshot, name)? {
+            return Err(Miss::LeftOpen);
+        }
+        let gids = present(snapshot.supplementary(name))?;
+        array().append(&gids, group)
+    };
+    let ask = move || array().append_asked(Request::by_name(Kind::GroupsOf, name), group);
     // SAFETY: glibc passes a writable `errnop`.
-    unsafe { look_up(&ACCOUNTS, errnop, answer) }
+    unsafe { look_up(errnop, answer, ask) }
 }

@@ -20,7 +20,7 @@
 
 use crate::enumerate;
 use crate::locate::Location;
-use crate::system::{self, Identity};
+use crate::system::{self, Identity, Stat};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
@@ -86,6 +86,8 @@ struct Slot {
 struct Mapped {
     bytes: &'static [u8],
     identity: Identity,
+    /// User id of the file's owner.
+    owner: u32,
     snapshot: Snapshot<'static>,
     /// Another state may hold it too, so it is never unmapped.
     shared: bool,
@@ -100,12 +102,12 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// The snapshot. Nothing of it may be kept beyond the pin.
+    /// Nothing of the snapshot may be kept beyond the pin.
     #[inline]
-    pub fn snapshot(&self) -> &Snapshot<'_> {
+    fn mapped(&self) -> &Mapped {
         // SAFETY: the slot was current while pinned, so it had been filled, and the pin keeps it
         // from being emptied or filled anew.
-        unsafe { &self.state.mapped_in(self.slot).snapshot }
+        unsafe { self.state.mapped_in(self.slot) }
     }
 }
 
@@ -144,8 +146,12 @@ impl Own {
 
     /// The snapshot. Nothing of it may be kept beyond this.
     pub fn snapshot(&self) -> &Snapshot<'_> {
+        &self.mapped().snapshot
+    }
+
+    fn mapped(&self) -> &Mapped {
         // SAFETY: written by `new`, and there as long as this lives.
-        unsafe { &self.0.as_ref().snapshot }
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -174,11 +180,12 @@ impl Source {
         Self { kind, state, states }
     }
 
-    /// Gives the current generation to `answer`, after a look for a newer one if it is time. The
-    /// error number is `ENOENT` when there is no snapshot, `EACCES` when this process may not read
+    /// Gives the current generation, and the user id of its file's owner, to `answer`, after a look
+    /// for a newer one if it is time. `answer` must not wait: as long as it runs, the generation's
+    /// memory and slot cannot be given back. The error number is `ENOENT` when there is no snapshot, `EACCES` when this process may not read
     /// it, `EIO` when it is not to be believed.
     #[inline]
-    pub fn with<R>(&self, answer: impl FnOnce(&Snapshot<'_>) -> R) -> Result<R, c_int> {
+    pub fn with<R>(&self, answer: impl FnOnce(&Snapshot<'_>, u32) -> R) -> Result<R, c_int> {
         let mut state = self.state()?;
         let now = system::clock_ms();
         if now.wrapping_sub(state.checked_ms.load(SeqCst)) >= CHECK_EVERY_MS {
@@ -186,12 +193,12 @@ impl Source {
         }
         let pin = state.pin();
         let own = if pin.is_none() { Some(state.first_or_own(self.kind)?) } else { None };
-        let snapshot = match (&pin, &own) {
-            (Some(pin), _) | (None, Some(FirstOrOwn::First(pin))) => pin.snapshot(),
-            (None, Some(FirstOrOwn::Own(own))) => own.snapshot(),
+        let mapped = match (&pin, &own) {
+            (Some(pin), _) | (None, Some(FirstOrOwn::First(pin))) => pin.mapped(),
+            (None, Some(FirstOrOwn::Own(own))) => own.mapped(),
             (None, None) => return Err(libc::EIO),
         };
-        Ok(answer(snapshot))
+        Ok(answer(&mapped.snapshot, mapped.owner))
     }
 
     /// Opens the file for the caller alone, who may keep it.
@@ -458,7 +465,10 @@ fn load(location: &Location, kind: Kind) -> Result<Mapped, c_int> {
         Kind::Shadow => Snapshot::open_shadow(bytes),
     };
     match opened {
-        Ok(snapshot) => Ok(Mapped { bytes, identity: stat.identity, snapshot, shared: false }),
+        Ok(snapshot) => {
+            let Stat { identity, owner, .. } = stat;
+            Ok(Mapped { bytes, identity, owner, snapshot, shared: false })
+        }
         Err(_) => {
             // SAFETY: nobody else has seen this mapping, and opening kept nothing of it.
             unsafe { system::unmap(bytes) };

@@ -1,8 +1,9 @@
 //! libnss_roster.so.2: answers glibc's passwd, group, initgroups and shadow look-ups from the
 //! snapshot, inside the process that asks.
 //!
-//! It talks to nobody, keeps no descriptor, starts no thread, has no thread-local storage, takes
-//! no lock that outlives a call, prints nothing and cannot panic. Unsafe code lives in five
+//! It keeps no descriptor, starts no thread, has no thread-local storage, takes no lock that outlives
+//! a call, prints nothing and cannot panic. It talks to nobody, but for what a snapshot says that
+//! it leaves open: then [`ask`] puts one question to the responder. Unsafe code lives in five
 //! modules: [`exports`] holds what glibc passes, [`answer`] writes into the caller's buffers,
 //! [`generations`] hands out the mapped file, [`enumerate`] lets one thread at a time at its place,
 //! [`system`] makes the system calls.
@@ -10,6 +11,7 @@
 #![no_std]
 
 mod answer;
+mod ask;
 mod enumerate;
 mod exports;
 mod generations;

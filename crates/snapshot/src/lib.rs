@@ -85,6 +85,20 @@ impl<'a> User<'a> {
         self.text.has(flags::LIST_UNKNOWN)
     }
 
+    /// Whether nobody has to be asked about the record.
+    #[inline]
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        !self.ask_first()
+    }
+
+    /// Whether nobody has to be asked about its supplementary groups.
+    #[inline]
+    #[must_use]
+    pub fn is_sure_of_groups(&self) -> bool {
+        !self.text.has(flags::ASK_FIRST | flags::LIST_UNKNOWN)
+    }
+
     /// Bytes of buffer that the NSS module asks of a caller for this answer.
     #[inline]
     #[must_use]
@@ -125,6 +139,13 @@ impl<'a> Group<'a> {
     #[must_use]
     pub fn members_unknown(&self) -> bool {
         self.text.has(flags::LIST_UNKNOWN)
+    }
+
+    /// Whether nobody has to be asked about the record and its members.
+    #[inline]
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        !self.text.has(flags::ASK_FIRST | flags::LIST_UNKNOWN)
     }
 
     /// Bytes of pointer-aligned buffer that the NSS module asks of a caller for this answer: the

@@ -229,6 +229,13 @@ impl<'a> Snapshot<'a> {
         }
     }
 
+    /// No uid of a user and no gid of a group is below this.
+    #[inline]
+    #[must_use]
+    pub fn min_id(&self) -> u32 {
+        self.min_id
+    }
+
     /// The absolute path of the socket at which to ask for what is not here; `None` when all there
     /// is is here.
     #[inline]

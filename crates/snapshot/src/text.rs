@@ -70,10 +70,10 @@ impl<'a, const N: usize> Text<'a, N> {
         fields
     }
 
-    /// Whether that bit of the slot's flags is set.
+    /// Whether any of those bits of the slot's flags is set.
     #[inline]
-    pub(crate) fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
+    pub(crate) fn has(&self, bits: u8) -> bool {
+        self.flags & bits != 0
     }
 
     /// Whether the first string, the name, is this one.

@@ -38,14 +38,15 @@ pub fn user(out: &mut impl Extend<u8>, user: &User<'_>) -> Result<(), Unsayable>
 /// Appends a reply with a group and all of its members.
 pub fn group<'m>(
     out: &mut impl Extend<u8>,
-    group: &Group<'m>,
+    group: &Group<'_>,
     members: impl Iterator<Item = &'m [u8]> + Clone,
 ) -> Result<(), Unsayable> {
     let fields = [group.name, group.passwd.unwrap_or_default()];
-    let payload_bytes = payload_bytes(fields.into_iter().chain(members.clone()))?;
+    let bytes = payload_bytes(fields.into_iter())?.checked_add(payload_bytes(members.clone())?);
+    let bytes = bytes.filter(|&bytes| bytes as usize <= PAYLOAD_BYTES_MAX).ok_or(Unsayable)?;
     // There are no more members than bytes.
     let count = members.clone().count() as u32;
-    out.extend(header(Status::Group, payload_bytes, count, group.gid, 0));
+    out.extend(header(Status::Group, bytes, count, group.gid, 0));
     strings(out, fields.into_iter());
     strings(out, members);
     Ok(())

@@ -1,6 +1,7 @@
 //! What a responder answers.
 
 use crate::{Malformed, VERSION};
+use core::ffi::CStr;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -129,25 +130,33 @@ impl ReplyHeader {
 /// Walks over the strings of a payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Strings<'p> {
-    rest: &'p [u8],
+    payload: &'p [u8],
+    next: usize,
 }
 
 impl<'p> Strings<'p> {
     /// Before the first.
     #[must_use]
     pub fn new(payload: &'p [u8]) -> Self {
-        Self { rest: payload }
+        Self { payload, next: 0 }
     }
 
     /// The next string without its NUL.
     pub fn next_string(&mut self) -> Result<&'p [u8], Malformed> {
-        let text = core::ffi::CStr::from_bytes_until_nul(self.rest).map_err(|_| Malformed)?;
-        self.rest = self.rest.get(text.to_bytes_with_nul().len()..).ok_or(Malformed)?;
+        let rest = self.payload.get(self.next..).ok_or(Malformed)?;
+        let text = CStr::from_bytes_until_nul(rest).map_err(|_| Malformed)?;
+        self.next = self.next.saturating_add(text.to_bytes_with_nul().len());
         Ok(text.to_bytes())
+    }
+
+    /// Where the next string starts in the payload; its end was seen.
+    pub fn next_start(&mut self) -> Result<usize, Malformed> {
+        let start = self.next;
+        self.next_string().map(|_| start)
     }
 
     /// Sees that nothing is left.
     pub fn end(self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
+        if self.next == self.payload.len() { Ok(()) } else { Err(Malformed) }
     }
 }

@@ -4,8 +4,8 @@
 use roster_system_tests::{library_folder, run, tool};
 use std::process::Command;
 
-/// The module's promise is 40 kB.
-const SIZE_MAX: u64 = 40_000;
+/// 40 kB for look-ups in the snapshot, and 10 for asking a responder.
+const SIZE_MAX: u64 = 50_000;
 
 fn readelf(option: &str) -> String {
     let mut readelf = Command::new(tool("readelf", "binutils"));

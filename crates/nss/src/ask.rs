@@ -1,0 +1,228 @@
+//! Asks the responder for what the snapshot leaves open.
+//!
+//! One connection a question, closed when it is answered: no descriptor is kept. The snapshot is not
+//! pinned meanwhile, so that a process whose threads wait can still give old generations back; what
+//! is needed of it is copied. All of it takes [`ASK_MS_MAX`] at the most, whatever the responder
+//! does, and whatever goes wrong is "unavailable": that nobody answered is not that nobody is there.
+#![forbid(unsafe_code)]
+
+use crate::generations::ACCOUNTS;
+use crate::status::Miss;
+use crate::system::{self, Descriptor, KeptErrorNumber};
+use libc::c_int;
+use roster_snapshot::layout::RESPONDER_BYTES;
+use roster_snapshot::{Damage, Snapshot};
+use roster_wire::{Kind, Malformed, REPLY_HEADER_BYTES, Reply, ReplyHeader, Request};
+
+/// From the first system call to the last byte of the answer.
+const ASK_MS_MAX: u64 = 3_000;
+/// Between two tries to connect while the responder has more connections waiting than fit. A socket
+/// that is not connected cannot be polled for that.
+const PAUSE_MS_MAX: u64 = 50;
+/// No directory's user or group is called so: who must be able to log in whatever the responder does
+/// is not kept waiting for it.
+const NEVER_ASKED: &[u8] = b"root";
+
+/// What it means that a snapshot has no such entry.
+pub fn absent(snapshot: &Snapshot<'_>) -> Miss {
+    if snapshot.responder().is_some() { Miss::LeftOpen } else { Miss::Absent }
+}
+
+/// Whether a snapshot that names a responder has all groups of that user.
+#[cold]
+#[inline(never)]
+pub fn is_sure_of_groups(snapshot: &Snapshot<'_>, user: &[u8]) -> Result<bool, Damage> {
+    Ok(snapshot.user_by_name(user)?.is_some_and(|user| user.is_sure_of_groups()))
+}
+
+/// Asks the responder; no request is one for something that nothing can be called.
+#[cold]
+#[inline(never)]
+pub fn ask(request: Option<Request<'_>>) -> Result<Answer, Miss> {
+    let responder = ACCOUNTS.with(Responder::of).map_err(Miss::Unavailable)??;
+    let request = request.filter(|request| responder.may_know(request)).ok_or(Miss::Absent)?;
+    let kept = KeptErrorNumber::new();
+    let until_ms = system::exact_clock_ms().saturating_add(ASK_MS_MAX);
+    let socket = system::socket().map_err(unavailable)?;
+    let connection = Connection { socket, until_ms };
+    connection.connect(responder.path())?;
+    let peer = system::peer_user(&connection.socket).map_err(unavailable)?;
+    if peer != 0 && peer != responder.owner {
+        return Err(Miss::Unavailable(libc::EIO));
+    }
+    connection.send(&request.header())?;
+    connection.send(request.name)?;
+    let mut header = [0; REPLY_HEADER_BYTES];
+    connection.receive(&mut header)?;
+    let header = ReplyHeader::parse(&header)?;
+    let answer = Answer { connection, header, min_id: responder.min_id, _kept: kept };
+    if answer.is_to(&request)? { Ok(answer) } else { Err(Malformed.into()) }
+}
+
+/// Whom to ask; a copy, which outlives the generation.
+struct Responder {
+    path: [u8; RESPONDER_BYTES],
+    path_bytes: usize,
+    /// User id of the owner of the snapshot that names the path.
+    owner: u32,
+    /// No answer has an id below this.
+    min_id: u32,
+}
+
+impl Responder {
+    /// The one that a snapshot names. It named one a moment ago, but another may have taken its
+    /// place since, which leaves nothing open: then the caller may come again.
+    fn of(snapshot: &Snapshot<'_>, owner: u32) -> Result<Self, Miss> {
+        let named = snapshot.responder().ok_or(Miss::LeftOpen)?;
+        let mut path = [0; RESPONDER_BYTES];
+        for (to, from) in path.iter_mut().zip(named) {
+            *to = *from;
+        }
+        Ok(Self { path, path_bytes: named.len(), owner, min_id: snapshot.min_id() })
+    }
+
+    fn path(&self) -> &[u8] {
+        self.path.get(..self.path_bytes).unwrap_or_default()
+    }
+
+    /// Whether there can be an answer to that.
+    fn may_know(&self, request: &Request<'_>) -> bool {
+        if request.kind.is_by_name() {
+            request.name != NEVER_ASKED
+        } else {
+            request.id >= self.min_id
+        }
+    }
+}
+
+/// Whatever it was: a caller cannot help it, and is told of one thing.
+fn unavailable(_: c_int) -> Miss {
+    Miss::Unavailable(libc::EIO)
+}
+
+/// A socket, and until when to bother with it.
+struct Connection {
+    socket: Descriptor,
+    until_ms: u64,
+}
+
+impl Connection {
+    fn connect(&self, path: &[u8]) -> Result<(), Miss> {
+        let mut pause_ms = 1;
+        loop {
+            match system::connect(&self.socket, path) {
+                Ok(()) | Err(libc::EISCONN) => return Ok(()),
+                Err(libc::EINTR) => self.pause(0)?,
+                Err(libc::EAGAIN) => {
+                    self.pause(pause_ms)?;
+                    pause_ms = PAUSE_MS_MAX.min(pause_ms.wrapping_mul(2));
+                }
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> Result<(), Miss> {
+        while !bytes.is_empty() {
+            match system::send(&self.socket, bytes) {
+                Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
+                Err(libc::EINTR) => self.pause(0)?,
+                Err(libc::EAGAIN) => self.wait(libc::POLLOUT)?,
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills all of `place`.
+    #[inline(never)]
+    fn receive(&self, mut place: &mut [u8]) -> Result<(), Miss> {
+        while !place.is_empty() {
+            match system::read(&self.socket, place) {
+                // Closed before all was said.
+                Ok(0) => return Err(Miss::Unavailable(libc::EIO)),
+                Ok(read) => place = place.get_mut(read..).unwrap_or_default(),
+                Err(libc::EINTR) => self.pause(0)?,
+                Err(libc::EAGAIN) => self.wait(libc::POLLIN)?,
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for an event.
+    fn wait(&self, events: i16) -> Result<(), Miss> {
+        loop {
+            match system::poll(Some(&self.socket), events, self.left_ms()?) {
+                Ok(true) => return Ok(()),
+                Ok(false) | Err(libc::EINTR) => {}
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+    }
+
+    /// Waits for so long, or less when a signal comes.
+    fn pause(&self, ms: u64) -> Result<(), Miss> {
+        let ms = ms.min(self.left_ms()?);
+        if ms > 0 {
+            let _ = system::poll(None, 0, ms);
+        }
+        Ok(())
+    }
+
+    /// What is left of the time; an error when nothing is.
+    fn left_ms(&self) -> Result<u64, Miss> {
+        match self.until_ms.saturating_sub(system::exact_clock_ms()) {
+            0 => Err(Miss::Unavailable(libc::EIO)),
+            left => Ok(left),
+        }
+    }
+}
+
+/// An answer whose header was read, and is one to the question. When it is gone, the thread's error
+/// number is what it was before.
+pub struct Answer {
+    connection: Connection,
+    header: ReplyHeader,
+    min_id: u32,
+    /// Last, so that it outlives the connection.
+    _kept: KeptErrorNumber,
+}
+
+impl Answer {
+    /// What it says beside its payload.
+    pub fn reply(&self) -> Reply {
+        self.header.reply
+    }
+
+    /// Bytes of payload.
+    pub fn payload_bytes(&self) -> usize {
+        self.header.payload_bytes
+    }
+
+    /// Reads the payload, which fills `place`.
+    pub fn read(&mut self, place: &mut [u8]) -> Result<(), Miss> {
+        if place.len() != self.payload_bytes() {
+            return Err(Malformed.into());
+        }
+        self.connection.receive(place)
+    }
+
+    /// Whether those can be ids of users or groups.
+    pub fn may_be_ids(&self, ids: &[u32]) -> bool {
+        ids.iter().all(|&id| id >= self.min_id)
+    }
+
+    /// Whether it is an answer to that question at all; an error when it is that there is none.
+    fn is_to(&self, request: &Request<'_>) -> Result<bool, Miss> {
+        let found = |id| self.may_be_ids(&[id]) && (request.kind.is_by_name() || request.id == id);
+        Ok(match (self.header.reply, request.kind) {
+            (Reply::Absent, _) => return Err(Miss::Absent),
+            (Reply::Unavailable, _) => return Err(Miss::Unavailable(libc::EIO)),
+            (Reply::User { uid, .. }, Kind::UserByName | Kind::UserByUid) => found(uid),
+            (Reply::Group { gid, .. }, Kind::GroupByName | Kind::GroupByGid) => found(gid),
+            (Reply::Groups { .. }, Kind::GroupsOf) => true,
+            _ => false,
+        })
+    }
+}

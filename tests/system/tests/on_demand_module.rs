@@ -1,0 +1,556 @@
+//! What the module does where a snapshot leaves something open: it asks then, and only then, and
+//! whatever the responder does, the caller gets the right answer or "unavailable", within 3 s.
+//!
+//! The responder is one of this file, which answers as each test wants, and lies if need be.
+
+use roster_record::{Group, User};
+use roster_snapshot::layout::Kind as FileKind;
+use roster_snapshot_build::{Builder, Gaps, Members};
+use roster_system_tests::host::{ROSTER, tool};
+use roster_system_tests::{Caller, Corpus, Host, c_program, library_folder, needs_root, run};
+use roster_wire::{Kind, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, RequestHeader, encode};
+use rustix::net::sockopt::socket_peercred;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What the module waits at the most, and what a busy machine may add to it.
+const PATIENCE: Duration = Duration::from_secs(3);
+const SLACK: Duration = Duration::from_millis(700);
+
+const UNAVAILABLE: &str = "UNAVAIL EIO";
+const ABSENT: &str = "NOTFOUND ENOENT";
+
+const WHOLE: Gaps = Gaps { ask_first: false, list_unknown: false };
+const ASK_FIRST: Gaps = Gaps { ask_first: true, list_unknown: false };
+const LIST_UNKNOWN: Gaps = Gaps { ask_first: false, list_unknown: true };
+
+/// A snapshot that leaves something open: alice and staff are sure, bob and club may be displaced,
+/// carol's groups and crowd's members are not known.
+fn write_snapshot(path: &Path, responder: &Path) {
+    let mut builder = Builder::new(1000);
+    builder.responder(responder.as_os_str().as_encoded_bytes()).expect("a short path");
+    let users = [("alice", 1000, WHOLE), ("bob", 1001, ASK_FIRST), ("carol", 1002, LIST_UNKNOWN)];
+    for (name, uid, gaps) in users {
+        builder.user(&user(name, uid), gaps).expect("room for a user");
+    }
+    let groups = [("staff", 5000, WHOLE), ("club", 5001, ASK_FIRST), ("crowd", 5002, LIST_UNKNOWN)];
+    for (name, gid, gaps) in groups {
+        let members = [&b"alice"[..], b"bob"].into_iter();
+        builder.group(&group(name, gid), members, Members::Both, gaps).expect("room for a group");
+    }
+    let image = builder.finish(FileKind::Accounts).expect("an image").image;
+    let mut file = File::create(path).expect("create the snapshot");
+    image.write(&mut file, 1).expect("write the snapshot");
+    file.set_permissions(fs::Permissions::from_mode(0o644)).expect("everybody may read it");
+}
+
+fn user(name: &str, uid: u32) -> User<'_> {
+    let name = name.as_bytes();
+    let (gecos, dir, shell) = (Some(&b"here"[..]), Some(&b"/home"[..]), Some(&b"/bin/sh"[..]));
+    User { name, passwd: Some(b"*"), uid, gid: 100, gecos, dir, shell }
+}
+
+fn group(name: &str, gid: u32) -> Group<'_> {
+    Group { name: name.as_bytes(), passwd: Some(b"*"), gid }
+}
+
+/// A question as it arrived.
+#[derive(Clone, Debug)]
+struct Asked {
+    kind: Kind,
+    name: String,
+    id: u32,
+}
+
+/// What a responder answers that tells the truth: everybody and every group exists, with its id at
+/// the end of its name, but for `nobody` and 4000.
+fn truth(asked: &Asked) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let number = |name: &str| name.trim_start_matches(char::is_alphabetic).parse().unwrap_or(7000);
+    let exists = asked.name != "nobody" && asked.id != 4000;
+    let said = match asked.kind {
+        _ if !exists => {
+            frame.extend(encode::ABSENT);
+            Ok(())
+        }
+        Kind::UserByName => encode::user(&mut frame, &there(&asked.name, number(&asked.name))),
+        Kind::UserByUid => encode::user(&mut frame, &there("someone", asked.id)),
+        Kind::GroupByName => {
+            encode::group(&mut frame, &group(&asked.name, number(&asked.name)), members())
+        }
+        Kind::GroupByGid => encode::group(&mut frame, &group("some", asked.id), members()),
+        Kind::GroupsOf => encode::groups(&mut frame, [6000, 6001, 6002].into_iter()),
+    };
+    said.expect("a small entry");
+    frame
+}
+
+fn there(name: &str, uid: u32) -> User<'_> {
+    User { gecos: Some(b"there"), shell: None, ..user(name, uid) }
+}
+
+fn members() -> impl Iterator<Item = &'static [u8]> + Clone {
+    [&b"alice"[..], b"a-member-with-a-longer-name", b"z"].into_iter()
+}
+
+/// A responder and a snapshot that names it, in a folder of their own.
+struct OnDemand {
+    folder: TempDir,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl OnDemand {
+    /// `answer` gets each question with the connection that it came on.
+    fn new(answer: impl Fn(&Asked, UnixStream) + Send + Sync + 'static) -> Self {
+        let on_demand = Self::silent();
+        let listener = UnixListener::bind(on_demand.socket()).expect("listen");
+        let (asked, answer) = (Arc::clone(&on_demand.asked), Arc::new(answer));
+        thread::spawn(move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
+                thread::spawn(move || {
+                    if let Some(question) = read_question(&connection) {
+                        asked.lock().expect("no test panics with it").push(question.clone());
+                        answer(&question, connection);
+                    }
+                });
+            }
+        });
+        on_demand
+    }
+
+    /// One that tells the truth.
+    fn truthful() -> Self {
+        Self::new(|asked, mut connection| {
+            let _ = connection.write_all(&truth(asked));
+        })
+    }
+
+    /// One that says those bytes whatever it is asked.
+    fn saying(bytes: Vec<u8>) -> Self {
+        Self::new(move |_, mut connection| {
+            let _ = connection.write_all(&bytes);
+        })
+    }
+
+    /// Nobody listens.
+    fn silent() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open it");
+        let on_demand = Self { folder, asked: Arc::default() };
+        write_snapshot(&on_demand.snapshot(), &on_demand.socket());
+        on_demand
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("nss")
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        self.folder.path().join("roster.snap")
+    }
+
+    fn caller(&self) -> Caller {
+        Caller::reading(&self.snapshot())
+    }
+
+    fn questions(&self) -> usize {
+        self.asked.lock().expect("no test panics with it").len()
+    }
+}
+
+fn read_question(mut connection: &UnixStream) -> Option<Asked> {
+    let mut header = [0; REQUEST_HEADER_BYTES];
+    connection.read_exact(&mut header).ok()?;
+    let header = RequestHeader::parse(&header).expect("the module asks properly");
+    let mut name = vec![0; header.name_bytes()];
+    connection.read_exact(&mut name).ok()?;
+    let request = header.with_name(&name).expect("the module asks properly");
+    let name = String::from_utf8_lossy(request.name).into_owned();
+    Some(Asked { kind: request.kind, name, id: request.id })
+}
+
+/// The answer to a look-up, which must not take longer than the module waits.
+#[track_caller]
+fn timed(caller: &mut Caller, look_up: &str) -> (String, Duration) {
+    let start = Instant::now();
+    let answer = caller.say(look_up);
+    let took = start.elapsed();
+    assert!(took < PATIENCE + SLACK, "{look_up}: {answer} after {took:?}");
+    (answer, took)
+}
+
+#[test]
+fn what_the_snapshot_leaves_open_is_asked_for() {
+    let on_demand = OnDemand::truthful();
+    let mut caller = on_demand.caller();
+    for (look_up, wanted) in [
+        ("getpwnam zoe1234", "SUCCESS zoe1234:*:1234:100:there:/home:"),
+        ("getpwuid 4321", "SUCCESS someone:*:4321:100:there:/home:"),
+        ("getgrnam team6789", "SUCCESS team6789:*:6789:alice,a-member-with-a-longer-name,z"),
+        ("getgrgid 9876", "SUCCESS some:*:9876:alice,a-member-with-a-longer-name,z"),
+        ("initgroups zoe1234 6002", "SUCCESS 6002 6000 6001"),
+        ("getpwnam nobody", ABSENT),
+        ("getpwuid 4000", ABSENT),
+        ("getgrnam nobody", ABSENT),
+        ("getgrgid 4000", ABSENT),
+        ("initgroups nobody 100", "NOTFOUND ENOENT 100"),
+        // A domain that goes before may have another bob, and club.
+        ("getpwnam bob", "SUCCESS bob:*:7000:100:there:/home:"),
+        ("getpwuid 1001", "SUCCESS someone:*:1001:100:there:/home:"),
+        ("getgrnam club", "SUCCESS club:*:7000:alice,a-member-with-a-longer-name,z"),
+        ("initgroups bob 7", "SUCCESS 7 6000 6001 6002"),
+        // Their lists are not known.
+        ("initgroups carol 7", "SUCCESS 7 6000 6001 6002"),
+        ("getgrgid 5002", "SUCCESS some:*:5002:alice,a-member-with-a-longer-name,z"),
+    ] {
+        let before = on_demand.questions();
+        assert_eq!(caller.say(look_up), wanted, "{look_up}");
+        assert_eq!(on_demand.questions(), before + 1, "{look_up}");
+    }
+    assert_eq!(caller.say("descriptors"), on_demand.caller().say("descriptors"));
+}
+
+#[test]
+fn what_the_snapshot_can_answer_is_not_asked_for() {
+    let on_demand = OnDemand::truthful();
+    let mut caller = on_demand.caller();
+    for (look_up, wanted) in [
+        ("getpwnam alice", "SUCCESS alice:*:1000:100:here:/home:/bin/sh"),
+        ("getpwuid 1000", "SUCCESS alice:*:1000:100:here:/home:/bin/sh"),
+        ("getgrnam staff", "SUCCESS staff:*:5000:alice,bob"),
+        ("getgrgid 5000", "SUCCESS staff:*:5000:alice,bob"),
+        ("initgroups alice 100", "SUCCESS 100 5000 5001 5002"),
+        // Only her groups are open, not herself.
+        ("getpwnam carol", "SUCCESS carol:*:1002:100:here:/home:/bin/sh"),
+        ("getpwent", "SUCCESS alice:*:1000:100:here:/home:/bin/sh"),
+        ("getpwent", "SUCCESS bob:*:1001:100:here:/home:/bin/sh"),
+        ("getpwent", "SUCCESS carol:*:1002:100:here:/home:/bin/sh"),
+        ("getpwent", ABSENT),
+        ("getgrent", "SUCCESS staff:*:5000:alice,bob"),
+        ("getspnam zoe", "UNAVAIL ENOENT"),
+        // Nobody can be called so or have such an id.
+        ("getpwnam root", ABSENT),
+        ("initgroups root 0", "NOTFOUND ENOENT 0"),
+        ("getpwuid 0", ABSENT),
+        ("getgrgid 999", ABSENT),
+    ] {
+        assert_eq!(caller.say(look_up), wanted, "{look_up}");
+    }
+    let long = format!("getpwnam {}", "n".repeat(1025));
+    assert_eq!(caller.say(&long), ABSENT);
+    assert_eq!(on_demand.questions(), 0);
+}
+
+#[test]
+fn programs_see_what_was_asked_for() {
+    let on_demand = OnDemand::truthful();
+    let host = Host::new(&Corpus::new("", b"", b"", b""), ROSTER);
+    fs::create_dir_all(host.state()).expect("make the folder of the snapshot");
+    write_snapshot(&host.snapshot(), &on_demand.socket());
+    assert_eq!(
+        host.run("getent", &["passwd", "zoe1234"]).text(),
+        "zoe1234:*:1234:100:there:/home:"
+    );
+    let id = host.run("id", &["zoe1234"]).text();
+    assert_eq!(id, "uid=1234(someone) gid=100 groups=100,6000(some),6001(some),6002(some)");
+    assert_eq!(host.run("getent", &["passwd", "nobody"]).code, 2);
+}
+
+#[test]
+fn a_buffer_of_any_length_gets_the_right_answer_or_erange() {
+    let on_demand = OnDemand::truthful();
+    let mut caller = on_demand.caller();
+    for look_up in ["getpwnam zoe1234", "getpwuid 4321", "getgrnam team6789", "getgrgid 9876"] {
+        let answer = caller.say(&format!("lengths-{look_up}"));
+        assert!(answer.starts_with("enough from "), "{look_up}: {answer}");
+    }
+}
+
+#[test]
+fn an_array_of_groups_grows_up_to_its_limit() {
+    let mut frame = Vec::new();
+    encode::groups(&mut frame, 2000..12_000).expect("a small list");
+    let on_demand = OnDemand::saying(frame);
+    let mut caller = on_demand.caller();
+    let all: Vec<_> =
+        (2000..12_000).filter(|&gid| gid != 3000).map(|gid| gid.to_string()).collect();
+    assert_eq!(caller.say("initgroups zoe 3000"), format!("SUCCESS 3000 {}", all.join(" ")));
+    assert_eq!(caller.say("initgroups zoe 3000 1 4"), "SUCCESS 3000 2000 2001 2002");
+}
+
+/// A payload of 64 MiB that never comes: the header says enough.
+#[test]
+fn an_answer_that_is_too_large_is_not_read() {
+    let mut frame = Vec::new();
+    encode::user(&mut frame, &there("zoe", 1234)).expect("a small entry");
+    frame[8..12].copy_from_slice(&(64_u32 << 20).to_le_bytes());
+    frame.truncate(REPLY_HEADER_BYTES);
+    let on_demand = OnDemand::saying(frame);
+    let (answer, took) = timed(&mut on_demand.caller(), "getpwnam zoe");
+    assert_eq!(answer, "TRYAGAIN ERANGE");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_responder_that_lies_is_unavailable() {
+    let mut right = Vec::new();
+    encode::user(&mut right, &there("zoe", 1234)).expect("a small entry");
+    let mut team = Vec::new();
+    encode::group(&mut team, &group("team", 1234), members()).expect("a small entry");
+    let mut gids = Vec::new();
+    encode::groups(&mut gids, [6000, 6001].into_iter()).expect("a short list");
+    let changed = |frame: &[u8], place: usize, bytes: &[u8]| {
+        let mut frame = frame.to_vec();
+        frame[place..place + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let unended = changed(&right, right.len() - 1, b"x");
+    let early = changed(&right, REPLY_HEADER_BYTES + 1, b"\0");
+    let fewer = changed(&team, 12, &[2]);
+    let more = changed(&team, 12, &[4]);
+    for (what, look_up, said) in [
+        ("nothing", "getpwuid 1234", vec![]),
+        ("noise", "getpwuid 1234", vec![0x5a; 4096]),
+        ("another version", "getpwuid 1234", changed(&right, 4, &[2])),
+        ("unavailable", "getpwuid 1234", encode::UNAVAILABLE.to_vec()),
+        ("a group for a user", "getpwuid 1234", team.clone()),
+        ("a user for a group", "getgrgid 1234", right.clone()),
+        ("a user for groups", "initgroups zoe 100", right.clone()),
+        ("groups for a user", "getpwuid 1234", gids.clone()),
+        ("somebody else", "getpwuid 1235", right.clone()),
+        ("another group", "getgrgid 1235", team.clone()),
+        ("an id below the minimum", "getpwnam zoe", changed(&right, 16, &[0, 0, 0, 0])),
+        ("a gid below the minimum", "initgroups zoe 100", changed(&gids, 28, &[27, 0, 0, 0])),
+        ("a last string without end", "getpwuid 1234", unended),
+        ("six strings", "getpwuid 1234", early),
+        ("a member more than it says", "getgrgid 1234", fewer),
+        ("a member less than it says", "getgrgid 1234", more),
+        ("four billion members", "getgrgid 1234", changed(&team, 12, &[0xff; 4])),
+        ("a payload of 4 GiB", "getpwuid 1234", changed(&right, 8, &[0xff; 4])),
+    ] {
+        let on_demand = OnDemand::saying(said);
+        let (answer, took) = timed(&mut on_demand.caller(), look_up);
+        assert!(answer.starts_with(UNAVAILABLE), "{what}: {answer}");
+        assert!(took < Duration::from_secs(1), "{what}: {took:?}");
+    }
+}
+
+#[test]
+fn an_answer_cut_anywhere_is_unavailable() {
+    let whole = truth(&Asked { kind: Kind::GroupByGid, name: String::new(), id: 6000 });
+    let left = Arc::new(AtomicUsize::new(0));
+    let cut = Arc::clone(&left);
+    let bytes = whole.clone();
+    let on_demand = OnDemand::new(move |_, mut connection| {
+        let _ = connection.write_all(&bytes[..cut.load(Ordering::Relaxed)]);
+    });
+    let mut caller = on_demand.caller();
+    for len in 0..whole.len() {
+        left.store(len, Ordering::Relaxed);
+        assert_eq!(caller.say("getgrgid 6000"), UNAVAILABLE, "{len} bytes");
+    }
+    left.store(whole.len(), Ordering::Relaxed);
+    assert!(caller.say("getgrgid 6000").starts_with("SUCCESS some:"));
+}
+
+#[test]
+fn a_slow_answer_is_waited_for() {
+    let on_demand = OnDemand::new(|asked, mut connection| {
+        for byte in truth(asked) {
+            thread::sleep(Duration::from_millis(10));
+            let _ = connection.write_all(&[byte]);
+        }
+    });
+    let (answer, _) = timed(&mut on_demand.caller(), "getpwnam zoe1234");
+    assert_eq!(answer, "SUCCESS zoe1234:*:1234:100:there:/home:");
+}
+
+#[test]
+fn a_responder_that_does_not_answer_costs_three_seconds_and_no_more() {
+    let silent = OnDemand::new(|_, connection| {
+        thread::sleep(2 * PATIENCE);
+        drop(connection);
+    });
+    let endless = OnDemand::new(|asked, mut connection| {
+        for byte in truth(asked) {
+            thread::sleep(Duration::from_millis(400));
+            let _ = connection.write_all(&[byte]);
+        }
+    });
+    // As one that was stopped: the kernel takes connections on, and nobody sees them.
+    let stopped = OnDemand::silent();
+    let _listener = UnixListener::bind(stopped.socket()).expect("listen");
+    // As one whose queue strangers have filled.
+    let full = OnDemand::silent();
+    let backlog = UnixListener::bind(full.socket()).expect("listen");
+    rustix::net::listen(&backlog, 1).expect("a short queue");
+    let _strangers: Vec<_> = (0..2).map(|_| UnixStream::connect(full.socket())).collect();
+    let every =
+        [("silent", &silent), ("endless", &endless), ("stopped", &stopped), ("full", &full)];
+    thread::scope(|scope| {
+        for (what, on_demand) in every {
+            scope.spawn(move || {
+                let mut caller = on_demand.caller();
+                assert_eq!(caller.say("getpwnam alice").split(' ').next(), Some("SUCCESS"));
+                let before = caller.say("descriptors");
+                let (answer, took) = timed(&mut caller, "getpwnam zoe");
+                assert_eq!(answer, UNAVAILABLE, "{what}");
+                assert!(took >= PATIENCE, "{what}: {took:?}");
+                assert_eq!(caller.say("descriptors"), before, "{what}");
+            });
+        }
+    });
+}
+
+/// Signals end system calls early; neither does the question, nor begins its time anew.
+#[test]
+fn signals_neither_end_nor_prolong_the_wait_and_errno_stays() {
+    let patient = |on_demand: &OnDemand| {
+        let mut command = Command::new(c_program("patient"));
+        command.env("LD_LIBRARY_PATH", library_folder());
+        command.env("ROSTER_SNAPSHOT", on_demand.snapshot()).arg("zoe1234");
+        run(&mut command).text()
+    };
+    let slow = OnDemand::new(|asked, mut connection| {
+        thread::sleep(Duration::from_millis(300));
+        let _ = connection.write_all(&truth(asked));
+    });
+    let told = patient(&slow);
+    let fields: Vec<_> = told.split_whitespace().collect();
+    assert_eq!([fields[0], fields[1], fields[3], fields[4]], ["1", "0", "kept", "interrupted"]);
+
+    let silent = OnDemand::new(|_, connection| {
+        thread::sleep(2 * PATIENCE);
+        drop(connection);
+    });
+    let told = patient(&silent);
+    let fields: Vec<_> = told.split_whitespace().collect();
+    assert_eq!([fields[0], fields[1], fields[4]], ["-1", "EIO", "interrupted"], "{told}");
+    let took = Duration::from_millis(fields[2].parse().expect("milliseconds"));
+    assert!((PATIENCE..PATIENCE + SLACK).contains(&took), "{took:?}");
+}
+
+#[test]
+fn without_a_responder_nothing_is_absent() {
+    let nobody = OnDemand::silent();
+    let mut caller = nobody.caller();
+    for look_up in ["getpwnam zoe", "getgrgid 6000", "getpwnam bob", "initgroups carol 100"] {
+        let (answer, took) = timed(&mut caller, look_up);
+        assert!(answer.starts_with(UNAVAILABLE), "{look_up}: {answer}");
+        assert!(took < Duration::from_secs(1), "{look_up}: {took:?}");
+    }
+    // What is in the snapshot is served on.
+    assert_eq!(caller.say("getpwnam alice"), "SUCCESS alice:*:1000:100:here:/home:/bin/sh");
+    // A file that is no socket, and a socket at which nobody listens any more.
+    fs::write(nobody.socket(), "").expect("a file in its place");
+    assert_eq!(caller.say("getpwnam zoe"), UNAVAILABLE);
+    fs::remove_file(nobody.socket()).expect("remove it");
+    drop(UnixListener::bind(nobody.socket()).expect("listen"));
+    assert_eq!(caller.say("getpwnam zoe"), UNAVAILABLE);
+}
+
+/// A program that closed its standard error may write there all the same.
+#[test]
+fn the_connection_is_never_a_standard_descriptor() {
+    let open = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&open);
+    let on_demand = OnDemand::new(move |asked, mut connection| {
+        let pid = socket_peercred(&connection).expect("who asks").pid;
+        let folder = format!("/proc/{}/fd", pid.as_raw_nonzero());
+        for entry in fs::read_dir(folder).expect("its descriptors") {
+            let path = entry.expect("a descriptor").path();
+            let number = path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+            let target = fs::read_link(&path).map(|target| target.to_string_lossy().into_owned());
+            let pair = (number.expect("a number"), target.unwrap_or_default());
+            seen.lock().expect("no test panics with it").push(pair);
+        }
+        let _ = connection.write_all(&truth(asked));
+    });
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"exec "$0" roster 2>&-"#]).arg(c_program("caller"));
+    shell.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", on_demand.snapshot());
+    let mut caller = Caller::start(&mut shell);
+    assert!(caller.say("getpwnam zoe1234").starts_with("SUCCESS "));
+    let open = open.lock().expect("no test panics with it");
+    assert!(open.iter().all(|(number, _)| *number != 2), "{open:?}");
+    let sockets =
+        open.iter().filter(|(number, target)| *number > 2 && target.starts_with("socket:"));
+    assert_eq!(sockets.count(), 1, "{open:?}");
+}
+
+/// A listener of that user, in a process of its own, that says what is in a file.
+struct Stranger(std::process::Child);
+
+impl Stranger {
+    fn listen(uid: u32, socket: &Path, frame: &Path) -> Self {
+        const SCRIPT: &str = "import os, socket, sys\n\
+            os.setgroups([])\n\
+            os.setuid(int(sys.argv[3]))\n\
+            s = socket.socket(socket.AF_UNIX)\n\
+            s.bind(sys.argv[1])\n\
+            os.chmod(sys.argv[1], 0o666)\n\
+            s.listen()\n\
+            print('listening', flush=True)\n\
+            while True:\n    c, _ = s.accept()\n    try:\n        c.recv(4096)\n        \
+            c.sendall(open(sys.argv[2], 'rb').read())\n    except OSError:\n        pass\n    c.close()\n";
+        let mut command = Command::new(tool("python3", "python3"));
+        command.args(["-c", SCRIPT]).arg(socket).arg(frame).arg(uid.to_string());
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("start it");
+        let mut line = [0; 10];
+        let stdout = child.stdout.as_mut().expect("standard output was piped");
+        stdout.read_exact(&mut line).expect("it listens");
+        Self(child)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn only_root_and_the_snapshots_owner_are_believed() {
+    const OWNER: u32 = 12_345;
+    const OTHER: u32 = 54_321;
+    if !needs_root() {
+        return;
+    }
+    for (listener, asker, wanted) in [
+        (OTHER, 0, UNAVAILABLE),
+        (OTHER, OWNER, UNAVAILABLE),
+        (OWNER, OWNER, "SUCCESS zoe:*:1234:100:there:/home:"),
+        (0, OWNER, "SUCCESS zoe:*:1234:100:there:/home:"),
+    ] {
+        let on_demand = OnDemand::silent();
+        let folder = on_demand.folder.path();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).expect("for everybody");
+        chown(on_demand.snapshot(), Some(asker), None).expect("give the snapshot away");
+        let mut frame = Vec::new();
+        encode::user(&mut frame, &there("zoe", 1234)).expect("a small entry");
+        fs::write(folder.join("frame"), frame).expect("write the answer");
+        let _stranger = Stranger::listen(listener, &on_demand.socket(), &folder.join("frame"));
+        let mut command = Command::new(tool("setpriv", "util-linux"));
+        command.args([format!("--reuid={asker}"), format!("--regid={asker}")]);
+        // Copies, for the tree may lie where that user cannot go.
+        let module = Path::new("libnss_roster.so.2");
+        fs::copy(library_folder().join(module), folder.join(module)).expect("copy the module");
+        fs::copy(c_program("caller"), folder.join("caller")).expect("copy the program");
+        command.arg("--clear-groups").arg(folder.join("caller")).arg("roster");
+        command.env("LD_LIBRARY_PATH", folder);
+        command.env("ROSTER_SNAPSHOT", on_demand.snapshot());
+        let mut caller = Caller::start(&mut command);
+        assert_eq!(caller.say("getpwnam zoe"), wanted, "{asker} asks {listener}");
+    }
+}
