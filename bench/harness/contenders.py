@@ -1,5 +1,6 @@
 """Who is measured: the lines of nsswitch.conf, the files and the daemon of each contender."""
 
+import shutil
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,6 +112,9 @@ def fetch(packages, folder):
             if fetched.returncode != 0 or not archives:
                 continue
             subprocess.run(["dpkg", "-x", archives[0], unpacked], check=True)
+            # Some still have /lib, which is /usr/lib.
+            if (unpacked / "lib").is_dir():
+                shutil.copytree(unpacked / "lib", unpacked / "usr/lib", symlinks=True, dirs_exist_ok=True)
             version = subprocess.check_output(["dpkg-deb", "-f", archives[0], "Version"], text=True)
             archives[0].unlink()
             note.write_text(version.strip())

@@ -97,6 +97,34 @@ def wrong_answers(results):
     return fresh and fresh["torn"] + fresh["missing"] + fresh["backwards"] + fresh["never_shown"]
 
 
+def mirrored(*path, by, servers=("slapd, rfc2307", "slapd, rfc2307bis", "389-ds, rfc2307bis")):
+    """The worst over these servers."""
+    return lambda results: worst(
+        scaled(at(results, "mirror", "roster", server, *path), by) for server in servers
+    )
+
+
+def changed(field, server, users):
+    """At that server, with about so many users."""
+
+    def measured(results):
+        series = (at(results, "changes", "roster") or {}).values()
+        found = [each for each in series if each["server"] == server and each["users"] // 1000 == users // 1000]
+        return worst(scaled(at(each, "all", field), 1e-6) for each in found)
+
+    return measured
+
+
+def crowd_ratio(results):
+    crowd = at(results, "on-demand", "roster", "crowd") or {}
+    return ratio(*(at(crowd, size, "wall_ns", "median") for size in ("50", "1")))
+
+
+def unexplained(results):
+    bursts = at(results, "idle", "unexplained")
+    return None if bursts is None else len(bursts)
+
+
 FIGURES = [
     *(
         Figure(f"`id`, 501 groups, against the floor module: {shape}", 1.35, "×", id_ratio("roster", shape))
@@ -128,4 +156,31 @@ FIGURES = [
         wrong_answers,
         lambda results: f" in {results['freshness']['calls']:,}",
     ),
+    Figure("`id big` right after a full mirror, every server", 4, "ms", mirrored("id_first_ns", "median", by=1e-6)),
+    *(
+        Figure(f"`id big` after a reboot, directory down: {moment}", 4, "ms",
+               mirrored("id_after_boot_ns", field, "median", by=1e-6))
+        for field, moment in (("first", "at once, files not in memory yet"), ("later", "a second later"))
+    ),
+    Figure(
+        "full mirror from slapd, either schema", 6, "s",
+        mirrored("wall_ns", "median", by=1e-9, servers=("slapd, rfc2307", "slapd, rfc2307bis")),
+    ),
+    *(
+        Figure(f"change in {server} → seen by a running process, 10 k × 10 k × 500: {field}", goal, "ms",
+               changed(field, server, 10_201))
+        for server in ("slapd", "389-ds")
+        for field, goal in (("p50", 250), ("p99", 700))
+    ),
+    Figure("the same in slapd, 2,000 users: p50", 100, "ms", changed("p50", "slapd", 2_000)),
+    Figure("the same in slapd, 200,000 users: p99", 2_000, "ms", changed("p99", "slapd", 200_000)),
+    Figure("a user asked on demand, above the bare search", 1, "ms",
+           lambda results: scaled(at(results, "on-demand", "roster", "known", "above_ns", "median"), 1e-6)),
+    Figure("50 who ask for the same user, against one", 1.5, "×", crowd_ratio),
+    Figure("back online after the server returns, at most", 2, "s",
+           lambda results: scaled(at(results, "outage", "back_ns", "max"), 1e-9)),
+    Figure("memory of all roles, idle (PSS)", 120, "MB", mirrored("idle", "pss", by=1e-6)),
+    Figure("memory of all roles, peak of a full mirror (PSS)", 400, "MB", mirrored("peak", "pss", by=1e-6)),
+    Figure("idle wake-ups that no timer explains", 0, "", unexplained,
+           lambda results: f" of {results['idle']['bursts']}"),
 ]

@@ -1,6 +1,7 @@
 """Turns the JSON of a run into tables: for a terminal, and as Markdown for the README."""
 
-from dataclasses import dataclass
+from . import directories_report as directories
+from .table import Table
 
 FLOOR = "floor (no members)"
 SERIES = {
@@ -12,14 +13,6 @@ SERIES = {
     "getgrnam": "getgrnam, any",
     "initgroups": "groups of a user",
 }
-
-
-@dataclass
-class Table:
-    title: str
-    header: list
-    rows: list
-    notes: list
 
 
 def tables(results):
@@ -35,6 +28,7 @@ def tables(results):
         made.append(_module(results["module"]))
     if "freshness" in results:
         made.append(_freshness(results["freshness"]))
+    made += directories.tables(results)
     made.append(_figures(results["figures"]))
     return made
 
@@ -138,10 +132,13 @@ def _freshness(part):
 def _figures(judged):
     rows = []
     for row in judged:
-        measured = "not measured" if row["measured"] is None else _amount(row["measured"], row["unit"]) + row["among"]
-        met = {None: "–", True: "met", False: "NOT MET"}[row["met"]]
-        rows.append([row["what"], f"≤ {_amount(row['goal'], row['unit'])}", measured, met])
-    return Table("Figures to reach", ["", "goal", "measured", ""], rows, [])
+        if row["measured"] is not None:
+            measured = _amount(row["measured"], row["unit"]) + row["among"]
+            met = "met" if row["met"] else "NOT MET"
+            rows.append([row["what"], f"≤ {_amount(row['goal'], row['unit'])}", measured, met])
+    left_out = len(judged) - len(rows)
+    notes = [f"{left_out} more belong to parts or sizes that this run left out."] if left_out else []
+    return Table("Figures to reach", ["", "goal", "measured", ""], rows, notes)
 
 
 def _amount(value, unit):

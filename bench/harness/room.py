@@ -76,17 +76,20 @@ class Launcher(Helper):
 
 class Room:
     """One namespace. `etc` and `state` say which files lie in /etc and /var/lib/roster: text, or the
-    path of a file, which is linked (not copied: some are large, and nobody writes to them)."""
+    path of a file, which is linked (not copied: some are large, and nobody writes to them). `mounts` is
+    more for the shell to do before anything runs."""
 
-    def __init__(self, folder, tools, modules, etc, state=None):
+    def __init__(self, folder, tools, modules, etc, state=None, mounts=""):
         self.folder = Path(folder)
         self.tools = tools
+        self.mounts = mounts
         self.etc = self.folder / "etc"
         self.var_lib = self.folder / "var-lib"
         (self.var_lib / "roster").mkdir(parents=True)
         self.etc.mkdir()
         for place, files in ((self.etc, etc), (self.var_lib / "roster", state or {})):
             for name, content in files.items():
+                (place / name).parent.mkdir(exist_ok=True)
                 if isinstance(content, Path):
                     os.link(content, place / name)
                 else:
@@ -102,7 +105,7 @@ class Room:
         new = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
         mounts = (
             f"mount --bind '{self.etc}' /etc && mount --bind '{self.var_lib}' /var/lib && "
-            "mount -t tmpfs tmpfs /run && mkdir /run/nscd && exec \"$@\""
+            f"mount -t tmpfs tmpfs /run && mkdir /run/nscd && {self.mounts} exec \"$@\""
         )
         self.launcher = Launcher([*new, "sh", "-c", mounts, "sh", *self._pinned(self.tools / "spawn")])
         self.run = self.launcher.run

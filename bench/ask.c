@@ -1,0 +1,245 @@
+/* ask: what one question costs, through glibc and straight at a directory; and many at once.
+ *
+ * Reads commands on standard input, one a line, fields separated by spaces, and answers each with one
+ * line. Times are in nanoseconds.
+ *
+ *   connect PORT HEX         connects to a directory on loopback, sends the bytes HEX (a bind) and
+ *                            awaits one answer; answers: nanoseconds
+ *   search HEX               sends the bytes HEX (a search) there and awaits its end; answers:
+ *                            nanoseconds, entries
+ *   user NAME                getpwnam; answers: nanoseconds, uid (-1: no such user), errno
+ *   groups NAME GID          getgrouplist; answers: nanoseconds, number of groups, 0
+ *   crowd COUNT OTHER NAME   that many processes look NAME up at the same moment, each under a uid of
+ *                            its own where that is allowed, after they have looked OTHER up to be
+ *                            ready; answers: nanoseconds until the last has its answer, how many
+ *                            found the user
+ *   programs COUNT PROGRAM ARGUMENT…   starts that many at once; answers: nanoseconds until the last has
+ *                            ended, how many ended well
+ */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <pwd.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CROWD_MAX 1000
+#define FIRST_UID 50000
+#define BUFFER_BYTES (1 << 20)
+#define GROUPS_MAX 65536
+#define WORDS_MAX 16
+#define ENTRY 0x64
+#define DONE 0x65
+
+extern char **environ;
+
+struct shared {
+  pthread_barrier_t start;
+  long long ended[CROWD_MAX];
+  int found[CROWD_MAX];
+};
+
+static char buffer[BUFFER_BYTES];
+static gid_t gids[GROUPS_MAX];
+static int directory = -1;
+static struct shared *shared;
+
+static void die(const char *what) {
+  fprintf(stderr, "ask: %s: %s\n", what, errno ? strerror(errno) : "unexpected answer");
+  exit(1);
+}
+
+static long long now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static size_t bytes_of(const char *hex, unsigned char *bytes, size_t most) {
+  size_t length = 0;
+  unsigned byte;
+  for (; length < most && sscanf(hex, "%2x", &byte) == 1; hex += 2) bytes[length++] = byte;
+  return length;
+}
+
+static void send_all(const unsigned char *bytes, size_t length) {
+  while (length) {
+    ssize_t sent = send(directory, bytes, length, MSG_NOSIGNAL);
+    if (sent <= 0) die("send");
+    bytes += sent;
+    length -= sent;
+  }
+}
+
+/* Length of the BER element at the start of `length` bytes and, in `header`, where its contents begin;
+ * 0 when it is not whole. */
+static size_t element(const unsigned char *at, size_t length, size_t *header) {
+  if (length < 2) return 0;
+  size_t body = at[1], octets = 0;
+  if (body & 0x80) {
+    octets = body & 0x7f;
+    body = 0;
+    if (octets > 4 || length < 2 + octets) return 0;
+    for (size_t i = 0; i < octets; i++) body = body << 8 | at[2 + i];
+  }
+  *header = 2 + octets;
+  return length >= *header + body ? *header + body : 0;
+}
+
+/* Reads messages until one that is no entry; gives the number of entries before it. */
+static int await_end(void) {
+  static unsigned char data[BUFFER_BYTES];
+  size_t have = 0, header, inner;
+  int entries = 0;
+  for (;;) {
+    ssize_t more = recv(directory, data + have, sizeof data - have, 0);
+    if (more <= 0) die("receive");
+    have += more;
+    size_t at = 0, whole;
+    while ((whole = element(data + at, have - at, &header))) {
+      const unsigned char *message = data + at + header;
+      int operation = message[element(message, whole - header, &inner)];
+      at += whole;
+      if (operation != ENTRY) return entries;
+      entries++;
+    }
+    memmove(data, data + at, have -= at);
+  }
+}
+
+static void connect_to(int port, const char *hex) {
+  static unsigned char request[4096];
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (directory >= 0) close(directory);
+  directory = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int on = 1;
+  long long begin = now_ns();
+  if (directory < 0 || connect(directory, (struct sockaddr *)&address, sizeof address) != 0) die("connect");
+  setsockopt(directory, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  send_all(request, bytes_of(hex, request, sizeof request));
+  await_end();
+  printf("%lld\n", now_ns() - begin);
+}
+
+static void search(const char *hex) {
+  static unsigned char request[4096];
+  size_t length = bytes_of(hex, request, sizeof request);
+  long long begin = now_ns();
+  send_all(request, length);
+  int entries = await_end();
+  printf("%lld %d\n", now_ns() - begin, entries);
+}
+
+static void user(const char *name) {
+  struct passwd pw, *found;
+  long long begin = now_ns();
+  int error = getpwnam_r(name, &pw, buffer, sizeof buffer, &found);
+  long long end = now_ns();
+  printf("%lld %lld %d\n", end - begin, found ? (long long)pw.pw_uid : -1, found ? 0 : error);
+}
+
+static void groups(const char *name, gid_t gid) {
+  int count = GROUPS_MAX;
+  long long begin = now_ns();
+  getgrouplist(name, gid, gids, &count);
+  printf("%lld %d 0\n", now_ns() - begin, count);
+}
+
+static int one_of_crowd(int number, const char *other, const char *name) {
+  struct passwd pw, *found;
+  if (geteuid() == 0 && setuid(FIRST_UID + number) != 0) return 1;
+  getpwnam_r(other, &pw, buffer, sizeof buffer, &found);
+  pthread_barrier_wait(&shared->start);
+  getpwnam_r(name, &pw, buffer, sizeof buffer, &found);
+  shared->ended[number] = now_ns();
+  shared->found[number] = found != NULL;
+  return 0;
+}
+
+static void crowd(int count, const char *other, const char *name) {
+  pthread_barrierattr_t between_processes;
+  pthread_barrierattr_init(&between_processes);
+  pthread_barrierattr_setpshared(&between_processes, PTHREAD_PROCESS_SHARED);
+  if (count < 1 || count > CROWD_MAX || pthread_barrier_init(&shared->start, &between_processes, count + 1))
+    die("crowd");
+  pid_t children[CROWD_MAX];
+  for (int i = 0; i < count; i++) {
+    children[i] = fork();
+    if (children[i] < 0) die("fork");
+    if (children[i] == 0) _exit(one_of_crowd(i, other, name));
+  }
+  /* The last to come to the barrier begins; all that are still on their way to it would be late. */
+  usleep(20000 + 2000 * count);
+  long long begin = now_ns(), last = 0;
+  pthread_barrier_wait(&shared->start);
+  int found = 0;
+  for (int i = 0; i < count; i++) {
+    while (waitpid(children[i], NULL, 0) < 0 && errno == EINTR) {}
+    if (shared->ended[i] > last) last = shared->ended[i];
+    found += shared->found[i];
+  }
+  pthread_barrier_destroy(&shared->start);
+  printf("%lld %d\n", last - begin, found);
+}
+
+static void programs(int count, char **argv) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  long long begin = now_ns();
+  int well = 0, started = 0;
+  for (pid_t pid; started < count; started++)
+    if (posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ) != 0) break;
+  for (int i = 0; i < started; i++) {
+    int status;
+    while (wait(&status) < 0 && errno == EINTR) {}
+    well += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  printf("%lld %d\n", now_ns() - begin, well);
+  posix_spawn_file_actions_destroy(&actions);
+}
+
+int main(void) {
+  char *line = NULL;
+  size_t size = 0;
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) die("mmap");
+  while (getline(&line, &size, stdin) > 0) {
+    char *word[WORDS_MAX + 1] = {NULL}, *rest = line;
+    int words = 0;
+    line[strcspn(line, "\n")] = '\0';
+    while (rest && words < WORDS_MAX) word[words++] = strsep(&rest, " ");
+    if (words == 3 && strcmp(word[0], "connect") == 0) {
+      connect_to(atoi(word[1]), word[2]);
+    } else if (words == 2 && strcmp(word[0], "search") == 0) {
+      search(word[1]);
+    } else if (words == 2 && strcmp(word[0], "user") == 0) {
+      user(word[1]);
+    } else if (words == 3 && strcmp(word[0], "groups") == 0) {
+      groups(word[1], strtoul(word[2], NULL, 10));
+    } else if (words == 4 && strcmp(word[0], "crowd") == 0) {
+      crowd(atoi(word[1]), word[2], word[3]);
+    } else if (words >= 3 && strcmp(word[0], "programs") == 0) {
+      programs(atoi(word[1]), word + 2);
+    } else {
+      fprintf(stderr, "ask: unknown command: %s\n", word[0]);
+      return 2;
+    }
+    fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,331 @@
+"""The daemons that keep users and groups of a directory on a host: rosterd, and its peers SSSD and
+nslcd, each in a room of its own, configured for one directory server.
+
+Peers come from unpacked packages, laid over the room's /usr. Their state is in memory, as fast as
+can be; rosterd's is on disk.
+"""
+
+import json
+import os
+import shutil
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+
+from . import contenders as who
+from . import directory as d
+from .room import ALL_CPUS, Room
+
+# What each peer needs; of the libraries, those that a bare machine lacks.
+SSSD_PACKAGES = (
+    "sssd-common", "sssd-ldap", "sssd-krb5-common", "libnss-sss", "libsss-idmap0", "libsss-nss-idmap0",
+    "libsss-certmap0", "libdhash1", "libini-config5", "libref-array1", "libcollection4", "libpath-utils1",
+    "libbasicobjects0", "libldb2", "libtalloc2", "libtdb1", "libtevent0", "libc-ares2", "libnfsidmap1",
+    "libnl-3-200", "libnl-route-3-200", "libpopt0", "libkeyutils1", "libsemanage2", "libsemanage-common",
+)  # fmt: skip
+NSLCD_PACKAGES = ("nslcd", "libnss-ldapd")
+
+# The users that rosterd's roles run under, as packaging makes them.
+ROLES = ("roster-bus", "roster-publisher", "roster-responder", *(f"roster-backend-{i}" for i in range(8)))
+ROLES_FIRST_UID = 800
+
+START_WITHIN_S = 60
+TICKS = os.sysconf("SC_CLK_TCK")
+# Of CLOCK_MONOTONIC, which everything else here is timed by.
+WALL_CLOCK_AHEAD_NS = time.time_ns() - time.monotonic_ns()
+
+
+class Daemon:
+    """A daemon in its room, and all the processes that it starts. Used as a context."""
+
+    name = ""
+    services = ""
+    packages = ()
+    mounts = ""
+
+    def __init__(self, bench, folder, server, **settings):
+        self.bench, self.folder, self.server, self.settings = bench, folder, server, settings
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / "log"
+        self.pid = None
+        etc = {"nsswitch.conf": who.nsswitch(self.services), "passwd": LOCAL_PASSWD, "group": LOCAL_GROUP}
+        self.room = Room(
+            folder / "room", bench.tools, bench.modules, etc | self.files(), mounts=self._overlay() + self.mounts
+        )
+        for name in self.files():
+            (self.room.etc / name).chmod(0o600)
+
+    def __enter__(self):
+        self.room.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        if self.pid:
+            self.stop()
+        self.room.__exit__()
+
+    def files(self):
+        """Further files of /etc, for root alone."""
+        return {}
+
+    def start(self):
+        """Gives back the instant before it."""
+        begin = time.monotonic_ns()
+        into_log = f'exec "$@" </dev/null 2>>{self.log}'
+        self.pid = self.room.launcher.start(
+            ["taskset", "-c", ALL_CPUS, "sh", "-c", into_log, "sh", *map(str, self.command())]
+        )
+        return begin
+
+    def stop(self):
+        self.room.stop_daemon(self.pid)
+        self.pid = None
+
+    def said(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def roles(self):
+        """Process by what it is called."""
+        return {self.role_of(pid): pid for pid in family(self.pid)}
+
+    def role_of(self, pid):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+
+    def cpu_s(self):
+        """Processor time of all processes, those that ended included."""
+        return sum(_cpu_ticks(pid) for pid in family(self.pid)) / TICKS
+
+    def memory(self):
+        """Bytes by role: `pss`, `rss`, `peak_rss`."""
+        found = {}
+        for role, pid in self.roles().items():
+            try:
+                found[role] = _memory(pid)
+            except OSError:
+                continue
+        return found
+
+    def written_bytes(self):
+        """What all running processes have handed to the file system."""
+        return sum(_io(pid) for pid in family(self.pid))
+
+    def helper(self, *argv):
+        return self.room.helper(*argv)
+
+    def _overlay(self):
+        if not self.packages:
+            return ""
+        layers = ":".join(str(self.bench.peers / package / "usr") for package in self.packages)
+        return f"mount -t overlay overlay -o lowerdir={layers}:/usr /usr && "
+
+
+class Rosterd(Daemon):
+    """`settings` are further keys of the domain."""
+
+    name = "roster"
+    services = "files roster"
+    mounts = "mkdir /run/roster && "
+
+    def files(self):
+        keys = {
+            "provider": "ldap", "uris": [self.server.uri], "base": d.BASE, "schema": self.server.schema,
+            "bind_dn": d.READER, "bind_password_file": "/etc/roster/corp.password", "allow_clear_password": True,
+        } | self.settings  # fmt: skip
+        return {
+            "roster/roster.toml": '[host]\ndomains = ["corp"]\n\n[log]\njson = true\n\n[domain.corp]\n'
+            + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items()),
+            "roster/corp.password": d.READER_PASSWORD,
+        }
+
+    @property
+    def state(self):
+        return self.room.var_lib / "roster"
+
+    @property
+    def snapshot(self):
+        return self.state / "roster.snap"
+
+    def command(self):
+        # Without root there is one user only.
+        state = [] if os.geteuid() == 0 else ["--state-dir", "/var/lib/roster"]
+        return [self.bench.tools / "rosterd", *state]
+
+    def role_of(self, pid):
+        words = Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+        if words[1:2] == ["role"]:
+            return words[2]
+        return "bus" if words[0].endswith("dbus-daemon") else "monitor"
+
+    def published(self):
+        """What the publisher logged of each publication: the instant after it, and how long it took to
+        merge, build, verify and write, in ms."""
+        found = []
+        for line in self.said().splitlines():
+            if '"published"' in line:
+                fields = json.loads(line)
+                when = datetime.fromisoformat(fields["time"]).timestamp() * 1e9 - WALL_CLOCK_AHEAD_NS
+                found.append((when, int(fields["ms"])))
+        return found
+
+    def forget(self):
+        """Its cache and its snapshot, as on a host where it never ran."""
+        for path in self.state.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def read_from_disk(self):
+        """What the page cache holds of its files goes, as in a reboot."""
+        for path in (path for path in self.state.rglob("*") if path.is_file()):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class Sssd(Daemon):
+    name = "sssd"
+    services = "files sss"
+    packages = SSSD_PACKAGES
+    mounts = (
+        "mount -t tmpfs tmpfs /var/lib/sss && "
+        "(cd /var/lib/sss && mkdir -p db mc pipes/private pubconf/krb5.include.d gpo_cache secrets deskprofile) && "
+        "mount -t tmpfs tmpfs /var/log && mkdir /var/log/sssd && "
+    )
+
+    def __init__(self, bench, folder, server, **settings):
+        (folder / "room/var-lib/sss").mkdir(parents=True)
+        super().__init__(bench, folder, server, **settings)
+
+    def files(self):
+        keys = {
+            "id_provider": "ldap", "auth_provider": "none", "chpass_provider": "none", "access_provider": "permit",
+            "sudo_provider": "none", "autofs_provider": "none", "ldap_uri": self.server.uri,
+            "ldap_search_base": d.BASE, "ldap_schema": self.server.schema, "ldap_default_bind_dn": d.READER,
+            "ldap_default_authtok": d.READER_PASSWORD,
+        } | self.settings  # fmt: skip
+        domain = "".join(f"{key} = {value}\n" for key, value in keys.items())
+        return {"sssd/sssd.conf": f"[sssd]\nservices = nss\ndomains = corp\n\n[nss]\n\n[domain/corp]\n{domain}"}
+
+    def command(self):
+        return ["/usr/sbin/sssd", "-i"]
+
+
+class Nslcd(Daemon):
+    name = "nslcd"
+    services = "files ldap"
+    packages = NSLCD_PACKAGES
+
+    def files(self):
+        member = "map group member member\n" if self.server.schema == d.RFC2307BIS else ""
+        return {
+            "nslcd.conf": f"uid root\ngid root\nuri {self.server.uri}\nbase {d.BASE}\nbinddn {d.READER}\n"
+            f"bindpw {d.READER_PASSWORD}\n{member}"
+        }
+
+    def command(self):
+        return ["/usr/sbin/nslcd", "--nofork"]
+
+
+LOCAL_PASSWD = who.LOCAL_PASSWD + "".join(
+    f"{name}:x:{ROLES_FIRST_UID + i}:{ROLES_FIRST_UID + i}::/nonexistent:/usr/sbin/nologin\n"
+    for i, name in enumerate(ROLES)
+)
+LOCAL_GROUP = who.LOCAL_GROUP + "".join(f"{name}:x:{ROLES_FIRST_UID + i}:\n" for i, name in enumerate(ROLES))
+
+
+class MemoryPeak:
+    """Looks at the memory of a daemon's processes again and again. Looking costs it time: not for
+    runs that are timed."""
+
+    EVERY_S = 0.05
+
+    def __init__(self, daemon):
+        self.daemon = daemon
+        self.peak = {"pss": 0, "rss": 0}
+        self.at_peak = {}
+        self.stopping = threading.Event()
+
+    def __enter__(self):
+        self.thread = threading.Thread(target=self._look, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.thread.join()
+
+    def _look(self):
+        while not self.stopping.wait(self.EVERY_S):
+            try:
+                now = self.daemon.memory()
+            except OSError:
+                continue
+            pss = sum(each["pss"] for each in now.values())
+            if pss > self.peak["pss"]:
+                self.at_peak = now
+            self.peak["pss"] = max(self.peak["pss"], pss)
+            self.peak["rss"] = max(self.peak["rss"], sum(each["rss"] for each in now.values()))
+
+
+def family(pid):
+    """A process and all that descend from it."""
+    found = [pid]
+    for each in found:
+        try:
+            for task in Path(f"/proc/{each}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def _cpu_ticks(pid):
+    """Of a process and of its children that ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15]))
+
+
+def _memory(pid):
+    """Pages of files in memory that are not mapped (memfd) belong to who holds them open, too."""
+    fields = {}
+    for path in (f"/proc/{pid}/smaps_rollup", f"/proc/{pid}/status"):
+        for line in Path(path).read_text().splitlines():
+            name, _, value = line.partition(":")
+            if value.endswith(" kB"):
+                fields[name] = int(value.split()[0]) * 1024
+    unmapped = max(0, _memfd_bytes(pid) - fields.get("Pss_Shmem", 0))
+    return {
+        "pss": fields["Pss"] + unmapped,
+        "rss": fields["Rss"] + unmapped,
+        "anonymous": fields["Pss_Anon"],
+        "peak_rss": fields["VmHWM"],
+    }
+
+
+def _memfd_bytes(pid):
+    total = 0
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if os.readlink(descriptor).startswith("/memfd:"):
+                total += descriptor.stat().st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
+def _io(pid):
+    try:
+        text = Path(f"/proc/{pid}/io").read_text()
+    except OSError:
+        return 0
+    return int(text.split("write_bytes: ")[1].split()[0])
+
+
+def _toml(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return str(value) if isinstance(value, (int, float)) else f'"{value}"'

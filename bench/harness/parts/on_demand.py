@@ -1,0 +1,118 @@
+"""A domain that is asked on demand: what a question costs above a bare search, and what many who ask
+the same at once cost. SSSD and nslcd, which always work so, beside it.
+
+Users are asked for once each, so that nobody remembers them.
+"""
+
+import itertools
+import time
+
+from .. import directory as d
+from ..daemons import Nslcd, Rosterd, Sssd
+from ..field import SLAPD
+from ..ldap import equals, every, message, search_request
+from ..measure import summary
+from .programs import IdAnswer
+
+READY_WITHIN_S = 60
+USER_ATTRIBUTES = ("uid", "uidNumber", "gidNumber", "gecos", "homeDirectory", "loginShell", "entryUUID")
+CROWD = 50
+CROWD_LARGE = 500
+
+
+def measure(bench):
+    shape = bench.field.large
+    result = {"corpus": str(shape), "faults": [], "crowd_size": CROWD}
+    with bench.field.serving(*SLAPD, shape) as server:
+        for daemon in (Rosterd, Sssd, Nslcd):
+            if bench.has_daemon(daemon):
+                bench.progress.begin(f"on demand: {daemon.name}")
+                result[daemon.name] = _of(bench, daemon, server, result["faults"])
+    return result
+
+
+def _of(bench, kind, server, faults):
+    settings = {"mode": "on-demand"} if kind is Rosterd else {}
+    fresh = (f"u{i}" for i in itertools.count())
+    with kind(bench, bench.folder(f"on-demand-{kind.name}"), server, **settings) as daemon:
+        begin = daemon.start()
+        with daemon.helper(bench.tools / "ask") as ask:
+            ready = _wait_until_ready(daemon, ask)
+            ask.ask(f"connect {server.port} {d.as_reader()}")
+            result = {"ready_ns": ready - begin}
+            result["known"] = _paired(ask, [next(fresh) for _ in range(2 * bench.questions)], True, faults, kind)
+            unknown = [f"nobody-{i}" for i in range(2 * bench.questions)]
+            result["unknown"] = _paired(ask, unknown, False, faults, kind)
+            result["crowd"] = _crowds(bench, server, ask, fresh, faults, kind)
+            warm = ask.ask(f"programs {CROWD} /usr/bin/id lite")
+            result["programs_warm_ns"] = int(warm[0])
+    # The groups of `big`, whom nobody has asked for, by one program and by many at once.
+    for count in (1, CROWD) if kind is not Sssd or bench.options.slow else (1,):
+        bench.progress.begin(f"on demand: {kind.name}, {count} × id big")
+        result[f"id_big_{count}"] = _cold_ids(bench, kind, server, settings, count, faults)
+    return result
+
+
+def _wait_until_ready(daemon, ask):
+    deadline = time.monotonic() + READY_WITHIN_S
+    while int(ask.ask("user lite")[1]) < 0:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{daemon.name} does not answer: {daemon.said()[-2000:]}")
+        time.sleep(0.02)
+    return time.monotonic_ns()
+
+
+def _paired(ask, names, there, faults, kind):
+    """A bare search and a question through glibc in turn, each for another user."""
+    bare, asked, above = [], [], []
+    for for_search, for_question in zip(names[0::2], names[1::2]):
+        filter = every(equals("objectClass", "posixAccount"), equals("uid", for_search))
+        request = message(2, search_request(d.BASE, filter, USER_ATTRIBUTES)).hex()
+        bare_ns, entries = map(int, ask.ask(f"search {request}"))
+        ns, uid, error = map(int, ask.ask(f"user {for_question}"))
+        if (uid >= 0) != there or entries != int(there):
+            faults.append(f"{kind.name}, on demand: {for_question}: uid {uid}, error {error}")
+        bare.append(bare_ns)
+        asked.append(ns)
+        above.append(ns - bare_ns)
+    return {"bare_ns": summary(bare), "asked_ns": summary(asked), "above_ns": summary(above)}
+
+
+def _crowds(bench, server, ask, fresh, faults, kind):
+    """One process and many that ask for the same user at the same moment."""
+    sizes = (1, CROWD) if kind is not Rosterd else (1, CROWD, CROWD_LARGE)
+    walls = {size: [] for size in sizes}
+    searches = {size: [] for size in sizes}
+    with server.connect() as admin:
+        for _ in range(bench.crowds):
+            for size in sizes:
+                before = server.searches(admin)
+                wall, found = map(int, ask.ask(f"crowd {size} lite {next(fresh)}"))
+                # Reading the counter is a search, too.
+                searches[size].append(server.searches(admin) - before - 1)
+                walls[size].append(wall)
+                if found != size:
+                    faults.append(f"{kind.name}, on demand: {size - found} of {size} at once found nobody")
+    return {str(size): {"wall_ns": summary(walls[size]), "searches": summary(searches[size])} for size in sizes}
+
+
+def _cold_ids(bench, kind, server, settings, count, faults):
+    """`id big` of a daemon that has just been started on nothing; None when that took too long."""
+    user = bench.field.directory(bench.field.large).user("big")
+    walls = []
+    for turn in range(bench.mirrors if kind is not Sssd else 1):
+        with kind(bench, bench.folder(f"id-{kind.name}-{count}-{turn}"), server, **settings) as daemon:
+            daemon.start()
+            with daemon.helper(bench.tools / "ask") as ask:
+                _wait_until_ready(daemon, ask)
+                limit = bench.patience_s
+                wall, well = map(int, ask.ask(f"programs {count} timeout {limit} /usr/bin/id big"))
+                if wall >= limit * 1e9:
+                    return None
+                walls.append(wall)
+            output = bench.work / "answer"
+            ran = daemon.room.run(["/usr/bin/id", "big"], output)
+            fault = IdAnswer(user).fault(output.read_text(), ran["status"], True)
+            if fault or well != count:
+                faults.append(f"{kind.name}, on demand: id big: {fault or f'{count - well} of {count} failed'}")
+    return summary(walls)

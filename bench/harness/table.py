@@ -1,0 +1,11 @@
+"""A table before it is text or Markdown."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Table:
+    title: str
+    header: list
+    rows: list
+    notes: list

@@ -1,0 +1,206 @@
+/* watch FOLDER: when does a running process see a change?
+ *
+ * Looks a user or a group up through glibc again and again, and remembers when each value was first
+ * seen: of a user the number at the end of GECOS, of a group the number of members. Beside that it
+ * remembers when a file was renamed into FOLDER, as inotify tells it.
+ *
+ * Reads commands on standard input, one a line, and answers each with one line:
+ *
+ *   user NAME | group NAME   watches that from now on; answers: its value, -1 when there is no such
+ *   seen VALUE MS            waits until VALUE or a greater one was seen, at most MS milliseconds;
+ *                            answers: when, 0 when it was not; look-ups, absences, errors and values
+ *                            smaller than one before, all since the start
+ *   renamed FILE SINCE MS    waits until FILE was renamed into FOLDER after SINCE; answers: when, or 0
+ *   renames FILE SINCE       answers: how many times it was, after SINCE
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <pthread.h>
+#include <pwd.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAUSE_US 200 /* between two look-ups: what a time may be wrong by */
+#define VALUES_MAX 100000
+#define RENAMES_MAX 100000
+#define FILE_NAME_MAX 64
+#define BUFFER_BYTES (1 << 22) /* a group of many members */
+
+struct rename {
+  long long ns;
+  char file[FILE_NAME_MAX];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char kind[8], name[256];
+static int chosen; /* counts up when something else is to be watched */
+static long long seen_at[VALUES_MAX];
+static int greatest;
+static atomic_ullong calls, absences, errors, backwards;
+static struct rename renames[RENAMES_MAX];
+static int renamed;
+static char *buffer;
+
+static void die(const char *what) {
+  fprintf(stderr, "watch: %s: %s\n", what, strerror(errno));
+  exit(1);
+}
+
+static long long now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* The value, -1 when there is no such entry, -2 on an error. */
+static int look(const char *what, const char *key) {
+  if (strcmp(what, "user") == 0) {
+    struct passwd pw, *found;
+    int error = getpwnam_r(key, &pw, buffer, BUFFER_BYTES, &found);
+    if (!found) return error ? -2 : -1;
+    const char *space = strrchr(pw.pw_gecos, ' ');
+    return space ? atoi(space + 1) : 0;
+  }
+  struct group gr, *found;
+  int error = getgrnam_r(key, &gr, buffer, BUFFER_BYTES, &found), members = 0;
+  if (!found) return error ? -2 : -1;
+  while (gr.gr_mem[members]) members++;
+  return members;
+}
+
+static void *watch(void *unused) {
+  (void)unused;
+  int watched = 0;
+  char what[sizeof kind], key[sizeof name];
+  for (;; usleep(PAUSE_US)) {
+    pthread_mutex_lock(&lock);
+    int turn = chosen;
+    memcpy(what, kind, sizeof what);
+    memcpy(key, name, sizeof key);
+    pthread_mutex_unlock(&lock);
+    if (!turn) continue;
+    int value = look(what, key);
+    long long when = now_ns();
+    pthread_mutex_lock(&lock);
+    if (turn == chosen) {
+      calls++;
+      if (watched != turn) {
+        memset(seen_at, 0, sizeof seen_at);
+        greatest = -1;
+        watched = turn;
+      }
+      if (value == -1) absences++;
+      if (value == -2) errors++;
+      if (value >= 0 && value < greatest) backwards++;
+      for (; value > greatest && greatest + 1 < VALUES_MAX; greatest++) seen_at[greatest + 1] = when;
+    }
+    pthread_mutex_unlock(&lock);
+  }
+  return NULL;
+}
+
+static void *follow(void *folder) {
+  char events[64 << 10] __attribute__((aligned(8)));
+  int watch = inotify_init1(IN_CLOEXEC);
+  if (watch < 0 || inotify_add_watch(watch, folder, IN_MOVED_TO) < 0) die(folder);
+  for (;;) {
+    ssize_t length = read(watch, events, sizeof events);
+    long long when = now_ns();
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) die("inotify");
+    pthread_mutex_lock(&lock);
+    for (char *at = events; at < events + length;) {
+      struct inotify_event *event = (struct inotify_event *)at;
+      if (event->len && renamed < RENAMES_MAX) {
+        renames[renamed].ns = when;
+        snprintf(renames[renamed++].file, FILE_NAME_MAX, "%.*s", FILE_NAME_MAX - 1, event->name);
+      }
+      at += sizeof *event + event->len;
+    }
+    pthread_mutex_unlock(&lock);
+  }
+  return NULL;
+}
+
+static void choose(const char *what, const char *key) {
+  pthread_mutex_lock(&lock);
+  snprintf(kind, sizeof kind, "%s", what);
+  snprintf(name, sizeof name, "%s", key);
+  chosen++;
+  greatest = -1;
+  unsigned long long before = calls;
+  pthread_mutex_unlock(&lock);
+  while (calls == before) usleep(PAUSE_US);
+  pthread_mutex_lock(&lock);
+  printf("%d\n", greatest);
+  pthread_mutex_unlock(&lock);
+}
+
+static void seen(int value, long long ms) {
+  long long deadline = now_ns() + ms * 1000000, when = 0;
+  for (;; usleep(PAUSE_US)) {
+    pthread_mutex_lock(&lock);
+    if (value >= 0 && value < VALUES_MAX && greatest >= value) when = seen_at[value];
+    pthread_mutex_unlock(&lock);
+    if (when || now_ns() > deadline) break;
+  }
+  printf("%lld %llu %llu %llu %llu\n", when, calls, absences, errors, backwards);
+}
+
+/* The first rename after `since`, 0 when there was none yet; `count` of all of them. */
+static long long rename_of(const char *file, long long since, int *count) {
+  long long first = 0;
+  *count = 0;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < renamed; i++) {
+    if (renames[i].ns <= since || strcmp(renames[i].file, file) != 0) continue;
+    if (!first) first = renames[i].ns;
+    ++*count;
+  }
+  pthread_mutex_unlock(&lock);
+  return first;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) {
+    fprintf(stderr, "usage: watch FOLDER\n");
+    return 2;
+  }
+  pthread_t thread;
+  buffer = malloc(BUFFER_BYTES);
+  if (!buffer || pthread_create(&thread, NULL, follow, argv[1]) || pthread_create(&thread, NULL, watch, NULL))
+    die("threads");
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  char line[512], file[FILE_NAME_MAX], key[256];
+  long long since, ms;
+  int value, count;
+  while (fgets(line, sizeof line, stdin)) {
+    if (sscanf(line, "user %255s", key) == 1) {
+      choose("user", key);
+    } else if (sscanf(line, "group %255s", key) == 1) {
+      choose("group", key);
+    } else if (sscanf(line, "seen %d %lld", &value, &ms) == 2) {
+      seen(value, ms);
+    } else if (sscanf(line, "renamed %63s %lld %lld", file, &since, &ms) == 3) {
+      long long deadline = now_ns() + ms * 1000000, when;
+      while (!(when = rename_of(file, since, &count)) && now_ns() < deadline) usleep(PAUSE_US);
+      printf("%lld\n", when);
+    } else if (sscanf(line, "renames %63s %lld", file, &since) == 2) {
+      rename_of(file, since, &count);
+      printf("%d\n", count);
+    } else {
+      fprintf(stderr, "watch: unknown command: %s", line);
+      return 2;
+    }
+  }
+  return 0;
+}
