@@ -19,6 +19,10 @@ use std::time::Duration;
 /// is right or wrong here; how fast it is, the benchmarks tell.
 pub const SOON: Duration = Duration::from_secs(60);
 
+/// Longest time until silence is taken for a fault: a back-end that hears nothing asks after 30 s, and
+/// gives up after 10 more.
+const MINUTES: Duration = Duration::from_secs(120);
+
 /// What a host has of its own, for tests that do not care.
 pub const LOCALS: &str = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:/bin/false\n\
                           nobody:x:65534:65534::/nonexistent:/bin/false\n\
@@ -289,16 +293,40 @@ impl Rosterd {
         run(&mut command)
     }
 
-    /// `roster status --json`.
+    /// `roster status --json`, whatever it finds wrong.
     ///
     /// # Errors
     /// What it said, when the daemon does not answer.
     pub fn status(&self) -> Result<Value, String> {
         let done = self.roster(&["status", "--json"]);
-        if done.code != 0 {
-            return Err(done.error());
-        }
-        serde_json::from_slice(&done.stdout).map_err(|error| error.to_string())
+        let status: Value = serde_json::from_slice(&done.stdout).map_err(|_| done.error())?;
+        if status["running"] == true { Ok(status) } else { Err(status.to_string()) }
+    }
+
+    /// What the status says of a domain.
+    ///
+    /// # Errors
+    /// What was said instead.
+    pub fn domain(&self, name: &str) -> Result<Value, String> {
+        let status = self.status()?;
+        let domains = status["domains"].as_array().ok_or("no domains")?;
+        let found = domains.iter().find(|domain| domain["domain"] == name);
+        found.cloned().ok_or_else(|| status.to_string())
+    }
+
+    /// Waits until the status says of a domain that `key` is `value`.
+    #[track_caller]
+    pub fn expect_of_domain<V: Into<Value>>(&self, name: &str, key: &str, value: V) -> Duration {
+        let value = value.into();
+        let (_, took) = wait_for(MINUTES, || {
+            let domain = self.domain(name)?;
+            if domain[key] == value {
+                Ok(())
+            } else {
+                Err(format!("{key} is not {value}: {domain}"))
+            }
+        });
+        took
     }
 
     /// One line of getent on the host; `None` when it finds nothing.

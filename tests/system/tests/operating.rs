@@ -1,0 +1,177 @@
+//! What an administrator is told of a running daemon, and what they may tell it.
+
+use roster_system_tests::rosterd::SOON;
+use roster_system_tests::{Domain, Rosterd, wait_until};
+use serde_json::Value;
+use std::fs;
+use tempfile::TempDir;
+
+/// Most of the users have the host's own group `users` as their primary group.
+const PASSWD: &str = "ann:x:5000:5000:Ann:/home/ann:/bin/sh\nben:x:5001:100::/home/ben:/bin/sh\n\
+                      cy:x:5002:100::/home/cy:/bin/sh\nlocal:x:5003:5000::/:/bin/sh\n\
+                      odd:x:many:5000::/:/bin/sh\n";
+const GROUP: &str = "lab:x:5000:ben,cy\n";
+
+struct Lab {
+    // Before the files that it reads.
+    rosterd: Rosterd,
+    files: TempDir,
+}
+
+impl Lab {
+    fn start() -> Self {
+        let files = tempfile::tempdir().expect("make a folder");
+        fs::write(files.path().join("passwd"), PASSWD).expect("write");
+        fs::write(files.path().join("group"), GROUP).expect("write");
+        let domain =
+            Domain::files("lab", &files.path().join("passwd"), &files.path().join("group"));
+        let lab = Self { rosterd: Rosterd::start(&[domain]), files };
+        lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+        lab
+    }
+
+    fn said(&self, args: &[&str], code: i32) -> String {
+        let done = self.rosterd.roster(args);
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert_eq!(done.code, code, "roster {args:?}: {text}{}", done.error());
+        text
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.said(args, 0)).expect("JSON")
+    }
+}
+
+#[test]
+fn status_shows_roles_domains_and_snapshot_and_what_is_rejected_with_the_remedy() {
+    let lab = Lab::start();
+    let text = lab.said(&["status"], 0);
+    for part in [
+        "generation ",
+        "1 user, 1 group, 0 memberships",
+        "\nlab     online ",
+        "\npublisher    running ",
+        "\nbackend:lab  running ",
+        "! lab: 2 entries rejected: gid 100 is below min_id",
+        "allowed_local_gids = [100] under [host]",
+        "! lab: 1 entry rejected: a local user has this name",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+
+    // And the remedy is one.
+    let config = fs::read_to_string(lab.rosterd.config()).expect("read");
+    let more = config.replacen("[host]", "[host]\nallowed_local_gids = [100]", 1);
+    fs::write(lab.rosterd.config(), more).expect("write");
+    let mut lab = lab;
+    lab.rosterd.process().signal(rustix::process::Signal::HUP);
+    lab.rosterd.expect("passwd", "ben", Some("ben:*:5001:100::/home/ben:/bin/sh"));
+    assert!(!lab.said(&["status"], 0).contains("gid 100"));
+}
+
+#[test]
+fn a_directory_that_is_away_makes_status_fail() {
+    let lab = Lab::start();
+    fs::remove_file(lab.files.path().join("passwd")).expect("remove");
+    wait_until(SOON, "the domain is offline", || lab.rosterd.roster(&["status"]).code == 1);
+    let text = lab.said(&["status"], 1);
+    assert!(text.contains("✗ lab is offline for "), "{text}");
+    assert!(text.contains("what is known is served"), "{text}");
+    let text = lab.said(&["domain", "show", "lab"], 0);
+    assert!(text.contains("\nstate           offline for "), "{text}");
+}
+
+#[test]
+fn a_configuration_that_is_refused_is_told_until_it_is_mended() {
+    let mut lab = Lab::start();
+    let config = fs::read_to_string(lab.rosterd.config()).expect("read");
+    fs::write(lab.rosterd.config(), config.replace("\"files\"", "\"file\"")).expect("write");
+    lab.rosterd.process().signal(rustix::process::Signal::HUP);
+    wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
+    let text = lab.said(&["status"], 1);
+    assert!(text.contains("\"file\" is not a provider; did you mean \"files\"?"), "{text}");
+    lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+    fs::write(lab.rosterd.config(), config).expect("write");
+    lab.rosterd.process().signal(rustix::process::Signal::HUP);
+    wait_until(SOON, "status is well again", || lab.rosterd.roster(&["status"]).code == 0);
+}
+
+#[test]
+fn entries_are_shown_with_why_they_are_not_served() {
+    let lab = Lab::start();
+    let text = lab.said(&["domain", "rejected", "lab"], 0);
+    for part in [
+        "lab: 4 entries rejected",
+        "2 entries rejected: gid 100 is below min_id",
+        "    user ben\n    user cy\n",
+        "1 entry rejected: a local user has this name\n    user local\n",
+        "passwd:5\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let rejected = lab.json(&["domain", "rejected", "lab", "--json"]);
+    assert_eq!(rejected.as_array().map(Vec::len), Some(4));
+    assert!(
+        lab.said(&["cache", "show", "user", "ann"], 0).starts_with("user ann of lab: served\n")
+    );
+    let text = lab.said(&["cache", "show", "user", "ben"], 0);
+    assert!(text.starts_with("user ben of lab: not served: gid 100 is below min_id"), "{text}");
+    assert_eq!(lab.json(&["cache", "show", "group", "lab", "--json"])[0]["gid"], 5000);
+    lab.said(&["cache", "show", "user", "nobody-by-this-name"], 1);
+}
+
+#[test]
+fn domains_and_levels_are_told_what_to_do() {
+    let lab = Lab::start();
+    assert_eq!(lab.json(&["domain", "list", "--json"])[0]["domain"], "lab");
+    lab.said(&["domain", "refresh", "lab"], 0);
+    assert_eq!(lab.said(&["domain", "confirm", "lab"], 0), "lab: nothing was held back\n");
+    lab.said(&["cache", "expire", "--user", "ann"], 0);
+    lab.said(&["cache", "expire", "--all", "--domain", "lab"], 0);
+    lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+
+    lab.said(&["log-level", "backend:lab", "debug"], 0);
+    let levels = lab.json(&["log-level", "--json"]);
+    assert_eq!((&levels["backend:lab"], &levels["publisher"]), (&"debug".into(), &"info".into()));
+    lab.said(&["log-level", "warn"], 0);
+    assert_eq!(lab.json(&["log-level", "--json"])["monitor"], "warn");
+
+    for (args, part) in [
+        (&["domain", "show", "corp"][..], "there is no domain \"corp\"; there are: lab"),
+        (&["log-level", "lab"], "roles are monitor, publisher, backend:DOMAIN"),
+    ] {
+        let done = lab.rosterd.roster(args);
+        assert_eq!(done.code, 1);
+        assert!(done.error().contains(part), "{}", done.error());
+    }
+}
+
+#[test]
+fn a_role_that_hangs_is_named_and_the_rest_is_still_told() {
+    let lab = Lab::start();
+    let backend = lab.rosterd.wait_for_role("backend:lab");
+    rustix::process::kill_process(backend, rustix::process::Signal::STOP).expect("stop it");
+    let text = lab.said(&["status"], 1);
+    assert!(text.contains("✗ backend:lab does not answer"), "{text}");
+    assert!(text.contains("1 user, 1 group"), "{text}");
+    // Had the monitor not ended it before.
+    let _ = rustix::process::kill_process(backend, rustix::process::Signal::CONT);
+}
+
+#[test]
+fn without_a_daemon_every_command_says_so_and_status_has_its_code() {
+    let mut lab = Lab::start();
+    lab.rosterd.stop();
+    for (args, code) in [
+        (&["status"][..], 3),
+        (&["domain", "list"], 1),
+        (&["cache", "show", "user", "ann"], 1),
+        (&["log-level"], 1),
+    ] {
+        let done = lab.rosterd.roster(args);
+        assert_eq!(done.code, code, "{args:?}");
+        assert!(done.error().starts_with("roster: rosterd is not running"), "{}", done.error());
+    }
+    // Look-ups need none.
+    lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+}
