@@ -8,7 +8,12 @@ PREFIX=${PREFIX:-/usr/local}
 PREFIX=${PREFIX%/}
 
 BINDIR=$PREFIX/bin
+SBINDIR=$PREFIX/sbin
 DATADIR=$PREFIX/share
+# systemd looks under /usr and under /usr/local.
+SYSTEMDDIR=$PREFIX/lib/systemd
+SYSUSERSDIR=$PREFIX/lib/sysusers.d
+TMPFILESDIR=$PREFIX/lib/tmpfiles.d
 # These two are where AppArmor and the module look, whatever the prefix.
 SYSCONFDIR=/etc
 STATEDIR=/var/lib/roster
