@@ -259,7 +259,21 @@ pub enum Kind {
     },
 }
 
-/// Whether an entry of a search is a user, a group, or both.
+/// Object classes of entries that others are below. When one of them is renamed or moved, all below
+/// get other names or leave the search's base, and no server sends a change of theirs: so these
+/// entries are watched as well.
+const CONTAINERS: [&str; 8] = [
+    "organizationalUnit",
+    "organization",
+    "dcObject",
+    "domain",
+    "nsContainer",
+    "container",
+    "locality",
+    "country",
+];
+
+/// Whether an entry of a search is a user, a group, or both; what is neither is a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Is {
     /// It is a user.
@@ -300,23 +314,31 @@ impl PartSearch {
 
     /// What an entry of this search is.
     pub fn classify(&self, entry: &RawEntry<'_>, mapping: &Mapping) -> Result<Is, Malformed> {
-        let (users, groups) = match &self.kind {
-            Kind::Users => return Ok(Is { user: true, group: false }),
-            Kind::Groups => return Ok(Is { user: false, group: true }),
-            Kind::Both { users, groups } => (users, groups),
-        };
-        let mut is = Is { user: false, group: false };
+        let names = &mapping.attributes;
+        let has = |name| Ok::<bool, Malformed>(entry.values(name)?.next().is_some());
+        let (mut user, mut group, mut container) = (false, false, false);
         for class in entry.values("objectClass")? {
             let class = class?;
-            is.user |= class.eq_ignore_ascii_case(users.as_bytes());
-            is.group |= class.eq_ignore_ascii_case(groups.as_bytes());
+            let is = |name: &str| class.eq_ignore_ascii_case(name.as_bytes());
+            container |= CONTAINERS.iter().any(|name| is(name));
+            if let Kind::Both { users, groups } = &self.kind {
+                user |= is(users);
+                group |= is(groups);
+            }
         }
-        if !is.user && !is.group {
+        if user || group {
+            return Ok(Is { user, group });
+        }
+        if container && !has(&names.user_uid)? && !has(&names.group_gid)? {
+            return Ok(Is { user: false, group: false });
+        }
+        let user = match &self.kind {
+            Kind::Users => true,
+            Kind::Groups => false,
             // It matched by a class derived from one of the two: its uid tells.
-            is.user = entry.values(&mapping.attributes.user_uid)?.next().is_some();
-            is.group = !is.user;
-        }
-        Ok(is)
+            Kind::Both { .. } => has(&names.user_uid)?,
+        };
+        Ok(Is { user, group: !user })
     }
 }
 
@@ -339,10 +361,13 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
     ];
     let group_attributes = [&names.group_name, &names.group_gid, &names.group_member];
     let class = "objectClass".to_owned();
+    let containers = CONTAINERS.map(|name| Filter::equals("objectClass", name.as_bytes()));
     let same_base =
         dn::normalise(ldap.users.base.as_bytes()) == dn::normalise(ldap.groups.base.as_bytes());
-    let search = |part, kind, base: &str, filter, attributes: &[&String]| {
-        let mut attributes: Vec<String> = attributes.iter().map(|&name| name.clone()).collect();
+    let search = |part, kind, base: &str, filters: &[&Filter], attributes: &[&String]| {
+        let filter = Filter::any(filters.iter().copied().chain(&containers));
+        let mut attributes: Vec<String> =
+            attributes.iter().copied().chain([&class]).cloned().collect();
         attributes.sort_unstable();
         attributes.dedup_by(|a, b| a.eq_ignore_ascii_case(b));
         PartSearch {
@@ -359,13 +384,12 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
             if same_base && !user_class.eq_ignore_ascii_case(group_class) =>
         {
             let kind = Kind::Both { users: user_class.to_owned(), groups: group_class.to_owned() };
-            let filter = Filter::any([&users, &groups]);
-            let attributes = [&[&class][..], &user_attributes[..], &group_attributes[..]].concat();
-            vec![search(0, kind, &ldap.users.base, filter, &attributes)]
+            let attributes = [&user_attributes[..], &group_attributes[..]].concat();
+            vec![search(0, kind, &ldap.users.base, &[&users, &groups], &attributes)]
         }
         _ => vec![
-            search(0, Kind::Users, &ldap.users.base, users, &user_attributes),
-            search(1, Kind::Groups, &ldap.groups.base, groups, &group_attributes),
+            search(0, Kind::Users, &ldap.users.base, &[&users], &user_attributes),
+            search(1, Kind::Groups, &ldap.groups.base, &[&groups], &group_attributes),
         ],
     };
     for search in &mut searches {
@@ -550,6 +574,7 @@ mod tests {
             is(&[class(&[&b"posixGroup"[..], b"posixAccount"])]),
             Is { user: true, group: true }
         );
+        assert_eq!(is(&[class(&[b"organizationalUnit"])]), Is { user: false, group: false });
         assert_eq!(is(&[class(&[b"derived"]), UID]), Is { user: true, group: false });
         assert_eq!(is(&[class(&[b"derived"]), GID]), Is { user: false, group: true });
     }

@@ -30,6 +30,18 @@ fn changes_are_followed(directory: &Directory, server: &Ds389, mirror: &Mirror) 
     assert_eq!(mirror.book.id("alicia"), Some(id), "the entry is the same");
     server.delete(&[directory.user_dn("dave")]);
     mirror.until("dave is gone", |book| !book.users().contains_key("dave"));
+
+    let dn = directory.user_dn("carol");
+    let (_, parent) = dn.split_once(',').unwrap();
+    let (rdn, base) = parent.split_once(',').unwrap();
+    server.rename(parent, "ou=moved", None);
+    mirror.until("carol has moved with her parent", |book| {
+        book.reference("carol").is_some_and(|dn| dn.contains("ou=moved"))
+    });
+    server.rename(&format!("ou=moved,{base}"), rdn, None);
+    mirror.until("and back", |book| {
+        book.reference("carol").is_some_and(|dn| !dn.contains("ou=moved"))
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mirror, domain, secrets};
+use common::{Mirror, domain, keys, secrets};
 use roster_provider::Unmentioned;
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 
@@ -57,5 +57,40 @@ fn changes_are_seen_as_they_happen() {
         slapd.delete(&[directory.group_dn("staff")]);
         mirror.until("no group", |book| book.groups().is_empty());
         assert_eq!(mirror.book.ends(), [Unmentioned::Gone], "all of it without another refresh");
+    }
+}
+
+#[test]
+fn entries_that_move_with_their_parent_are_found_again() {
+    let schema = Schema::Rfc2307bis;
+    let directory = Directory::new(schema);
+    let base =
+        directory.user_dn("x").split_once("dc=").map(|(_, rest)| format!("dc={rest}")).unwrap();
+    let ldif = directory.tree()
+        + &directory.user("alice", 5001)
+        + &directory.group("staff", 7001, &["alice"]);
+    let slapd = Slapd::serving(Setup::new(schema), &ldif);
+    for users in ["(objectClass=posixAccount)", "(&(objectClass=posixAccount)(uid=*))"] {
+        let mut domain = domain(&slapd);
+        keys(&mut domain).users.filter = users.to_owned();
+        let mirror = Mirror::start(&domain, &secrets(None));
+        mirror.until("alice in staff", |book| {
+            book.groups().get("staff").is_some_and(|(_, members)| members.contains("alice"))
+        });
+        let parent = directory.user_dn("alice").split_once(',').unwrap().1.to_owned();
+        let rdn = parent.split_once(',').unwrap().0;
+        slapd.rename(&parent, "ou=moved", None);
+        slapd.set(&directory.group_dn("staff"), "member", &[&format!("uid=alice,ou=moved,{base}")]);
+        mirror.until("alice in staff by her new name", |book| {
+            book.groups()["staff"].1 == ["alice".to_owned()].into()
+                && book.groups()["staff"].0 == 7001
+                && book.reference("alice").is_some_and(|dn| dn.contains("ou=moved"))
+        });
+        slapd.rename(&format!("ou=moved,{base}"), rdn, None);
+        slapd.set(&directory.group_dn("staff"), "member", &[&directory.user_dn("alice")]);
+        mirror.until("and by the old", |book| {
+            book.groups()["staff"].1 == ["alice".to_owned()].into()
+                && book.reference("alice").is_some_and(|dn| !dn.contains("ou=moved"))
+        });
     }
 }

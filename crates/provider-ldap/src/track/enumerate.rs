@@ -101,7 +101,8 @@ pub(crate) struct Enumeration {
     /// Entries that the persistent search spoke of while a listing, which may be of an earlier
     /// moment, was under way.
     overtaken: HashSet<EntryId>,
-    /// A sweep met an entry that is not known, or the search spoke of one that cannot be told.
+    /// A sweep met an entry that is not known, the search spoke of one that cannot be told, or
+    /// entries have moved with the one above them.
     is_behind: bool,
 }
 
@@ -229,7 +230,8 @@ impl Enumeration {
             }
             Listing::Whole | Listing::Changes => {
                 self.known.insert(id);
-                ear.entry(&self.search, id, entry, listing == Listing::Whole)?;
+                let is_listing = listing == Listing::Whole;
+                self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
             }
         }
         Ok(())
@@ -278,10 +280,10 @@ impl Enumeration {
                 self.overtaken.insert(id);
                 if response.controls.change_type()? == Some(CHANGE_DELETE) {
                     self.known.remove(&id);
-                    ear.removed(&self.search, id);
+                    self.is_behind |= ear.removed(&self.search, id);
                 } else {
                     self.known.insert(id);
-                    ear.entry(&self.search, id, &entry, false)?;
+                    self.is_behind |= ear.entry(&self.search, id, &entry, false)?;
                 }
             }
             Operation::SearchDone(outcome) => return Err(search_failed(&self.search, outcome)),

@@ -10,6 +10,7 @@ pub mod sync;
 
 use crate::ber::Malformed;
 use crate::connection::Connection;
+use crate::dn;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{
@@ -62,12 +63,15 @@ pub(crate) struct Ear {
     sink: Arc<dyn Sink>,
     mapping: Arc<Mapping>,
     cookies: HashMap<Part, Cookie>,
+    /// Names of the entries that others are below.
+    containers: HashMap<(Part, EntryId), Vec<u8>>,
     is_changed: bool,
 }
 
 impl Ear {
     pub fn new(sink: Arc<dyn Sink>, mapping: Arc<Mapping>, cookies: Vec<(Part, Cookie)>) -> Self {
-        Self { sink, mapping, cookies: cookies.into_iter().collect(), is_changed: false }
+        let (cookies, containers) = (cookies.into_iter().collect(), HashMap::new());
+        Self { sink, mapping, cookies, containers, is_changed: false }
     }
 
     /// The cookie of a part, if it was given under the same circumstances.
@@ -91,14 +95,15 @@ impl Ear {
     }
 
     /// The entry is as given. `is_listing` spares saying what it is not: a refresh that lists
-    /// everything says so by silence.
+    /// everything says so by silence. `true` when entries below may have moved with it, of which
+    /// the server says nothing: everything is to be listed anew.
     pub fn entry(
         &mut self,
         search: &PartSearch,
         id: EntryId,
         entry: &RawEntry<'_>,
         is_listing: bool,
-    ) -> Result<(), Malformed> {
+    ) -> Result<bool, Malformed> {
         self.is_changed = true;
         let is = search.classify(entry, &self.mapping)?;
         let (part, sink) = (search.part, &self.sink);
@@ -110,6 +115,11 @@ impl Ear {
         } else if search.has_users() && !is_listing {
             sink.removed(part, id);
         }
+        let is_moved = !is.user && !is.group && {
+            let dn = dn::normalise(entry.dn).into_owned();
+            let before = self.containers.insert((part, id), dn.clone());
+            !is_listing && before != Some(dn)
+        };
         let id = group_id(id);
         if is.group {
             match self.mapping.group(entry, true)? {
@@ -119,7 +129,7 @@ impl Ear {
         } else if search.has_groups() && !is_listing {
             sink.removed(part, id);
         }
-        Ok(())
+        Ok(is_moved)
     }
 
     pub fn present(&mut self, search: &PartSearch, id: EntryId) {
@@ -131,7 +141,8 @@ impl Ear {
         }
     }
 
-    pub fn removed(&mut self, search: &PartSearch, id: EntryId) {
+    /// The entry is gone. `true` as of [`entry`](Self::entry).
+    pub fn removed(&mut self, search: &PartSearch, id: EntryId) -> bool {
         self.is_changed = true;
         if search.has_users() {
             self.sink.removed(search.part, id);
@@ -139,6 +150,7 @@ impl Ear {
         if search.has_groups() {
             self.sink.removed(search.part, group_id(id));
         }
+        self.containers.remove(&(search.part, id)).is_some()
     }
 
     pub fn ended(&mut self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {

@@ -25,7 +25,11 @@ pub(crate) struct Synchronization {
     /// The cookie that was sent has the form of OpenLDAP's. To one that it cannot read, OpenLDAP
     /// sends everything as if it were changes, and says nothing of what is gone.
     is_trusted: bool,
+    /// Entries have moved with the one above them, and the server does not say which.
+    is_behind: bool,
     id: u32,
+    /// The search before, which is not to go on.
+    abandoned: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,9 @@ impl Synchronization {
             phase,
             cookie: None,
             is_trusted: false,
+            is_behind: false,
             id: 0,
+            abandoned: None,
         }
     }
 
@@ -87,7 +93,18 @@ impl Synchronization {
         self.settle(if is_listing { Unmentioned::Gone } else { Unmentioned::Kept }, ear);
     }
 
+    /// Begins from the beginning, in place of a search that may still be going on.
+    fn restart(&mut self, ear: &mut Ear) {
+        ear.forget(self.search.part);
+        self.abandoned = Some(std::mem::take(&mut self.id));
+        self.is_behind = false;
+        self.phase = Phase::Asleep;
+    }
+
     fn settle(&mut self, unmentioned: Unmentioned, ear: &mut Ear) {
+        if self.is_behind {
+            return self.restart(ear);
+        }
         self.phase = Phase::Following;
         let cookie = self.cookie.clone().map(|value| self.bound(value));
         ear.ended(self.search.part, unmentioned, cookie);
@@ -129,6 +146,9 @@ impl Track for Synchronization {
         };
         match self.phase {
             Phase::Asleep => {
+                if let Some(id) = self.abandoned.take() {
+                    connection.queue(&Request::Abandon(id), &[]);
+                }
                 self.cookie = ear.cookie_for(self.search.part, &self.binding);
                 let csn = |cookie: &Vec<u8>| cookie.windows(4).any(|part| part == b"csn=");
                 self.is_trusted = self.cookie.as_ref().is_some_and(csn);
@@ -163,8 +183,10 @@ impl Track for Synchronization {
                     self.phase == (Phase::Refreshing { resumed: false, listed: false });
                 match sync.state {
                     State::Present => ear.present(&self.search, id),
-                    State::Changed => ear.entry(&self.search, id, &entry, is_listing)?,
-                    State::Deleted => ear.removed(&self.search, id),
+                    State::Changed => {
+                        self.is_behind |= ear.entry(&self.search, id, &entry, is_listing)?;
+                    }
+                    State::Deleted => self.is_behind |= ear.removed(&self.search, id),
                 }
                 self.take_cookie(sync.cookie, ear);
             }
@@ -175,6 +197,12 @@ impl Track for Synchronization {
             }
             Operation::SearchDone(outcome) => self.search_ended(outcome, ear)?,
             _ => {}
+        }
+        if self.is_behind && self.phase == Phase::Following {
+            tracing::info!(
+                "entries may have moved with the one above them: everything is fetched anew"
+            );
+            self.restart(ear);
         }
         Ok(())
     }
@@ -206,7 +234,7 @@ impl Synchronization {
                 for uuid in uuids {
                     let id = EntryId(uuid?);
                     if deleted {
-                        ear.removed(&self.search, id);
+                        self.is_behind |= ear.removed(&self.search, id);
                     } else {
                         ear.present(&self.search, id);
                     }

@@ -117,6 +117,13 @@ impl Book {
             .map(|(id, _)| *id)
     }
 
+    /// How member lists name a user.
+    pub fn reference(&self, user: &str) -> Option<String> {
+        let id = self.id(user)?;
+        let out = self.out.lock().unwrap();
+        Some(String::from_utf8_lossy(&out.users.get(&id)?.reference).into_owned())
+    }
+
     /// Names of the groups of a user, as a look-up found them.
     pub fn groups_found(&self, user: &str) -> Option<BTreeSet<String>> {
         let id = self.id(user)?;
