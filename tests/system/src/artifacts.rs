@@ -33,21 +33,23 @@ pub fn library_folder() -> &'static Path {
 /// The `roster` program, as `make build` makes it.
 pub fn roster_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let _lock = lock();
-        cargo_build(&["-p", "roster-cli", "--release"]);
-        target().join("release/roster")
-    })
+    PROGRAM.get_or_init(|| program("roster", "roster-cli"))
 }
 
 /// The daemon, likewise.
 pub fn rosterd_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let _lock = lock();
-        cargo_build(&["-p", "roster-daemon", "--release"]);
-        target().join("release/rosterd")
-    })
+    PROGRAM.get_or_init(|| program("rosterd", "roster-daemon"))
+}
+
+/// The program of that name out of `ROSTER_PROGRAMS`, or built.
+fn program(name: &str, package: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os("ROSTER_PROGRAMS") {
+        return Path::new(&folder).join(name);
+    }
+    let _lock = lock();
+    cargo_build(&["-p", package, "--release"]);
+    target().join("release").join(name)
 }
 
 /// The program made of `c/NAME.c`.

@@ -3,7 +3,7 @@
 
 use crate::artifacts::{roster_program, rosterd_program};
 use crate::corpus::Corpus;
-use crate::host::{Host, Output, ROSTER, run, tool};
+use crate::host::{Host, Output, RECOMMENDED, ROSTER, run, tool};
 use crate::servers::{Process, READER_PASSWORD, Schema, Server};
 use crate::wait::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -177,7 +177,8 @@ impl Rosterd {
             let _ = writeln!(group, "roster-{name}:x:{id}:");
         }
         let locals = Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"");
-        let host = Host::new(&locals, ROSTER);
+        // dbus-daemon looks its own user up.
+        let host = Host::new(&locals, RECOMMENDED);
         let mut rosterd = Self::on(host, "", domains);
         rosterd.installed = true;
         rosterd.configure();
@@ -362,7 +363,7 @@ impl Rosterd {
         let program = format!("import os; print(*sorted(os.getgrouplist({user:?}, {gid})))");
         let wanted = wanted.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
         wait_for(SOON, || {
-            let found = self.host.run("python3", &["-c", &program]).text();
+            let found = run(self.roster_only().args(["-c", &program])).text();
             if found == wanted {
                 Ok(())
             } else {
@@ -421,8 +422,18 @@ impl Rosterd {
 
     fn compare(&self, case: &Path) -> Output {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/mirror.py");
-        let mut command = self.host.command("python3");
-        run(command.arg(script).arg(case))
+        run(self.roster_only().arg(script).arg(case))
+    }
+
+    /// Python on the host, where glibc asks `roster` alone.
+    #[must_use]
+    pub fn roster_only(&self) -> Command {
+        let nsswitch = self.host.path("etc/roster-only");
+        fs::write(&nsswitch, ROSTER).expect("write nsswitch.conf");
+        let script = "mount --bind \"$1\" /etc/nsswitch.conf; shift; exec python3 \"$@\"";
+        let mut command = self.host.command("sh");
+        command.args(["-ec", script, "roster-only"]).arg(nsswitch);
+        command
     }
 
     fn configure(&self) {

@@ -22,10 +22,10 @@ pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
     // Added.
     server.change(&directory.user("anna", 70_001));
     server.change(&directory.group("crew", 70_001, &["anna", "u1"]));
-    let anna = format!("anna:x:70001:70001:anna of {base}:/home/anna:/bin/sh");
+    let anna = format!("anna:*:70001:70001:anna of {base}:/home/anna:/bin/sh");
     rosterd.expect("passwd", "anna", Some(&anna));
     rosterd.expect("passwd", "70001", Some(&anna));
-    rosterd.expect("group", "crew", Some("crew:x:70001:anna,u1"));
+    rosterd.expect("group", "crew", Some("crew:*:70001:anna,u1"));
     assert_eq!(groups("anna"), "crew");
 
     // Modified.
@@ -36,13 +36,13 @@ pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
     rosterd.expect("passwd", "70002", Some(&anna));
     rosterd.expect("passwd", "70001", None);
     server.set(&directory.group_dn("crew"), "gidNumber", &["70003"]);
-    rosterd.expect("group", "70003", Some("crew:x:70003:anna,u1"));
+    rosterd.expect("group", "70003", Some("crew:*:70003:anna,u1"));
     server.set(&directory.user_dn("anna"), "gidNumber", &["70003"]);
     rosterd.expect("passwd", "anna", Some(&anna.replace(":70001:", ":70003:")));
 
     // Members come and go.
     server.change(&directory.membership("crew", "u1", false));
-    rosterd.expect("group", "crew", Some("crew:x:70003:anna"));
+    rosterd.expect("group", "crew", Some("crew:*:70003:anna"));
     server.change(&directory.membership("g2", "anna", true));
     let g2 = FIRST_GID + 2;
     rosterd.expect_groups("anna", 70_003, &[70_003, g2]);
@@ -56,7 +56,7 @@ pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
     rosterd.expect("passwd", "anne", Some(&anne));
     rosterd.expect("passwd", "anna", None);
     rosterd.expect("passwd", "70002", Some(&anne));
-    rosterd.expect("group", "crew", Some("crew:x:70003:"));
+    rosterd.expect("group", "crew", Some("crew:*:70003:"));
     let member = match server.schema() {
         Schema::Rfc2307 => "anne".to_owned(),
         Schema::Rfc2307bis => format!("uid=anne,ou=staff,{base}"),
@@ -66,16 +66,16 @@ pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
         Schema::Rfc2307bis => "member",
     };
     server.set(&directory.group_dn("crew"), attribute, &[&member]);
-    rosterd.expect("group", "crew", Some("crew:x:70003:anne"));
+    rosterd.expect("group", "crew", Some("crew:*:70003:anne"));
     server.rename(&directory.group_dn("crew"), "cn=team2", None);
-    rosterd.expect("group", "team2", Some("team2:x:70003:anne"));
+    rosterd.expect("group", "team2", Some("team2:*:70003:anne"));
     rosterd.expect("group", "crew", None);
 
     // Deleted, and created anew under the same name.
     server.delete(&[format!("uid=anne,ou=staff,{base}")]);
     rosterd.expect("passwd", "anne", None);
     rosterd.expect("passwd", "70002", None);
-    rosterd.expect("group", "team2", Some("team2:x:70003:"));
+    rosterd.expect("group", "team2", Some("team2:*:70003:"));
     server.delete(&[directory.group_dn("team2")]);
     rosterd.expect("group", "team2", None);
     rosterd.expect("group", "70003", None);
@@ -83,7 +83,7 @@ pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
     rosterd.expect(
         "passwd",
         "70009",
-        Some(&format!("anna:x:70009:70009:anna of {base}:/home/anna:/bin/sh")),
+        Some(&format!("anna:*:70009:70009:anna of {base}:/home/anna:/bin/sh")),
     );
 
     // Many at once, in the middle of which others look.
@@ -99,7 +99,7 @@ pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
     rosterd.expect_mirror(&[Source::Server(server)]);
 
     // What all that has not touched is as it was.
-    let first = format!("u0:x:{FIRST_UID}:{FIRST_GID}:u0 of {base}:/home/u0:/bin/sh");
+    let first = format!("u0:*:{FIRST_UID}:{FIRST_GID}:u0 of {base}:/home/u0:/bin/sh");
     assert_eq!(rosterd.getent("passwd", "u0").as_deref(), Some(first.as_str()));
 }
 

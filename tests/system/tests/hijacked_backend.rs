@@ -106,7 +106,7 @@ fn what_it_hands_over_is_judged_entry_by_entry() {
     let snapshot = prey.rosterd.host().snapshot();
     let mut caller = Caller::reading(&snapshot);
     wait_until(SOON, "the impostor's entries have arrived", || {
-        caller.say("getpwnam arrived").starts_with("SUCCESS arrived:x:5200:5000:")
+        caller.say("getpwnam arrived").starts_with("SUCCESS arrived:*:5200:5000:")
     });
     let names = |database: &str| {
         let text = prey.rosterd.host().run("getent", &["-s", "roster", database]).text();
@@ -120,11 +120,11 @@ fn what_it_hands_over_is_judged_entry_by_entry() {
     assert_eq!(names("passwd"), ["arrived", "carla"]);
     assert_eq!(names("group"), ["mine", "ring1", "ring2", "wheel-lab"]);
     let host = &prey.rosterd;
-    let carla = format!("carla:x:7001:8000:carla of {LAB}:/home/carla:/bin/sh");
+    let carla = format!("carla:*:7001:8000:carla of {LAB}:/home/carla:/bin/sh");
     assert_eq!(host.getent("passwd", "carla"), Some(carla.clone()));
     assert_eq!(host.getent("passwd", "7001"), Some(carla));
-    assert_eq!(host.getent("group", "wheel-lab").as_deref(), Some("wheel-lab:x:8000:carla"));
-    assert_eq!(host.getent("group", "mine").as_deref(), Some("mine:x:5303:arrived"));
+    assert_eq!(host.getent("group", "wheel-lab").as_deref(), Some("wheel-lab:*:8000:carla"));
+    assert_eq!(host.getent("group", "mine").as_deref(), Some("mine:*:5303:arrived"));
     for id in ["0", "42", "999", "1500", "65534", "65535", "4294967295"] {
         assert_eq!(host.getent("passwd", id), None, "uid {id}");
         assert_eq!(host.getent("group", id), None, "gid {id}");

@@ -51,14 +51,14 @@ fn the_first_domain_wins_and_no_domain_gives_groups_to_the_users_of_another() {
     let domains = [Domain::ldap("corp", &two.corp), Domain::ldap("lab", &two.lab)];
     let mut rosterd = Rosterd::start(&domains);
     rosterd.expect_mirror(&[Source::Server(&two.corp), Source::Server(&two.lab)]);
-    let whole = |uid, base| format!("alice:x:{uid}:{uid}:alice of {base}:/home/alice:/bin/sh");
+    let whole = |uid, base| format!("alice:*:{uid}:{uid}:alice of {base}:/home/alice:/bin/sh");
     rosterd.expect("passwd", "alice", Some(&whole(5000, "dc=example,dc=com")));
     rosterd.expect("passwd", "7000", None);
     rosterd.expect("passwd", "dora", None);
-    rosterd.expect("group", "wheel-corp", Some("wheel-corp:x:6000:alice,bert"));
-    rosterd.expect("group", "wheel-lab", Some("wheel-lab:x:8000:carla"));
-    rosterd.expect("group", "shared", Some("shared:x:6001:alice"));
-    rosterd.expect("group", "6002", Some("number-corp:x:6002:bert"));
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:alice,bert"));
+    rosterd.expect("group", "wheel-lab", Some("wheel-lab:*:8000:carla"));
+    rosterd.expect("group", "shared", Some("shared:*:6001:alice"));
+    rosterd.expect("group", "6002", Some("number-corp:*:6002:bert"));
     rosterd.expect_groups("alice", 5000, &[5000, 6000, 6001]);
 
     // The other way round, by a changed configuration.
@@ -91,10 +91,10 @@ fn a_local_account_displaces_that_of_a_directory_at_once_and_for_as_long_as_it_i
     write("passwd", &format!("{LOCALS}alice:x:1600:1600::/home/alice:/bin/sh\n"));
     let took = wait_until(SOON, "alice is local", || rosterd.getent("passwd", "alice").is_none());
     println!("displaced after {took:?}");
-    rosterd.expect("group", "wheel-corp", Some("wheel-corp:x:6000:bert"));
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:bert"));
     rosterd.expect_mirror(&sources);
     write("passwd", LOCALS);
-    rosterd.expect("group", "wheel-corp", Some("wheel-corp:x:6000:alice,bert"));
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:alice,bert"));
     rosterd.expect_mirror(&sources);
 
     // A uid alone, a group's name, a group's number.
@@ -107,6 +107,6 @@ fn a_local_account_displaces_that_of_a_directory_at_once_and_for_as_long_as_it_i
     rosterd.expect("group", "wheel-corp", None);
     rosterd.expect_mirror(&sources);
     write("group", LOCAL_GROUPS);
-    rosterd.expect("group", "shared", Some("shared:x:6001:alice"));
+    rosterd.expect("group", "shared", Some("shared:*:6001:alice"));
     rosterd.expect_mirror(&sources);
 }

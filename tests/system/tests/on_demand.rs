@@ -1,0 +1,221 @@
+//! Domains that are asked, not mirrored: one question to the directory however many ask, none that is not
+//! needed, and with the directory away what is known goes on being served.
+
+use roster_system_tests::rosterd::SOON;
+use roster_system_tests::{
+    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program, run, wait_for, wait_until,
+};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Searches that come of something else meanwhile: a back-end now and then asks whether the server is
+/// still there.
+const SEARCHES_BESIDES: u64 = 1;
+
+fn directory() -> Directory {
+    Directory::new(Schema::Rfc2307)
+}
+
+fn served() -> Slapd {
+    Slapd::serving(Setup::new(Schema::Rfc2307), &directory().populated(1000, 600, 5))
+}
+
+fn on_demand<'a, S: Server>(name: &'a str, server: &S) -> (&'a str, Domain) {
+    (name, Domain::ldap(name, server).with("mode", "\"on-demand\""))
+}
+
+/// A daemon that is ready to be asked.
+fn asking(domains: &[(&str, Domain)]) -> Rosterd {
+    let (names, domains): (Vec<_>, Vec<_>) = domains.iter().cloned().unzip();
+    let rosterd = Rosterd::start(&domains);
+    rosterd.wait_for_snapshot();
+    for name in names {
+        rosterd.expect_of_domain(name, "online", true);
+    }
+    rosterd
+}
+
+/// What came of many processes that ask at once.
+#[derive(Debug)]
+struct Crowd {
+    found: u32,
+    absent: u32,
+    failed: u32,
+    longest: Duration,
+}
+
+fn crowd(rosterd: &Rosterd, count: u32, pattern: &str) -> Crowd {
+    let mut command = rosterd.host().command(c_program("crowd"));
+    let said = run(command.args([&count.to_string(), "50000", pattern])).text();
+    let words: Vec<_> = said.split(' ').collect();
+    let numbers: HashMap<_, u32> =
+        words.chunks_exact(2).map(|pair| (pair[0], pair[1].parse().expect("a number"))).collect();
+    let crowd = Crowd {
+        found: numbers["found"],
+        absent: numbers["absent"],
+        failed: numbers["failed"],
+        longest: Duration::from_micros(numbers["longest"].into()),
+    };
+    println!("{pattern}: {crowd:?}");
+    crowd
+}
+
+/// Searches at the server while `act` runs.
+fn searches(slapd: &Slapd, act: impl FnOnce()) -> u64 {
+    let before = slapd.searches();
+    act();
+    slapd.searches() - before
+}
+
+#[test]
+fn five_hundred_who_ask_for_the_same_user_make_one_search() {
+    let slapd = served();
+    let rosterd = asking(&[on_demand("corp", &slapd)]);
+    let made = searches(&slapd, || {
+        let crowd = crowd(&rosterd, 500, "u17");
+        assert_eq!((crowd.found, crowd.absent, crowd.failed), (500, 0, 0));
+    });
+    assert!((1..=1 + SEARCHES_BESIDES).contains(&made), "{made} searches");
+    // Known now, and in the snapshot soon: nobody asks.
+    let made = searches(&slapd, || {
+        assert_eq!(crowd(&rosterd, 500, "u17").found, 500);
+    });
+    assert!(made <= SEARCHES_BESIDES, "{made} searches");
+    // Nobody there: asked once, and remembered for a while.
+    let made = searches(&slapd, || {
+        let crowd = crowd(&rosterd, 500, "missing");
+        assert_eq!((crowd.found, crowd.absent, crowd.failed), (0, 500, 0));
+    });
+    assert!((1..=1 + SEARCHES_BESIDES).contains(&made), "{made} searches");
+    let made = searches(&slapd, || {
+        assert_eq!(crowd(&rosterd, 100, "missing").absent, 100);
+    });
+    assert!(made <= SEARCHES_BESIDES, "{made} searches");
+}
+
+#[test]
+fn fifty_different_questions_are_each_asked_once() {
+    let slapd = served();
+    let rosterd = asking(&[on_demand("corp", &slapd)]);
+    let made = searches(&slapd, || {
+        let crowd = crowd(&rosterd, 50, "u2%02d");
+        assert_eq!((crowd.found, crowd.failed), (50, 0));
+        assert!(crowd.longest < Duration::from_secs(3), "{crowd:?}");
+    });
+    assert!((50..=50 + SEARCHES_BESIDES).contains(&made), "{made} searches");
+}
+
+#[test]
+fn the_groups_of_a_user_take_a_few_searches_however_many_there_are() {
+    let slapd = served();
+    let rosterd = asking(&[on_demand("corp", &slapd)]);
+    let program = "import os; print(len(os.getgrouplist('big', 99999)))";
+    let made = searches(&slapd, || {
+        let done = rosterd.host().run("python3", &["-c", program]);
+        // 500 groups, and the primary one.
+        assert_eq!(done.text(), "501");
+    });
+    println!("{made} searches");
+    assert!(made <= 3 + SEARCHES_BESIDES, "{made} searches");
+    let made = searches(&slapd, || {
+        assert_eq!(rosterd.host().run("python3", &["-c", program]).text(), "501");
+    });
+    assert!(made <= SEARCHES_BESIDES, "{made} searches");
+    // A group whose members somebody asks for has all of them.
+    let wanted = slapd.search(slapd.base(), "(cn=g7)", &["memberUid"]);
+    let wanted = String::from_utf8(wanted).expect("ASCII");
+    let mut wanted: Vec<_> = wanted.lines().filter_map(|l| l.strip_prefix("memberUid: ")).collect();
+    wanted.sort_unstable();
+    let group = rosterd.getent("group", "g7").expect("there");
+    let mut found: Vec<_> = group.rsplit(':').next().unwrap_or_default().split(',').collect();
+    found.sort_unstable();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn with_the_directory_away_what_was_asked_before_is_served() {
+    let mut slapd = served();
+    let (name, domain) = on_demand("corp", &slapd);
+    let rosterd = asking(&[(name, domain.with("refresh", "\"1s\""))]);
+    let user = rosterd.getent("passwd", "u5");
+    assert!(user.is_some());
+    assert!(rosterd.getent("group", "g5").is_some());
+    wait_for(SOON, || {
+        let status = rosterd.status()?;
+        let served = (&status["snapshot"]["users"], &status["snapshot"]["groups"]);
+        if served == (&1.into(), &1.into()) { Ok(()) } else { Err(status.to_string()) }
+    });
+    slapd.stop();
+    rosterd.expect_of_domain("corp", "online", false);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(rosterd.getent("passwd", "u5"), user);
+    assert!(rosterd.getent("group", "g5").is_some());
+    // Nobody can say whether that one exists: not that there is none.
+    let crowd = crowd(&rosterd, 1, "u6");
+    assert_eq!((crowd.found, crowd.absent, crowd.failed), (0, 0, 1));
+    slapd.start();
+    wait_until(SOON, "it is asked again", || rosterd.getent("passwd", "u6").is_some());
+}
+
+#[test]
+fn what_changes_or_goes_in_the_directory_does_so_on_the_host() {
+    let slapd = served();
+    let (name, domain) = on_demand("corp", &slapd);
+    let rosterd = asking(&[(name, domain.with("refresh", "\"1s\""))]);
+    let whole =
+        |shell: &str| Some(format!("u5:*:100005:300005:u5 of dc=example,dc=com:/home/u5:{shell}"));
+    assert_eq!(rosterd.getent("passwd", "u5"), whole("/bin/sh"));
+    assert!(rosterd.getent("group", "g5").is_some());
+    slapd.set(&directory().user_dn("u5"), "loginShell", &["/bin/zsh"]);
+    rosterd.expect("passwd", "u5", whole("/bin/zsh").as_deref());
+    slapd.delete(&[directory().user_dn("u5"), directory().group_dn("g5")]);
+    rosterd.expect("passwd", "u5", None);
+    rosterd.expect("passwd", "100005", None);
+    rosterd.expect("group", "g5", None);
+    // And who was not there comes, once that is no longer taken for granted.
+    assert_eq!(rosterd.getent("passwd", "newcomer"), None);
+    slapd.change(&directory().user("newcomer", 70_000));
+    wait_until(SOON, "the newcomer is seen", || rosterd.getent("passwd", "newcomer").is_some());
+}
+
+/// The two questions are the same but for whom they go to.
+#[test]
+fn both_domains_are_asked_and_their_order_decides() {
+    const LAB: &str = "dc=lab,dc=example";
+    let corp_dir = directory();
+    let lab_dir = Directory::at(LAB, Schema::Rfc2307);
+    let mut setup = Setup::new(Schema::Rfc2307);
+    let corp = Slapd::serving(
+        setup.clone(),
+        &[corp_dir.tree(), corp_dir.user("alice", 5000), corp_dir.group("wheel", 6000, &["alice"])]
+            .concat(),
+    );
+    setup.base = LAB.to_owned();
+    let lab = Slapd::serving(
+        setup,
+        &[
+            lab_dir.tree(),
+            lab_dir.user("alice", 7000),
+            lab_dir.user("carla", 7001),
+            lab_dir.user("toor", 0),
+            lab_dir.user("root", 7002),
+            lab_dir.group("wheel-lab", 8000, &["alice", "carla"]),
+        ]
+        .concat(),
+    );
+    let rosterd = asking(&[on_demand("corp", &corp), on_demand("lab", &lab)]);
+    let mut at_lab = 0;
+    let at_corp = searches(&corp, || {
+        at_lab = searches(&lab, || assert_eq!(rosterd.getent("passwd", "nowhere"), None));
+    });
+    assert!(at_corp >= 1 && at_lab >= 1, "{at_corp} and {at_lab} searches");
+    let alice = rosterd.getent("passwd", "alice").expect("there");
+    assert!(alice.starts_with("alice:*:5000:5000:"), "{alice}");
+    assert!(rosterd.getent("passwd", "carla").is_some());
+    assert_eq!(rosterd.getent("group", "wheel-lab").as_deref(), Some("wheel-lab:*:8000:carla"));
+    rosterd.expect_groups("alice", 5000, &[5000, 6000]);
+    // The border of trust is the same as for what is mirrored.
+    for key in ["toor", "root", "0", "7000", "7002"] {
+        assert_eq!(rosterd.getent("passwd", key), None, "{key}");
+    }
+}
