@@ -5,6 +5,7 @@ use crate::{FILE, PAGE_CACHE_BYTES, SET_ASIDE_MAX, Store, StoreError};
 use redb::Database;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Openings that may die before the file is held to be the reason. Not the first: that one may
@@ -67,6 +68,11 @@ pub fn open<T>(
 }
 
 fn open_file(path: &Path, identity: &str) -> Result<Store, StoreError> {
+    // What a directory shows to whom it trusts is not for everybody on this host.
+    let failed = |source| StoreError::io("open", path, source);
+    let mut how = fs::OpenOptions::new();
+    how.read(true).write(true).create(true).truncate(false).mode(0o600);
+    drop(how.open(path).map_err(failed)?);
     let database = Database::builder()
         .set_cache_size(PAGE_CACHE_BYTES)
         .set_check_integrity_on_open(true)

@@ -4,6 +4,7 @@
 use roster_store::{FILE, Header, Key, Opened, Part, Rejection, Store, StoreError, open};
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -132,6 +133,14 @@ fn what_is_written_is_there_after_closing() {
     reader.rejected(|key, _| panic!("{key:?} is not rejected any more")).expect("readable");
     assert_eq!(references, (0..10).collect::<Vec<_>>());
     assert_eq!(reader.next_number().expect("readable"), ENTRIES);
+}
+
+#[test]
+fn nobody_else_may_read_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(opened(folder.path()));
+    let metadata = fs::metadata(folder.path().join(FILE)).expect("the cache");
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

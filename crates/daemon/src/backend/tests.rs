@@ -1,11 +1,14 @@
 //! What the engine promises, with its calls made as a provider makes them and its images read as
 //! the publisher reads them.
 
+use super::asking::Asking;
 use super::batch::Batch;
 use super::engine::{Engine, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use roster_bus::exchange::{COMPLETE, Header, Numbers, Record};
-use roster_config::Mode;
+use roster_bus::interfaces::Error;
+use roster_config::{Files, Mode, Overrides};
+use roster_provider::files::FilesProvider;
 use roster_provider::{Cookie, Entry, EntryId, Group, LookUp, Part, Sink, Unmentioned, User};
 use roster_store::{self as store, Opened, Store};
 use std::borrow::Cow;
@@ -14,6 +17,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const USERS: Part = Part(0);
 const GROUPS: Part = Part(1);
@@ -753,4 +757,82 @@ fn on_demand_a_directory_that_was_emptied_empties_nothing() {
     }
     assert_eq!(fetched(&engine).entries.len(), 50);
     assert_eq!(engine.status().held_removals, 50);
+}
+
+/// A domain that is asked, with files for a directory.
+struct Directory {
+    folder: tempfile::TempDir,
+    engine: Arc<Engine>,
+    asking: Asking<FilesProvider>,
+}
+
+impl Directory {
+    fn new(mode: Mode) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
+        std::fs::write(&passwd, "alice:x:1000:100:::\n").expect("written");
+        std::fs::write(&group, "staff:x:5000:alice\n").expect("written");
+        let engine = engine(mode);
+        let sink: Arc<dyn Sink> = Arc::clone(&engine) as _;
+        let files = Files { passwd, group };
+        let provider = FilesProvider::new("corp", files, Overrides::default(), sink);
+        let asking = Asking::new(Arc::clone(&engine), Arc::new(provider), mode);
+        Self { folder, engine, asking }
+    }
+
+    async fn ask(&self, name: &str) -> Result<Vec<u8>, Error> {
+        self.asking.look_up(&LookUp::UserByName(name.into())).await
+    }
+}
+
+#[tokio::test]
+async fn on_demand_an_absent_user_is_an_empty_answer_and_an_unreachable_directory_is_none() {
+    let directory = Directory::new(Mode::OnDemand);
+    assert!(!directory.ask("alice").await.expect("an answer").is_empty());
+    assert!(directory.ask("nobody").await.expect("an answer").is_empty());
+    let users = directory.folder.path().join("passwd");
+    std::fs::remove_file(users).expect("removed");
+    assert!(!directory.ask("alice").await.expect("what is known").is_empty());
+    let unknown = directory.ask("nobody").await;
+    assert!(matches!(unknown, Err(Error::Unavailable(_))), "broken never looks like absent");
+}
+
+#[tokio::test]
+async fn on_demand_expiring_asks_again_and_takes_nothing_while_the_directory_is_away() {
+    let directory = Directory::new(Mode::OnDemand);
+    directory.ask("alice").await.expect("an answer");
+    let users = directory.folder.path().join("passwd");
+    let alice = LookUp::UserByName(b"alice".to_vec());
+    std::fs::remove_file(&users).expect("removed");
+    let expired = directory.asking.expire(&alice).await;
+    assert!(matches!(expired, Err(Error::Unavailable(_))));
+    assert!(directory.engine.found(&alice).is_some());
+    std::fs::write(&users, "").expect("written");
+    directory.asking.expire(&alice).await.expect("an answer");
+    assert_eq!(directory.engine.found(&alice), None);
+}
+
+#[tokio::test]
+async fn a_mirror_is_not_asked() {
+    let directory = Directory::new(Mode::Replicate);
+    assert!(matches!(directory.ask("alice").await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn on_demand_answers_are_asked_for_again_and_go_when_the_entry_does() {
+    let directory = Directory::new(Mode::OnDemand);
+    directory.ask("alice").await.expect("an answer");
+    directory.engine.online("files");
+    directory.engine.expire();
+    std::fs::write(directory.folder.path().join("passwd"), "").expect("written");
+    let alice = LookUp::UserByName(b"alice".to_vec());
+    let gone = async {
+        while directory.engine.found(&alice).is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = directory.asking.keep_fresh(Duration::from_secs(1)) => {}
+        gone = tokio::time::timeout(Duration::from_secs(60), gone) => gone.expect("asked again"),
+    }
 }
