@@ -453,8 +453,8 @@ pub struct Expire {
 ///
 /// Without arguments, shows the level of each role. A role is one process of the daemon, as `roster
 /// status` names it: monitor, publisher, backend:DOMAIN, responder:NAME. With a level alone, sets it
-/// for all of them. What is set here holds until the role is started again; for longer, set level
-/// under [log] in roster.toml(5).
+/// for all of them. What is set here holds until the role is started again; for longer, set the key
+/// level of the table log in roster.toml(5).
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("log-level"))]
 pub struct LogLevel {

@@ -27,6 +27,9 @@ pub struct Parsed {
 /// Larger files are not read on: no configuration comes near it.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
+/// Of what is no TOML, the first so many are told: one quote too few may spoil every line behind it.
+const SLIPS_MAX: usize = 20;
+
 const TABLES: [&str; 5] = ["host", "domain", "publisher", "metrics", "log"];
 
 /// Reads the text of a roster.toml. An error is every mistake in it, and the warnings, by line.
@@ -41,7 +44,7 @@ pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
         return Err(report.problems);
     }
     let (root, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
+    for error in errors.iter().take(SLIPS_MAX) {
         report.push(Severity::Error, &error.span().unwrap_or(0..0), "", no_toml(text, error));
     }
     // Behind a line that is no TOML, keys may seem to be missing or in another table. After a key

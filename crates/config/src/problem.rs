@@ -64,12 +64,27 @@ impl Wrong {
     }
 }
 
-/// Line and column of a place in a text.
-pub(crate) fn line_and_column(text: &str, place: &Range<usize>) -> (usize, usize) {
-    let before = text.get(..place.start).unwrap_or(text);
-    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    (line, column)
+/// A text by its lines.
+pub(crate) struct Lines<'t> {
+    text: &'t str,
+    /// Where each line begins.
+    starts: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    pub fn of(text: &'t str) -> Self {
+        let behind = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { text, starts: std::iter::once(0).chain(behind).collect() }
+    }
+
+    /// Line and column of a place, from 1.
+    pub fn locate(&self, place: &Range<usize>) -> (usize, usize) {
+        let at = place.start.min(self.text.len());
+        let line = self.starts.partition_point(|&start| start <= at);
+        let start = line.checked_sub(1).and_then(|line| self.starts.get(line)).unwrap_or(&0);
+        let before = self.text.get(*start..at).unwrap_or_default();
+        (line, before.chars().count() + 1)
+    }
 }
 
 /// The candidate that was most likely meant, if one is close.
@@ -134,8 +149,10 @@ mod tests {
 
     #[test]
     fn places_count_characters_from_one() {
-        assert_eq!(line_and_column("a = 1\nä = ö", &(10..11)), (2, 4));
-        assert_eq!(line_and_column("", &(0..0)), (1, 1));
-        assert_eq!(line_and_column("ab", &(7..9)), (1, 3));
+        assert_eq!(Lines::of("a = 1\nä = ö").locate(&(10..11)), (2, 4));
+        assert_eq!(Lines::of("a\n\nb\n").locate(&(1..2)), (1, 2));
+        assert_eq!(Lines::of("a\n\nb\n").locate(&(3..4)), (3, 1));
+        assert_eq!(Lines::of("").locate(&(0..0)), (1, 1));
+        assert_eq!(Lines::of("ab").locate(&(7..9)), (1, 3));
     }
 }

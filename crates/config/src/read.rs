@@ -5,7 +5,7 @@
 
 use crate::explain::{Origin, Setting};
 use crate::keys::{self, Key, Kind, Table, Unset, keys_of};
-use crate::problem::{Problem, Severity, Wrong, line_and_column, nearest};
+use crate::problem::{Lines, Problem, Severity, Wrong, nearest};
 use crate::{Listen, Server, syntax};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -91,24 +91,24 @@ impl Of for PathBuf {
 
 /// What was found out so far.
 pub(crate) struct Report<'t> {
-    text: &'t str,
+    lines: Lines<'t>,
     pub problems: Vec<Problem>,
     pub settings: Vec<Setting>,
 }
 
 impl<'t> Report<'t> {
     pub fn new(text: &'t str) -> Self {
-        Self { text, problems: Vec::new(), settings: Vec::new() }
+        Self { lines: Lines::of(text), problems: Vec::new(), settings: Vec::new() }
     }
 
     pub fn push(&mut self, severity: Severity, place: &Range<usize>, key: &str, wrong: Wrong) {
-        let (line, column) = line_and_column(self.text, place);
+        let (line, column) = self.lines.locate(place);
         let Wrong { what, instead } = wrong;
         self.problems.push(Problem { severity, line, column, key: key.to_owned(), what, instead });
     }
 
     fn line(&self, place: &Range<usize>) -> usize {
-        line_and_column(self.text, place).0
+        self.lines.locate(place).0
     }
 }
 

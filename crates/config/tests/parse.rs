@@ -544,3 +544,24 @@ fn the_effective_configuration_says_where_each_value_is_from_and_means_the_same(
     ));
     assert_eq!(well(&text).config, parsed.config);
 }
+
+#[test]
+fn no_text_whatever_is_too_much_for_it() {
+    let said = |text: &str| {
+        let lines = text.matches('\n').count() + 1;
+        for problem in parse(text).err().unwrap_or_default() {
+            assert!((1..=lines).contains(&problem.line), "line {} of\n{text}", problem.line);
+            assert!(!problem.what.is_empty());
+        }
+    };
+    // Cut anywhere, and with every character replaced by each of those that mean something.
+    for (at, _) in EXAMPLE.char_indices() {
+        said(&EXAMPLE[..at]);
+        for char in ["", "\"", "[", "\n", "{", "ä"] {
+            said(&format!("{}{char}{}", &EXAMPLE[..at], &EXAMPLE[at + 1..]));
+        }
+    }
+    said(&format!("x = {}", "[".repeat(100_000)));
+    said(&format!("{}x = 1", "a.".repeat(100_000)));
+    said(&"x".repeat(2 << 20));
+}
