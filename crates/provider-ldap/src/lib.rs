@@ -2,7 +2,7 @@
 //! questions.
 //!
 //! [`Ldap`] keeps a connection to the first server that answers and follows changes over it
-//! ([`track`]). What is served, kept or published is not decided here: entries go to the
+//! (`track`). What is served, kept or published is not decided here: entries go to the
 //! [`Sink`] as they are. Nothing here knows the bus, or reads a file but the host's own DNS
 //! configuration and certificate authorities.
 #![forbid(unsafe_code)]
