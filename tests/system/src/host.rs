@@ -233,10 +233,15 @@ fn namespace() -> Command {
     let mut command = Command::new(tool("unshare", "util-linux"));
     command.arg(if is_root() { "-m" } else { "-Urm" });
     command.stdin(Stdio::null());
+    plain_environment(&mut command);
+    command
+}
+
+/// What programs find on a fresh host, whatever the developer's own environment is.
+pub(crate) fn plain_environment(command: &mut Command) {
     command.env_clear();
     command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env("LC_ALL", "C");
-    command
 }
 
 /// A loader cache of the machine's own libraries and the module at its place in the namespace.

@@ -3,7 +3,7 @@
 
 use crate::artifacts::{roster_program, rosterd_program};
 use crate::corpus::Corpus;
-use crate::host::{Host, Output, RECOMMENDED, ROSTER, run, tool};
+use crate::host::{Host, Output, RECOMMENDED, ROSTER, plain_environment, run, tool};
 use crate::servers::{Process, READER_PASSWORD, Schema, Server};
 use crate::wait::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -185,11 +185,15 @@ impl Rosterd {
         rosterd
     }
 
-    /// A command in the mounts of an installed daemon.
+    /// A command in the mounts of the daemon.
     #[must_use]
     pub fn inside(&self, program: &Path) -> Command {
         let pid = self.process.as_ref().expect("rosterd was started").pid();
         let mut command = Command::new(tool("nsenter", "util-linux"));
+        plain_environment(&mut command);
+        if !rustix::process::geteuid().is_root() {
+            command.args(["-U", "--preserve-credentials"]);
+        }
         command.args(["-m", "-t", &pid.to_string()]).arg(program);
         command
     }

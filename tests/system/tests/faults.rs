@@ -4,7 +4,8 @@
 use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::servers::{Certificate, Relay};
 use roster_system_tests::{
-    Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, wait_for, wait_until,
+    Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, c_program,
+    library_folder, wait_for, wait_until,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
@@ -45,11 +46,15 @@ struct Watchers {
 
 impl Watchers {
     fn of(snapshot: &Path) -> Self {
+        Self::with(|| Caller::reading(snapshot))
+    }
+
+    fn with(caller: impl Fn() -> Caller) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let newest = Arc::new(AtomicU64::new(0));
         let threads = (0..2)
             .map(|_| {
-                let mut caller = Caller::reading(snapshot);
+                let mut caller = caller();
                 let (stop, newest) = (Arc::clone(&stop), Arc::clone(&newest));
                 spawn(move || {
                     let mut looks = 0;
@@ -372,11 +377,17 @@ fn a_full_disk_leaves_the_last_snapshot_and_is_recovered_from() {
         .join(rosterd.process().pid().to_string())
         .join("root")
         .join(state.strip_prefix("/").expect("an absolute path"));
-    let snapshot = state.join("roster.snap");
-    wait_until(SOON, "there is a snapshot", || snapshot.exists());
-    let mut caller = Caller::reading(&snapshot);
+    let caller = || {
+        let mut command = rosterd.inside(&c_program("caller"));
+        command
+            .env("LD_LIBRARY_PATH", library_folder())
+            .env("ROSTER_SNAPSHOT", rosterd.host().snapshot());
+        Caller::start(command.arg("roster"))
+    };
+    wait_until(SOON, "there is a snapshot", || state.join("roster.snap").exists());
+    let watchers = Watchers::with(caller);
+    let mut caller = caller();
     wait_until(SOON, "it is mirrored", || caller.say("getpwnam lonely").starts_with("SUCCESS"));
-    let watchers = Watchers::of(&snapshot);
 
     let filler = state.join("filler");
     let full = fs::write(&filler, vec![0; 64 << 20]);
@@ -402,7 +413,10 @@ fn a_thousand_clients_that_say_nothing_hold_nobody_up() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let slapd = served();
-    let rosterd = mirroring(&slapd, &slapd.uri());
+    // A domain that is asked, so that there is a socket to ask at.
+    let asked = Domain::ldap("asked", &slapd).with("mode", "\"on-demand\"");
+    let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd), asked]);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
     let watchers = Watchers::of(&rosterd.host().snapshot());
     let mut clients = Vec::new();
     for socket in ["bus", "nss"] {

@@ -1,9 +1,11 @@
 //! What an administrator is told of a running daemon, and what they may tell it.
 
 use roster_system_tests::rosterd::SOON;
-use roster_system_tests::{Domain, Rosterd, wait_until};
+use roster_system_tests::{Domain, Rosterd, needs_root, run, wait_until};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// Most of the users have the host's own group `users` as their primary group.
@@ -174,4 +176,29 @@ fn without_a_daemon_every_command_says_so_and_status_has_its_code() {
     }
     // Look-ups need none.
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+}
+
+/// As a package installs it, which takes root.
+#[test]
+fn doctor_takes_over_what_the_daemon_says_of_itself() {
+    if !needs_root() {
+        return;
+    }
+    let files = tempfile::tempdir().expect("make a folder");
+    fs::set_permissions(files.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+    fs::write(files.path().join("passwd"), PASSWD).expect("write");
+    fs::write(files.path().join("group"), GROUP).expect("write");
+    let domain = Domain::files("lab", &files.path().join("passwd"), &files.path().join("group"));
+    let mut rosterd = Rosterd::installed(&[domain]);
+    rosterd.launch();
+    rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+    let doctor = || {
+        let done = run(rosterd.inside(Path::new("/run/bin/roster")).arg("doctor"));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    let text = doctor();
+    assert!(text.contains("! lab: 2 entries rejected: gid 100 is below min_id"), "{text}");
+    assert!(!text.contains("✗ lab"), "{text}");
+    fs::remove_file(files.path().join("passwd")).expect("remove");
+    wait_until(SOON, "doctor tells of it", || doctor().contains("✗ lab is offline for "));
 }
