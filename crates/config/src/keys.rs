@@ -324,7 +324,7 @@ pub const KEYS: &[Key] = &[
         "fallback_home",
         Kind::Template { original: false },
         Unset::Nothing,
-        "Home folder of users that have none in the directory.",
+        "Home folder of users that have none in the directory. Without it they are rejected.",
     ),
     of(
         Table::Domain,
@@ -346,9 +346,10 @@ pub const KEYS: &[Key] = &[
         "mass_deletion",
         Kind::Share,
         Unset::Is("0.5"),
-        "When more than this share of the domain's entries, and more than ten, would go at once, \
-         they are kept until roster domain confirm NAME says that they are meant to go. Additions and \
-         changes are served meanwhile. 1 lets everything go without a question.",
+        "When ten entries or more, and more than this share of the domain's users or of its groups, \
+         would go at once or within ten minutes, they are kept until roster domain confirm NAME says \
+         that they are meant to go. Additions and changes are served meanwhile. 1 lets everything go \
+         without a question.",
     ),
     of(
         Table::Domain,
@@ -450,7 +451,7 @@ pub const KEYS: &[Key] = &[
         "page_size",
         Kind::Integer { min: 1, max: 1_000_000 },
         Unset::Is("1000"),
-        "Entries that are asked for at a time where a server wants its answers in pages.",
+        "Entries that are asked for at a time, where the server gives its answers in pages.",
     ),
     ldap(
         "connect_timeout",

@@ -302,6 +302,10 @@ pub fn remedy(reason: &str) -> Option<String> {
         ["uid", _, "is", "below", "min_id", ..] => {
             Some("if such users are to be served, lower min_id".to_owned())
         }
+        ["the", "home", "folder", "is", "empty"] => Some(
+            "a home folder for users that have none: fallback_home = \"/home/%u\" under their domain"
+                .to_owned(),
+        ),
         [_, _, "is", "above", "max_id", ..] => {
             Some("if such entries are to be served, raise max_id".to_owned())
         }
@@ -431,7 +435,7 @@ fn refused(counts: Option<&DomainCounts>) -> u64 {
 
 fn role_table(report: &Report, monitor: &MonitorStatus) -> String {
     let mut rows = vec![
-        ["ROLE", "STATE", "PID", "USER", "RESTARTS", "LOG", "SANDBOX"].map(str::to_owned).to_vec(),
+        ["ROLE", "STATE", "PID", "UID", "RESTARTS", "LOG", "SANDBOX"].map(str::to_owned).to_vec(),
     ];
     for state in &monitor.roles {
         let own = report.roles.iter().find(|role| role.role == state.role);
@@ -685,10 +689,10 @@ snapshot       /var/lib/roster/roster.snap
 DOMAIN  STATE        USERS  GROUPS  REJECTED  LAST CHANGE  BY        FROM
 corp    online 3 h  10,201  10,100         0  3 s ago      syncrepl  ldaps://ldap1.example.com
 
-ROLE          STATE        PID  USER  RESTARTS  LOG   SANDBOX
-monitor       running 3 h  100   990         0  -     -
-bus           running 3 h  101   990         0  -     -
-backend:corp  running 3 h  104   990         0  info  landlock, seccomp
+ROLE          STATE        PID  UID  RESTARTS  LOG   SANDBOX
+monitor       running 3 h  100  990         0  -     -
+bus           running 3 h  101  990         0  -     -
+backend:corp  running 3 h  104  990         0  info  landlock, seccomp
 
 All well.
 "
