@@ -1,6 +1,45 @@
-//! .
+//! Answers what the NSS modules in programs ask about domains that are not mirrored: one question a
+//! connection, in the form of `docs/wire-format.md`. Knows no users and talks to no directory: what
+//! it does not remember as absent it asks the publisher, whose reply is sent on as it is.
+//!
+//! Everybody may connect, so [`gate`] bounds what one user can hold, and who connects and says
+//! nothing makes room for who does. [`absent`] remembers for a while what does not exist, until the
+//! publisher or a back-end says that it may. Equal questions in flight are one.
+
+mod absent;
+mod gate;
 
 use crate::role::{self, Context};
+use absent::Absent;
+use anyhow::Context as _;
+use futures_util::StreamExt;
+use gate::{Admitted, Gate};
+use roster_bus::coalesce::{Coalescer, Key};
+use roster_bus::interfaces::{Kind, LOOK_UP_DEADLINE, PublisherProxy};
+use roster_bus::names::{BACKEND, PUBLISHER, Role};
+use roster_bus::zbus::proxy::CacheProperties;
+use roster_bus::zbus::{self, MatchRule, MessageStream, message};
+use roster_wire::{REQUEST_HEADER_BYTES, Reply, ReplyHeader, Request, RequestHeader, encode};
+use std::io;
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+/// How long a program may take to ask. The module asks at once.
+const REQUEST_WAIT: Duration = Duration::from_secs(2);
+/// How long it may take to fetch the answer; by then the module has given up.
+const REPLY_WAIT: Duration = Duration::from_secs(3);
+/// Different questions to the publisher at once, a quarter of them for one user at the most.
+const IN_FLIGHT_MAX: usize = 256;
+/// After an error of accept(2), which is most likely a lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Signals that may wait until they are looked at, which takes a moment.
+const SIGNALS_MAX: NonZero<usize> = NonZero::new(256).unwrap();
 
 /// Runs until the role is to stop.
 ///
@@ -8,7 +47,245 @@ use crate::role::{self, Context};
 ///
 /// What keeps the role from its work; the monitor starts it again.
 pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
+    let socket = context.listener.take().context("the monitor gave no socket to listen at")?;
+    let listener = listen(socket).context("cannot listen at the socket given")?;
+    let publisher = PublisherProxy::builder(&context.connection)
+        .cache_properties(CacheProperties::No)
+        .build()
+        .await?;
+    let responder = Arc::new(Responder {
+        publisher,
+        absent: Mutex::new(Absent::new(context.config.negative)),
+        in_flight: Coalescer::new(IN_FLIGHT_MAX),
+        uid: rustix::process::geteuid().as_raw(),
+    });
+    listen_for_news(&responder, &context.connection).await.context("cannot listen for signals")?;
+    let gate = Arc::new(Mutex::new(Gate::default()));
+    describe();
     context.ready().await?;
-    context.shutdown.wait().await;
+    loop {
+        let accepted = tokio::select! {
+            () = context.shutdown.wait() => return Ok(()),
+            accepted = listener.accept() => accepted,
+        };
+        let peer = accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream)));
+        let (uid, stream) = match peer {
+            Ok(peer) => peer,
+            Err(error) => {
+                warn!("cannot accept a connection: {error}");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let responder = Arc::clone(&responder);
+        let admitted = gate::admit(&gate, uid, |admitted| {
+            tokio::spawn(async move {
+                if let Err(error) = serve(stream, &responder, admitted).await {
+                    debug!(uid, "a connection ended early: {error}");
+                }
+            })
+            .abort_handle()
+        });
+        if !admitted {
+            metrics::counter!("roster_refused_connections_total").increment(1);
+        }
+    }
+}
+
+fn describe() {
+    metrics::describe_counter!("roster_lookups_total", "Questions answered, by kind and result");
+    metrics::describe_counter!(
+        "roster_coalesced_requests_total",
+        "Questions that waited for the answer to an equal one"
+    );
+    metrics::describe_counter!(
+        "roster_negative_hits_total",
+        "Questions about what was known not to exist"
+    );
+    metrics::describe_counter!(
+        "roster_refused_connections_total",
+        "Connections closed at once, for their user had too many"
+    );
+    metrics::describe_histogram!("roster_lookup_seconds", "From a question to its answer");
+}
+
+fn listen(socket: OwnedFd) -> io::Result<UnixListener> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    UnixListener::from_std(socket.into())
+}
+
+/// One connection from its first byte to its end.
+async fn serve(
+    mut stream: UnixStream,
+    responder: &Responder,
+    mut admitted: Admitted,
+) -> io::Result<()> {
+    let mut name = Vec::new();
+    let header = timeout(REQUEST_WAIT, read_request(&mut stream, &mut name)).await??;
+    let request = header.with_name(&name).map_err(io::Error::other)?;
+    admitted.has_asked();
+    let answer = responder.answer(&request).await;
+    timeout(REPLY_WAIT, stream.write_all(&answer)).await?
+}
+
+async fn read_request(stream: &mut UnixStream, name: &mut Vec<u8>) -> io::Result<RequestHeader> {
+    let mut header = [0; REQUEST_HEADER_BYTES];
+    stream.read_exact(&mut header).await?;
+    let header = RequestHeader::parse(&header).map_err(io::Error::other)?;
+    name.resize(header.name_bytes(), 0);
+    stream.read_exact(name).await?;
+    Ok(header)
+}
+
+/// A whole reply, shared by all who wait for it.
+type Frame = Arc<[u8]>;
+
+struct Responder {
+    publisher: PublisherProxy<'static>,
+    absent: Mutex<Absent>,
+    in_flight: Coalescer<Frame>,
+    uid: u32,
+}
+
+impl Responder {
+    /// The reply to a question, whatever happens.
+    async fn answer(&self, request: &Request<'_>) -> Frame {
+        let start = Instant::now();
+        let frame = if self.absent().knows(request, start) {
+            metrics::counter!("roster_negative_hits_total").increment(1);
+            Arc::from(encode::ABSENT)
+        } else {
+            self.ask(request).await
+        };
+        let result = match ReplyHeader::of_frame(&frame).map(|header| header.reply) {
+            Ok(Reply::Absent) => "absent",
+            Ok(Reply::Unavailable) | Err(_) => "unavailable",
+            Ok(Reply::User { .. } | Reply::Group { .. } | Reply::Groups { .. }) => "found",
+        };
+        let kind = label(request.kind);
+        metrics::counter!("roster_lookups_total", "kind" => kind, "result" => result).increment(1);
+        metrics::histogram!("roster_lookup_seconds").record(start.elapsed().as_secs_f64());
+        frame
+    }
+
+    /// Asks the publisher, or waits with those who did.
+    async fn ask(&self, request: &Request<'_>) -> Frame {
+        let Request { kind, name, id } = *request;
+        let key = Key {
+            uid: self.uid,
+            message: "call",
+            destination: Role::Publisher.bus_name(),
+            member: "org.roster.Publisher1.LookUp",
+            path: Role::Publisher.path(),
+            args: [&[kind as u8][..], &id.to_le_bytes(), name].concat(),
+        };
+        debug_assert!(key.member.starts_with(PUBLISHER));
+        let joined = |joined| {
+            if joined {
+                metrics::counter!("roster_coalesced_requests_total").increment(1);
+            }
+        };
+        // What was said to exist after this does, even if the publisher's answer is older.
+        let news = self.absent().news();
+        let (publisher, name) = (self.publisher.clone(), name.to_vec());
+        let call = || async move {
+            let call = publisher.look_up(bus_kind(kind), &name, id);
+            match timeout(LOOK_UP_DEADLINE, call).await {
+                Ok(Ok(frame)) if ReplyHeader::of_frame(&frame).is_ok() => Frame::from(frame),
+                Ok(Ok(_)) => {
+                    warn!("the publisher's answer is no reply; both are of one version, or should");
+                    Arc::from(encode::UNAVAILABLE)
+                }
+                Ok(Err(error)) => {
+                    debug!(?kind, name = %name.escape_ascii(), id, "not answered: {error}");
+                    Arc::from(encode::UNAVAILABLE)
+                }
+                Err(_) => {
+                    debug!(?kind, name = %name.escape_ascii(), id, "not answered in time");
+                    Arc::from(encode::UNAVAILABLE)
+                }
+            }
+        };
+        let answered = self.in_flight.ask(key, joined, call).await;
+        let frame = answered.unwrap_or_else(|busy| {
+            debug!("{busy}");
+            Arc::from(encode::UNAVAILABLE)
+        });
+        if *frame == encode::ABSENT {
+            self.absent().note(request, news, Instant::now());
+        }
+        frame
+    }
+
+    fn absent(&self) -> MutexGuard<'_, Absent> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Forgets what others say may exist. Each stream has a task that does nothing else, so that none
+/// ever fills up and holds the connection back.
+async fn listen_for_news(
+    responder: &Arc<Responder>,
+    connection: &zbus::Connection,
+) -> zbus::Result<()> {
+    let publisher = &responder.publisher;
+    let users = publisher.receive_invalidate_user().await?;
+    follow(responder, users, |absent, signal| match signal.args() {
+        Ok(args) => absent.forget_user(args.name()),
+        Err(_) => absent.forget_all(),
+    });
+    let groups = publisher.receive_invalidate_group().await?;
+    follow(responder, groups, |absent, signal| match signal.args() {
+        Ok(args) => absent.forget_group(args.name()),
+        Err(_) => absent.forget_all(),
+    });
+    let all = publisher.receive_invalidate_all().await?;
+    follow(responder, all, |absent, _| absent.forget_all());
+    // Another publisher may have missed what came to exist between its predecessor and itself.
+    let owners = publisher.inner().receive_owner_changed().await?;
+    follow(responder, owners, |absent, _| absent.forget_all());
+    let online = MatchRule::builder()
+        .msg_type(message::Type::Signal)
+        .interface(BACKEND)
+        .member("DomainOnline")
+        .build()?;
+    let online = MessageStream::for_match_rule(online, connection, Some(SIGNALS_MAX)).await?;
+    follow(responder, online, |absent, _| absent.forget_all());
     Ok(())
+}
+
+fn follow<S>(
+    responder: &Arc<Responder>,
+    mut signals: S,
+    act: impl Fn(&mut Absent, S::Item) + Send + 'static,
+) where
+    S: StreamExt + Send + Unpin + 'static,
+    S::Item: Send,
+{
+    let responder = Arc::clone(responder);
+    tokio::spawn(async move {
+        while let Some(signal) = signals.next().await {
+            act(&mut responder.absent(), signal);
+        }
+    });
+}
+
+fn bus_kind(kind: roster_wire::Kind) -> Kind {
+    match kind {
+        roster_wire::Kind::UserByName => Kind::UserByName,
+        roster_wire::Kind::UserByUid => Kind::UserByUid,
+        roster_wire::Kind::GroupByName => Kind::GroupByName,
+        roster_wire::Kind::GroupByGid => Kind::GroupByGid,
+        roster_wire::Kind::GroupsOf => Kind::GroupsOf,
+    }
+}
+
+fn label(kind: roster_wire::Kind) -> &'static str {
+    match kind {
+        roster_wire::Kind::UserByName => "user_by_name",
+        roster_wire::Kind::UserByUid => "user_by_uid",
+        roster_wire::Kind::GroupByName => "group_by_name",
+        roster_wire::Kind::GroupByGid => "group_by_gid",
+        roster_wire::Kind::GroupsOf => "groups_of",
+    }
 }
