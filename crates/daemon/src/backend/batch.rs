@@ -84,6 +84,12 @@ impl Batch {
         self.next_number = Some(number);
     }
 
+    /// The number that the next new entry gets, if that is another than before.
+    #[must_use]
+    pub fn numbers(&self) -> Option<u32> {
+        self.next_number
+    }
+
     /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {

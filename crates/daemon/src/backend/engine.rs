@@ -14,7 +14,7 @@ use super::entries::{Entries, Kind, Slot};
 use super::image::View;
 use super::references::{Interned, References, Used};
 use super::rejected::Rejected;
-use roster_bus::exchange::{self, COMPLETE, Header, NO_REFERENCE, TooLong};
+use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, TooLong};
 use roster_bus::interfaces;
 use roster_config::Mode;
 use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Sink, Unmentioned, User};
@@ -104,10 +104,13 @@ struct State {
     log: Log,
     /// Whether there is a state that others may see.
     serving: bool,
+    /// Whether the directory has told what changed since the cache was written.
+    current: bool,
     sequence: u64,
     store: Option<Arc<Store>>,
-    /// Whether there may be something in the cache that is not in `unwritten`.
-    stored: bool,
+    /// The number that the next new entry got according to the cache; none as long as there is no
+    /// cache, and all that is known is in `unwritten`.
+    stored: Option<u32>,
     /// What became of the cache that the process found.
     found_error: String,
     /// Why the cache cannot be written.
@@ -125,6 +128,8 @@ struct PartState {
     refresh: Option<u32>,
     /// A cookie beyond removals that are held.
     beyond: Option<Cookie>,
+    /// Whether a refresh ended in this process.
+    heard: bool,
 }
 
 /// What was in the cache when the process began.
@@ -212,7 +217,7 @@ impl Engine {
         found_error: String,
     ) -> Arc<Self> {
         let Loaded { parts, entries, references, rejected, asked, next_number } = loaded;
-        let stored = store.is_some();
+        let stored = store.as_ref().map(|_| next_number);
         let state = State {
             wanted: None,
             parts,
@@ -229,6 +234,7 @@ impl Engine {
             unwritten: VecDeque::new(),
             log: Log::default(),
             serving: false,
+            current: false,
             sequence: 0,
             store,
             stored,
@@ -294,7 +300,8 @@ impl Engine {
             let why = (news.online == Some(false)).then(|| news.reason.clone());
             return Err(NoView::Incomplete(why));
         }
-        let flags = if self.settings.mode == Mode::Replicate { COMPLETE } else { 0 };
+        let complete = if self.settings.mode == Mode::Replicate { COMPLETE } else { 0 };
+        let flags = complete | if state.current { CURRENT } else { 0 };
         let sequence = state.sequence;
         let mut header = Header { flags, epoch: self.epoch, since, sequence, records: 0 };
         let known = epoch == self.epoch && (1..=sequence).contains(&since);
@@ -308,7 +315,9 @@ impl Engine {
                 // some of these already, which lie over it all the same.
                 let base = match &state.store {
                     Some(store) => Some(store.reader().map_err(unreadable)?),
-                    None if state.stored => return Err(NoView::Cache(state.cache_error.clone())),
+                    None if state.stored.is_some() => {
+                        return Err(NoView::Cache(state.cache_error.clone()));
+                    }
                     None => None,
                 };
                 View { header, base, batches: state.unwritten.iter().cloned().collect() }
@@ -453,11 +462,12 @@ impl Engine {
     pub fn written(&self, batches: &[Arc<Batch>]) {
         let mut state = self.state();
         for batch in batches {
+            let stored = state.stored.unwrap_or_default();
+            state.stored = Some(batch.numbers().map_or(stored, |numbers| numbers.max(stored)));
             if state.unwritten.front().is_some_and(|first| Arc::ptr_eq(first, batch)) {
                 state.unwritten.pop_front();
             }
         }
-        state.stored = true;
         if !state.cache_error.is_empty() {
             tracing::info!("the cache is written again");
             state.cache_error.clear();
@@ -471,14 +481,21 @@ impl Engine {
         error.clone_into(&mut state.cache_error);
     }
 
+    /// Whether there is a cache that can be written, as far as is known.
+    #[must_use]
+    pub fn has_store(&self) -> bool {
+        self.state().store.is_some()
+    }
+
     /// The cache is open again.
     pub fn reopened(&self, store: Arc<Store>) {
         self.state().store = Some(store);
     }
 
-    /// Whether something of the domain may be in the cache that is not in memory.
+    /// The least that the cache must have given out of numbers if it is the one that was written;
+    /// none as long as none was.
     #[must_use]
-    pub fn is_stored(&self) -> bool {
+    pub fn stored(&self) -> Option<u32> {
         self.state().stored
     }
 
@@ -554,10 +571,14 @@ impl Sink for Engine {
         let mut state = self.state();
         state.cookies_that_waited();
         let began = state.serving;
+        let caught_up = !state.current && state.has_heard(&self.settings);
+        state.current |= caught_up;
         if !began && state.is_whole(&self.settings) {
             state.serve();
-        } else if began && state.open.visible() > 0 {
+        } else if began && (caught_up || state.open.visible() > 0) {
             state.sequence += 1;
+        }
+        if began && state.open.visible() > 0 {
             state.last_change_unix = unix_now();
         }
         if began && state.open.visible() > 0 {
@@ -594,6 +615,13 @@ impl State {
             |part: &Part| self.parts.get(&part.0).is_some_and(|part| part.lasting.complete);
         let whole = self.wanted.as_ref().is_some_and(|parts| parts.iter().all(complete));
         settings.mode == Mode::OnDemand || whole
+    }
+
+    /// Whether every part was told anew, or what changed of it, since the process began.
+    fn has_heard(&self, settings: &Settings) -> bool {
+        let heard = |part: &Part| self.parts.get(&part.0).is_some_and(|part| part.heard);
+        let all = self.wanted.as_ref().is_some_and(|parts| parts.iter().all(heard));
+        settings.mode == Mode::OnDemand || all
     }
 
     /// From now on there is a state that others see, and this is the first.
@@ -814,6 +842,7 @@ impl State {
         let Some(part) = self.parts.get_mut(&number) else { return };
         let Some(mark) = part.refresh.take() else { return };
         part.lasting.refreshed_unix = unix_now();
+        part.heard = true;
         if unmentioned == Unmentioned::Gone {
             part.lasting.complete = true;
             let gone = |slot: &&Slot| slot.key.part == number && slot.mark != mark;

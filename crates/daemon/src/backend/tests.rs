@@ -5,9 +5,10 @@ use super::asking::Asking;
 use super::batch::Batch;
 use super::engine::{Engine, Loaded, Settings};
 use super::rejected::LISTED_MAX;
+use super::writer::{Cache, Found};
 use roster_bus::exchange::{COMPLETE, Header, Numbers, Record};
 use roster_bus::interfaces::Error;
-use roster_config::{Files, Mode, Overrides};
+use roster_config::{Domain, Files, Mode, Overrides};
 use roster_provider::files::FilesProvider;
 use roster_provider::{Cookie, Entry, EntryId, Group, LookUp, Part, Sink, Unmentioned, User};
 use roster_store::{self as store, Opened, Store};
@@ -835,4 +836,106 @@ async fn on_demand_answers_are_asked_for_again_and_go_when_the_entry_does() {
         () = directory.asking.keep_fresh(Duration::from_secs(1)) => {}
         gone = tokio::time::timeout(Duration::from_secs(60), gone) => gone.expect("asked again"),
     }
+}
+
+/// A cache in that folder, whatever is there.
+fn cache(folder: &Path) -> Cache {
+    let files = Files { passwd: "/passwd".into(), group: "/group".into() };
+    let domain = Domain {
+        name: "corp".into(),
+        min_id: 1000,
+        max_id: 60_000,
+        mode: Mode::Replicate,
+        overrides: Overrides::default(),
+        mass_deletion: 0.5,
+        refresh: Duration::from_secs(300),
+        negative: Duration::from_secs(15),
+        provider: roster_config::Provider::Files(files),
+    };
+    Cache::new(folder.to_owned(), &domain)
+}
+
+async fn begun(cache: &Cache) -> Arc<Engine> {
+    let Found { store, loaded, error } = cache.open().await.expect("begun");
+    let engine = Engine::new(settings(Mode::Replicate), loaded, store, error);
+    engine.begin(vec![USERS, GROUPS]);
+    engine
+}
+
+/// Lets the writer do its work until that is so.
+async fn write_until(cache: &Cache, engine: &Engine, is_so: impl Fn() -> bool) {
+    let (_stop, shutdown) = crate::role::Shutdown::new();
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        ended = cache.write_behind(engine, shutdown) => panic!("the writer ended: {ended:?}"),
+        waited = tokio::time::timeout(Duration::from_secs(30), waited) => waited.expect("in time"),
+    }
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_opened_is_written_when_it_can() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join("not there yet");
+    let cache = cache(&folder);
+    let engine = begun(&cache).await;
+    assert!(engine.status().cache_error.contains("not there yet"), "said aloud");
+    refresh(&engine, &["alice"], &[], "1");
+    let before = fetched(&engine);
+    write_until(&cache, &engine, || engine.status().cache_error.contains("No such file")).await;
+    assert_eq!(fetched(&engine), before);
+    std::fs::create_dir(&folder).expect("made");
+    write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
+    assert_eq!(fetched(&engine), before);
+    cache.close(&engine).await.expect("closed");
+    let engine = begun(&cache).await;
+    assert_eq!(fetched(&engine).entries, before.entries);
+}
+
+#[tokio::test]
+async fn a_cache_that_comes_back_after_all_is_begun_with_anew() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let (here, away) = (parent.path().join("here"), parent.path().join("away"));
+    std::fs::create_dir(&here).expect("made");
+    let cache = cache(&here);
+    let engine = begun(&cache).await;
+    refresh(&engine, &["alice"], &[], "1");
+    cache.close(&engine).await.expect("closed");
+    std::fs::rename(&here, &away).expect("renamed");
+    let engine = begun(&cache).await;
+    assert!(engine.view(0, 0).is_err(), "nothing is known, and the directory does not answer");
+    std::fs::rename(&away, &here).expect("renamed");
+    let (_stop, shutdown) = crate::role::Shutdown::new();
+    let ended = cache.write_behind(&engine, shutdown).await;
+    assert!(ended.is_err(), "the process ends and begins with what is there");
+    cache.close(&engine).await.expect("closed");
+    let engine = begun(&cache).await;
+    assert_eq!(fetched(&engine).names(), ["alice"]);
+}
+
+#[tokio::test]
+async fn a_cache_that_was_replaced_by_an_empty_one_is_not_taken_for_the_old_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    let engine = begun(&cache).await;
+    refresh(&engine, &["alice"], &[], "1");
+    write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
+    engine.unwritable("the disk is full");
+    std::fs::remove_file(folder.path().join(store::FILE)).expect("removed");
+    let (_stop, shutdown) = crate::role::Shutdown::new();
+    assert!(cache.write_behind(&engine, shutdown).await.is_err());
+}
+
+#[tokio::test]
+async fn a_damaged_cache_is_said_aloud_for_as_long_as_the_process_lives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join(store::FILE), "this is no cache").expect("written");
+    let cache = cache(folder.path());
+    let engine = begun(&cache).await;
+    refresh(&engine, &["alice"], &[], "1");
+    write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
+    assert!(engine.status().cache_error.contains("cache.redb.damaged-1"));
 }

@@ -105,24 +105,27 @@ impl Cache {
     /// is there only; if it was never open, it has to be empty.
     async fn reopen(&self, engine: &Engine) -> anyhow::Result<Result<Arc<Store>, StoreError>> {
         let cache = self.clone();
-        let has_been_open = engine.is_stored();
+        let stored = engine.stored();
         let knows_nothing = engine.knows_nothing();
         let open = move || {
             store::open(&cache.folder, &cache.identity, |store| {
-                let is_empty = store.reader()?.next_number()? == 0;
-                if has_been_open || is_empty || knows_nothing {
-                    return Ok(is_empty);
+                let numbers = store.reader()?.next_number()?;
+                match stored {
+                    Some(stored) => Ok(numbers >= stored),
+                    None if numbers == 0 => Ok(true),
+                    None if knows_nothing => Ok(false),
+                    None => {
+                        let text = "everything was enumerated anew while it could not be opened";
+                        Err(store.damaged(text))
+                    }
                 }
-                Err(store.damaged("everything was enumerated anew while it could not be opened"))
             })
         };
         match spawn_blocking(open).await? {
-            Ok(Opened { set_aside: Some(set_aside), .. }) if has_been_open => {
+            Ok(Opened { set_aside: Some(set_aside), .. }) if stored.is_some() => {
                 bail!("the cache had to be set aside: {}", set_aside.reason)
             }
-            Ok(Opened { loaded: false, .. }) if !has_been_open => {
-                bail!("the cache can be opened now; beginning anew with what is in it")
-            }
+            Ok(Opened { loaded: false, .. }) => bail!("beginning anew with what is in the cache"),
             Ok(Opened { store, .. }) => Ok(Ok(Arc::new(store))),
             Err(error) => Ok(Err(error)),
         }
@@ -134,30 +137,34 @@ impl Cache {
     ///
     /// What is in the cache is lost, or only now to be had: the process has to begin anew.
     pub async fn write_behind(&self, engine: &Engine, mut stop: Shutdown) -> anyhow::Result<()> {
-        let mut pause = RETRY_MIN;
+        // Since a write has failed.
+        let mut pause = None;
         loop {
+            let due = async {
+                match pause {
+                    None if engine.has_store() => engine.something_unwritten(DELAY).await,
+                    pause => sleep(pause.unwrap_or(RETRY_MIN)).await,
+                }
+            };
             tokio::select! {
-                () = engine.something_unwritten(DELAY) => {}
+                () = due => {}
                 () = stop.wait() => return Ok(()),
             }
             let Err(error) = self.write(engine).await? else {
-                pause = RETRY_MIN;
+                pause = None;
                 continue;
             };
+            let longer = pause.map_or(RETRY_MIN, |pause: Duration| (pause * 2).min(RETRY_MAX));
+            pause = Some(longer);
             tracing::error!(
                 "the cache is not written, the domain goes on from memory; next attempt in \
-                 {pause:?}: {error}"
+                 {longer:?}: {error}"
             );
             engine.unwritable(&error.to_string());
             // At once for reading, which a full disk does not hinder.
             if let Ok(store) = self.reopen(engine).await? {
                 engine.reopened(store);
             }
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = stop.wait() => return Ok(()),
-            }
-            pause = (pause * 2).min(RETRY_MAX);
         }
     }
 
