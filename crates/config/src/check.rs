@@ -1,16 +1,11 @@
-//! From the tables to a [`Config`]: what follows from what, and which keys contradict each other.
+//! From a file's text to a [`Config`], table by table; [`domain`](crate::domain) has the largest.
 
+use crate::domain::{check_ids, domain, domain_path};
 use crate::explain::Setting;
 use crate::keys::{self, DOMAINS_MAX, Table};
 use crate::problem::{Problem, Severity, Wrong, nearest};
-use crate::read::{Report, Section, Value, entry};
-use crate::{
-    Attributes, Bind, Config, Domain, Files, Host, Ldap, Log, Metrics, Mode, Overrides, Provider,
-    Publisher, Schema, Search, Server,
-};
-use std::ops::Range;
-use std::path::PathBuf;
-use toml::Spanned;
+use crate::read::{Report, Section, entry};
+use crate::{Config, Domain, Host, Log, Metrics, Mode, Publisher};
 use toml::de::{DeTable, DeValue};
 
 /// A configuration in which everything holds, and what came up on the way.
@@ -132,17 +127,17 @@ fn host(report: &mut Report<'_>, root: &DeTable<'_>) -> (Host, Vec<String>) {
     let found = entry(root, "host");
     let mut section = Section::new(report, Table::Host, "host", found);
     let names: Vec<String> = section.take("domains");
-    if is_empty_list(&section, "domains") {
+    if section.is_empty_list("domains") {
         section.wrong(
             "domains",
             "names no domain, so there is nothing to serve",
             "name one, and describe it in a table [domain.NAME]",
         );
     }
-    if names.len() > DOMAINS_MAX {
+    if let Some(first) = names.get(DOMAINS_MAX) {
         section.wrong_at(
             "domains",
-            DOMAINS_MAX,
+            |text| text == first,
             format!("{} domains are more than there can be", names.len()),
             format!("name {DOMAINS_MAX} at the most"),
         );
@@ -157,18 +152,6 @@ fn host(report: &mut Report<'_>, root: &DeTable<'_>) -> (Host, Vec<String>) {
     check_ids(&mut section, host.min_id, host.max_id);
     section.refuse_strangers(None);
     (host, names)
-}
-
-/// A value with a mistake is 0, and was complained of.
-fn check_ids(section: &mut Section<'_, '_, '_, '_>, min: u32, max: u32) {
-    if min > max && max > 0 {
-        let name = if section.has("max_id") { "max_id" } else { "min_id" };
-        section.wrong(
-            name,
-            format!("no id is at least min_id ({min}) and at most max_id ({max})"),
-            "make max_id the larger one",
-        );
-    }
 }
 
 fn domains(
@@ -187,10 +170,10 @@ fn domains(
         }),
     };
     let mut domains = Vec::new();
-    for (at, name) in names.iter().enumerate() {
+    for name in names {
         match entry(tables, name) {
             Some(found) => domains.push(domain(report, host, name, found)),
-            None => missing(report, root, tables, at, name, names),
+            None => missing(report, root, tables, name, names),
         }
     }
     for (key, value) in tables {
@@ -228,7 +211,6 @@ fn missing(
     report: &mut Report<'_>,
     root: &DeTable<'_>,
     tables: &DeTable<'_>,
-    at: usize,
     name: &str,
     names: &[String],
 ) {
@@ -240,346 +222,12 @@ fn missing(
         None => format!("add a table [{path}] with its provider"),
     };
     let mut section = Section::new(report, Table::Host, "host", entry(root, "host"));
-    section.wrong_at("domains", at, format!("there is no table [{path}]"), instead);
-}
-
-/// As a person writes the table.
-pub(crate) fn domain_path(name: &str) -> String {
-    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if !name.is_empty() && name.bytes().all(bare) {
-        format!("domain.{name}")
-    } else {
-        format!("domain.{name:?}")
-    }
-}
-
-fn domain<'d>(
-    report: &mut Report<'_>,
-    host: &Host,
-    name: &str,
-    found: (Range<usize>, &'d Spanned<DeValue<'d>>),
-) -> Domain {
-    let path = domain_path(name);
-    let mut section = Section::new(report, Table::Domain, &path, Some(found));
-    let provider: String = section.take("provider");
-    let mode: String = section.take("mode");
-    let mode = if mode == "on-demand" { Mode::OnDemand } else { Mode::Replicate };
-    let min_id = section.take_or("min_id", host.min_id, Value::Integer);
-    let max_id = section.take_or("max_id", host.max_id, Value::Integer);
-    if section.has("min_id") && min_id < host.min_id {
-        section.wrong(
-            "min_id",
-            format!(
-                "{min_id} is below min_id of [host], {}, which holds for every domain",
-                host.min_id
-            ),
-            "lower that one",
-        );
-    }
-    if section.has("max_id") && max_id > host.max_id && host.max_id > 0 {
-        section.wrong(
-            "max_id",
-            format!(
-                "{max_id} is above max_id of [host], {}, which holds for every domain",
-                host.max_id
-            ),
-            "raise that one",
-        );
-    }
-    if section.has("min_id") || section.has("max_id") {
-        check_ids(&mut section, min_id, max_id);
-    }
-    let overrides = Overrides {
-        home: section.take_if("home"),
-        fallback_home: section.take_if("fallback_home"),
-        shell: section.take_if("shell"),
-        fallback_shell: section.take_if("fallback_shell"),
-    };
-    for (always, fallback) in [("home", "fallback_home"), ("shell", "fallback_shell")] {
-        if section.has(always) && section.has(fallback) {
-            section.warn(
-                fallback,
-                format!("has no effect beside {always}"),
-                "remove one of the two",
-            );
-        }
-    }
-    let mass_deletion = section.take("mass_deletion");
-    let (refresh, negative) = (section.take("refresh"), section.take("negative"));
-    for name in ["refresh", "negative"] {
-        if mode == Mode::Replicate && section.has(name) {
-            section.warn(
-                name,
-                "has no effect on a domain that is mirrored",
-                "remove it, or set mode = \"on-demand\"",
-            );
-        }
-    }
-    let provider = match &*provider {
-        "files" => {
-            section.refuse_strangers(Some("files"));
-            if mode == Mode::OnDemand {
-                section.wrong("mode", "text is always mirrored", "remove it");
-            }
-            Provider::Files(files(&mut section, host))
-        }
-        "ldap" => {
-            section.refuse_strangers(Some("ldap"));
-            Provider::Ldap(Box::new(ldap(&mut section)))
-        }
-        // A mistake, which was complained of; it stands for no provider, and asks for no keys.
-        _ => {
-            section.refuse_strangers(None);
-            Provider::Files(Files { passwd: PathBuf::new(), group: PathBuf::new() })
-        }
-    };
-    Domain {
-        name: name.to_owned(),
-        min_id,
-        max_id,
-        mode,
-        overrides,
-        mass_deletion,
-        refresh,
-        negative,
-        provider,
-    }
-}
-
-fn files(section: &mut Section<'_, '_, '_, '_>, host: &Host) -> Files {
-    let files = Files { passwd: section.take("passwd"), group: section.take("group") };
-    let (passwd, group) = (&files.passwd, &files.group);
-    if passwd == group && section.has("passwd") && passwd.has_root() {
-        section.wrong("group", "is the same file as passwd", "name the one with groups");
-    }
-    for (name, own, host) in [("passwd", passwd, &host.passwd), ("group", group, &host.group)] {
-        if own == host && own.has_root() {
-            section.wrong(
-                name,
-                "is the host's own file, with which every entry would clash",
-                "name another one; local accounts need no domain",
-            );
-        }
-    }
-    files
-}
-
-fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
-    let servers: Vec<Server> = section.take("uris");
-    let discover: Option<String> = section.take_if("discover");
-    section.note_unset("uris");
-    if !section.has("uris") && !section.has("discover") {
-        section.wrong(
-            "uris",
-            "is missing",
-            "name servers, uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, \
-             discover = \"example.com\"",
-        );
-    } else if is_empty_list(section, "uris") {
-        section.wrong("uris", "names no server", "name one, or remove it and set discover");
-    }
-    let base: String = section.take("base");
-    let schema: String = section.take("schema");
-    let schema = if schema == "rfc2307bis" { Schema::Rfc2307bis } else { Schema::Rfc2307 };
-    let mut search = |base_key, filter_key| Search {
-        base: section.take_or(base_key, base.clone(), Value::Text),
-        filter: section.take(filter_key),
-    };
-    let users = search("user_base", "user_filter");
-    let groups = search("group_base", "group_filter");
-    let case_sensitive = section.take("case_sensitive");
-    let bind = bind(section, &servers, discover.is_some());
-    let start_tls: bool = section.take("start_tls");
-    let tls_ca: Option<PathBuf> = section.take_if("tls_ca");
-    section.note_unset("tls_ca");
-    let allow_clear_password = section.take("allow_clear_password");
-    let clear = transport(section, &servers, discover.is_some(), start_tls);
-    if tls_ca.is_some() && !clear.tls {
-        section.warn(
-            "tls_ca",
-            "has no effect without TLS",
-            "use ldaps:// in uris, or set start_tls = true",
-        );
-    }
-    if let (Some(server), Bind::Simple { .. }, false) =
-        (&clear.without_tls, &bind, allow_clear_password)
-    {
-        section.wrong(
-            "bind_password_file",
-            format!("the password would travel to {server} for everybody on the way to read"),
-            "use ldaps:// in uris or start_tls = true; if the network is to be trusted, \
-             allow_clear_password = true",
-        );
-    }
-    Ldap {
-        page_size: section.take("page_size"),
-        connect_timeout: section.take("connect_timeout"),
-        search_timeout: section.take("search_timeout"),
-        poll: section.take("poll"),
-        fail_back: section.take("fail_back"),
-        message_bytes_max: section.take("message_bytes_max"),
-        attributes: attributes(section, schema),
-        servers,
-        discover,
-        base,
-        users,
-        groups,
-        schema,
-        case_sensitive,
-        bind,
-        start_tls,
-        tls_ca,
-        allow_clear_password,
-    }
-}
-
-fn is_empty_list(section: &Section<'_, '_, '_, '_>, name: &str) -> bool {
-    section
-        .entry(name)
-        .and_then(|(_, value)| value.get_ref().as_array())
-        .is_some_and(|list| list.is_empty())
-}
-
-fn bind(section: &mut Section<'_, '_, '_, '_>, servers: &[Server], discover: bool) -> Bind {
-    let fallback = if section.has("bind_dn") { "simple" } else { "anonymous" };
-    let bind = section.take_or("bind", fallback.to_owned(), Value::Text);
-    let dn: Option<String> = section.take_if("bind_dn");
-    let password_file: Option<PathBuf> = section.take_if("bind_password_file");
-    match &*bind {
-        "simple" => {
-            if !section.has("bind_dn") {
-                section.wrong("bind", "a simple bind needs a DN", "add bind_dn = \"cn=…\"");
-            }
-            if !section.has("bind_password_file") {
-                let place = if section.has("bind_dn") { "bind_dn" } else { "bind" };
-                section.wrong(
-                    place,
-                    "a simple bind needs a password",
-                    "put it into a file with mode 0600, and name that in bind_password_file",
-                );
-            }
-            Bind::Simple {
-                dn: dn.unwrap_or_default(),
-                password_file: password_file.unwrap_or_default(),
-            }
-        }
-        "external" => {
-            for (at, server) in servers.iter().enumerate() {
-                if !matches!(server, Server::Ldapi { .. }) {
-                    section.wrong_at(
-                        "uris",
-                        at,
-                        format!("{server} does not know the uid that bind = \"external\" goes by"),
-                        "use ldapi://, or bind_dn and bind_password_file",
-                    );
-                }
-            }
-            if discover {
-                section.wrong(
-                    "discover",
-                    "bind = \"external\" is for ldapi://, which is not found by DNS",
-                    "remove one of the two",
-                );
-            }
-            superfluous(section, "external");
-            Bind::External
-        }
-        _ => {
-            if section.has("bind") {
-                superfluous(section, "anonymous");
-            } else if section.has("bind_password_file") {
-                section.wrong(
-                    "bind_password_file",
-                    "a password without a name",
-                    "add bind_dn, or remove it",
-                );
-            }
-            Bind::Anonymous
-        }
-    }
-}
-
-fn superfluous(section: &mut Section<'_, '_, '_, '_>, bind: &str) {
-    for name in ["bind_dn", "bind_password_file"] {
-        if section.has(name) {
-            section.wrong(
-                name,
-                format!("contradicts bind = \"{bind}\""),
-                "remove it, or set bind = \"simple\"",
-            );
-        }
-    }
-}
-
-/// What TLS covers.
-struct Transport {
-    /// Some of it.
-    tls: bool,
-    /// One that it does not.
-    without_tls: Option<String>,
-}
-
-fn transport(
-    section: &mut Section<'_, '_, '_, '_>,
-    servers: &[Server],
-    discover: bool,
-    start_tls: bool,
-) -> Transport {
-    let mut found = Transport { tls: start_tls, without_tls: None };
-    for (at, server) in servers.iter().enumerate() {
-        match server {
-            Server::Ldaps { .. } if start_tls => section.wrong_at(
-                "uris",
-                at,
-                format!("{server} has TLS from the start, and start_tls is for ldap://"),
-                "write ldap:// here, or remove start_tls",
-            ),
-            Server::Ldaps { .. } => found.tls = true,
-            Server::Ldap { .. } if !start_tls => found.without_tls = Some(server.to_string()),
-            Server::Ldapi { .. } if start_tls => section.warn_at(
-                "uris",
-                at,
-                "start_tls has no effect on a socket of this host",
-                "remove it if there are no other servers",
-            ),
-            Server::Ldap { .. } | Server::Ldapi { .. } => {}
-        }
-    }
-    if discover && !start_tls {
-        found.without_tls = Some("servers that DNS names".to_owned());
-    }
-    found
-}
-
-fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attributes {
-    let path = section.path_of("attributes");
-    let found = section.entry("attributes");
-    let mut section = Section::new(section.report, Table::Attributes, &path, found);
-    let mut name = |key: &str| section.take::<String>(key).to_ascii_lowercase();
-    let (user_name, user_uid, user_gid) = (name("user_name"), name("user_uid"), name("user_gid"));
-    let (user_gecos, user_home) = (name("user_gecos"), name("user_home"));
-    let (user_shell, group_name) = (name("user_shell"), name("group_name"));
-    let group_gid = name("group_gid");
-    let member = match schema {
-        Schema::Rfc2307 => "memberUid",
-        Schema::Rfc2307bis => "member",
-    };
-    let group_member = section.take_or("group_member", member.to_owned(), Value::Text);
-    let uuid: Option<String> = section.take_if("uuid");
-    section.note_unset("uuid");
-    section.refuse_strangers(Some("ldap"));
-    Attributes {
-        user_name,
-        user_uid,
-        user_gid,
-        user_gecos,
-        user_home,
-        user_shell,
-        group_name,
-        group_gid,
-        group_member: group_member.to_ascii_lowercase(),
-        uuid: uuid.map(|uuid| uuid.to_ascii_lowercase()),
-    }
+    section.wrong_at(
+        "domains",
+        |text| text == name,
+        format!("there is no table [{path}]"),
+        instead,
+    );
 }
 
 /// Names that an earlier domain does not know at once hold up those of later ones.
@@ -588,12 +236,12 @@ fn warn_of_waiting(report: &mut Report<'_>, root: &DeTable<'_>, domains: &[Domai
         return;
     };
     let mut section = Section::new(report, Table::Host, "host", entry(root, "host"));
-    for (at, domain) in domains.iter().enumerate().skip(first + 1) {
+    for domain in &domains[first + 1..] {
         if domain.mode == Mode::Replicate {
             let asked = &domains[first].name;
             section.warn_at(
                 "domains",
-                at,
+                |text| text == domain.name,
                 format!(
                     "{} comes after {asked}, which is asked on demand: its names are looked for there \
                      first, and its users wait for the answer",

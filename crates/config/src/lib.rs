@@ -5,11 +5,12 @@
 //! path leads anywhere is found out by who uses it, and by [`Parsed::read_secrets`].
 //!
 //! [`keys`] holds every key with its type, default and meaning, and is what the manual is made of;
-//! `syntax` the small languages inside values; `read` turns TOML into values; `check` is what
-//! follows from what; [`explain`] prints what came out.
+//! `syntax` the small languages inside values; `read` turns TOML into values; `check` and `domain`
+//! are what follows from what; [`explain`] prints what came out.
 #![forbid(unsafe_code)]
 
 mod check;
+mod domain;
 pub mod explain;
 pub mod keys;
 mod problem;

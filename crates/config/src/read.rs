@@ -163,17 +163,24 @@ impl<'d, 'i, 'r, 't> Section<'d, 'i, 'r, 't> {
         self.entry(name).is_some()
     }
 
+    /// Whether a key stands in the file with a list in which there is nothing.
+    pub fn is_empty_list(&self, name: &str) -> bool {
+        let list = self.entry(name).and_then(|(_, value)| value.get_ref().as_array());
+        list.is_some_and(|list| list.is_empty())
+    }
+
     /// Where a key stands, or the table that lacks it.
     fn place(&self, name: &str) -> Range<usize> {
         self.entry(name).map_or_else(|| self.place.clone(), |(_, value)| value.span())
     }
 
-    /// Where an element of a list stands.
-    fn element_place(&self, name: &str, at: usize) -> Range<usize> {
-        let element = self
-            .entry(name)
-            .and_then(|(_, value)| value.get_ref().as_array()?.get(at).map(Spanned::span));
-        element.unwrap_or_else(|| self.place(name))
+    /// Where the element of a list stands that `is` knows. By what it says: those with mistakes are not
+    /// among the values.
+    fn element_place(&self, name: &str, is: impl Fn(&str) -> bool) -> Range<usize> {
+        let list = self.entry(name).and_then(|(_, value)| value.get_ref().as_array());
+        let elements = list.into_iter().flat_map(|list| list.iter());
+        let mut known = elements.filter(|element| element.get_ref().as_str().is_some_and(&is));
+        known.next().map_or_else(|| self.place(name), Spanned::span)
     }
 
     /// As in `domain.corp.schema`.
@@ -187,15 +194,15 @@ impl<'d, 'i, 'r, 't> Section<'d, 'i, 'r, 't> {
         self.report.push(Severity::Error, &place, &key, Wrong::new(what, instead));
     }
 
-    /// Records a mistake at an element of a list.
+    /// Records a mistake at the element of a list that `is` knows.
     pub fn wrong_at(
         &mut self,
         name: &str,
-        at: usize,
+        is: impl Fn(&str) -> bool,
         what: impl Into<String>,
         instead: impl Into<String>,
     ) {
-        let (place, key) = (self.element_place(name, at), self.path_of(name));
+        let (place, key) = (self.element_place(name, is), self.path_of(name));
         self.report.push(Severity::Error, &place, &key, Wrong::new(what, instead));
     }
 
@@ -209,11 +216,11 @@ impl<'d, 'i, 'r, 't> Section<'d, 'i, 'r, 't> {
     pub fn warn_at(
         &mut self,
         name: &str,
-        at: usize,
+        is: impl Fn(&str) -> bool,
         what: impl Into<String>,
         instead: impl Into<String>,
     ) {
-        let (place, key) = (self.element_place(name, at), self.path_of(name));
+        let (place, key) = (self.element_place(name, is), self.path_of(name));
         self.report.push(Severity::Warning, &place, &key, Wrong::new(what, instead));
     }
 

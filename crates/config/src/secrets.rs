@@ -45,7 +45,7 @@ impl Parsed {
     }
 
     fn problem(&self, domain: &Domain, key: &str, (what, instead): (String, String)) -> Problem {
-        let table = crate::check::domain_path(&domain.name);
+        let table = crate::domain::domain_path(&domain.name);
         let setting = self.settings.iter().find(|set| set.table == table && set.key == key);
         let line = match setting.map(|setting| setting.origin) {
             Some(Origin::Line(line)) => line,

@@ -276,6 +276,16 @@ fn without_names_of_domains_no_table_is_called_unused() {
     );
 }
 
+#[test]
+fn elements_of_a_list_are_told_by_their_own_lines() {
+    let text = corp("start_tls = true").replace(
+        "[\"ldaps://ldap1\"]",
+        "[\n  \"ldap3\",\n  \"ldap://ldap2\",\n  \"ldaps://ldap1\",\n]",
+    );
+    let lines: Vec<_> = mistakes(&text).iter().map(|said| said[..14].to_owned()).collect();
+    assert_eq!(lines, ["roster.toml:6:", "roster.toml:8:"]);
+}
+
 /// One key a row: what is said of it, without the place.
 #[test]
 fn each_mistake_has_its_remedy() {

@@ -1,0 +1,367 @@
+//! One `[domain.NAME]`: what follows from what, and which keys contradict each other.
+
+use crate::keys::Table;
+use crate::read::{Report, Section, Value};
+use crate::syntax;
+use crate::{
+    Attributes, Bind, Domain, Files, Host, Ldap, Mode, Overrides, Provider, Schema, Search, Server,
+};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::DeValue;
+
+/// The path of a domain's table, as it stands between brackets.
+pub(crate) fn domain_path(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !name.is_empty() && name.bytes().all(bare) {
+        format!("domain.{name}")
+    } else {
+        format!("domain.{name:?}")
+    }
+}
+
+/// Reads `[domain.NAME]`.
+pub(crate) fn domain<'d>(
+    report: &mut Report<'_>,
+    host: &Host,
+    name: &str,
+    found: (Range<usize>, &'d Spanned<DeValue<'d>>),
+) -> Domain {
+    let path = domain_path(name);
+    let mut section = Section::new(report, Table::Domain, &path, Some(found));
+    let provider: String = section.take("provider");
+    let mode: String = section.take("mode");
+    let mode = if mode == "on-demand" { Mode::OnDemand } else { Mode::Replicate };
+    let (min_id, max_id) = ids(&mut section, host);
+    Domain {
+        name: name.to_owned(),
+        min_id,
+        max_id,
+        mode,
+        overrides: overrides(&mut section),
+        mass_deletion: section.take("mass_deletion"),
+        refresh: on_demand(&mut section, mode, "refresh"),
+        negative: on_demand(&mut section, mode, "negative"),
+        provider: provider_of(&mut section, &provider, mode, host),
+    }
+}
+
+fn ids(section: &mut Section<'_, '_, '_, '_>, host: &Host) -> (u32, u32) {
+    let min_id = section.take_or("min_id", host.min_id, Value::Integer);
+    let max_id = section.take_or("max_id", host.max_id, Value::Integer);
+    let everywhere =
+        |name, bound| format!("{name} of [host], {bound}, which holds for every domain");
+    if section.has("min_id") && min_id < host.min_id {
+        let what = format!("{min_id} is below {}", everywhere("min_id", host.min_id));
+        section.wrong("min_id", what, "lower that one");
+    }
+    if section.has("max_id") && max_id > host.max_id && host.max_id > 0 {
+        let what = format!("{max_id} is above {}", everywhere("max_id", host.max_id));
+        section.wrong("max_id", what, "raise that one");
+    }
+    if section.has("min_id") || section.has("max_id") {
+        check_ids(section, min_id, max_id);
+    }
+    (min_id, max_id)
+}
+
+/// A value with a mistake is 0, and was complained of.
+pub(crate) fn check_ids(section: &mut Section<'_, '_, '_, '_>, min: u32, max: u32) {
+    if min > max && max > 0 {
+        let name = if section.has("max_id") { "max_id" } else { "min_id" };
+        section.wrong(
+            name,
+            format!("no id is at least min_id ({min}) and at most max_id ({max})"),
+            "make max_id the larger one",
+        );
+    }
+}
+
+fn overrides(section: &mut Section<'_, '_, '_, '_>) -> Overrides {
+    let overrides = Overrides {
+        home: section.take_if("home"),
+        fallback_home: section.take_if("fallback_home"),
+        shell: section.take_if("shell"),
+        fallback_shell: section.take_if("fallback_shell"),
+    };
+    for (always, fallback) in [("home", "fallback_home"), ("shell", "fallback_shell")] {
+        if section.has(always) && section.has(fallback) {
+            let what = format!("has no effect beside {always}");
+            section.warn(fallback, what, "remove one of the two");
+        }
+    }
+    overrides
+}
+
+/// A key of domains that are asked on demand.
+fn on_demand(section: &mut Section<'_, '_, '_, '_>, mode: Mode, name: &str) -> Duration {
+    if mode == Mode::Replicate && section.has(name) {
+        section.warn(
+            name,
+            "has no effect on a domain that is mirrored",
+            "remove it, or set mode = \"on-demand\"",
+        );
+    }
+    section.take(name)
+}
+
+fn provider_of(
+    section: &mut Section<'_, '_, '_, '_>,
+    provider: &str,
+    mode: Mode,
+    host: &Host,
+) -> Provider {
+    match provider {
+        "files" => {
+            section.refuse_strangers(Some("files"));
+            if mode == Mode::OnDemand {
+                section.wrong("mode", "text is always mirrored", "remove it");
+            }
+            Provider::Files(files(section, host))
+        }
+        "ldap" => {
+            section.refuse_strangers(Some("ldap"));
+            Provider::Ldap(Box::new(ldap(section)))
+        }
+        // A mistake, which was complained of; it stands for no provider, and asks for no keys.
+        _ => {
+            section.refuse_strangers(None);
+            Provider::Files(Files { passwd: PathBuf::new(), group: PathBuf::new() })
+        }
+    }
+}
+
+fn files(section: &mut Section<'_, '_, '_, '_>, host: &Host) -> Files {
+    let files = Files { passwd: section.take("passwd"), group: section.take("group") };
+    let (passwd, group) = (&files.passwd, &files.group);
+    if passwd == group && section.has("passwd") && passwd.has_root() {
+        section.wrong("group", "is the same file as passwd", "name the one with groups");
+    }
+    for (name, own, host) in [("passwd", passwd, &host.passwd), ("group", group, &host.group)] {
+        if own == host && own.has_root() {
+            section.wrong(
+                name,
+                "is the host's own file, with which every entry would clash",
+                "name another one; local accounts need no domain",
+            );
+        }
+    }
+    files
+}
+
+fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
+    let (servers, discover) = servers(section);
+    let base: String = section.take("base");
+    let schema: String = section.take("schema");
+    let schema = if schema == "rfc2307bis" { Schema::Rfc2307bis } else { Schema::Rfc2307 };
+    let mut search = |base_key, filter_key| Search {
+        base: section.take_or(base_key, base.clone(), Value::Text),
+        filter: section.take(filter_key),
+    };
+    let users = search("user_base", "user_filter");
+    let groups = search("group_base", "group_filter");
+    let case_sensitive = section.take("case_sensitive");
+    let bind = bind(section, &servers, discover.is_some());
+    let start_tls: bool = section.take("start_tls");
+    let tls_ca: Option<PathBuf> = section.take_if("tls_ca");
+    section.note_unset("tls_ca");
+    let allow_clear_password: bool = section.take("allow_clear_password");
+    let transport = transport(section, &servers, discover.is_some(), start_tls);
+    let in_clear = matches!(bind, Bind::Simple { .. }) && !allow_clear_password;
+    if let Some(server) = transport.without_tls.filter(|_| in_clear) {
+        section.wrong(
+            "bind_password_file",
+            format!("the password would travel to {server} for everybody on the way to read"),
+            "use ldaps:// in uris or start_tls = true; if the network is to be trusted, \
+             allow_clear_password = true",
+        );
+    }
+    Ldap {
+        page_size: section.take("page_size"),
+        connect_timeout: section.take("connect_timeout"),
+        search_timeout: section.take("search_timeout"),
+        poll: section.take("poll"),
+        fail_back: section.take("fail_back"),
+        message_bytes_max: section.take("message_bytes_max"),
+        attributes: attributes(section, schema),
+        servers,
+        discover,
+        base,
+        users,
+        groups,
+        schema,
+        case_sensitive,
+        bind,
+        start_tls,
+        tls_ca,
+        allow_clear_password,
+    }
+}
+
+fn servers(section: &mut Section<'_, '_, '_, '_>) -> (Vec<Server>, Option<String>) {
+    let servers = section.take("uris");
+    let discover = section.take_if("discover");
+    section.note_unset("uris");
+    if !section.has("uris") && !section.has("discover") {
+        section.wrong(
+            "uris",
+            "is missing",
+            "name servers, uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, \
+             discover = \"example.com\"",
+        );
+    } else if section.is_empty_list("uris") {
+        section.wrong("uris", "names no server", "name one, or remove it and set discover");
+    }
+    (servers, discover)
+}
+
+fn bind(section: &mut Section<'_, '_, '_, '_>, servers: &[Server], discover: bool) -> Bind {
+    let fallback = if section.has("bind_dn") { "simple" } else { "anonymous" };
+    let bind = section.take_or("bind", fallback.to_owned(), Value::Text);
+    let dn: Option<String> = section.take_if("bind_dn");
+    let password_file: Option<PathBuf> = section.take_if("bind_password_file");
+    match &*bind {
+        "simple" => {
+            if !section.has("bind_dn") {
+                section.wrong("bind", "a simple bind needs a DN", "add bind_dn = \"cn=…\"");
+            }
+            if !section.has("bind_password_file") {
+                let place = if section.has("bind_dn") { "bind_dn" } else { "bind" };
+                section.wrong(
+                    place,
+                    "a simple bind needs a password",
+                    "put it into a file with mode 0600, and name that in bind_password_file",
+                );
+            }
+            Bind::Simple {
+                dn: dn.unwrap_or_default(),
+                password_file: password_file.unwrap_or_default(),
+            }
+        }
+        "external" => {
+            for server in servers {
+                if !matches!(server, Server::Ldapi { .. }) {
+                    section.wrong_at(
+                        "uris",
+                        |text| syntax::server(text).as_ref() == Ok(server),
+                        format!("{server} does not know the uid that bind = \"external\" goes by"),
+                        "use ldapi://, or bind_dn and bind_password_file",
+                    );
+                }
+            }
+            if discover {
+                section.wrong(
+                    "discover",
+                    "bind = \"external\" is for ldapi://, which is not found by DNS",
+                    "remove one of the two",
+                );
+            }
+            superfluous(section, "external");
+            Bind::External
+        }
+        _ => {
+            if section.has("bind") {
+                superfluous(section, "anonymous");
+            } else if section.has("bind_password_file") {
+                section.wrong(
+                    "bind_password_file",
+                    "a password without a name",
+                    "add bind_dn, or remove it",
+                );
+            }
+            Bind::Anonymous
+        }
+    }
+}
+
+fn superfluous(section: &mut Section<'_, '_, '_, '_>, bind: &str) {
+    for name in ["bind_dn", "bind_password_file"] {
+        if section.has(name) {
+            section.wrong(
+                name,
+                format!("contradicts bind = \"{bind}\""),
+                "remove it, or set bind = \"simple\"",
+            );
+        }
+    }
+}
+
+/// What TLS covers.
+struct Transport {
+    /// Some of it.
+    tls: bool,
+    /// One that it does not.
+    without_tls: Option<String>,
+}
+
+fn transport(
+    section: &mut Section<'_, '_, '_, '_>,
+    servers: &[Server],
+    discover: bool,
+    start_tls: bool,
+) -> Transport {
+    let mut found = Transport { tls: start_tls, without_tls: None };
+    for server in servers {
+        match server {
+            Server::Ldaps { .. } if start_tls => section.wrong_at(
+                "uris",
+                |text| syntax::server(text).as_ref() == Ok(server),
+                format!("{server} has TLS from the start, and start_tls is for ldap://"),
+                "write ldap:// here, or remove start_tls",
+            ),
+            Server::Ldaps { .. } => found.tls = true,
+            Server::Ldap { .. } if !start_tls => found.without_tls = Some(server.to_string()),
+            Server::Ldapi { .. } if start_tls => section.warn_at(
+                "uris",
+                |text| syntax::server(text).as_ref() == Ok(server),
+                "start_tls has no effect on a socket of this host",
+                "remove it if there are no other servers",
+            ),
+            Server::Ldap { .. } | Server::Ldapi { .. } => {}
+        }
+    }
+    if discover && !start_tls {
+        found.without_tls = Some("servers that DNS names".to_owned());
+    }
+    if section.has("tls_ca") && !found.tls {
+        section.warn(
+            "tls_ca",
+            "has no effect without TLS",
+            "use ldaps:// in uris, or set start_tls = true",
+        );
+    }
+    found
+}
+
+fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attributes {
+    let path = section.path_of("attributes");
+    let found = section.entry("attributes");
+    let mut section = Section::new(section.report, Table::Attributes, &path, found);
+    let mut name = |key: &str| section.take::<String>(key).to_ascii_lowercase();
+    let (user_name, user_uid, user_gid) = (name("user_name"), name("user_uid"), name("user_gid"));
+    let (user_gecos, user_home) = (name("user_gecos"), name("user_home"));
+    let (user_shell, group_name) = (name("user_shell"), name("group_name"));
+    let group_gid = name("group_gid");
+    let member = match schema {
+        Schema::Rfc2307 => "memberUid",
+        Schema::Rfc2307bis => "member",
+    };
+    let group_member = section.take_or("group_member", member.to_owned(), Value::Text);
+    let uuid: Option<String> = section.take_if("uuid");
+    section.note_unset("uuid");
+    section.refuse_strangers(Some("ldap"));
+    Attributes {
+        user_name,
+        user_uid,
+        user_gid,
+        user_gecos,
+        user_home,
+        user_shell,
+        group_name,
+        group_gid,
+        group_member: group_member.to_ascii_lowercase(),
+        uuid: uuid.map(|uuid| uuid.to_ascii_lowercase()),
+    }
+}
