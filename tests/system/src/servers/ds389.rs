@@ -174,6 +174,11 @@ impl Server for Ds389 {
         Schema::Rfc2307bis
     }
 
+    fn mends_member_lists(&self) -> bool {
+        // The MemberOf plug-in does.
+        true
+    }
+
     fn admin(&self) -> String {
         "cn=Directory Manager".to_owned()
     }

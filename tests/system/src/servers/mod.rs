@@ -68,6 +68,11 @@ pub trait Server {
     /// How its groups name their members.
     fn schema(&self) -> Schema;
 
+    /// Whether the server itself puts member lists right when an entry takes another name.
+    fn mends_member_lists(&self) -> bool {
+        false
+    }
+
     /// Who may do anything.
     fn admin(&self) -> String;
 
