@@ -470,8 +470,8 @@ pub const KEYS: &[Key] = &[
         "poll",
         duration_of(SECOND, DAY),
         Unset::Is("\"30s\""),
-        "How often a server is asked for changes that can neither synchronise (RFC 4533) nor do \
-         persistent searches.",
+        "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
+         asked for changes.",
     ),
     ldap(
         "fail_back",
