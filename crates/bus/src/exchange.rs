@@ -23,6 +23,9 @@ pub const NO_REFERENCE: u32 = u32::MAX;
 /// Bit of [`Header::flags`]: what is not here is not in the directory. Without it the publisher may
 /// say "no such user" of this domain only after asking.
 pub const COMPLETE: u32 = 1;
+/// Bit of [`Header::flags`]: the back-end's process has heard from the directory what changed since its
+/// cache was written. Without it the image may be older than what the process before handed over.
+pub const CURRENT: u32 = 2;
 /// Bit of a group's flags: its members are known, though there may be none.
 pub const MEMBERS_KNOWN: u8 = 1;
 
@@ -42,7 +45,7 @@ pub enum Malformed {
 /// The first bytes of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// [`COMPLETE`].
+    /// [`COMPLETE`] and [`CURRENT`].
     pub flags: u32,
     /// The back-end process, by a random number.
     pub epoch: u64,

@@ -12,7 +12,7 @@
 //! | `on_demand` | look-ups in domains that are not mirrored |
 //! | `object` | the interface on the bus |
 //!
-//! Timers: none when idle, unless a back-end has nothing to tell yet, which is asked again after one to
+//! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet, which is asked again after one to
 //! 60 seconds. A change is published at once, the next one not before
 //! `[publisher] interval` has passed, nor before as much time has passed as the last one took: a
 //! storm of changes takes half a processor at the most.
@@ -43,17 +43,21 @@ use roster_snapshot::layout::Kind;
 use roster_snapshot_build::publish::{Published, Rights, publish};
 use roster_snapshot_build::verify::verify;
 use rustix::fs::SealFlags;
-use state::{Forget, Made, State};
+use state::{Forget, Made, State, Taken};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, RwLock};
 use tokio::time::timeout;
 
+/// How long after the start a snapshot in place goes on serving while a back-end has not heard from its
+/// directory yet, and may have less than the snapshot.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// After a publication failed: try again after this time, unless something changes before.
 const RETRY: Duration = Duration::from_secs(1);
 /// After a back-end could not be asked: the first pause, which doubles up to the longest. A back-end
@@ -81,6 +85,8 @@ pub struct Hub {
     connection: zbus::Connection,
     object: String,
     asker: Asker,
+    /// Whether a back-end that may be behind the snapshot in place is waited for.
+    patience: AtomicBool,
 }
 
 /// Runs until the role is to stop.
@@ -117,7 +123,9 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         connection: context.connection.clone(),
         object: context.role.path(),
         asker,
+        patience: AtomicBool::new(true),
     });
+    tokio::spawn(lose_patience(Arc::clone(&hub)));
     let watch = Watch::new([config.host.passwd.clone(), config.host.group.clone()])
         .context("cannot watch the host's own accounts")?;
     let host = config.host.clone();
@@ -130,6 +138,13 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     context.ready().await?;
     publish_changes(&hub, config.publisher.interval, &mut context.shutdown).await;
     Ok(())
+}
+
+/// After a while a directory is taken to be away, and what its back-end has is served.
+async fn lose_patience(hub: Arc<Hub>) {
+    tokio::time::sleep(PATIENCE).await;
+    hub.patience.store(false, Ordering::Relaxed);
+    hub.changed.notify_one();
 }
 
 /// Publishes whenever something changed, until the role is to stop.
@@ -160,7 +175,7 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
 async fn attempt(hub: &Arc<Hub>) -> bool {
     {
         let state = hub.state.read().await;
-        let waits_for = state.waits_for();
+        let waits_for = state.waits_for(hub.patience.load(Ordering::Relaxed));
         let waits = waits_for.is_some() || state.is_empty();
         let text = waits_for
             .map(|what| format!("the last snapshot goes on serving until {what} can be read"));
@@ -247,14 +262,15 @@ fn say_what_is_refused(counts: &[roster_bus::interfaces::DomainCounts]) {
     }
     for (domain, refused) in &now {
         for (reason, count) in refused {
-            tracing::warn!(domain = %domain, "{count} entries rejected: {reason}");
+            let entries = if *count == 1 { "entry" } else { "entries" };
+            tracing::warn!(domain = %domain, "{count} {entries} rejected: {reason}");
         }
     }
     *said = now;
 }
 
 impl Hub {
-    async fn take_in(&self, domain: usize, image: &[u8]) -> Result<Option<Forget>, Refused> {
+    async fn take_in(&self, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
         self.state.write().await.apply(domain, image)
     }
 
@@ -353,7 +369,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
         };
         match fetch(&proxy, epoch, since).await {
             Ok(image) => match hub.take_in(position, &image).await {
-                Ok(Some(forget)) => {
+                Ok(Taken::Changes(forget)) => {
                     from_start = false;
                     drop(image);
                     hub.asker.forget_absent(position);
@@ -362,7 +378,11 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                     metrics::counter!("roster_fetches_total", "domain" => name.clone())
                         .increment(1);
                 }
-                Ok(None) => tracing::info!(domain = name, "not whole yet"),
+                Ok(Taken::NothingNew) => from_start = false,
+                Ok(Taken::NotYet(why)) => {
+                    tracing::info!(domain = name, "what is here stays: {why}");
+                    from_start = false;
+                }
                 Err(error) if !from_start => {
                     tracing::info!(domain = name, "fetching everything: {error}");
                     from_start = true;

@@ -24,6 +24,8 @@ pub struct DomainState {
     pub mode: Mode,
     pub(super) rules: Rules,
     pub(super) entries: Domain,
+    /// Whether an image was current since this process began.
+    current: bool,
     refused: Vec<(u32, Refusal)>,
     counts: DomainCounts,
 }
@@ -49,6 +51,17 @@ pub struct Made {
     claims: Claims,
     refused: Vec<Vec<(u32, Refusal)>>,
     counts: Vec<DomainCounts>,
+}
+
+/// What came of an image.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It stays outside for now, for this reason.
+    NotYet(&'static str),
+    /// There is nothing in it that a snapshot would show.
+    NothingNew,
+    /// A new snapshot should show it.
+    Changes(Forget),
 }
 
 /// What others may have remembered and should forget.
@@ -94,13 +107,19 @@ impl State {
     }
 
     /// Takes in what a back-end handed over. Of a directory that is mirrored only what is whole
-    /// takes the place of what is here: a back-end that lost its cache starts from nothing.
-    pub fn apply(&mut self, domain: usize, image: &[u8]) -> Result<Option<Forget>, Refused> {
+    /// takes the place of what is here, for a back-end that lost its cache starts from nothing; and
+    /// only what is current, for one that was killed starts from a cache that may be a moment behind.
+    pub fn apply(&mut self, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
         let domain = &mut self.domains[domain];
         let (header, records) = roster_bus::exchange::Header::parse(image)?;
         let complete = header.flags & roster_bus::exchange::COMPLETE != 0;
+        let current = header.flags & roster_bus::exchange::CURRENT != 0;
+        let goes_back = domain.entries.present && header.epoch != domain.entries.epoch && !current;
         if domain.mode == Mode::Replicate && !complete {
-            return Ok(None);
+            return Ok(Taken::NotYet("the back-end does not have everything yet"));
+        }
+        if domain.mode == Mode::Replicate && goes_back {
+            return Ok(Taken::NotYet("the back-end has not heard from its directory yet"));
         }
         let mut forget = Forget::default();
         if header.since == 0 || header.records as usize > NAMES_TOLD_MAX {
@@ -110,18 +129,23 @@ impl State {
         }
         domain.entries.apply(image)?;
         domain.entries.complete = domain.mode == Mode::Replicate;
-        Ok(Some(forget))
+        let caught_up = current && !std::mem::replace(&mut domain.current, current);
+        let new = header.since == 0 || header.records > 0 || caught_up;
+        Ok(if new { Taken::Changes(forget) } else { Taken::NothingNew })
     }
 
     /// Why it is too early to publish: a domain that is in the present snapshot, and whose back-end
-    /// has not said yet what it has, would vanish.
+    /// has not said yet what it has, would vanish. One that may be a moment behind would go back;
+    /// that is waited for only as long as there is `patience`, for its directory may be away.
     #[must_use]
-    pub fn waits_for(&self) -> Option<String> {
+    pub fn waits_for(&self, patience: bool) -> Option<String> {
         if self.locals.is_none() {
             return Some("the host's own accounts".into());
         }
-        let missing =
-            |domain: &&DomainState| !domain.entries.present && self.served.contains(&domain.name);
+        let missing = |domain: &&DomainState| {
+            let behind = patience && domain.mode == Mode::Replicate && !domain.current;
+            (!domain.entries.present || behind) && self.served.contains(&domain.name)
+        };
         self.domains.iter().find(missing).map(|domain| format!("domain {}", domain.name))
     }
 
@@ -200,10 +224,9 @@ impl State {
             let found = domain.refused.iter().find(|(refused, _)| *refused == number);
             found.map(|(_, refusal)| refusal.to_string()).unwrap_or_default()
         };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let shown = |number, id| Shown {
             domain: domain.name.clone(),
-            name: text(name),
+            name: printable(name),
             id,
             refused: refused(number),
             ..Shown::default()
@@ -214,7 +237,7 @@ impl State {
                 users
                     .map(|(number, user)| Shown {
                         gid: user.gid,
-                        details: [user.gecos(), user.dir(), user.shell()].map(text).into(),
+                        details: [user.gecos(), user.dir(), user.shell()].map(printable).into(),
                         related: domain.groups_of(user),
                         ..shown(number, user.uid)
                     })
@@ -240,7 +263,7 @@ impl DomainState {
         let counts = DomainCounts { domain: name.clone(), ..DomainCounts::default() };
         let rules = Rules { min_id, max_id, allowed_local_gids };
         let entries = Domain::new(mode == Mode::Replicate);
-        Self { name, mode, rules, entries, refused: Vec::new(), counts }
+        Self { name, mode, rules, entries, current: false, refused: Vec::new(), counts }
     }
 
     fn source(&self) -> Source<'_> {
@@ -276,7 +299,7 @@ impl DomainState {
             Entry::User(user) => ("user", user.name()),
             Entry::Group(group) => ("group", &*group.name),
         };
-        let name = String::from_utf8_lossy(name).into_owned();
+        let name = printable(name);
         Some(Rejected { kind: kind.into(), name, reason: refusal.to_string() })
     }
 
@@ -285,8 +308,8 @@ impl DomainState {
         let wanted: std::collections::HashSet<_> = references.iter().copied().collect();
         let users = self.entries.users().filter(|(_, user)| wanted.contains(&user.reference));
         let groups = self.entries.groups().filter(|(_, group)| wanted.contains(&group.reference));
-        let users = users.map(|(_, user)| String::from_utf8_lossy(user.name()).into_owned());
-        let groups = groups.map(|(_, group)| format!("({})", String::from_utf8_lossy(&group.name)));
+        let users = users.map(|(_, user)| printable(user.name()));
+        let groups = groups.map(|(_, group)| format!("({})", printable(&group.name)));
         users.chain(groups).collect()
     }
 
@@ -298,6 +321,23 @@ impl DomainState {
         let asked = |number: u32| user.groups.iter().flatten().any(|&group| group == number);
         let groups = self.entries.groups();
         let groups = groups.filter(|(number, group)| asked(*number) || lists(group));
-        groups.map(|(_, group)| String::from_utf8_lossy(&group.name).into_owned()).collect()
+        groups.map(|(_, group)| printable(&group.name)).collect()
     }
+}
+
+/// Any bytes as text that can be printed and sent: a NUL does not go over the bus, and an escape
+/// sequence not onto a terminal.
+fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() {
+                text.extend(c.escape_default());
+            } else {
+                text.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.extend(byte.escape_ascii().map(char::from)));
+    }
+    text
 }

@@ -2,9 +2,9 @@
 
 use super::admit::Locals;
 use super::model::{Domain, NUMBERS_MAX, Refused};
-use super::state::{Forget, State};
+use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
-use roster_bus::exchange::{self, COMPLETE, Header, NO_REFERENCE};
+use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE};
 use roster_bus::interfaces::Kind as LookUp;
 use roster_config::{Host, Mode};
 use roster_snapshot::Snapshot;
@@ -21,7 +21,8 @@ pub(super) struct Image {
 
 impl Image {
     pub(super) fn full() -> Self {
-        let header = Header { flags: COMPLETE, epoch: 1, since: 0, sequence: 1, records: 0 };
+        let header =
+            Header { flags: COMPLETE | CURRENT, epoch: 1, since: 0, sequence: 1, records: 0 };
         Self { header, bytes: Vec::new() }
     }
 
@@ -344,9 +345,10 @@ fn changes_lead_on_from_where_they_start_and_nowhere_else() {
     let gap = state.apply(0, &Image::changes(7).gone(1).bytes());
     assert_eq!(gap.err(), Some(Refused::Gap { since: 7, here: 1 }));
     let change = Image::changes(1).gone(1).user(2, "robert", 5002, 5001).bytes();
-    let forget = state.apply(0, &change).expect("leads on").expect("taken");
+    let taken = state.apply(0, &change);
     let users = ["alice", "bob", "robert"].map(|name| name.as_bytes().to_owned());
-    assert_eq!(forget, Forget { all: false, users: users.into(), groups: vec![] });
+    let forget = Forget { all: false, users: users.into(), groups: vec![] };
+    assert_eq!(taken, Ok(Taken::Changes(forget)));
     published(&mut state, |snapshot| {
         let uids = ["alice", "bob", "robert"].map(|name| uid_of(snapshot, name));
         assert_eq!(uids, [None, None, Some(5002)]);
@@ -359,13 +361,46 @@ fn a_domain_of_the_last_snapshot_is_waited_for() {
     let mut state = State::new(&config(&["corp", "lab"]), Path::new("/run/roster/nss"), served);
     state.set_locals(Locals::default());
     state.apply(1, &Image::full().bytes()).expect("well formed");
-    assert_eq!(state.waits_for().as_deref(), Some("domain corp"));
+    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
     let mut nothing_yet = Image::full();
     nothing_yet.header.flags = 0;
-    assert_eq!(state.apply(0, &nothing_yet.bytes()), Ok(None));
-    assert_eq!(state.waits_for().as_deref(), Some("domain corp"));
+    assert!(matches!(state.apply(0, &nothing_yet.bytes()), Ok(Taken::NotYet(_))));
+    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
     state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
-    assert_eq!(state.waits_for(), None);
+    assert_eq!(state.waits_for(true), None);
+}
+
+#[test]
+fn a_back_end_that_was_killed_takes_nothing_back() {
+    let mut state = host(&["corp"]);
+    let newest = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5001);
+    state.apply(0, &newest.bytes()).expect("well formed");
+    let mut stale = Image::full().user(1, "alice", 5001, 5001);
+    (stale.header.flags, stale.header.epoch) = (COMPLETE, 2);
+    assert!(matches!(state.apply(0, &stale.bytes()), Ok(Taken::NotYet(_))));
+    assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "bob")), Some(5002));
+    let mut caught_up = Image::full().user(1, "alice", 5001, 5001);
+    caught_up.header.epoch = 2;
+    let mut nothing_since = Image::changes(1);
+    nothing_since.header.epoch = 2;
+    let nothing_since = nothing_since.bytes();
+    assert!(matches!(state.apply(0, &caught_up.bytes()), Ok(Taken::Changes(_))));
+    assert_eq!(state.apply(0, &nothing_since), Ok(Taken::NothingNew));
+    assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "bob")), None);
+}
+
+#[test]
+fn a_domain_that_may_be_behind_the_snapshot_is_waited_for_with_patience_only() {
+    let served = BTreeSet::from(["corp".to_owned()]);
+    let mut state = State::new(&config(&["corp"]), Path::new("/run/roster/nss"), served);
+    state.set_locals(Locals::default());
+    let mut stale = Image::full().user(1, "alice", 5001, 5001);
+    stale.header.flags = COMPLETE;
+    state.apply(0, &stale.bytes()).expect("well formed");
+    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
+    assert_eq!(state.waits_for(false), None);
+    state.apply(0, &Image::changes(1).bytes()).expect("leads on");
+    assert_eq!(state.waits_for(true), None);
 }
 
 #[test]
@@ -374,7 +409,7 @@ fn a_back_end_that_lost_its_cache_takes_nothing_away() {
     state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
     let mut empty = Image::full();
     (empty.header.flags, empty.header.epoch) = (0, 2);
-    assert_eq!(state.apply(0, &empty.bytes()), Ok(None));
+    assert!(matches!(state.apply(0, &empty.bytes()), Ok(Taken::NotYet(_))));
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(5001));
 }
 
@@ -390,6 +425,18 @@ fn an_image_that_is_refused_changes_nothing() {
     assert_eq!(domain.users().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
     let none = Image::full().user(NO_REFERENCE, "none", 5004, 5004);
     assert_eq!(domain.apply(&none.bytes()), Err(Refused::Number(NO_REFERENCE)));
+}
+
+#[test]
+fn names_in_reports_can_be_printed_and_sent() {
+    let mut state = host(&["corp"]);
+    let image = Image::full().user(1, "a\0b\u{1b}[2J", 5000, 5000).bytes();
+    state.apply(0, &image).expect("well formed");
+    published(&mut state, |_| {});
+    assert_eq!(
+        reasons(&state, "corp"),
+        [r"user a\u{0}b\u{1b}[2J: the name has control characters"]
+    );
 }
 
 #[test]
