@@ -7,10 +7,11 @@
 
 use std::borrow::Cow;
 
-/// The canonical form of `dn`.
+/// The canonical form of `dn`; what is no DN stays as it is, and names nothing.
 #[must_use]
 pub fn normalise(dn: &[u8]) -> Cow<'_, [u8]> {
-    if is_canonical(dn) { Cow::Borrowed(dn) } else { Cow::Owned(rewrite(dn)) }
+    let rewritten = if is_canonical(dn) { None } else { rewrite(dn) };
+    rewritten.map_or(Cow::Borrowed(dn), Cow::Owned)
 }
 
 /// What a byte may mean to [`is_canonical`].
@@ -56,6 +57,35 @@ fn is_canonical(dn: &[u8]) -> bool {
 struct Part<'a> {
     attribute: &'a [u8],
     value: &'a [u8],
+}
+
+impl Part<'_> {
+    /// Whether it is what RFC 4514 (and, with quotes, RFC 2253) has in an RDN.
+    fn is_sound(&self) -> bool {
+        let value = self.value.trim_ascii();
+        let quotes = unescaped_quotes(value);
+        let is_quoted = value.len() >= 2 && value.starts_with(b"\"") && value.ends_with(b"\"");
+        is_attribute(self.attribute) && (quotes == 0 || (quotes == 2 && is_quoted))
+    }
+}
+
+fn is_attribute(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}
+
+/// How many quotes are not escaped.
+fn unescaped_quotes(text: &[u8]) -> usize {
+    let mut rest = text.iter();
+    let mut quotes = 0;
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'\\' => drop(rest.next()),
+            b'"' => quotes += 1,
+            _ => {}
+        }
+    }
+    quotes
 }
 
 /// Splits at separators that are neither escaped nor in quotes.
@@ -109,25 +139,28 @@ pub fn first(dn: &[u8]) -> Option<(String, Vec<u8>)> {
     let rdns = split_unescaped(dn, |byte| matches!(byte, b',' | b';'));
     let part = *parts(rdns.first()?).first()?;
     let attribute = std::str::from_utf8(part.attribute).ok()?;
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-    (!attribute.is_empty() && attribute.bytes().all(is_name))
-        .then(|| (attribute.to_owned(), unescape(part.value)))
+    is_attribute(part.attribute).then(|| (attribute.to_owned(), unescape(part.value)))
 }
 
-fn rewrite(dn: &[u8]) -> Vec<u8> {
+/// `None` when it is no DN.
+fn rewrite(dn: &[u8]) -> Option<Vec<u8>> {
     if dn.trim_ascii().is_empty() {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let mut out = Vec::with_capacity(dn.len());
     for rdn in split_unescaped(dn, |byte| matches!(byte, b',' | b';')) {
-        let mut written: Vec<Vec<u8>> = parts(rdn).into_iter().map(write_part).collect();
+        let parts = parts(rdn);
+        if !parts.iter().all(Part::is_sound) {
+            return None;
+        }
+        let mut written: Vec<Vec<u8>> = parts.into_iter().map(write_part).collect();
         written.sort_unstable();
         if !out.is_empty() {
             out.push(b',');
         }
         out.extend_from_slice(&written.join(&b'+'));
     }
-    out
+    Some(out)
 }
 
 fn write_part(part: Part<'_>) -> Vec<u8> {
@@ -256,6 +289,22 @@ mod tests {
         ] {
             let once = normalise(dn.as_bytes()).into_owned();
             assert_eq!(normalise(&once), once, "{dn}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_at_all_have_one_canonical_form() {
+        let alphabet = b"aA=,+;\\\"#< 2c\xc3\x89\xff\0\n";
+        let mut state = 7_u32;
+        for _ in 0..60_000 {
+            let mut dn = b"a=".to_vec();
+            dn.extend((0..10).map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                alphabet[(state >> 16) as usize % alphabet.len()]
+            }));
+            let once = normalise(&dn).into_owned();
+            assert_eq!(normalise(&once), once, "{}", dn.escape_ascii());
+            let _ = (first(&dn), rdn_values(&dn, "a"));
         }
     }
 

@@ -128,11 +128,12 @@ impl Mapping {
         let mut members = Vec::with_capacity(found.count);
         for value in found.values.into_iter().flatten() {
             let value = value?;
-            if !value.is_empty() {
-                members.push(match self.schema {
-                    Schema::Rfc2307 => self.name(value),
-                    Schema::Rfc2307bis => dn::normalise(value),
-                });
+            let member = match self.schema {
+                Schema::Rfc2307 => self.name(value),
+                Schema::Rfc2307bis => dn::normalise(value),
+            };
+            if !member.is_empty() {
+                members.push(member);
             }
         }
         Ok(members)
