@@ -212,7 +212,7 @@ mod tests {
             assert!(admit(&gate, ALICE, |mut admitted| {
                 let sender = sender.clone();
                 tokio::spawn(async move {
-                    if number % 2 == 0 {
+                    if number % 3 == 0 {
                         admitted.has_asked();
                     }
                     let _ = sender.send(admitted);
