@@ -306,7 +306,7 @@ pub struct Shown {
     pub gid: u32,
     /// GECOS, home folder and shell, of a user.
     pub details: Vec<String>,
-    /// Members of a group as served; groups of a user as served.
+    /// Members of a group, groups of a user, as the directory has them: served or not.
     pub related: Vec<String>,
     /// Why it is not served; empty when it is.
     pub refused: String,
