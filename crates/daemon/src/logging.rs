@@ -5,6 +5,8 @@ use roster_bus::names::Role;
 use roster_config::Log;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -25,15 +27,18 @@ const LEVELS: [(&str, LevelFilter); 5] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// The level of a running process.
+/// How much a running process logs, and in which form.
 #[derive(Clone)]
-pub struct LogLevel(reload::Handle<Targets, Registry>);
+pub struct LogLevel {
+    filter: reload::Handle<Targets, Registry>,
+    json: Arc<AtomicBool>,
+}
 
 impl LogLevel {
     /// Its name.
     #[must_use]
     pub fn get(&self) -> String {
-        let level = self.0.with_current(ours).unwrap_or(LevelFilter::OFF);
+        let level = self.filter.with_current(ours).unwrap_or(LevelFilter::OFF);
         let named = LEVELS.iter().find(|(_, candidate)| *candidate == level);
         named.map_or("off", |(name, _)| name).to_owned()
     }
@@ -41,7 +46,12 @@ impl LogLevel {
     /// Sets it; false when there is no level of that name.
     #[must_use]
     pub fn set(&self, name: &str) -> bool {
-        filter(name).is_some_and(|filter| self.0.reload(filter).is_ok())
+        filter(name).is_some_and(|filter| self.filter.reload(filter).is_ok())
+    }
+
+    /// Writes lines of JSON from now on, or of text; the journal has a form of its own.
+    pub fn set_json(&self, json: bool) {
+        self.json.store(json, Ordering::Relaxed);
     }
 }
 
@@ -69,7 +79,8 @@ fn filter(name: &str) -> Option<Targets> {
 #[must_use]
 pub fn start(role: &Role, log: &Log) -> LogLevel {
     let targets = filter(&log.level).or_else(|| filter("info")).unwrap_or_default();
-    let (targets, handle) = reload::Layer::new(targets);
+    let (targets, filter) = reload::Layer::new(targets);
+    let json = Arc::new(AtomicBool::new(log.json));
     let journal = is_stderr_the_journal().then(tracing_journald::Layer::new);
     if let Some(Ok(journal)) = journal {
         let mut fields = vec![("ROSTER_ROLE", role.to_string())];
@@ -82,12 +93,12 @@ pub fn start(role: &Role, log: &Log) -> LogLevel {
             .with_custom_fields(fields);
         let _ = tracing_subscriber::registry().with(journal.with_filter(targets)).try_init();
     } else {
-        let lines = Lines { role: role.to_string(), json: log.json };
+        let lines = Lines { role: role.to_string(), json: Arc::clone(&json) };
         let layer =
             tracing_subscriber::fmt::layer().with_writer(std::io::stderr).event_format(lines);
         let _ = tracing_subscriber::registry().with(layer.with_filter(targets)).try_init();
     }
-    LogLevel(handle)
+    LogLevel { filter, json }
 }
 
 /// systemd says in `JOURNAL_STREAM` which device and inode it connected to the journal; whoever
@@ -102,7 +113,7 @@ fn is_stderr_the_journal() -> bool {
 /// One event, one line.
 struct Lines {
     role: String,
-    json: bool,
+    json: Arc<AtomicBool>,
 }
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -121,7 +132,7 @@ where
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
         let level = event.metadata().level();
-        if self.json {
+        if self.json.load(Ordering::Relaxed) {
             let mut line = serde_json::Map::new();
             line.insert("time".into(), time.into());
             line.insert("level".into(), level_name(level).into());

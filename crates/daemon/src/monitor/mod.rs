@@ -118,6 +118,7 @@ struct Monitor {
     level: LogLevel,
     counters: Counters,
     started: SystemTime,
+    started_at: Instant,
     minded: BTreeMap<Key, Minded>,
     /// Listening sockets of roles; they stay when a role dies, and so do connections that wait.
     sockets: BTreeMap<Key, (Listen, OwnedFd)>,
@@ -158,6 +159,7 @@ impl Monitor {
             level,
             counters: Counters::start(),
             started: SystemTime::now(),
+            started_at: Instant::now(),
             minded: BTreeMap::from([(Key::Bus, Minded::new(None, &Times::BUS))]),
             sockets: BTreeMap::new(),
             bus: None,

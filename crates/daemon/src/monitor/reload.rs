@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::{debug, error, info, warn};
 
-/// How long the bus may take to read its policy anew.
-const POLICY_WAIT: Duration = Duration::from_secs(3);
+/// How long the bus may take to read its policy anew, or to take a signal.
+const BUS_WAIT: Duration = Duration::from_secs(3);
 
 impl Monitor {
     /// Reads the configuration anew. After an error everything is as it was.
@@ -114,6 +114,7 @@ impl Monitor {
             }
             self.watch_socket(&key);
         }
+        self.level.set_json(log.json);
         if level_changed {
             self.set_level(&log.level);
         }
@@ -124,7 +125,7 @@ impl Monitor {
     async fn reload_policy(&self) {
         let Some(connection) = &self.bus else { return };
         let told = async { DBusProxy::new(connection).await?.reload_config().await };
-        match timeout(POLICY_WAIT, told).await {
+        match timeout(BUS_WAIT, told).await {
             Ok(Ok(())) => {}
             // Who may not own its name yet will be started again.
             Ok(Err(error)) => warn!("the bus did not take its new policy: {error}"),
@@ -151,7 +152,8 @@ impl Monitor {
         let Some(connection) = self.bus.clone() else { return };
         tokio::spawn(async move {
             if let Ok(emitter) = SignalEmitter::new(&connection, Role::Monitor.path()) {
-                let _ = object::Object::config_reloaded(&emitter).await;
+                let told = object::Object::config_reloaded(&emitter);
+                let _ = timeout(BUS_WAIT, told).await;
             }
         });
     }

@@ -6,7 +6,12 @@ use crate::role::unix_seconds;
 use roster_bus::interfaces::{MonitorStatus, RoleState};
 use roster_bus::names::Role;
 use sd_notify::NotifyState;
-use tracing::info;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// After this time readiness is told even if a role is not ready: one broken domain must keep neither
+/// the others nor the machine's start waiting.
+const READY_WAIT: Duration = Duration::from_secs(30);
 
 impl Monitor {
     /// Brings the status up to date, for the bus and for systemd.
@@ -52,10 +57,17 @@ impl Monitor {
             domains,
             roles,
         });
-        if all_run && !self.ready_told && self.ending.is_none() {
-            self.ready_told = true;
-            info!("all roles run");
-            let _ = sd_notify::notify(&[NotifyState::Ready]);
+        if !self.ready_told && self.ending.is_none() {
+            let waited = self.started_at.elapsed() >= READY_WAIT;
+            if all_run {
+                info!("all roles run");
+            } else if waited {
+                warn!("ready as far as can be; waits for {}", waits_for.join(", "));
+            }
+            if all_run || waited {
+                self.ready_told = true;
+                let _ = sd_notify::notify(&[NotifyState::Ready]);
+            }
         }
         if status != self.status_told {
             let _ = sd_notify::notify(&[NotifyState::Status(&status)]);

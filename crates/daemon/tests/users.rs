@@ -1,0 +1,371 @@
+//! Roles under users of their own, as root runs them: in a private mount namespace with a passwd file
+//! of the test's own. Without root there is nothing to tell apart, and these tests say so.
+
+mod common;
+
+use common::{Daemon, ROSTERD, refused, wait_for};
+use roster_bus::interfaces::{BackendProxy, PublisherProxy, RoleProxy};
+use roster_bus::names::Role;
+use roster_bus::zbus::fdo::RequestNameFlags;
+use roster_bus::zbus::{self, Connection};
+use rustix::process::Signal;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+/// First uid of the roles; nobody on the machine has them.
+const BUS: u32 = 64_901;
+const PUBLISHER: u32 = 64_902;
+const RESPONDER: u32 = 64_903;
+const BACKENDS: u32 = 64_910;
+
+/// Where the test's own program, started again under another user, finds the bus.
+const ADDRESS: &str = "ROSTER_TEST_BUS";
+
+/// What the systemd unit leaves to root.
+const CAPABILITIES: &str = "-all,+setuid,+setgid,+kill,+chown,+fowner,+dac_override";
+
+/// Starts rosterd with this passwd file and state folder, in a mount namespace of its own.
+const SETUP: &str = r#"set -e
+mount --bind "$1/etc.passwd" /etc/passwd
+mount -t tmpfs -o mode=755 tmpfs /var/lib
+mkdir /var/lib/roster
+mount --bind "$1/state" /var/lib/roster
+exec setpriv --no-new-privs --bounding-set "$3" "$2" --config "$1/roster.toml" --run-dir "$1/run" --ping 1
+"#;
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: users of their own take root");
+    }
+    root
+}
+
+fn command(daemon: &Daemon) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", SETUP, "sh"]);
+    command.arg(daemon.folder.path()).arg(ROSTERD).arg(CAPABILITIES);
+    command
+}
+
+fn prepared(domains: &[&str]) -> Daemon {
+    let daemon = Daemon::prepared(domains);
+    fs::create_dir(daemon.path("state")).unwrap();
+    let mut passwd = String::from("root:x:0:0::/root:/bin/sh\n");
+    for (name, uid) in [("bus", BUS), ("publisher", PUBLISHER), ("responder", RESPONDER)] {
+        let _ = writeln!(passwd, "roster-{name}:x:{uid}:{uid}::/:/bin/false");
+    }
+    for place in 0..8 {
+        let uid = BACKENDS + place;
+        let _ = writeln!(passwd, "roster-backend-{place}:x:{uid}:{uid}::/:/bin/false");
+    }
+    daemon.write("etc.passwd", &passwd);
+    daemon
+}
+
+fn start(domains: &[&str]) -> Daemon {
+    let mut daemon = prepared(domains);
+    let mut command = command(&daemon);
+    daemon.launch_by(&mut command);
+    daemon.wait_until_all_run();
+    daemon
+}
+
+fn uid_of(pid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn groups_of(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("Groups:")).unwrap();
+    line.trim_start_matches("Groups:").trim().to_owned()
+}
+
+#[test]
+fn every_role_has_its_user_and_every_file_its_owner() {
+    if !is_root() {
+        return;
+    }
+    let daemon = start(&["lab", "corp"]);
+    assert!(daemon.status().unwrap().separate_users);
+    let expected = [
+        ("monitor", 0),
+        ("bus", BUS),
+        ("publisher", PUBLISHER),
+        ("backend:lab", BACKENDS),
+        ("backend:corp", BACKENDS + 1),
+    ];
+    for (role, uid) in expected {
+        let pid = daemon.running(role);
+        assert_eq!(uid_of(pid), uid, "{role}");
+        if uid != 0 {
+            assert_eq!(groups_of(pid), "", "{role} has supplementary groups");
+        }
+    }
+    wait_for("a snapshot", || daemon.path("state/roster.snap").exists().then_some(()));
+    let owner_and_mode = |path: &str| {
+        let stat = fs::symlink_metadata(daemon.path(path)).unwrap();
+        (stat.uid(), stat.mode() & 0o7777)
+    };
+    assert_eq!(owner_and_mode("state"), (PUBLISHER, 0o755));
+    assert_eq!(owner_and_mode("state/roster.snap"), (PUBLISHER, 0o644));
+    assert_eq!(owner_and_mode("state/domains"), (0, 0o711));
+    assert_eq!(owner_and_mode("state/domains/lab"), (BACKENDS, 0o700));
+    assert_eq!(owner_and_mode("state/domains/corp"), (BACKENDS + 1, 0o700));
+    assert_eq!(owner_and_mode("run"), (0, 0o755));
+}
+
+#[test]
+fn a_domain_keeps_its_cache_when_its_place_changes() {
+    if !is_root() {
+        return;
+    }
+    let daemon = start(&["lab", "corp"]);
+    let cache = |domain: &str| {
+        let file = daemon.path("state/domains").join(domain).join("cache.redb");
+        fs::symlink_metadata(file).map(|stat| (stat.uid(), stat.ino())).ok()
+    };
+    let before = wait_for("both caches", || cache("lab").zip(cache("corp")));
+    let lab = daemon.running("backend:lab");
+    daemon.configure(&["corp", "lab"], "");
+    common::signal(daemon.pid(), Signal::HUP);
+    daemon.replaced("backend:lab", lab);
+    daemon.wait_until_all_run();
+    let ((_, lab), (_, corp)) = before;
+    assert_eq!(cache("lab"), Some((BACKENDS + 1, lab)));
+    assert_eq!(cache("corp"), Some((BACKENDS, corp)));
+    let uid = |role| uid_of(daemon.running(role));
+    assert_eq!((uid("backend:corp"), uid("backend:lab")), (BACKENDS, BACKENDS + 1));
+}
+
+#[test]
+fn what_a_hijacked_publisher_puts_in_place_of_folders_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let mut daemon = prepared(&["lab"]);
+    let outside = daemon.path("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::create_dir(daemon.path("state/domains")).unwrap();
+    std::os::unix::fs::symlink(&outside, daemon.path("state/domains/lab")).unwrap();
+    let mut command = command(&daemon);
+    daemon.launch_by(&mut command);
+    daemon.wait_for_log("lab is no folder; remove it");
+    assert_eq!(fs::metadata(&outside).unwrap().uid(), 0, "a link was followed");
+
+    // A file of somebody else's, under a second name in a cache that changes hands.
+    let victim = daemon.path("victim");
+    fs::write(&victim, "root's own").unwrap();
+    fs::remove_file(daemon.path("state/domains/lab")).unwrap();
+    fs::create_dir(daemon.path("state/domains/lab")).unwrap();
+    std::os::unix::fs::chown(daemon.path("state/domains/lab"), Some(BACKENDS + 3), None).unwrap();
+    fs::hard_link(&victim, daemon.path("state/domains/lab/cache.redb")).unwrap();
+    daemon.wait_for_log("cache.redb is no file of the user");
+    assert_eq!(fs::metadata(&victim).unwrap().uid(), 0, "a stranger's file was given away");
+}
+
+#[test]
+fn users_that_are_missing_are_named() {
+    if !is_root() {
+        return;
+    }
+    let daemon = prepared(&["lab"]);
+    daemon.write("etc.passwd", "root:x:0:0::/root:/bin/sh\n");
+    let (code, said) = refused(&mut command(&daemon));
+    assert_eq!(code, Some(67), "{said}");
+    let names = "roster-bus, roster-publisher, roster-responder, roster-backend-0";
+    assert!(said.contains(names) && said.contains("systemd-sysusers"), "{said}");
+}
+
+#[test]
+fn the_bus_tells_roles_apart() {
+    if !is_root() {
+        return;
+    }
+    let daemon = start(&["lab", "corp"]);
+    let bus = format!("unix:path={}", daemon.path("run/bus").display());
+    run_as(&bus, BACKENDS, "as_a_back_end");
+    run_as(&bus, RESPONDER, "as_a_responder");
+    run_as(&bus, PUBLISHER, "as_the_publisher");
+    run_as(&bus, BUS, "as_a_stranger");
+    run_as(&bus, 65_000, "as_a_stranger");
+    daemon.wait_until_all_run();
+    let restarts: u32 = daemon.status().unwrap().roles.iter().map(|role| role.restarts).sum();
+    assert_eq!(restarts, 0, "somebody was stopped");
+}
+
+#[test]
+fn a_signal_in_the_name_of_another_reaches_nobody() {
+    if !is_root() {
+        return;
+    }
+    let daemon = start(&["lab", "corp"]);
+    let bus = format!("unix:path={}", daemon.path("run/bus").display());
+    let heard = daemon.on_bus(async |connection| {
+        let rule = zbus::MatchRule::builder().msg_type(zbus::message::Type::Signal);
+        let rule = rule.member(FORGED).build()?;
+        let mut signals = zbus::MessageStream::for_match_rule(rule, &connection, None).await?;
+        let forge = tokio::task::spawn_blocking(move || run_as(&bus, BACKENDS, "as_a_forger"));
+        let mut paths = Vec::new();
+        // The last one is the forger's own, and gets through.
+        while paths.last() != Some(&backend("lab").path()) {
+            let next = std::future::poll_fn(|context| {
+                zbus::export::futures_core::Stream::poll_next(
+                    std::pin::Pin::new(&mut signals),
+                    context,
+                )
+            });
+            let next = tokio::time::timeout(common::SOON, next).await.expect("a signal");
+            paths.push(next.expect("the bus")?.header().path().unwrap().to_string());
+        }
+        forge.await.unwrap();
+        Ok(paths)
+    });
+    assert_eq!(heard.unwrap(), [backend("lab").path()]);
+}
+
+/// The signal that a forger sends.
+const FORGED: &str = "Changed";
+
+#[test]
+#[ignore = "runs under another user, by a_signal_in_the_name_of_another_reaches_nobody"]
+fn as_a_forger() {
+    run(async {
+        let connection = connect().await.unwrap();
+        for role in [Role::Publisher, Role::Monitor, backend("corp"), backend("lab")] {
+            let path = role.path();
+            let interface = roster_bus::names::BACKEND;
+            let body = (1_u64, 1_u64);
+            connection.emit_signal(None::<&str>, path, interface, FORGED, &body).await.unwrap();
+        }
+        // A call that is answered comes after the signals.
+        let bus = zbus::fdo::DBusProxy::new(&connection).await.unwrap();
+        bus.get_id().await.unwrap();
+    });
+}
+
+/// Runs one of the tests below under another user.
+fn run_as(bus: &str, uid: u32, test: &str) {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command.env(ADDRESS, bus).uid(uid).gid(uid).current_dir("/");
+    let done = command.output().expect("start this program again");
+    let text = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "as uid {uid}: {text}");
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+async fn connect() -> zbus::Result<Connection> {
+    let address = std::env::var(ADDRESS).expect("the address of the bus");
+    zbus::connection::Builder::address(address.as_str())
+        .method_timeout(Duration::from_secs(10))
+        .build()
+        .await
+}
+
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// Whether the bus itself refused.
+fn is_denied<T>(result: Result<T, impl std::fmt::Debug>) -> bool {
+    result.err().is_some_and(|error| format!("{error:?}").contains("AccessDenied"))
+}
+
+async fn own(connection: &Connection, role: &Role) -> zbus::Result<()> {
+    let flags = RequestNameFlags::DO_NOT_QUEUE | RequestNameFlags::REPLACE_EXISTING;
+    connection.request_name_with_flags(role.bus_name(), flags).await.map(|_| ())
+}
+
+async fn stop(connection: &Connection, role: &Role) -> Result<(), roster_bus::interfaces::Error> {
+    let builder = RoleProxy::builder(connection).destination(role.bus_name()).path(role.path());
+    builder.build().await?.stop().await
+}
+
+fn backend(domain: &str) -> Role {
+    Role::Backend(domain.to_owned())
+}
+
+async fn backend_proxy<'a>(connection: &'a Connection, domain: &str) -> BackendProxy<'a> {
+    let role = backend(domain);
+    let builder = BackendProxy::builder(connection).destination(role.bus_name()).path(role.path());
+    builder.build().await.unwrap()
+}
+
+/// What nobody but root may do.
+async fn may_not_stop_anybody(connection: &Connection) {
+    for role in [Role::Monitor, Role::Publisher, backend("lab"), backend("corp")] {
+        assert!(is_denied(stop(connection, &role).await), "stopped {role}");
+    }
+    let monitor = roster_bus::interfaces::MonitorProxy::new(connection).await.unwrap();
+    assert!(is_denied(monitor.reload().await), "had the configuration read anew");
+}
+
+#[test]
+#[ignore = "runs under another user, by the_bus_tells_roles_apart"]
+fn as_a_back_end() {
+    run(async {
+        let connection = connect().await.unwrap();
+        let others = [Role::Monitor, Role::Publisher, backend("corp"), backend("unheard")];
+        for role in others.into_iter().chain([Role::Responder("nss".into())]) {
+            assert!(is_denied(own(&connection, &role).await), "took the name of {role}");
+        }
+        // Its own name is held by the back-end that runs, which is not pushed aside.
+        let taken = own(&connection, &backend("lab")).await;
+        assert!(matches!(taken, Err(zbus::Error::NameTaken)), "{taken:?}");
+        may_not_stop_anybody(&connection).await;
+        let other = backend_proxy(&connection, "corp").await;
+        assert!(is_denied(other.fetch(0, 0).await), "read another domain");
+        let publisher = PublisherProxy::new(&connection).await.unwrap();
+        assert!(is_denied(publisher.publish().await), "had the publisher work");
+    });
+}
+
+#[test]
+#[ignore = "runs under another user, by the_bus_tells_roles_apart"]
+fn as_a_responder() {
+    run(async {
+        let connection = connect().await.unwrap();
+        for role in [Role::Monitor, Role::Publisher, backend("lab")] {
+            assert!(is_denied(own(&connection, &role).await), "took the name of {role}");
+        }
+        may_not_stop_anybody(&connection).await;
+        let backend = backend_proxy(&connection, "lab").await;
+        assert!(is_denied(backend.fetch(0, 0).await), "read past the publisher");
+        let publisher = PublisherProxy::new(&connection).await.unwrap();
+        assert!(is_denied(publisher.publish().await), "had the publisher work");
+        let name = b"nobody-of-that-name";
+        let asked = publisher.look_up(roster_bus::interfaces::Kind::UserByName, name, 0).await;
+        assert!(!is_denied(asked), "may not ask the publisher");
+    });
+}
+
+#[test]
+#[ignore = "runs under another user, by the_bus_tells_roles_apart"]
+fn as_the_publisher() {
+    run(async {
+        let connection = connect().await.unwrap();
+        for role in [Role::Monitor, backend("lab"), Role::Responder("nss".into())] {
+            assert!(is_denied(own(&connection, &role).await), "took the name of {role}");
+        }
+        may_not_stop_anybody(&connection).await;
+        let backend = backend_proxy(&connection, "lab").await;
+        assert!(is_denied(backend.confirm().await), "confirmed a deletion");
+        let status = backend.status().await;
+        assert!(status.is_ok(), "may not ask a back-end: {status:?}");
+    });
+}
+
+#[test]
+#[ignore = "runs under another user, by the_bus_tells_roles_apart"]
+fn as_a_stranger() {
+    run(async {
+        assert!(connect().await.is_err(), "a stranger is on the bus");
+    });
+}
