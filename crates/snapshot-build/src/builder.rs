@@ -68,8 +68,9 @@ pub struct Gaps {
 
 impl Gaps {
     fn flags(self) -> u8 {
-        u8::from(self.ask_first) * flags::ASK_FIRST
-            | u8::from(self.list_unknown) * flags::LIST_UNKNOWN
+        let ask_first = if self.ask_first { flags::ASK_FIRST } else { 0 };
+        let list_unknown = if self.list_unknown { flags::LIST_UNKNOWN } else { 0 };
+        ask_first | list_unknown
     }
 }
 
