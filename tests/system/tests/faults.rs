@@ -414,8 +414,11 @@ fn a_thousand_clients_that_say_nothing_hold_nobody_up() {
         return;
     }
     let slapd = served();
-    // A domain that is asked, so that there is a socket to ask at.
-    let asked = Domain::ldap("asked", &slapd).with("mode", "\"on-demand\"");
+    // A domain that is asked, so that there is a socket to ask at; nobody is in it.
+    let asked = Domain::ldap("asked", &slapd)
+        .with("mode", "\"on-demand\"")
+        .with("user_filter", "\"(uid=nobody-at-all)\"")
+        .with("group_filter", "\"(cn=nobody-at-all)\"");
     let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd), asked]);
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
     let watchers = Watchers::of(&rosterd.host().snapshot());
