@@ -6,7 +6,7 @@ use super::batch::Batch;
 use super::engine::{Engine, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use super::writer::{Cache, Found};
-use roster_bus::exchange::{COMPLETE, Header, Numbers, Record};
+use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
 use roster_bus::interfaces::Error;
 use roster_config::{Domain, Files, Mode, Overrides};
 use roster_provider::files::FilesProvider;
@@ -134,6 +134,7 @@ struct Known {
     epoch: u64,
     sequence: u64,
     complete: bool,
+    current: bool,
     entries: BTreeMap<u32, Fact>,
 }
 
@@ -162,6 +163,7 @@ impl Known {
         }
         (self.epoch, self.sequence) = (header.epoch, header.sequence);
         self.complete = header.flags & COMPLETE != 0;
+        self.current = header.flags & CURRENT != 0;
         records.for_each(|record| self.learn(&record.expect("a record")));
         header.since == 0
     }
@@ -359,6 +361,33 @@ fn numbers_references_and_cookies_outlive_a_restart_and_are_served_at_once() {
         *known.entries.iter().find(|(_, fact)| fact.name == name).expect(name).0
     };
     assert!(number(&later, "carol") > number(&before, "staff"), "a number of its own");
+}
+
+#[test]
+fn an_image_says_whether_the_directory_was_heard_since_the_process_began() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice"], &[("staff", &[])], "1");
+    assert!(fetched(&engine).current);
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    let mut known = fetched(&engine);
+    assert!(!known.current, "nothing was heard yet");
+    engine.refresh_began(USERS);
+    engine.refresh_ended(USERS, Unmentioned::Kept, Some(cookie("1")));
+    engine.flush();
+    assert!(!fetched(&engine).current, "groups may have changed");
+    engine.refresh_began(GROUPS);
+    engine.refresh_ended(GROUPS, Unmentioned::Kept, Some(cookie("1")));
+    engine.flush();
+    let sequence = engine.news().borrow().sequence;
+    assert_eq!(sequence, known.sequence + 1, "told, though nothing else changed");
+    assert!(!known.fetch(&engine));
+    assert!(known.current);
+    engine.put(USERS, named("bob"), user("bob", 1));
+    engine.flush();
+    known.fetch(&engine);
+    assert_eq!(known.names(), ["alice", "bob", "staff"]);
 }
 
 #[test]
