@@ -251,10 +251,13 @@ fn make_and_publish(hub: &Hub) -> anyhow::Result<(Made, Published)> {
     Ok((made, published))
 }
 
+/// Reasons and how often, by domain.
+type Refusals = Vec<(String, Vec<(String, u64)>)>;
+
 /// One line a reason, once for each time that the numbers change.
 fn say_what_is_refused(counts: &[roster_bus::interfaces::DomainCounts]) {
-    static SAID: Mutex<Vec<(String, Vec<(String, u64)>)>> = Mutex::new(Vec::new());
-    let now: Vec<_> =
+    static SAID: Mutex<Refusals> = Mutex::new(Vec::new());
+    let now: Refusals =
         counts.iter().map(|domain| (domain.domain.clone(), domain.refused.clone())).collect();
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if *said == now {
