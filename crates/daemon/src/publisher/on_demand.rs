@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_changed_is_not_answered_under_its_old_name_or_a_new_id_of_anothers() {
+    fn an_entry_that_changed_is_not_answered_under_its_old_name_or_the_id_of_another() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
         state.learn(0, &found.records()).expect("well formed");

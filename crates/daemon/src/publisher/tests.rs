@@ -251,7 +251,7 @@ fn a_primary_gid_below_the_smallest_id_is_served_only_where_it_was_allowed() {
 }
 
 #[test]
-fn a_local_account_displaces_the_directorys_and_its_memberships() {
+fn a_local_account_displaces_that_of_a_directory_and_its_memberships() {
     let mut state = host(&["corp"]);
     let image = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002).group(
         3,
