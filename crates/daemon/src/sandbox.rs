@@ -301,3 +301,106 @@ const REFUSED: &[i64] = &[
     libc::SYS_keyctl,
     libc::SYS_mknodat,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::role;
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketType, socket};
+    use std::fs::{self, File};
+    use std::process::Command;
+
+    fn launch(config: RoleConfig, state_dir: &Path) -> Launch {
+        Launch {
+            role: None,
+            config,
+            log: roster_config::Log { level: "info".into(), json: false },
+            state_dir: state_dir.to_owned(),
+            run_dir: state_dir.to_owned(),
+            monitor_pid: 0,
+            monitor_uid: 0,
+        }
+    }
+
+    /// Runs one of the ignored tests in a process of its own, for what a sandbox takes is gone.
+    fn in_a_process(test: &str) {
+        let mut command = Command::new("/proc/self/exe");
+        let done = command.args(["--exact", test, "--ignored", "--nocapture"]).output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    fn a_responder_reads_nothing_executes_nothing_and_has_no_network() {
+        in_a_process("sandbox::tests::inside_a_responder");
+    }
+
+    #[test]
+    fn a_back_end_of_files_writes_its_cache_and_reads_its_files_only() {
+        in_a_process("sandbox::tests::inside_a_back_end_of_files");
+    }
+
+    fn refused(family: AddressFamily) -> bool {
+        socket(family, SocketType::STREAM, None).err() == Some(Errno::PERM)
+    }
+
+    #[test]
+    #[ignore = "run by a_responder_reads_nothing_executes_nothing_and_has_no_network"]
+    fn inside_a_responder() {
+        let config = RoleConfig::Metrics(role::Metrics { roles: Vec::new() });
+        let said = apply(&launch(config, Path::new("/nonexistent")));
+        if said.contains("no seccomp") {
+            eprintln!("skipped in part: {said}");
+        } else {
+            assert!(refused(AddressFamily::INET) && refused(AddressFamily::NETLINK));
+            assert!(socket(AddressFamily::UNIX, SocketType::STREAM, None).is_ok());
+            let executed = Command::new("/bin/true").status().unwrap_err();
+            let code = executed.raw_os_error();
+            assert!(code == Some(libc::EPERM) || code == Some(libc::EACCES), "{executed}");
+        }
+        if said.contains("no landlock") {
+            eprintln!("skipped in part: {said}");
+        } else {
+            assert!(File::open("/etc/passwd").is_err());
+            assert!(File::open("/proc/self/statm").is_ok());
+        }
+        let core = rustix::process::getrlimit(Resource::Core);
+        assert_eq!((core.current, core.maximum), (Some(0), Some(0)));
+    }
+
+    #[test]
+    #[ignore = "run by a_back_end_of_files_writes_its_cache_and_reads_its_files_only"]
+    fn inside_a_back_end_of_files() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("state/domains/lab")).unwrap();
+        fs::create_dir_all(path("state/domains/corp")).unwrap();
+        fs::create_dir(path("source")).unwrap();
+        fs::write(path("source/passwd"), "").unwrap();
+        let text = format!(
+            "[host]\ndomains = [\"lab\"]\n[domain.lab]\nprovider = \"files\"\npasswd = {:?}\n\
+             group = {:?}\n",
+            path("source/passwd"),
+            path("source/group"),
+        );
+        let config = roster_config::parse(&text).unwrap().config;
+        let domain = config.domains.into_iter().next().unwrap();
+        let secrets = roster_config::Secrets::default();
+        let backend = role::Backend { domain, secrets };
+        let said = apply(&launch(RoleConfig::Backend(Box::new(backend)), &path("state")));
+        if said.contains("no landlock") {
+            eprintln!("skipped: {said}");
+            return;
+        }
+        assert!(fs::read(path("source/passwd")).is_ok());
+        assert!(fs::write(path("source/group"), "").is_err(), "writes to its source");
+        let cache = path("state/domains/lab/cache.redb");
+        assert!(fs::write(&cache, "").is_ok());
+        assert!(fs::rename(&cache, path("state/domains/lab/cache.redb.bad")).is_ok());
+        assert!(fs::write(path("state/domains/corp/cache.redb"), "").is_err(), "another's cache");
+        assert!(fs::write(path("state/roster.snap"), "").is_err(), "the snapshot");
+        assert!(fs::read("/etc/passwd").is_err(), "a file that is not its business");
+        assert!(refused(AddressFamily::INET), "network without a directory");
+    }
+}

@@ -8,7 +8,6 @@ use roster_bus::interfaces::RoleProxy;
 use roster_bus::names::{PREFIX, Role};
 use roster_bus::zbus::export::ordered_stream::OrderedStreamExt;
 use roster_bus::zbus::fdo::{DBusProxy, RequestNameFlags};
-use roster_bus::zbus::names::BusName;
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, Connection};
 use std::time::{Duration, Instant};
@@ -90,7 +89,7 @@ pub async fn hold(
         if change.new_owner().is_none() || !name.starts_with(PREFIX) {
             continue;
         }
-        let asked = bus.get_connection_unix_process_id(BusName::from(change.name().to_owned()));
+        let asked = bus.get_connection_unix_process_id(change.name().to_owned());
         // An error means that the process is gone already.
         if let Ok(Ok(pid)) = timeout(WAIT, asked).await {
             let named = News::Named { link, name: name.to_owned(), pid };

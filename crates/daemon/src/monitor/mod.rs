@@ -6,8 +6,8 @@
 //! deadline passed), lets [`decide`] judge it and does what that says. Nothing in the loop waits but
 //! for the next happening.
 //!
-//! Timers: one, for pings and systemd's watchdog, every 10 s. All others are deadlines of something
-//! that is under way.
+//! Timers: one, for pings and systemd's watchdog, every 10 s; tokio's wheel of timers wakes up to
+//! three times on its way there. All others are deadlines of something that is under way.
 
 mod decide;
 mod folders;
