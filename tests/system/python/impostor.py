@@ -9,6 +9,7 @@ usage: impostor.py SOCKET try DOMAIN       tries, and prints what became of each
 """
 
 import array
+import fcntl
 import os
 import select
 import socket
@@ -16,8 +17,12 @@ import struct
 import sys
 
 CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4
+F_ADD_SEALS, ALL_SEALS = 1033, 15
 BUS = "org.freedesktop.DBus"
 ANSWER_WITHIN_SECONDS = 15
+
+# Flags of an image: nothing is missing, and it is as the directory is now.
+COMPLETE, CURRENT = 1, 2
 
 
 def padded(data, to):
@@ -212,7 +217,7 @@ def hostile():
 
 def image(epoch, sequence):
     records = hostile()
-    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 1, 1, epoch, 0, sequence, len(records))
+    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 1, COMPLETE | CURRENT, epoch, 0, sequence, len(records))
     return header + b"".join(records)
 
 
@@ -220,8 +225,6 @@ def memfd(data):
     fd = os.memfd_create("image", os.MFD_ALLOW_SEALING)
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
-    F_ADD_SEALS, ALL_SEALS = 1033, 15
-    import fcntl
     fcntl.fcntl(fd, F_ADD_SEALS, ALL_SEALS)
     return fd
 
@@ -239,12 +242,8 @@ def serve(bus, domain):
         if sys.stdin in ready and not sys.stdin.buffer.raw.read(1):
             return
         if not owned:
-            owner = bus.call(BUS, "/org/freedesktop/DBus", BUS, "GetNameOwner", "s", name)
-            mine = bus.call(BUS, "/org/freedesktop/DBus", BUS, "ListQueuedOwners", "s", name)
-            del mine
-            unique = bus.call(BUS, "/org/freedesktop/DBus", BUS, "GetConnectionUnixProcessID", "s", name)
-            owned = not isinstance(owner, str) and not isinstance(unique, str) \
-                and struct.unpack("<I", unique)[0] == os.getpid()
+            pid = bus.call(BUS, "/org/freedesktop/DBus", BUS, "GetConnectionUnixProcessID", "s", name)
+            owned = not isinstance(pid, str) and struct.unpack("<I", pid)[0] == os.getpid()
             if owned:
                 print("owned", flush=True)
         if owned:
