@@ -80,22 +80,25 @@ fn over(
     out: &mut Out<'_>,
 ) -> Result<(), ImageError> {
     let mut later = later.into_iter().peekable();
-    let mut result = Ok(());
+    let mut written = Ok(());
     base.records(|number, record| {
-        let mut write = || {
-            while let Some((_, newer)) = later.next_if(|(other, _)| *other < number) {
-                newer.map_or(Ok(()), |newer| out.record(newer))?;
-            }
-            match later.next_if(|(other, _)| *other == number) {
-                Some((_, Some(newer))) => out.record(newer),
-                Some((_, None)) => Ok(()),
-                None => out.record(record),
-            }
+        while written.is_ok()
+            && let Some((_, newer)) = later.next_if(|(other, _)| *other < number)
+        {
+            written = newer.map_or(Ok(()), |newer| out.record(newer));
+        }
+        let newest = match later.next_if(|(other, _)| *other == number) {
+            Some((_, newer)) => newer,
+            None => Some(record),
         };
-        result = write();
-        if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if let Some(newest) = newest
+            && written.is_ok()
+        {
+            written = out.record(newest);
+        }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    result?;
+    written?;
     for newer in later.filter_map(|(_, newer)| newer) {
         out.record(newer)?;
     }

@@ -124,7 +124,7 @@ fn names(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| format!("user{number}")).collect()
 }
 
-fn all<'a>(names: &'a [String]) -> Vec<&'a str> {
+fn all(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 
