@@ -12,7 +12,9 @@ use crate::system::{self, Descriptor, KeptErrorNumber};
 use libc::c_int;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use roster_snapshot::{Damage, Snapshot};
-use roster_wire::{Kind, Malformed, REPLY_HEADER_BYTES, Reply, ReplyHeader, Request};
+use roster_wire::{
+    Kind, Malformed, REPLY_HEADER_BYTES, REQUEST_BYTES_MAX, Reply, ReplyHeader, Request,
+};
 
 /// From the first system call to the last byte of the answer.
 const ASK_MS_MAX: u64 = 3_000;
@@ -50,8 +52,7 @@ pub fn ask(request: Option<Request<'_>>) -> Result<Answer, Miss> {
     if peer != 0 && peer != responder.owner {
         return Err(Miss::Unavailable(libc::EIO));
     }
-    connection.send(&request.header())?;
-    connection.send(request.name)?;
+    connection.send(request.write(&mut [0; REQUEST_BYTES_MAX]))?;
     let mut header = [0; REPLY_HEADER_BYTES];
     connection.receive(&mut header)?;
     let header = ReplyHeader::parse(&header)?;

@@ -26,7 +26,9 @@ mod reply;
 mod request;
 
 pub use reply::{PAYLOAD_BYTES_MAX, REPLY_HEADER_BYTES, Reply, ReplyHeader, Status, Strings};
-pub use request::{Kind, NAME_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+pub use request::{
+    Kind, NAME_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader,
+};
 
 /// Version of both frames. Each side takes its own version only.
 pub const VERSION: u16 = 1;

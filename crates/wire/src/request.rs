@@ -10,6 +10,8 @@ const MAGIC: [u8; 4] = *b"RSTQ";
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Length of a request before the name.
 pub const REQUEST_HEADER_BYTES: usize = size_of::<Header>();
+/// Length of the longest request.
+pub const REQUEST_BYTES_MAX: usize = REQUEST_HEADER_BYTES + NAME_BYTES_MAX;
 
 /// What a look-up is for; the numbers are those of the bus interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +85,16 @@ impl<'n> Request<'n> {
         Self { kind, name: &[], id }
     }
 
+    /// The whole request, in `room`, to be sent at once. A name that is too long is cut, and the
+    /// request refused.
+    pub fn write<'r>(&self, room: &'r mut [u8; REQUEST_BYTES_MAX]) -> &'r [u8] {
+        let bytes = self.header().into_iter().chain(self.name.iter().copied());
+        for (to, from) in room.iter_mut().zip(bytes) {
+            *to = from;
+        }
+        room.get(..REQUEST_HEADER_BYTES.saturating_add(self.name.len())).unwrap_or(room)
+    }
+
     /// What goes before the name.
     #[must_use]
     pub fn header(&self) -> [u8; REQUEST_HEADER_BYTES] {
@@ -154,6 +166,8 @@ mod tests {
                 Request::by_id(kind, 4_000_000_000)
             };
             assert_eq!(parsed(&request.header(), request.name), Some(request));
+            let mut room = [0xff; REQUEST_BYTES_MAX];
+            assert_eq!(request.write(&mut room), [&request.header()[..], request.name].concat());
         }
     }
 

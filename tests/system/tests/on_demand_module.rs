@@ -25,6 +25,8 @@ use tempfile::TempDir;
 /// What the module waits at the most, and what a busy machine may add to it.
 const PATIENCE: Duration = Duration::from_secs(3);
 const SLACK: Duration = Duration::from_millis(700);
+/// Clocks are read in milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
 
 const UNAVAILABLE: &str = "UNAVAIL EIO";
 const ABSENT: &str = "NOTFOUND ENOENT";
@@ -405,7 +407,7 @@ fn a_responder_that_does_not_answer_costs_three_seconds_and_no_more() {
                 let before = caller.say("descriptors");
                 let (answer, took) = timed(&mut caller, "getpwnam zoe");
                 assert_eq!(answer, UNAVAILABLE, "{what}");
-                assert!(took >= PATIENCE, "{what}: {took:?}");
+                assert!(took >= PATIENCE - ROUNDING, "{what}: {took:?}");
                 assert_eq!(caller.say("descriptors"), before, "{what}");
             });
         }
@@ -437,7 +439,7 @@ fn signals_neither_end_nor_prolong_the_wait_and_errno_stays() {
     let fields: Vec<_> = told.split_whitespace().collect();
     assert_eq!([fields[0], fields[1], fields[4]], ["-1", "EIO", "interrupted"], "{told}");
     let took = Duration::from_millis(fields[2].parse().expect("milliseconds"));
-    assert!((PATIENCE..PATIENCE + SLACK).contains(&took), "{took:?}");
+    assert!((PATIENCE - ROUNDING..PATIENCE + SLACK).contains(&took), "{took:?}");
 }
 
 #[test]
@@ -501,7 +503,7 @@ impl Stranger {
             os.chmod(sys.argv[1], 0o666)\n\
             s.listen()\n\
             print('listening', flush=True)\n\
-            while True:\n    c, _ = s.accept()\n    try:\n        c.recv(4096)\n        \
+            while True:\n    c, _ = s.accept()\n    try:\n        c.recv(19, socket.MSG_WAITALL)\n        \
             c.sendall(open(sys.argv[2], 'rb').read())\n    except OSError:\n        pass\n    c.close()\n";
         let mut command = Command::new(tool("python3", "python3"));
         command.args(["-c", SCRIPT]).arg(socket).arg(frame).arg(uid.to_string());
@@ -543,10 +545,11 @@ fn only_root_and_the_snapshots_owner_are_believed() {
         let _stranger = Stranger::listen(listener, &on_demand.socket(), &folder.join("frame"));
         let mut command = Command::new(tool("setpriv", "util-linux"));
         command.args([format!("--reuid={asker}"), format!("--regid={asker}")]);
-        // Copies, for the tree may lie where that user cannot go.
-        let module = Path::new("libnss_roster.so.2");
-        fs::copy(library_folder().join(module), folder.join(module)).expect("copy the module");
-        fs::copy(c_program("caller"), folder.join("caller")).expect("copy the program");
+        // Copies, for the tree may lie where that user cannot go; made by a program, for what this
+        // process has open for writing, others of its threads' children cannot run.
+        let mut copy = Command::new("cp");
+        copy.arg(library_folder().join("libnss_roster.so.2")).arg(c_program("caller")).arg(folder);
+        assert_eq!(run(&mut copy).code, 0);
         command.arg("--clear-groups").arg(folder.join("caller")).arg("roster");
         command.env("LD_LIBRARY_PATH", folder);
         command.env("ROSTER_SNAPSHOT", on_demand.snapshot());
