@@ -57,7 +57,11 @@ impl Prey {
         std::fs::copy(script, &copy).expect("copy the impostor");
         const CORP: u32 = FIRST_ROLE_UID + 4;
         let mut command = self.rosterd.inside(&tool("setpriv", "util-linux"));
-        command.args([&format!("--reuid={CORP}"), &format!("--regid={FIRST_ROLE_UID}"), "--clear-groups"]);
+        command.args([
+            &format!("--reuid={CORP}"),
+            &format!("--regid={FIRST_ROLE_UID}"),
+            "--clear-groups",
+        ]);
         command.args(["python3", "-u"]).arg(copy).args(["/run/roster/bus", what, "corp"]);
         command
     }
