@@ -15,6 +15,7 @@ READER, READER_PASSWORD = f"cn=reader,{BASE}", "reads everything"
 FIRST_UID, FIRST_GID = 100_000, 1_000_000
 GROUPS_OF_LITE, MEMBERS_OF_LITE = 5, 10
 NAMED = ("big", "lite", "probe")
+USER_ATTRIBUTES = ("uid", "uidNumber", "gidNumber", "gecos", "homeDirectory", "loginShell")
 RFC2307, RFC2307BIS = "rfc2307", "rfc2307bis"
 
 

@@ -55,20 +55,23 @@ def _causes(bench, roster, seconds):
             names[int(task.name)] = role
     pids = [word for pid in roster.roles().values() for word in ("-p", str(pid))]
     subprocess.run(
-        ["timeout", "--signal=INT", str(seconds), "strace", "-f", "-qq", "-ttt", "-o", trace, *pids],
+        ["timeout", "--signal=INT", str(seconds), "strace", "-f", "-qq", "-ttt", "-T", "-o", trace, *pids],
         stderr=subprocess.DEVNULL,
     )
     return judged(trace.read_text(errors="replace").splitlines(), names)
 
 
 def judged(lines, names):
-    """From the lines of `strace -f -ttt`. A wait that returns 0 (or ETIMEDOUT) has timed out."""
+    """From the lines of `strace -f -ttt -T`. A wait that returns 0 (or ETIMEDOUT) has timed out."""
     bursts, calls, last = [], {}, None
     for line in lines:
-        found = re.match(r"^(\d+) +(\d+\.\d+) (.*)$", line)
+        found = re.match(r"^(\d+) +(\d+\.\d+) (.*?)(?: <(\d+\.\d+)>)?$", line)
         if not found:
             continue
         pid, when, rest = int(found[1]), float(found[2]), found[3]
+        # A call that nothing interrupted on paper stands at its beginning.
+        if found[4] and not rest.startswith("<... "):
+            when += float(found[4])
         role = names.get(pid, str(pid))
         if "<unfinished" in rest or rest.startswith(("strace:", "+++", "---")):
             calls[pid] = rest

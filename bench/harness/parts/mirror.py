@@ -5,7 +5,7 @@ reboot with the directory down. SSSD and nslcd beside it, as far as they do the 
 import time
 
 from ..daemons import MemoryPeak, Nslcd, Rosterd, Sssd
-from ..directory import BASE, as_reader
+from ..directory import BASE, USER_ATTRIBUTES, as_reader
 from ..field import DS389, SLAPD, SLAPD_BIS, label
 from ..ldap import equals, message, search_request
 from ..measure import summary
@@ -41,7 +41,7 @@ def _roster(bench, server, user, name, faults):
     walls, first_ids, later_ids, cpu_first, cpu_settled = [], [], [], [], []
     with Rosterd(bench, bench.folder("mirror"), server) as roster:
         bench.progress.begin(f"{name}: bare searches for everything")
-        bare = [_bare_enumeration(bench, roster, server) for _ in range(3)]
+        bare = [_bare_enumeration(bench, roster, server) for _ in range(bench.mirrors)]
         bench.progress.begin(f"{name}: full mirrors of {shape}")
         for turn in range(bench.mirrors):
             if turn:
@@ -86,8 +86,9 @@ def _bare_enumeration(bench, roster, server):
     """What the server alone takes to send everything, to a client that looks at nothing."""
     with roster.helper(bench.tools / "ask") as ask:
         ask.ask(f"connect {server.port} {as_reader()}")
-        each = [search_request(BASE, equals("objectClass", kind), ["*", "+"]) for kind in ("posixAccount", "posixGroup")]
-        return sum(int(ask.ask(f"search {message(2, request).hex()}")[0]) for request in each)
+        wanted = {"posixAccount": USER_ATTRIBUTES, "posixGroup": ("cn", "gidNumber", "memberUid", "member")}
+        requests = [search_request(BASE, equals("objectClass", kind), each) for kind, each in wanted.items()]
+        return sum(int(ask.ask(f"search {message(2, request).hex()}")[0]) for request in requests)
 
 
 def _mirror(bench, roster):

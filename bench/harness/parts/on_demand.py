@@ -15,7 +15,6 @@ from ..measure import summary
 from .programs import IdAnswer
 
 READY_WITHIN_S = 60
-USER_ATTRIBUTES = ("uid", "uidNumber", "gidNumber", "gecos", "homeDirectory", "loginShell", "entryUUID")
 CROWD = 50
 CROWD_LARGE = 500
 
@@ -67,7 +66,7 @@ def _paired(ask, names, there, faults, kind):
     bare, asked, above = [], [], []
     for for_search, for_question in zip(names[0::2], names[1::2]):
         filter = every(equals("objectClass", "posixAccount"), equals("uid", for_search))
-        request = message(2, search_request(d.BASE, filter, USER_ATTRIBUTES)).hex()
+        request = message(2, search_request(d.BASE, filter, d.USER_ATTRIBUTES)).hex()
         bare_ns, entries = map(int, ask.ask(f"search {request}"))
         ns, uid, error = map(int, ask.ask(f"user {for_question}"))
         if (uid >= 0) != there or entries != int(there):
