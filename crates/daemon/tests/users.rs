@@ -20,6 +20,8 @@ use std::time::Duration;
 const BUS: u32 = 64_901;
 const PUBLISHER: u32 = 64_902;
 const RESPONDER: u32 = 64_903;
+/// The group of all roles.
+const GROUP: u32 = 900;
 const BACKENDS: u32 = 64_910;
 
 /// Where the test's own program, started again under another user, finds the bus.
@@ -57,11 +59,11 @@ fn prepared(domains: &[&str]) -> Daemon {
     fs::create_dir(daemon.path("state")).unwrap();
     let mut passwd = String::from("root:x:0:0::/root:/bin/sh\n");
     for (name, uid) in [("bus", BUS), ("publisher", PUBLISHER), ("responder", RESPONDER)] {
-        let _ = writeln!(passwd, "roster-{name}:x:{uid}:{uid}::/:/bin/false");
+        let _ = writeln!(passwd, "roster-{name}:x:{uid}:{GROUP}::/:/bin/false");
     }
     for place in 0..8 {
         let uid = BACKENDS + place;
-        let _ = writeln!(passwd, "roster-backend-{place}:x:{uid}:{uid}::/:/bin/false");
+        let _ = writeln!(passwd, "roster-backend-{place}:x:{uid}:{GROUP}::/:/bin/false");
     }
     daemon.write("etc.passwd", &passwd);
     daemon
@@ -254,7 +256,7 @@ fn as_a_forger() {
 fn run_as(bus: &str, uid: u32, test: &str) {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", test, "--ignored", "--nocapture"]);
-    command.env(ADDRESS, bus).uid(uid).gid(uid).current_dir("/");
+    command.env(ADDRESS, bus).uid(uid).gid(GROUP).current_dir("/");
     let done = command.output().expect("start this program again");
     let text = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "as uid {uid}: {text}");

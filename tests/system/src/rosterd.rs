@@ -31,7 +31,7 @@ pub const LOCALS: &str = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/usr/sbin
 pub const LOCAL_GROUPS: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:100:\n\
                                 nogroup:x:65534:\nlocal:x:1500:\n";
 
-/// The uid of `roster-bus`; those of the other roles follow.
+/// The uid of `roster-bus`, and the gid of all roles; the uids of the others follow.
 pub const FIRST_ROLE_UID: u32 = 990;
 
 /// Starts `$1` with the configuration `$3`, in a namespace of its own, from a place that every user can
@@ -170,11 +170,10 @@ impl Rosterd {
     #[must_use]
     pub fn installed(domains: &[Domain]) -> Self {
         let mut passwd = LOCALS.to_owned();
-        let mut group = LOCAL_GROUPS.to_owned();
+        let group = format!("{LOCAL_GROUPS}roster:x:{FIRST_ROLE_UID}:\n");
         let names = ["bus", "publisher", "responder", "backend-0", "backend-1", "backend-2"];
         for (name, id) in names.into_iter().zip(FIRST_ROLE_UID..) {
-            let _ = writeln!(passwd, "roster-{name}:x:{id}:{id}::/:/usr/sbin/nologin");
-            let _ = writeln!(group, "roster-{name}:x:{id}:");
+            let _ = writeln!(passwd, "roster-{name}:x:{id}:{FIRST_ROLE_UID}::/:/usr/sbin/nologin");
         }
         let locals = Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"");
         // dbus-daemon looks its own user up.

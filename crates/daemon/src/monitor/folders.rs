@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// Folder of caches in the state folder.
 const DOMAINS: &str = "domains";
-/// Folder of the bus's socket in the run-time folder: the bus, which makes the socket, owns it.
+/// Folder of the bus's socket in the run-time folder: the bus, which makes the socket, owns it, and only
+/// roles and root get in. Who connects and says nothing takes a place that a role may need.
 const BUS: &str = "dbus";
 /// The lock of the run-time folder, with the monitor's process id in it.
 const LOCK: &str = "rosterd.pid";
@@ -103,12 +104,13 @@ impl Folders {
         folder().with_context(|| format!("cannot prepare the cache {}", path.display()))
     }
 
-    /// The place of the bus's socket, in a folder that belongs to the bus, and a link to it under the
-    /// name that everybody uses.
+    /// The place of the bus's socket, in a folder that belongs to the bus and to the group of all roles,
+    /// and a link to it under the name that everybody uses.
     pub fn bus(&self, owner: Option<Ids>) -> anyhow::Result<PathBuf> {
         let prepared = || -> anyhow::Result<()> {
             let run = fs::open(&self.run, FOLDER, Mode::empty())?;
-            subfolder(&run, BUS, owner, 0o755)?;
+            let mode = if owner.is_some() { 0o710 } else { 0o700 };
+            subfolder(&run, BUS, owner, mode)?;
             let target = Path::new(BUS).join("socket");
             let link = self.run.join(SOCKET);
             if std::fs::read_link(&link).ok().as_deref() != Some(&target) {
@@ -175,10 +177,9 @@ fn subfolder(
         Err(Errno::LOOP | Errno::NOTDIR) => bail!("{name} is no folder; remove it"),
         folder => folder?,
     };
-    if own_uid() != 0 {
-        return Ok(folder);
+    if own_uid() == 0 || fs::fstat(&folder)?.st_uid == own_uid() {
+        fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
     }
-    fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
     if let Some(owner) = owner {
         give(&folder, owner)?;
     }

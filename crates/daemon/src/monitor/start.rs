@@ -84,9 +84,10 @@ pub(super) fn separate_users(domains: usize) -> Result<Users, Failure> {
     Users::separate(&text, domains)
         .map_err(|missing| {
             anyhow!(
-                "{PASSWD} lacks users that roles run as, each with a uid of its own: {}; make them \
-                 with systemd-sysusers and packaging/systemd/roster.sysusers.conf, or with useradd \
-                 --system; or give --state-dir to run everything as root",
+                "{PASSWD} lacks users that roles run as, each with a uid of its own and all with the \
+                 group of roster-bus: {}; make them with systemd-sysusers and \
+                 packaging/systemd/roster.sysusers.conf, or with groupadd --system roster and \
+                 useradd --system --gid roster; or give --state-dir to run everything as root",
                 missing.join(", "),
             )
         })

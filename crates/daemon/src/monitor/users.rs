@@ -1,7 +1,8 @@
 //! Under which user each role runs.
 //!
 //! Every role has a user of its own, so that the kernel keeps them apart and the bus can tell who
-//! speaks. Back-ends are numbered by their domain's place in the configuration. Read from the text of
+//! speaks. Their primary group is one, the bus's: it opens the folder of the bus's socket to roles and to
+//! nobody else, who could otherwise keep the bus busy by connecting and saying nothing. Back-ends are numbered by their domain's place in the configuration. Read from the text of
 //! /etc/passwd: a directory has no say in this.
 
 use roster_bus::names::Role;
@@ -55,11 +56,13 @@ impl Users {
                 known.entry(user.name).or_insert(Ids { uid: user.uid, gid: user.gid });
             }
         }
+        let group = known.get(BUS.as_bytes()).map(|ids| ids.gid);
         let mut missing = Vec::new();
         let mut seen = HashMap::new();
         let mut find = |name: String| {
             let ids =
                 known.get(name.as_bytes()).copied().filter(|ids| ids.uid != 0 && ids.gid != 0);
+            let ids = ids.filter(|ids| Some(ids.gid) == group);
             // Two roles with one uid would be one to the kernel and to the bus.
             let ids = ids.filter(|ids| seen.insert(ids.uid, name.clone()).is_none());
             if ids.is_none() {
@@ -112,10 +115,10 @@ mod tests {
 
     const PASSWD: &[u8] = b"root:x:0:0::/root:/bin/sh\n\
         roster-bus:x:901:901::/:/bin/false\n\
-        roster-publisher:x:902:902::/:/bin/false\n\
-        roster-responder:x:903:903::/:/bin/false\n\
-        roster-backend-0:x:910:910::/:/bin/false\n\
-        roster-backend-1:x:911:911::/:/bin/false\n\
+        roster-publisher:x:902:901::/:/bin/false\n\
+        roster-responder:x:903:901::/:/bin/false\n\
+        roster-backend-0:x:910:901::/:/bin/false\n\
+        roster-backend-1:x:911:901::/:/bin/false\n\
         roster-backend-1:x:0:0:second line of a name:/:/bin/false\n";
 
     #[test]
@@ -143,7 +146,9 @@ mod tests {
         let shared = text.replace("911", "910");
         let wrong = Users::separate(shared.as_bytes(), 2).unwrap_err();
         assert_eq!(wrong, ["roster-backend-1"]);
-        let root = text.replace("902:902", "0:0");
+        let root = text.replace("902:901", "0:901");
         assert_eq!(Users::separate(root.as_bytes(), 2).unwrap_err(), [PUBLISHER]);
+        let elsewhere = text.replace("902:901", "902:902");
+        assert_eq!(Users::separate(elsewhere.as_bytes(), 2).unwrap_err(), [PUBLISHER]);
     }
 }
