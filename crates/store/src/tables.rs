@@ -62,6 +62,8 @@ pub struct Part {
     pub cookie: Option<(String, Vec<u8>)>,
     /// When it was enumerated last, in seconds since 1970.
     pub refreshed_unix: u64,
+    /// Entries that the directory has no more and that stay until somebody confirms their removal.
+    pub held: Vec<[u8; 16]>,
 }
 
 impl Key {
@@ -118,6 +120,7 @@ impl Part {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.complete.into(), self.cookie.is_some().into()];
         bytes.extend(self.refreshed_unix.to_le_bytes());
+        put_bytes(&mut bytes, self.held.as_flattened());
         if let Some((binding, value)) = &self.cookie {
             put_bytes(&mut bytes, binding.as_bytes());
             bytes.extend_from_slice(value);
@@ -129,13 +132,15 @@ impl Part {
         let (&[complete, has_cookie], rest) = bytes.split_first_chunk()?;
         let mut reader = Bytes(rest);
         let refreshed_unix = reader.u64()?;
+        let (held, []) = reader.bytes()?.as_chunks() else { return None };
+        let held = held.to_vec();
         let cookie = if has_cookie == 0 {
             None
         } else {
             let binding = std::str::from_utf8(reader.bytes()?).ok()?.to_owned();
             Some((binding, reader.0.to_vec()))
         };
-        Some(Self { complete: complete != 0, cookie, refreshed_unix })
+        Some(Self { complete: complete != 0, cookie, refreshed_unix, held })
     }
 }
 

@@ -98,7 +98,7 @@ fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
             writer.reference(number, format!("cn={number}").as_bytes())?;
         }
         let cookie = Some(("ldap://server".into(), cookie.to_le_bytes().to_vec()));
-        writer.part(0, &Part { complete: true, cookie, refreshed_unix: 1 })?;
+        writer.part(0, &Part { complete: true, cookie, refreshed_unix: 1, held: vec![[7; 16]] })?;
         let why = Rejection { name: "uid=x".into(), reason: "no uidNumber".into() };
         writer.rejected(key(ENTRIES), Some(&why))?;
         writer.next_number(ENTRIES)

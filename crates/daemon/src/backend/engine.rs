@@ -19,7 +19,7 @@ use roster_bus::interfaces;
 use roster_config::Mode;
 use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Sink, Unmentioned, User};
 use roster_store::{self as store, Key, Rejection, Store, StoreError};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,6 +94,8 @@ struct State {
     guards: [Guard; Kind::ALL.len()],
     /// Entries whose removal waits for a confirmation.
     held: [HashSet<Key>; Kind::ALL.len()],
+    /// Parts in which other removals wait than the cache knows.
+    held_changed: BTreeSet<u8>,
     next_number: u32,
     marks: u32,
     /// Reported since the last flush.
@@ -218,6 +220,13 @@ impl Engine {
     ) -> Arc<Self> {
         let Loaded { parts, entries, references, rejected, asked, next_number } = loaded;
         let stored = store.as_ref().map(|_| next_number);
+        let mut held: [HashSet<Key>; Kind::ALL.len()] = Default::default();
+        for (&part, state) in &parts {
+            let keys = state.lasting.held.iter().map(|&id| Key { part, id });
+            for slot in keys.filter_map(|key| entries.get(key)) {
+                held[slot.kind as usize].insert(slot.key);
+            }
+        }
         let state = State {
             wanted: None,
             parts,
@@ -226,7 +235,8 @@ impl Engine {
             rejected,
             asked,
             guards: Kind::ALL.map(|_| Guard::new(settings.mass_deletion)),
-            held: Default::default(),
+            held,
+            held_changed: BTreeSet::new(),
             next_number,
             marks: 0,
             open: Batch::default(),
@@ -337,6 +347,7 @@ impl Engine {
         for key in &held {
             state.remove(*key);
         }
+        state.held_changed(&held);
         drop(state);
         self.flush();
         held.len() as u64
@@ -570,6 +581,7 @@ impl Sink for Engine {
     fn flush(&self) {
         let mut state = self.state();
         state.cookies_that_waited();
+        state.keep_held();
         let began = state.serving;
         let caught_up = !state.current && state.has_heard(&self.settings);
         state.current |= caught_up;
@@ -811,12 +823,13 @@ impl State {
             match verdict {
                 Verdict::LetGo => going.iter().for_each(|key| self.remove(*key)),
                 Verdict::Hold => {
-                    held.extend(going);
+                    held.extend(going.iter().copied());
+                    self.held_changed(&going);
                     if waiting == 0 {
                         let (domain, kind) = (&settings.domain, kind.name());
                         tracing::error!(
-                            "{more} of {population} {kind}s would go at once, more than \
-                             mass_deletion allows; they stay until `roster domain confirm \
+                            "more {kind}s would go at once than mass_deletion allows, of \
+                             {population}; those that would now stay until `roster domain confirm \
                              {domain}`, or until the directory has them again"
                         );
                     }
@@ -890,8 +903,25 @@ impl State {
 
     /// The directory has the entry again.
     fn not_held(&mut self, key: Key) {
-        for held in &mut self.held {
-            held.remove(&key);
+        let removed = self.held.iter_mut().any(|held| held.remove(&key));
+        if removed {
+            self.held_changed(&[key]);
+        }
+    }
+
+    fn held_changed(&mut self, keys: &[Key]) {
+        self.held_changed.extend(keys.iter().map(|key| key.part));
+    }
+
+    /// Has the cache know which removals wait, or a restart would be a confirmation of those that a
+    /// guard without a memory lets go.
+    fn keep_held(&mut self) {
+        for number in std::mem::take(&mut self.held_changed) {
+            let held = self.held.iter().flatten().filter(|key| key.part == number);
+            let mut held: Vec<_> = held.map(|key| key.id).collect();
+            held.sort_unstable();
+            self.parts.entry(number).or_default().lasting.held = held;
+            self.part_changed(number);
         }
     }
 
