@@ -1,8 +1,8 @@
 //! rosterd: monitor, back-ends, publisher and responders, each a process of its own, all one
 //! executable.
 //!
-//! [`main`] is either the [`monitor`], which starts the message bus and every other role, or one
-//! [`role`] that the monitor started: [`publisher`], [`backend`] or one of [`responder`]. Roles know
+//! [`main`] is either the monitor, which starts the message bus and every other role, or one
+//! role that the monitor started: publisher, back-end or one of the responders. Roles know
 //! each other only over the bus, by the interfaces in `roster-bus`.
 //!
 //! Nothing in any of these processes asks for users or groups through the C library (getpwnam,

@@ -62,7 +62,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Whether it is what RFC 4514 (and, with quotes, RFC 2253) has in an RDN.
     fn is_sound(&self) -> bool {
-        let value = self.value.trim_ascii();
+        let value = trim_spaces(self.value);
         let quotes = unescaped_quotes(value);
         let is_quoted = value.len() >= 2 && value.starts_with(b"\"") && value.ends_with(b"\"");
         is_attribute(self.attribute) && (quotes == 0 || (quotes == 2 && is_quoted))
@@ -72,6 +72,18 @@ impl Part<'_> {
 fn is_attribute(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}
+
+/// Without the spaces around it. Only U+0020 is insignificant (RFC 4518, 2.6.1): a tab or a newline tells
+/// two names apart, and with them two people.
+fn trim_spaces(mut text: &[u8]) -> &[u8] {
+    while let Some(rest) = text.strip_prefix(b" ") {
+        text = rest;
+    }
+    while let Some(rest) = text.strip_suffix(b" ") {
+        text = rest;
+    }
+    text
 }
 
 /// How many quotes are not escaped.
@@ -166,13 +178,18 @@ fn rewrite(dn: &[u8]) -> Option<Vec<u8>> {
 fn write_part(part: Part<'_>) -> Vec<u8> {
     let mut out = part.attribute.to_ascii_lowercase();
     out.push(b'=');
+    // Hexadecimal BER, which is not the text that reads the same with its `#` escaped.
+    if trim_spaces(part.value).starts_with(b"#") {
+        out.extend(trim_spaces(part.value).to_ascii_lowercase());
+        return out;
+    }
     let value = unescape(part.value);
     let value = match String::from_utf8(value) {
         Ok(text) => text.to_lowercase().into_bytes(),
         Err(error) => error.into_bytes().to_ascii_lowercase(),
     };
     let mut before = b' ';
-    for &byte in value.trim_ascii() {
+    for &byte in trim_spaces(&value) {
         match byte {
             b' ' if before == b' ' => {}
             0..=31 | 127 | b'\\' | b'"' | b'+' | b',' | b';' | b'<' | b'>' | b'#' => {
@@ -189,8 +206,8 @@ fn write_part(part: Part<'_>) -> Vec<u8> {
 /// The bytes that a value's text stands for.
 fn unescape(text: &[u8]) -> Vec<u8> {
     // A space that ends the text is not part of the value unless it is escaped.
-    let start = text.trim_ascii_start();
-    let mut rest = start.trim_ascii_end();
+    let start = &text[text.iter().take_while(|&&byte| byte == b' ').count()..];
+    let mut rest = trim_spaces(start);
     if rest.ends_with(b"\\") && rest.len() < start.len() {
         rest = start.get(..=rest.len()).unwrap_or(rest);
     }
@@ -267,6 +284,18 @@ mod tests {
         ] {
             assert_eq!(text(written), canonical, "{written}");
         }
+    }
+
+    #[test]
+    fn names_that_a_server_tells_apart_stay_apart() {
+        let plain = text("cn=Alice Smith,dc=x");
+        for other in
+            ["\\09", "\\0A", "\\0B", "\\0C", "\\0D", "\t", "\n", "\u{a0}", "\u{2003}", "\\00"]
+        {
+            assert_ne!(text(&format!("cn=Alice Smith{other},dc=x")), plain, "{other:?}");
+            assert_ne!(text(&format!("cn={other}Alice Smith,dc=x")), plain, "{other:?}");
+        }
+        assert_ne!(text("cn=#04024869,dc=x"), text("cn=\\#04024869,dc=x"));
     }
 
     #[test]

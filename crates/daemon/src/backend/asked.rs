@@ -145,14 +145,9 @@ impl Asked {
         }
     }
 
-    /// By name; where a directory does not tell names apart by case, its names are served in lower
-    /// case.
+    /// By exactly this name: that there is no ALICE says nothing about alice.
     fn named(&self, kind: Kind, name: &[u8]) -> Option<u32> {
-        let exact = self.by_name.get(&(kind, name.into())).copied();
-        exact.or_else(|| {
-            let lower = String::from_utf8(name.to_vec()).ok()?.to_lowercase().into_bytes();
-            self.by_name.get(&(kind, lower.into())).copied()
-        })
+        self.by_name.get(&(kind, name.into())).copied()
     }
 
     /// The entry and what its record speaks of: a user's groups; a group's members, through nested
@@ -264,10 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn names_in_lower_case_are_found_whatever_the_case_of_the_question() {
+    fn a_name_is_found_as_it_is_spelt_and_not_otherwise() {
         let mut asked = Asked::default();
         asked.put(1, user(1, "alice", 1000, 0));
-        assert_eq!(asked.find(&by_name("Alice")), Some(1));
+        assert_eq!(asked.find(&by_name("alice")), Some(1));
+        assert_eq!(asked.find(&by_name("Alice")), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! knows nothing.
 //!
 //! One loop takes what happens (a child ended, a signal came, the bus has [news](link::News), a
-//! deadline passed), lets [`decide`] judge it and does what that says. Nothing in the loop waits but
+//! deadline passed), lets [`decide()`] judge it and does what that says. Nothing in the loop waits but
 //! for the next happening.
 //!
 //! Timers: one, for pings and systemd's watchdog, every 10 s; tokio's wheel of timers wakes up to

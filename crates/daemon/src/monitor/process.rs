@@ -11,6 +11,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+/// Has the C library give large blocks back to the system as soon as they are free: a role handles a
+/// whole domain for a moment, and is small for the rest of its life (mallopt(3)).
+const MALLOC: &str = "glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072:\
+                      glibc.malloc.arena_max=1";
+
 /// Starts the process of a role. `user` is none where it runs as the monitor does.
 pub fn start(
     role: &str,
@@ -22,7 +27,7 @@ pub fn start(
     // The executable as it is now, though a newer one may have taken its place since.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rosterd").args(["role", role]);
-    command.current_dir("/").process_group(0);
+    command.current_dir("/").process_group(0).env("GLIBC_TUNABLES", MALLOC);
     command.stdin(input);
     command.stdout(match listener {
         Some(listener) => listener.try_clone_to_owned()?.into(),

@@ -43,7 +43,7 @@ pub fn build(
             shell: Some(entry.shell()),
         };
         ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
-        targets[user.domain].set(entry.reference, Target::User(position));
+        targets[user.domain].claim(entry.reference, Target::User(position));
     }
     let mut walk = Walk::new(merged.users.len());
     for group in &merged.groups {
@@ -93,6 +93,8 @@ fn asked_memberships(
 #[derive(Clone, Copy)]
 enum Target {
     Nowhere,
+    /// Two entries: nobody knows which is meant, and neither gets a membership by it.
+    Ambiguous,
     /// Position among the users that are served.
     User(u32),
     /// Number of a group.
@@ -105,14 +107,17 @@ impl Targets {
     fn new(domain: &Domain) -> Self {
         let mut targets = Self(vec![Target::Nowhere; domain.references()]);
         for (number, group) in domain.groups() {
-            targets.set(group.reference, Target::Group(number));
+            targets.claim(group.reference, Target::Group(number));
         }
         targets
     }
 
-    fn set(&mut self, reference: u32, target: Target) {
+    fn claim(&mut self, reference: u32, target: Target) {
         if let Some(place) = self.0.get_mut(reference as usize) {
-            *place = target;
+            *place = match place {
+                Target::Nowhere => target,
+                _ => Target::Ambiguous,
+            };
         }
     }
 
@@ -174,7 +179,7 @@ impl Walk {
             }
             for &reference in references {
                 match targets.get(reference) {
-                    Target::Nowhere => {}
+                    Target::Nowhere | Target::Ambiguous => {}
                     Target::User(user) => {
                         let last = &mut self.listed[user as usize];
                         if *last != self.group {

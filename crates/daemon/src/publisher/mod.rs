@@ -58,7 +58,11 @@ use tokio::time::timeout;
 /// How long after the start a snapshot in place goes on serving while a back-end has not heard from its
 /// directory yet, and may have less than the snapshot.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After a publication failed: try again after this time, unless something changes before.
+/// After a publication failed: the first pause before the next attempt, which doubles up to the longest.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+/// The longest pause.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// After the host's own accounts could not be read: look again after this time.
 const RETRY: Duration = Duration::from_secs(1);
 /// After a back-end could not be asked: the first pause, which doubles up to the longest. A back-end
 /// tells by itself when there is something, so this is for what nobody foresaw.
@@ -149,24 +153,31 @@ async fn lose_patience(hub: Arc<Hub>) {
 
 /// Publishes whenever something changed, until the role is to stop.
 async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shutdown) {
+    // Set after a failure: until the next attempt, whatever changes in between.
+    let mut again: Option<Duration> = None;
     loop {
+        let due = async {
+            match again {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => hub.changed.notified().await,
+            }
+        };
         tokio::select! {
-            () = hub.changed.notified() => {}
+            () = due => {}
             () = shutdown.wait() => return,
         }
         let start = Instant::now();
         let worked = attempt(hub).await;
         hub.attempts.send_modify(|attempts| *attempts += 1);
-        if worked {
-            let pause = interval.saturating_sub(start.elapsed()).max(start.elapsed());
-            tokio::time::sleep(pause).await;
-        } else {
-            let again = Arc::clone(hub);
-            tokio::spawn(async move {
-                tokio::time::sleep(RETRY).await;
-                again.changed.notify_one();
-            });
-            tokio::time::sleep(interval).await;
+        again = match (worked, again) {
+            (true, _) => None,
+            (false, None) => Some(RETRY_MIN),
+            (false, Some(pause)) => Some((2 * pause).min(RETRY_MAX)),
+        };
+        let pause = interval.saturating_sub(start.elapsed()).max(start.elapsed());
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shutdown.wait() => return,
         }
     }
 }
@@ -239,13 +250,25 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
 /// The blocking part: merge, build, verify, publish.
 fn make_and_publish(hub: &Hub) -> anyhow::Result<(Made, Published)> {
     let made = hub.state.blocking_read().make()?;
+    let last_bytes = hub.status.lock().unwrap_or_else(PoisonError::into_inner).bytes;
+    // A little more than last time, as a rule, and then no copy to make room.
+    let last_bytes = last_bytes + last_bytes / 16;
     let rights = Rights { mode: 0o644, gid: None };
     let published = publish(&hub.snapshot, rights, |file, generation| {
-        let mut bytes = Cursor::new(Vec::new());
+        let mut bytes = Cursor::new(Vec::with_capacity(usize::try_from(last_bytes).unwrap_or(0)));
         let length = made.image.write(&mut bytes, generation)?;
         let bytes = bytes.into_inner();
-        verify(&bytes, Kind::Accounts).map_err(std::io::Error::other)?;
-        file.write_all(&bytes)?;
+        // Read once more while the disk takes it. The file gets its name after both.
+        let (verified, written) = std::thread::scope(|scope| {
+            let verified = scope.spawn(|| verify(&bytes, Kind::Accounts).map(drop));
+            let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+            (verified.join(), written)
+        });
+        written?;
+        match verified {
+            Ok(verified) => verified.map_err(std::io::Error::other)?,
+            Err(_) => return Err(std::io::Error::other("the snapshot was not verified")),
+        }
         Ok(length)
     })?;
     Ok((made, published))

@@ -2,8 +2,8 @@
 //! connection, in the form of `docs/wire-format.md`. Knows no users and talks to no directory: what
 //! it does not remember as absent it asks the publisher, whose reply is sent on as it is.
 //!
-//! Everybody may connect, so [`gate`] bounds what one user can hold, and who connects and says
-//! nothing makes room for who does. [`absent`] remembers for a while what does not exist, until the
+//! Everybody may connect, so `gate` bounds what one user can hold, and who connects and says
+//! nothing makes room for who does. `absent` remembers for a while what does not exist, until the
 //! publisher or a back-end says that it may. Equal questions in flight are one.
 
 mod absent;
