@@ -2,7 +2,8 @@
 //! of their entries, and of two with one name or id the first. Pure.
 
 use super::admit::{Admitted, Id, Locals, Owner, Refusal, Rules};
-use super::model::{Domain, Group, User};
+use super::model::{Domain, Entry, Group, User};
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::hash::Hash;
@@ -122,6 +123,20 @@ impl Claims {
         Ok(admitted)
     }
 
+    /// What the entry claimed is free again: it is about to change or to go.
+    pub fn release(&mut self, claimant: Claimant, entry: Entry<'_>) {
+        match entry {
+            Entry::User(user) => {
+                free(&mut self.user_names, user.name(), claimant);
+                free(&mut self.uids, &user.uid, claimant);
+            }
+            Entry::Group(group) => {
+                free(&mut self.group_names, &*group.name, claimant);
+                free(&mut self.gids, &group.gid, claimant);
+            }
+        }
+    }
+
     /// Who has the user name.
     #[must_use]
     pub fn user_named(&self, name: &[u8]) -> Option<Claimant> {
@@ -153,6 +168,16 @@ fn before((domain, number): Claimant, other: Option<&Claimant>) -> Option<Owner>
         Some(&(owner, _)) if owner < domain => Some(Owner::EarlierDomain),
         Some(&(owner, other)) if owner == domain && other < number => Some(Owner::SameDomain),
         _ => None,
+    }
+}
+
+fn free<K, Q>(claims: &mut HashMap<K, Claimant>, key: &Q, claimant: Claimant)
+where
+    K: Hash + Eq + Borrow<Q>,
+    Q: Hash + Eq + ?Sized,
+{
+    if claims.get(key) == Some(&claimant) {
+        claims.remove(key);
     }
 }
 

@@ -196,6 +196,7 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
             return true;
         }
     }
+    hub.state.write().await.begin();
     let start = Instant::now();
     let worker = Arc::clone(hub);
     let outcome = tokio::task::spawn_blocking(move || make_and_publish(&worker)).await;
@@ -408,6 +409,9 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 Ok(Taken::NotYet(why)) => {
                     tracing::info!(domain = name, "what is here stays: {why}");
                     from_start = false;
+                    let _ = timeout(pause, news.notified()).await;
+                    pause = (2 * pause).min(ASK_AGAIN_MAX);
+                    continue;
                 }
                 Err(error) if !from_start => {
                     tracing::info!(domain = name, "fetching everything: {error}");

@@ -175,8 +175,9 @@ impl Domain {
         }
         match record {
             Record::User(user) => {
+                // Of another user who had the number nothing is kept.
                 let groups = match self.slot(user.number) {
-                    Slot::User(old) => old.groups.take(),
+                    Slot::User(old) if old.reference == user.reference => old.groups.take(),
                     _ => None,
                 };
                 *self.slot(user.number) = Slot::User(Box::new(User { groups, ..User::new(user) }));
@@ -270,7 +271,8 @@ impl Domain {
     }
 }
 
-fn record_number(record: &Record<'_>) -> u32 {
+/// The entry that a record is about.
+pub fn record_number(record: &Record<'_>) -> u32 {
     match record {
         Record::User(user) => user.number,
         Record::Group(group) => group.number,

@@ -7,9 +7,10 @@
 
 use super::Hub;
 use super::merge::Claimant;
-use super::model::{Entry, Refused, User};
+use super::model::{Entry, Refused, User, record_number};
 use super::state::{Forget, State};
 use roster_bus::coalesce::{Coalescer, Key};
+use roster_bus::exchange::Records;
 use roster_bus::interfaces::{BackendProxy, Kind, LOOK_UP_DEADLINE};
 use roster_bus::names::{BACKEND, Role};
 use roster_config::Mode;
@@ -165,6 +166,9 @@ impl BackEnd {
 
 /// Answers a question, asking whom it must.
 pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Unavailable> {
+    if hub.state.read().await.is_local(question)? {
+        return Ok(Answer::Absent);
+    }
     // Whose groups is found out by the name first: the question then goes to that domain alone.
     let by_name = match question.kind {
         Kind::GroupsOf => Question { kind: Kind::UserByName, ..question.clone() },
@@ -178,23 +182,37 @@ pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Un
         learn(hub, claimant.0, &records).await?;
     }
     let state = hub.state.read().await;
-    Ok(state.answer(question.kind, claimant).unwrap_or(Answer::Absent))
+    // Found a moment ago and changed since: there is no telling what it is now.
+    let changed = || Unavailable("the entry changed while it was asked for".into());
+    state.answer(question.kind, claimant).ok_or_else(changed)
 }
 
-/// Who has the name or id, after every domain that goes before was asked.
+/// Who has the name or id, after every domain that goes before was asked for it, and for the ids of
+/// whoever was found: they may be somebody's there.
 async fn find(hub: &Hub, question: &Question) -> Result<Option<Claimant>, Unavailable> {
     let domains = hub.state.read().await.domains.len();
     for domain in 0..domains {
+        hub.state.read().await.is_there(domain)?;
         let found = hub.state.read().await.claimant(question);
         if found.is_some_and(|(owner, _)| owner <= domain) {
-            return Ok(found);
+            break;
         }
-        let records = hub.asker.ask(domain, question).await?;
-        if !records.is_empty() {
-            learn(hub, domain, &records).await?;
+        ask(hub, domain, question).await?;
+    }
+    let Some(found) = hub.state.read().await.claimant(question) else { return Ok(None) };
+    let ids = hub.state.read().await.ids(found);
+    for domain in 0..found.0 {
+        for question in &ids {
+            ask(hub, domain, question).await?;
         }
     }
     Ok(hub.state.read().await.claimant(question))
+}
+
+/// Asks one domain, and takes in what it has.
+async fn ask(hub: &Hub, domain: usize, question: &Question) -> Result<(), Unavailable> {
+    let records = hub.asker.ask(domain, question).await?;
+    if records.is_empty() { Ok(()) } else { learn(hub, domain, &records).await }
 }
 
 /// Takes records in and has the next snapshot show them.
@@ -210,6 +228,43 @@ async fn learn(hub: &Hub, domain: usize, records: &[u8]) -> Result<(), Unavailab
 }
 
 impl State {
+    /// Whether the question is about the host's own: no directory has a say in that, and none is kept
+    /// waiting for it.
+    fn is_local(&self, question: &Question) -> Result<bool, Unavailable> {
+        let Question { kind, name, id } = question;
+        let locals = self.locals.as_ref();
+        let locals =
+            locals.ok_or_else(|| Unavailable("the host's own accounts were not read".into()))?;
+        Ok(match kind {
+            Kind::UserByName | Kind::GroupsOf => locals.user_names.contains(name),
+            Kind::UserByUid => locals.uids.contains(id),
+            Kind::GroupByName => locals.group_names.contains(name),
+            Kind::GroupByGid => locals.gids.contains(id),
+        })
+    }
+
+    /// Whether the domain's back-end has said anything yet. Until then a later domain's answer could be
+    /// a wrong one.
+    fn is_there(&self, domain: usize) -> Result<(), Unavailable> {
+        let domain = &self.domains[domain];
+        if domain.mode == Mode::OnDemand || domain.entries.present {
+            return Ok(());
+        }
+        Err(Unavailable(format!("domain {} was not read yet", domain.name)))
+    }
+
+    /// The questions by which another domain says whether an entry's ids are its own.
+    fn ids(&self, claimant: Claimant) -> Vec<Question> {
+        let by_id = |kind, id| Question { kind, name: Vec::new(), id };
+        match self.served(claimant) {
+            Some(Entry::User(user)) => {
+                vec![by_id(Kind::UserByUid, user.uid), by_id(Kind::GroupByGid, user.gid)]
+            }
+            Some(Entry::Group(group)) => vec![by_id(Kind::GroupByGid, group.gid)],
+            None => Vec::new(),
+        }
+    }
+
     /// Who has the name or id, of what is known here. Claims are put down when something is merged
     /// or learnt and may be behind the entries; what counts is what the entry says now.
     fn claimant(&self, question: &Question) -> Option<Claimant> {
@@ -239,6 +294,9 @@ impl State {
         let claims = match entry {
             Entry::User(user) => {
                 domain.rules.user(user, locals).ok()?;
+                if self.claims.gid(user.gid).is_some_and(|(owner, _)| owner != position) {
+                    return None;
+                }
                 [self.claims.user_named(user.name()), self.claims.uid(user.uid)]
             }
             Entry::Group(group) => {
@@ -251,29 +309,17 @@ impl State {
 
     /// Takes in what a back-end found, and puts down who may have its names and ids.
     fn learn(&mut self, position: usize, records: &[u8]) -> Result<Forget, Refused> {
-        let Self { domains, claims, locals, .. } = self;
-        let domain = &mut domains[position];
+        let domain = &self.domains[position];
         let mut forget = Forget::default();
-        for record in roster_bus::exchange::Records::bare(records).flatten() {
+        for record in Records::bare(records).flatten() {
             domain.note(&record, &mut forget);
         }
         if forget.users.len() + forget.groups.len() > NAMES_TOLD_MAX {
             forget = Forget { all: true, ..Forget::default() };
         }
-        let numbers = domain.entries.learn(records)?;
-        let Some(locals) = locals else { return Ok(forget) };
-        let entries = || numbers.iter().map(|&number| (number, domain.entries.entry(number)));
-        // Groups go first, as in a merge. Who is refused has no claim, and is not found.
-        for (number, entry) in entries() {
-            if let Some(Entry::Group(group)) = entry {
-                let _ = claims.group(position, number, group, &domain.rules, locals);
-            }
-        }
-        for (number, entry) in entries() {
-            if let Some(Entry::User(user)) = entry {
-                let _ = claims.user(position, number, user, &domain.rules, locals);
-            }
-        }
+        let numbers: Vec<u32> =
+            Records::bare(records).flatten().map(|record| record_number(&record)).collect();
+        self.change(position, &numbers, |entries| entries.learn(records))?;
         Ok(forget)
     }
 
@@ -460,6 +506,54 @@ mod tests {
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
         let by_uid = Question { kind: Kind::UserByUid, name: Vec::new(), id: 7001 };
         assert_eq!(answer(&state, &by_uid), None, "she has lost her name");
+    }
+
+    #[test]
+    fn a_user_who_was_made_anew_has_the_name_at_once() {
+        let mut state = host(&["asked"]);
+        state.learn(0, &Image::full().user(1, "alice", 5001, 5001).records()).expect("well formed");
+        let anew = Image::full().gone(1).user(2, "alice", 5001, 5001);
+        state.learn(0, &anew.records()).expect("well formed");
+        let question = by_name(Kind::UserByName, "alice");
+        assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
+    }
+
+    #[test]
+    fn what_was_learnt_while_a_snapshot_was_made_is_still_known_after_it() {
+        let mut state = host(&["asked"]);
+        state.begin();
+        let made = state.make().expect("an image");
+        state.learn(0, &Image::full().user(1, "alice", 5001, 5001).records()).expect("well formed");
+        state.published(made);
+        let question = by_name(Kind::UserByName, "alice");
+        assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
+    }
+
+    #[test]
+    fn a_later_domains_user_loses_to_ids_of_an_earlier_one_as_soon_as_they_are_known() {
+        let mut state = host(&["asked", "lab"]);
+        let lab = Image::full().user(1, "mallory", 5001, 7001).user(2, "eve", 7002, 6000);
+        state.apply(1, &lab.bytes()).expect("well formed");
+        published(&mut state, |_| {});
+        let mallory = by_name(Kind::UserByName, "mallory");
+        let claimant = state.claimant(&mallory).expect("nobody else is known yet");
+        let asked: Vec<_> = state.ids(claimant).into_iter().map(|q| (q.kind, q.id)).collect();
+        assert_eq!(asked, [(Kind::UserByUid, 5001), (Kind::GroupByGid, 7001)]);
+        let found = Image::full().user(1, "alice", 5001, 5001).unasked(2, "admins", 6000);
+        state.learn(0, &found.records()).expect("well formed");
+        assert_eq!(answer(&state, &mallory), None, "5001 is alice's");
+        assert_eq!(answer(&state, &by_name(Kind::UserByName, "eve")), None, "admins are not lab's");
+    }
+
+    #[test]
+    fn the_hosts_own_accounts_are_nobody_elses_business() {
+        let mut state = host(&["asked"]);
+        for kind in [Kind::UserByName, Kind::GroupsOf, Kind::GroupByName] {
+            assert_eq!(state.is_local(&by_name(kind, "root")), Ok(true), "{kind:?}");
+        }
+        assert_eq!(state.is_local(&by_name(Kind::UserByName, "alice")), Ok(false));
+        state.locals = None;
+        assert!(state.is_local(&by_name(Kind::UserByName, "alice")).is_err(), "nobody can tell");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
 use super::merge::{Claims, Merged, Source, merge};
-use super::model::{Domain, Entry, Refused};
+use super::model::{Domain, Entry, Refused, record_number};
 use crate::role::{DomainRules, Publisher};
 use roster_bus::interfaces::{DomainCounts, Kind, Rejected, Shown};
 use roster_config::{Host, Mode};
@@ -40,6 +40,9 @@ pub struct State {
     responder: Option<Vec<u8>>,
     /// Domains with entries in the snapshot that is in place.
     pub served: BTreeSet<String>,
+    /// What changed since the merge that is being published began: domain and number, or a whole
+    /// domain. The claims of that merge know nothing of it.
+    since_made: Vec<(usize, Option<u32>)>,
 }
 
 /// What a merge came to, to be put in place of the last one when the image is published.
@@ -89,6 +92,7 @@ impl State {
             locals: None,
             claims: Claims::default(),
             served,
+            since_made: Vec::new(),
         }
     }
 
@@ -110,7 +114,8 @@ impl State {
     /// takes the place of what is here, for a back-end that lost its cache starts from nothing; and
     /// only what is current, for one that was killed starts from a cache that may be a moment behind.
     pub fn apply(&mut self, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
-        let domain = &mut self.domains[domain];
+        let position = domain;
+        let domain = &mut self.domains[position];
         let (header, records) = roster_bus::exchange::Header::parse(image)?;
         let complete = header.flags & roster_bus::exchange::COMPLETE != 0;
         let current = header.flags & roster_bus::exchange::CURRENT != 0;
@@ -125,9 +130,17 @@ impl State {
         if header.since == 0 || header.records as usize > NAMES_TOLD_MAX {
             forget.all = true;
         } else {
-            records.flatten().for_each(|record| domain.note(&record, &mut forget));
+            records.clone().flatten().for_each(|record| domain.note(&record, &mut forget));
         }
-        domain.entries.apply(image)?;
+        if header.since == 0 {
+            domain.entries.apply(image)?;
+            self.since_made.push((position, None));
+        } else {
+            let numbers: Vec<u32> =
+                records.flatten().map(|record| record_number(&record)).collect();
+            self.change(position, &numbers, |entries| entries.apply(image))?;
+        }
+        let domain = &mut self.domains[position];
         domain.entries.complete = domain.mode == Mode::Replicate;
         let caught_up = current && !std::mem::replace(&mut domain.current, current);
         let new = header.since == 0 || header.records > 0 || caught_up;
@@ -155,6 +168,48 @@ impl State {
         self.domains.iter().all(|domain| !domain.entries.present)
     }
 
+    /// Changes entries, and has their claims be what they are afterwards. An entry that is refused has
+    /// none, and is not found.
+    pub(super) fn change<T>(
+        &mut self,
+        position: usize,
+        numbers: &[u32],
+        change: impl FnOnce(&mut Domain) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let entries = &mut self.domains[position].entries;
+        for &number in numbers {
+            if let Some(entry) = entries.entry(number) {
+                self.claims.release((position, number), entry);
+            }
+        }
+        let changed = change(entries);
+        self.since_made.extend(numbers.iter().map(|&number| (position, Some(number))));
+        self.claim(position, numbers.iter().copied());
+        changed
+    }
+
+    /// Puts down the claims of entries; groups go first, as in a merge.
+    fn claim(&mut self, position: usize, numbers: impl Iterator<Item = u32> + Clone) {
+        let Self { domains, claims, locals: Some(locals), .. } = self else { return };
+        let DomainState { entries, rules, .. } = &domains[position];
+        let each = |number| Some((number, entries.entry(number)?));
+        for (number, entry) in numbers.clone().filter_map(each) {
+            if let Entry::Group(group) = entry {
+                let _ = claims.group(position, number, group, rules, locals);
+            }
+        }
+        for (number, entry) in numbers.filter_map(each) {
+            if let Entry::User(user) = entry {
+                let _ = claims.user(position, number, user, rules, locals);
+            }
+        }
+    }
+
+    /// A merge is about to begin.
+    pub fn begin(&mut self) {
+        self.since_made.clear();
+    }
+
     /// Merges and builds. Takes time in proportion to all memberships.
     pub fn make(&self) -> Result<Made, TooLarge> {
         let none = Locals::default();
@@ -174,6 +229,20 @@ impl State {
     pub fn published(&mut self, made: Made) {
         self.claims = made.claims;
         self.served = made.served;
+        for (position, number) in std::mem::take(&mut self.since_made) {
+            match number {
+                Some(number) => self.claim(position, std::iter::once(number)),
+                None => {
+                    let entries = &self.domains[position].entries;
+                    let numbers: Vec<u32> = entries
+                        .groups()
+                        .map(|(number, _)| number)
+                        .chain(entries.users().map(|(number, _)| number))
+                        .collect();
+                    self.claim(position, numbers.into_iter());
+                }
+            }
+        }
         let results = made.refused.into_iter().zip(made.counts);
         for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
             (domain.refused, domain.counts) = (refused, counts);
