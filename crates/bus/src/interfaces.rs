@@ -11,7 +11,7 @@ use zbus::zvariant::Type;
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a look-up may take from the responder's question to its answer: the module waits 3 s.
 pub const LOOK_UP_DEADLINE: Duration = Duration::from_millis(2500);
-/// Entries in one reply of [`Backend::rejected`] and [`Publisher::rejected`].
+/// Entries in one reply of `Backend::rejected` and `Publisher::rejected`.
 pub const REJECTED_AT_ONCE: u32 = 10_000;
 
 /// Errors by name, `org.roster.Error.…`.
@@ -153,7 +153,7 @@ pub trait Backend {
     /// Forgets what is known of a user (`UserByName`), of a group (`GroupByName`) or, with an empty
     /// name, of everything, and asks for it again.
     fn expire(&self, kind: Kind, name: &[u8]) -> Result<(), Error>;
-    /// There are changes to [`Backend::fetch`] up to `sequence`.
+    /// There are changes to `Backend::fetch` up to `sequence`.
     #[zbus(signal)]
     fn changed(&self, epoch: u64, sequence: u64) -> zbus::Result<()>;
     /// The directory answers.
@@ -189,13 +189,13 @@ pub struct DomainStatus {
     pub users: u64,
     /// Users and groups in the cache.
     pub groups: u64,
-    /// Entries that cannot be read, see [`Backend::rejected`].
+    /// Entries that cannot be read, see `Backend::rejected`.
     pub rejected: u64,
     /// Last change that the directory reported, in seconds since 1970, 0 when none was.
     pub last_change_unix: u64,
     /// Last refresh that ended whole, in seconds since 1970, 0 when none did.
     pub last_refresh_unix: u64,
-    /// Removals that wait for [`Backend::confirm`].
+    /// Removals that wait for `Backend::confirm`.
     pub held_removals: u64,
     /// Number of the process's change log.
     pub epoch: u64,
