@@ -185,7 +185,8 @@ fn write_part(part: Part<'_>) -> Vec<u8> {
     }
     let value = unescape(part.value);
     let value = match String::from_utf8(value) {
-        Ok(text) => text.to_lowercase().into_bytes(),
+        // Letter by letter: a sigma at the end of a word is another letter to a server.
+        Ok(text) => text.chars().flat_map(char::to_lowercase).collect::<String>().into_bytes(),
         Err(error) => error.into_bytes().to_ascii_lowercase(),
     };
     let mut before = b' ';
@@ -295,6 +296,7 @@ mod tests {
             assert_ne!(text(&format!("cn=Alice Smith{other},dc=x")), plain, "{other:?}");
             assert_ne!(text(&format!("cn={other}Alice Smith,dc=x")), plain, "{other:?}");
         }
+        assert_ne!(text("cn=ΑΣ,dc=x"), text("cn=ας,dc=x"));
         assert_ne!(text("cn=#04024869,dc=x"), text("cn=\\#04024869,dc=x"));
     }
 

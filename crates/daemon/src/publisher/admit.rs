@@ -207,6 +207,8 @@ fn name(name: &[u8]) -> Result<(), Refusal> {
         "has control characters"
     } else if name.iter().any(|byte| matches!(byte, b':' | b',' | b'/')) {
         "has a ':', ',' or '/'"
+    } else if name == b"root" {
+        "is root's, whatever the host's own files say at the moment"
     } else if name == b"." || name == b".." {
         "is '.' or '..'"
     } else if matches!(name[0], b'-' | b'+' | b'~' | b' ') || name.ends_with(b" ") {

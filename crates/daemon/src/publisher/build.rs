@@ -114,8 +114,10 @@ impl Targets {
 
     fn claim(&mut self, reference: u32, target: Target) {
         if let Some(place) = self.0.get_mut(reference as usize) {
-            *place = match place {
-                Target::Nowhere => target,
+            *place = match (*place, target) {
+                (Target::Nowhere, _) => target,
+                // One entry that is a user and the user's own group.
+                (Target::Group(_), Target::User(_)) => target,
                 _ => Target::Ambiguous,
             };
         }

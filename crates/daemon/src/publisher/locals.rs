@@ -1,7 +1,7 @@
 //! The host's own accounts, read from its passwd and group files.
 
 use super::admit::Locals;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use roster_record::text::{Line, group_line, passwd_line};
 use roster_record::{Group, User, is_nis};
 use std::path::Path;
@@ -17,6 +17,8 @@ pub fn read(passwd: &Path, group: &Path) -> anyhow::Result<Locals> {
             locals.uids.insert(uid);
         }
     })?;
+    // Whoever writes it in place empties it first.
+    ensure!(locals.uids.contains(&0), "{} has no user 0: it is not whole", passwd.display());
     for_each_line(group, |line| {
         if let Line::Entry(line) = group_line(line) {
             let Group { name, gid, .. } = line.group;

@@ -320,6 +320,36 @@ fn a_primary_group_of_another_domain_makes_nobody_its_member() {
 }
 
 #[test]
+fn an_entry_that_is_a_user_and_the_users_own_group_is_meant_as_the_user() {
+    let mut state = host(&["corp"]);
+    let mut image = Image::full().user(1, "alice", 5001, 5001).group(3, "staff", 6003, &[1]);
+    exchange::write_group(&mut image.bytes, 2, 1, 5001, b"alice", Some(&[])).expect("fits");
+    state.apply(0, &image.counted().bytes()).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(members_of(snapshot, "staff").expect("there"), ["alice"]);
+    });
+}
+
+#[test]
+fn two_users_of_one_reference_get_nothing_by_it() {
+    let mut state = host(&["corp"]);
+    let mut image = Image::full().user(1, "alice", 5001, 5001).group(3, "staff", 6003, &[1]);
+    let other = exchange::User {
+        number: 2,
+        reference: 1,
+        uid: 5002,
+        gid: 5002,
+        name: b"mallory",
+        gecos: b"",
+        dir: b"/",
+        shell: b"",
+    };
+    exchange::write_user(&mut image.bytes, &other).expect("fits");
+    state.apply(0, &image.counted().bytes()).expect("well formed");
+    published(&mut state, |snapshot| assert_eq!(members_of(snapshot, "staff"), Some(vec![])));
+}
+
+#[test]
 fn nested_groups_are_flat_and_circles_end() {
     let mut state = host(&["corp"]);
     let image = Image::full()
