@@ -63,11 +63,15 @@ impl Ds389 {
     pub fn forget_changes(&self) {
         let export = self.folder.path().join("ldif/all.ldif");
         self.offline("db2ldif", "-a", &export);
-        for name in ["data.mdb", "lock.mdb", "INFO.mdb"] {
-            fs::remove_file(self.folder.path().join("db").join(name)).expect("remove the database");
-        }
+        fs::remove_dir_all(self.folder.path().join("db")).expect("remove the databases");
+        self.make_folder_of_the_database();
         // With their old keys: `nsUniqueId` is among what was exported.
         self.offline("ldif2db", "-i", &export);
+    }
+
+    /// Where nothing is served yet, the import expects it.
+    fn make_folder_of_the_database(&self) {
+        fs::create_dir_all(self.folder.path().join("db/userroot")).expect("create a folder");
     }
 
     fn offline(&self, task: &str, flag: &str, file: &Path) {
@@ -79,9 +83,10 @@ impl Ds389 {
     }
 
     fn configure(&self) {
-        for name in ["log", "db", "bak", "ldif", "run", "lock", "tmp"] {
+        for name in ["log", "bak", "ldif", "run", "lock", "tmp"] {
             fs::create_dir(self.folder.path().join(name)).expect("create a folder");
         }
+        self.make_folder_of_the_database();
         let config = self.config();
         fs::create_dir_all(config.join("schema")).expect("create the schema folder");
         for (from, to) in FILES.map(|file| (file, "")).into_iter().chain([(SCHEMA, "schema")]) {
@@ -110,7 +115,9 @@ impl Ds389 {
             ("run_dir", format!("{folder}/run")),
             ("lock_dir", format!("{folder}/lock")),
             ("tmp_dir", format!("{folder}/tmp")),
-            ("db_lib", "mdb".to_owned()),
+            // What dscreate takes. LMDB's import at this version runs in several threads, which give
+            // some pairs of entries one nsUniqueId, and now and then crash.
+            ("db_lib", "bdb".to_owned()),
             ("fqdn", "localhost".to_owned()),
             ("ds_port", self.port.to_string()),
             ("ds_user", user),
@@ -137,7 +144,12 @@ impl Ds389 {
         }
         let entries: Vec<_> =
             text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).collect();
-        format!("{}\n\n{}", entries.join("\n\n"), BACKEND.replace("SUFFIX", BASE))
+        format!("{}\n\n{}", entries.join("\n\n"), self.backend())
+    }
+
+    fn backend(&self) -> String {
+        let folder = self.folder.path().join("db/userroot").display().to_string();
+        BACKEND.replace("SUFFIX", BASE).replace("FOLDER", &folder)
     }
 
     fn load(&self, ldif: &str) {
@@ -227,13 +239,16 @@ fn missing<T>(file: &str, error: &std::io::Error) -> T {
     panic!("{file}: {error}: install the Debian package 389-ds-base")
 }
 
-/// The database and its place in the tree.
+/// The database and its place in the tree. The import's queue is as long as its cache is large: with
+/// the least it takes, an entry takes 2 ms.
 const BACKEND: &str = "dn: cn=userroot,cn=ldbm database,cn=plugins,cn=config
 objectClass: top
 objectClass: extensibleObject
 objectClass: nsBackendInstance
 cn: userroot
 nsslapd-suffix: SUFFIX
+nsslapd-directory: FOLDER
+nsslapd-cachememsize: 268435456
 
 dn: cn=\"SUFFIX\",cn=mapping tree,cn=config
 objectClass: top
