@@ -11,6 +11,8 @@ use zbus::zvariant::Type;
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a look-up may take from the responder's question to its answer: the module waits 3 s.
 pub const LOOK_UP_DEADLINE: Duration = Duration::from_millis(2500);
+/// Longest message that the bus carries, in bytes. Whoever sends a longer one is disconnected.
+pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// Entries in one reply of `Backend::rejected` and `Publisher::rejected`.
 pub const REJECTED_AT_ONCE: u32 = 10_000;
 
@@ -233,7 +235,9 @@ pub trait Publisher {
     fn rejected(&self, domain: &str, from: u32, at_most: u32) -> Result<Vec<Rejected>, Error>;
     /// Every entry of that name (`UserByName` or `GroupByName`) in any domain.
     fn show(&self, kind: Kind, name: &[u8]) -> Result<Vec<Shown>, Error>;
-    /// Publishes now, changed or not.
+    /// Lets held removals of a domain happen; gives their number.
+    fn confirm(&self, domain: &str) -> Result<u64, Error>;
+    /// Publishes now, changed or not; returns when that was done.
     fn publish(&self) -> Result<u64, Error>;
     /// A snapshot is in place.
     #[zbus(signal)]
@@ -289,7 +293,12 @@ pub struct DomainCounts {
     pub users: u64,
     /// Groups served.
     pub groups: u64,
-    /// Entries not served, by reason, most frequent first.
+    /// Removals that wait for `Publisher::confirm`: the back-end began anew and has far fewer entries.
+    pub held_removals: u64,
+    /// The domain that goes before this one and was never read; until it is, this one is not served.
+    /// Empty when there is none.
+    pub waits_for: String,
+    /// Entries not served, by reason, most frequent first; of many different ones some as one.
     pub refused: Vec<(String, u64)>,
 }
 

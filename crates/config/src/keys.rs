@@ -348,8 +348,9 @@ pub const KEYS: &[Key] = &[
         Unset::Is("0.5"),
         "When ten entries or more, and more than this share of the domain's users or of its groups, \
          would go at once or within ten minutes, they are kept until roster domain confirm NAME says \
-         that they are meant to go. Additions and changes are served meanwhile. 1 lets everything go \
-         without a question.",
+         that they are meant to go. Additions and changes are served meanwhile. The same goes for what a \
+         mirror no longer has that begins anew, after another base or without its cache; until then what \
+         was served goes on being served. 1 lets everything go without a question.",
     ),
     of(
         Table::Domain,

@@ -108,6 +108,8 @@ pub struct DomainRules {
     pub max_id: u32,
     /// Whether what the back-end has is all there is.
     pub mode: config::Mode,
+    /// Share of the users, or of the groups, that may go at once.
+    pub mass_deletion: f64,
     /// On demand: how long a name that is not there is known not to be there.
     pub negative: Duration,
 }

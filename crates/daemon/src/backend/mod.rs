@@ -9,7 +9,7 @@
 mod asked;
 mod asking;
 mod batch;
-mod deletion;
+pub mod deletion;
 mod engine;
 mod entries;
 mod image;
