@@ -51,8 +51,9 @@ impl<P: Provider + 'static> Object<P> {
         }
     }
 
-    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<Vec<u8>, Error> {
-        self.asking.look_up(&question(kind, name, id)).await
+    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<(u64, Vec<u8>), Error> {
+        let records = self.asking.look_up(&question(kind, name, id)).await?;
+        Ok((self.engine.epoch(), records))
     }
 
     async fn status(&self) -> DomainStatus {

@@ -71,7 +71,9 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unavailable(pub(super) String);
 
-type Asked = Result<Arc<Vec<u8>>, Unavailable>;
+/// What a back-end found: the epoch of its numbers, and the records.
+type Found = (u64, Vec<u8>);
+type Asked = Result<Arc<Found>, Unavailable>;
 
 /// The way to the back-ends that are asked.
 pub(super) struct Asker {
@@ -136,14 +138,14 @@ impl Asker {
         let request = || async move {
             let Question { kind, name, id } = asked;
             match timeout(LOOK_UP_DEADLINE, proxy.look_up(kind, &name, id)).await {
-                Ok(Ok(records)) => Ok(Arc::new(records)),
+                Ok(Ok(found)) => Ok(Arc::new(found)),
                 Ok(Err(error)) => Err(Unavailable(error.to_string())),
                 Err(_) => Err(Unavailable("the back-end did not answer in time".into())),
             }
         };
         let busy = |error: roster_bus::coalesce::Busy| Err(Unavailable(error.to_string()));
         let asked = self.in_flight.ask(key, joined, request).await.unwrap_or_else(busy);
-        if asked.as_ref().is_ok_and(|records| records.is_empty()) {
+        if asked.as_ref().is_ok_and(|found| found.1.is_empty()) {
             back_end.note_absent(question);
         }
         asked
@@ -182,8 +184,7 @@ pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Un
         return Ok(Answer::Absent);
     };
     if hub.state.read().await.lacks_list(question.kind, claimant) {
-        let records = hub.asker.ask(claimant.0, question).await?;
-        learn(hub, claimant.0, &records).await?;
+        ask(hub, claimant.0, question).await?;
     }
     if question.kind == Kind::GroupsOf && claimant.0 > 0 {
         // So are the ids of the groups.
@@ -230,13 +231,16 @@ async fn ask_earlier(
 
 /// Asks one domain, and takes in what it has.
 async fn ask(hub: &Hub, domain: usize, question: &Question) -> Result<(), Unavailable> {
-    let records = hub.asker.ask(domain, question).await?;
-    if records.is_empty() { Ok(()) } else { learn(hub, domain, &records).await }
+    let found = hub.asker.ask(domain, question).await?;
+    if found.1.is_empty() { Ok(()) } else { learn(hub, domain, &found).await }
 }
 
 /// Takes records in and has the next snapshot show them.
-async fn learn(hub: &Hub, domain: usize, records: &[u8]) -> Result<(), Unavailable> {
-    let learnt = hub.state.write().await.learn(domain, records);
+async fn learn(hub: &Hub, domain: usize, (epoch, records): &Found) -> Result<(), Unavailable> {
+    let mut state = hub.state.write().await;
+    state.is_of(domain, *epoch)?;
+    let learnt = state.learn(domain, records);
+    drop(state);
     let forget = learnt.map_err(|error| {
         tracing::error!("what the back-end answers is not believed: {error}");
         Unavailable(error.to_string())
@@ -272,6 +276,16 @@ impl State {
             return Ok(());
         }
         Err(Unavailable(format!("domain {} was not read yet", domain.name)))
+    }
+
+    /// Whether the numbers of what was found are those of the entries that are here. A back-end that began
+    /// anew may have given them to others, until everything was fetched from it.
+    fn is_of(&self, domain: usize, epoch: u64) -> Result<(), Unavailable> {
+        if self.position(domain).0 == epoch {
+            return Ok(());
+        }
+        let name = &self.domains[domain].name;
+        Err(Unavailable(format!("domain {name}: its back-end began anew and was not read yet")))
     }
 
     /// The questions by which another domain says whether an entry's ids are its own.
@@ -501,6 +515,15 @@ mod tests {
             let alice = snapshot.user_by_name(b"alice").expect("undamaged").expect("there");
             assert!(!alice.groups_unknown() && !alice.ask_first());
         });
+    }
+
+    #[test]
+    fn numbers_of_another_process_of_the_back_end_are_not_believed() {
+        let mut state = host(&["asked"]);
+        assert!(state.is_of(0, 1).is_err(), "nothing was read yet");
+        state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
+        assert_eq!(state.is_of(0, 1), Ok(()));
+        assert!(state.is_of(0, 2).is_err(), "1 may be bob there");
     }
 
     #[test]
