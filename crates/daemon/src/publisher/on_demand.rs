@@ -521,7 +521,7 @@ mod tests {
     fn numbers_of_another_process_of_the_back_end_are_not_believed() {
         let mut state = host(&["asked"]);
         assert!(state.is_of(0, 1).is_err(), "nothing was read yet");
-        state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
+        take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
         assert_eq!(state.is_of(0, 1), Ok(()));
         assert!(state.is_of(0, 2).is_err(), "1 may be bob there");
     }
