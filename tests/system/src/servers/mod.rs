@@ -5,12 +5,14 @@
 //! server, by `ldapmodify` and by signals, is the trait [`Server`].
 
 mod certificates;
+mod dns;
 mod ds389;
 mod process;
 mod relay;
 mod slapd;
 
 pub use certificates::{Certificate, Certificates};
+pub use dns::{Dns, Service};
 pub use ds389::Ds389;
 pub use process::Process;
 pub use relay::Relay;
