@@ -49,7 +49,7 @@ use tokio::time::{Instant, sleep};
 const GOOD_SERVICE: Duration = Duration::from_secs(5);
 
 /// What is wrong when there is nobody to ask.
-const NO_SERVER: &str = "no server is known: none is configured in `uris`, and DNS names none for the domain in `discover`";
+const NO_SERVER: &str = "no server is known: none is configured in `uris`, and DNS names none that is believed for the domain in `discover`";
 
 /// One LDAP domain.
 pub struct Ldap {
@@ -246,7 +246,6 @@ impl Ldap {
     async fn keep_link(&self) -> String {
         let mut backoff = Backoff::new();
         let network = Network::listen();
-        let mut is_told = false;
         *lock(&self.tracking) = "on demand";
         loop {
             match self.link.open(true, || self.connect_link()).await {
@@ -261,11 +260,10 @@ impl Ldap {
                     }
                     if opened.elapsed() >= GOOD_SERVICE {
                         backoff = Backoff::new();
-                        is_told = false;
                         continue;
                     }
                 }
-                Err(reason) => self.out_of_reach(&reason, &mut is_told),
+                Err(reason) => self.sink.offline(&reason),
             }
             tokio::select! {
                 () = sleep(backoff.next()) => {}
@@ -326,7 +324,8 @@ impl Ldap {
             sleep(self.config.fail_back).await;
             for candidate in self.servers.list().await {
                 let server = &candidate.server;
-                let is_tried = candidate.rank < rank && self.setbacks.is_over(server, Instant::now());
+                let is_tried =
+                    candidate.rank < rank && self.setbacks.is_over(server, Instant::now());
                 if is_tried && self.is_good(server).await {
                     tracing::info!(server = describe(server), "a preferred server answers again");
                     return;
@@ -348,16 +347,6 @@ impl Ldap {
         connection.close().await;
         true
     }
-
-    /// Said once for each time that the directory goes away; status has the latest reason.
-    fn out_of_reach(&self, reason: &str, is_told: &mut bool) {
-        if std::mem::replace(is_told, true) {
-            tracing::debug!(reason, "the directory is still out of reach");
-        } else {
-            tracing::warn!(reason, "the directory is out of reach, and is tried again");
-        }
-        self.sink.offline(reason);
-    }
 }
 
 impl Provider for Ldap {
@@ -376,14 +365,12 @@ impl Provider for Ldap {
         let network = Network::listen();
         let mut ear = Ear::new(Arc::clone(&self.sink), Arc::clone(&self.mapping), cookies);
         let mut backoff = Backoff::new();
-        let mut is_told = false;
         loop {
             let Err(reason) = self.round(&mut ear, &network).await else {
                 backoff = Backoff::new();
-                is_told = false;
                 continue;
             };
-            self.out_of_reach(&reason, &mut is_told);
+            self.sink.offline(&reason);
             tokio::select! {
                 () = sleep(backoff.next()) => {}
                 () = network.changed() => {}

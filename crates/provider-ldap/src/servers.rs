@@ -312,9 +312,8 @@ mod tests {
             random: RandomState::new(),
         };
         let named = ["corp.test", "LDAP.Corp.Test", "evilcorp.test", "corp.test.evil.test", "test"];
-        let services = || {
-            named.iter().zip(0..).map(|(host, priority)| service(host, priority, 1)).collect()
-        };
+        let services =
+            || named.iter().zip(0..).map(|(host, priority)| service(host, priority, 1)).collect();
         let hosts = |servers: &Servers| -> Vec<String> {
             let believed = servers.believed("corp.test", services());
             believed.into_iter().map(|service| service.host).collect()

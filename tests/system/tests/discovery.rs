@@ -3,7 +3,7 @@
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::{Certificate, Dns, Relay, Service};
 use roster_system_tests::{
-    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, needs_root, wait_until,
+    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, needs_root, wait_for, wait_until,
 };
 
 const DOMAIN: &str = "corp.test";
@@ -36,7 +36,7 @@ fn servers_within_the_domain_are_asked_by_priority_and_weight_and_new_records_co
     if !needs_root() {
         return;
     }
-    let (mut first, second, third) = (plain(), plain(), plain());
+    let (mut first, mut second, mut third) = (plain(), plain(), plain());
     let stranger = Relay::to(first.port());
     let port_of = |uri: &str| uri.rsplit(':').next().and_then(|port| port.parse().ok());
     let elsewhere = Service {
@@ -74,6 +74,23 @@ fn servers_within_the_domain_are_asked_by_priority_and_weight_and_new_records_co
     let complaints = log.lines().filter(|line| line.contains("outside of it")).count();
     assert_eq!(complaints, 1, "{log}");
     assert!(log.contains("not believed: ldap.corp.test.elsewhere.test; "), "{log}");
+
+    // Nobody is left. Why that is so changes, and is told by status; the log has it once.
+    let reason = |expected: &str| {
+        wait_for(SOON, || {
+            let domain = rosterd.domain("corp")?;
+            let found = domain["reason"].as_str().is_some_and(|text| text.contains(expected));
+            if found { Ok(()) } else { Err(domain.to_string()) }
+        });
+    };
+    let before = rosterd.log().matches("offline: ").count();
+    second.stop();
+    third.stop();
+    reason("cannot connect");
+    dns.set(DOMAIN, &[elsewhere]);
+    reason("no server is known");
+    assert_eq!(rosterd.log().matches("offline: ").count(), before + 1, "{}", rosterd.log());
+    assert_eq!(stranger.accepted(), 0, "not even then");
 }
 
 #[test]
