@@ -382,7 +382,9 @@ pub const KEYS: &[Key] = &[
         Kind::DnsDomain,
         Unset::Nothing,
         "A DNS domain whose SRV records _ldap._tcp name servers. Those of uris come first. Such \
-         servers are spoken to as by ldap://, so set start_tls.",
+         servers are spoken to as by ldap://, so set start_tls. Whoever can forge answers of DNS \
+         could name a server of their own: one whose name is not this domain's or below it is \
+         believed only where start_tls is set and tls_ca names the authority of its certificate.",
     ),
     ldap("base", Kind::Dn, Unset::Required, "Base of all searches: \"dc=example,dc=com\"."),
     ldap(
@@ -472,13 +474,17 @@ pub const KEYS: &[Key] = &[
         duration_of(SECOND, DAY),
         Unset::Is("\"30s\""),
         "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
-         asked for changes.",
+         asked for changes. What such a server does not tell is found out at every tenth time, by \
+         comparing the keys and time stamps of all entries: removals, and changes that a replica \
+         brought in late. At 30s a removal is served for up to five minutes.",
     ),
     ldap(
         "fail_back",
         duration_of(SECOND, DAY),
         Unset::Is("\"30s\""),
-        "How often a server that comes earlier in uris than the present one is tried.",
+        "How often a server that comes earlier in uris, or has a better priority in DNS, than the \
+         present one is tried. One that was gone back to and failed is left alone for twice as long \
+         each time, up to an hour.",
     ),
     ldap(
         "message_bytes_max",

@@ -146,7 +146,8 @@ pub async fn tell<P: Provider + 'static>(
                 None => {}
             }
         } else if now.reason != told.reason {
-            tracing::warn!("still offline: {}", now.reason);
+            // Reasons may alternate for as long as it lasts; status has the latest.
+            tracing::debug!("still offline: {}", now.reason);
         }
         told = now;
         if news.changed().await.is_err() {

@@ -320,6 +320,7 @@ fn search_failed(search: &PartSearch, outcome: Outcome<'_>) -> Error {
         }
         code::NO_SUCH_OBJECT => "; check the base, and that the bind DN may read it",
         code::INSUFFICIENT_ACCESS => "; the bind DN may not search there",
+        code::SYNC_REFRESH_REQUIRED => "; the server's content synchronization does not work",
         _ => "",
     };
     Error::Search {
