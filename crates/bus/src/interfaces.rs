@@ -121,7 +121,8 @@ pub struct MonitorStatus {
 pub struct RoleState {
     /// As people write it; the bus is `bus`.
     pub role: String,
-    /// `starting`, `running`, `waiting` (for its next start), `idle` (until its socket is used).
+    /// `starting`, `running`, `stopping`, `waiting` (for its next start, or for its user, under whom a
+    /// process of another role still ends), `idle` (until its socket is used).
     pub state: String,
     /// Process id, 0 when there is none.
     pub pid: u32,

@@ -10,6 +10,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -151,6 +153,64 @@ fn a_change_restarts_whom_it_concerns() {
 }
 
 #[test]
+fn a_domain_that_is_gone_stays_gone_when_the_bus_dies_meanwhile() {
+    let daemon = Daemon::start(&["lab", "corp"]);
+    let corp = daemon.running("backend:corp");
+    // So that it is still there when the bus dies: it ends when it is killed, 5 s after the order.
+    signal(corp, Signal::STOP);
+    daemon.configure(&["lab"], "");
+    reload(&daemon).unwrap();
+    assert_eq!(daemon.role("backend:corp").unwrap().0, "stopping");
+    let bus = daemon.running("bus");
+    signal(bus, Signal::KILL);
+    daemon.replaced("bus", bus);
+    wait_for("the back-end ends", || daemon.role("backend:corp").is_none().then_some(()));
+    assert!(!lives(corp));
+    daemon.wait_until_all_run();
+    assert!(daemon.role("backend:corp").is_none(), "it came back");
+}
+
+#[test]
+fn who_comes_and_goes_on_the_bus_does_not_keep_the_monitor_from_its_work() {
+    let daemon = Daemon::start(&["lab"]);
+    let bus = format!("unix:path={}", daemon.path("run/bus").display());
+    let over = Arc::new(AtomicBool::new(false));
+    let comers: Vec<_> = (0..2)
+        .map(|number| {
+            let (bus, over) = (bus.clone(), Arc::clone(&over));
+            std::thread::spawn(move || come_and_go(&bus, number, &over))
+        })
+        .collect();
+    for _ in 0..3 {
+        let before = daemon.running("publisher");
+        signal(before, Signal::KILL);
+        daemon.replaced("publisher", before);
+    }
+    over.store(true, Ordering::Relaxed);
+    let changes: u32 = comers.into_iter().map(|comer| comer.join().unwrap()).sum();
+    assert!(changes > 100, "only {changes} names were taken");
+    let roles = daemon.status().unwrap().roles;
+    let restarts = |role: &str| roles.iter().find(|state| state.role == role).unwrap().restarts;
+    assert_eq!((restarts("bus"), restarts("backend:lab")), (0, 0), "somebody was taken for dead");
+}
+
+/// Takes a name and gives it back, again and again; says how often.
+fn come_and_go(bus: &str, number: u32, over: &AtomicBool) -> u32 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut changes = 0;
+        let connection = zbus::connection::Builder::address(bus).build().await.unwrap();
+        while !over.load(Ordering::Relaxed) {
+            let name = format!("org.roster.Backend.stranger{number}");
+            connection.request_name(name.as_str()).await.unwrap();
+            connection.release_name(name.as_str()).await.unwrap();
+            changes += 1;
+        }
+        changes
+    })
+}
+
+#[test]
 fn the_log_level_changes_while_it_runs() {
     let daemon = Daemon::start(&["lab"]);
     for role in ["monitor", "publisher", "backend:lab"] {
@@ -284,6 +344,17 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     assert!(said.contains("--run-dir"), "{said}");
     fs::remove_file(daemon.path("run")).unwrap();
 
+    daemon.configure(&["lab"], ON_DEMAND);
+    let text = fs::read_to_string(daemon.path("roster.toml")).unwrap();
+    daemon.write("roster.toml", &text.replace("[\"lab\"]", "[\"lab\", \"far\"]"));
+    let run = daemon.path("a-folder-whose-path-has-more-bytes-than-a-snapshot-has-room-for");
+    let mut elsewhere = Command::new(common::ROSTERD);
+    elsewhere.arg("--config").arg(daemon.path("roster.toml"));
+    elsewhere.arg("--state-dir").arg(daemon.path("state")).arg("--run-dir").arg(run);
+    let (code, said) = refused(&mut elsewhere);
+    assert_eq!(code, Some(73), "{said}");
+    assert!(said.contains("has room for 63 bytes") && said.contains("--run-dir"), "{said}");
+
     daemon.write("roster.toml", "[host]\ndomains = [\"lab\"]\n");
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(78), "{said}");
@@ -294,6 +365,10 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     assert_eq!(code, Some(78), "{said}");
     assert!(said.contains("cannot read") && said.contains("roster.toml"), "{said}");
 }
+
+/// A further domain, of a server that is not there.
+const ON_DEMAND: &str = "[domain.far]\nprovider = \"ldap\"\nmode = \"on-demand\"\n\
+                         uris = [\"ldap://127.0.0.1:9\"]\nbase = \"dc=x\"\n";
 
 fn reload(daemon: &Daemon) -> Result<(), String> {
     let ask = async |connection: Connection| {

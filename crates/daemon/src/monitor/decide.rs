@@ -113,8 +113,11 @@ pub enum Event {
     Missed,
     /// The process ended, or could not be started.
     Ended,
-    /// It must end and come back: it is to run by other settings, or has lost the bus.
+    /// It must end and come back: it is to run by other settings.
     Restart,
+    /// It lost the bus, without which it ends if it has not yet. That counts as a failure: a bus that
+    /// drops everybody again and again gets no more starts than a role that dies again and again.
+    Cut,
     /// It must end.
     Stop,
 }
@@ -217,6 +220,11 @@ pub fn decide(now: Instant, state: State, event: Event, times: &Times) -> (State
             to(State::new(now, times, state.on_use).phase, Action::Nothing)
         }
         (Event::Restart, Phase::Idle) => nothing,
+
+        (Event::Cut, Phase::Starting { .. } | Phase::Running { .. }) => {
+            stop(now, state, Then::Pause, times)
+        }
+        (Event::Cut, _) => nothing,
 
         (Event::Stop, Phase::Starting { .. } | Phase::Running { .. }) => {
             stop(now, state, Then::Gone, times)
@@ -401,6 +409,37 @@ mod tests {
     }
 
     #[test]
+    fn who_is_to_go_goes_though_the_bus_is_lost_meanwhile() {
+        let mut run = Run::new(false);
+        run.at(0.0, TIME);
+        run.at(0.1, Event::Ready);
+        run.at(1.0, Event::Stop);
+        assert_eq!(run.at(1.1, Event::Cut), Action::Nothing);
+        run.at(1.2, Event::Ended);
+        assert_eq!(run.state.phase, Phase::Gone);
+    }
+
+    #[test]
+    fn a_bus_that_drops_a_role_again_and_again_makes_its_pauses_longer() {
+        let mut run = Run::new(false);
+        let mut now = 0.0;
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(run.at(now, TIME), Action::Start);
+            run.at(now, Event::Ready);
+            assert_eq!(run.at(now, Event::Cut), Action::Terminate);
+            run.at(now, Event::Ended);
+            // Who pauses already pauses no longer and no shorter.
+            assert_eq!(run.at(now, Event::Cut), Action::Nothing);
+            let pause = run.wakes_after().unwrap();
+            pauses.push(pause);
+            now += pause + 0.001;
+        }
+        let expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0];
+        assert!(pauses.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{pauses:?}");
+    }
+
+    #[test]
     fn no_event_in_any_phase_is_out_of_place() {
         let now = Instant::now();
         let events = [
@@ -412,6 +451,7 @@ mod tests {
             Event::Missed,
             Event::Ended,
             Event::Restart,
+            Event::Cut,
             Event::Stop,
         ];
         let phases = [

@@ -7,17 +7,19 @@
 
 use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
 use roster_config::Listen;
-use rustix::fs::{self, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// Folder of caches in the state folder.
 const DOMAINS: &str = "domains";
@@ -28,6 +30,10 @@ const BUS: &str = "dbus";
 const LOCK: &str = "rosterd.pid";
 /// Longest path of a unix socket (unix(7)), without the NUL.
 const SOCKET_PATH_MAX: usize = 107;
+/// Files in a folder that changes hands: a back-end makes a few, one that is hijacked may make many.
+const FILES_MAX: usize = 4096;
+/// Whose what is nobody else's is.
+const ROOT: Ids = Ids { uid: 0, gid: 0 };
 /// Connections that may wait for being accepted.
 const BACKLOG: i32 = 1024;
 
@@ -77,26 +83,22 @@ impl Folders {
         Ok(Self { state, run, domains, _lock: lock })
     }
 
-    /// The folder of a domain's cache, belonging to who is given.
+    /// The folder of a domain's cache, belonging to who is given, who must not have a process yet:
+    /// folders of other domains that it had in their place are root's from now on.
     pub fn cache(&self, domain: &str, owner: Option<Ids>) -> anyhow::Result<()> {
         let path = self.state.join(DOMAINS).join(domain);
         let folder = || -> anyhow::Result<()> {
             let folder = subfolder(&self.domains, domain, None, 0o700)?;
             let Some(owner) = owner else { return Ok(()) };
+            self.take_away(domain, owner)?;
             let before = fs::fstat(&folder)?;
             if before.st_uid == owner.uid && before.st_gid == owner.gid {
                 return Ok(());
             }
             // The folder was made a moment ago, or its domain had another place and with it another
             // user: what is that user's own in it comes along.
-            if before.st_uid != own_uid() {
-                for entry in Dir::read_from(&folder)? {
-                    let entry = entry?;
-                    if matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                        continue;
-                    }
-                    give_file(&folder, entry.file_name(), &before, owner)?;
-                }
+            for name in names(&folder)? {
+                give_file(&folder, &name, &before, owner)?;
             }
             give(&folder, owner)?;
             Ok(())
@@ -104,9 +106,44 @@ impl Folders {
         folder().with_context(|| format!("cannot prepare the cache {}", path.display()))
     }
 
-    /// The place of the bus's socket, in a folder that belongs to the bus and to the group of all roles,
-    /// and a link to it under the name that everybody uses.
-    pub fn bus(&self, owner: Option<Ids>) -> anyhow::Result<PathBuf> {
+    /// Takes every folder but that of `domain` from `owner`. Their domains have other users now, who
+    /// get them when they start, or are gone.
+    fn take_away(&self, domain: &str, owner: Ids) -> anyhow::Result<()> {
+        for name in names(&self.domains)? {
+            if name.to_bytes() == domain.as_bytes() {
+                continue;
+            }
+            // Whatever else is there is nobody's cache.
+            let Ok(folder) = fs::openat(&self.domains, &name, FOLDER, Mode::empty()) else {
+                continue;
+            };
+            let before = fs::fstat(&folder)?;
+            if before.st_uid != owner.uid {
+                continue;
+            }
+            // From here on nobody else gets at what is in it.
+            give(&folder, ROOT)?;
+            fs::fchmod(&folder, Mode::from_raw_mode(0o700))?;
+            for file in names(&folder)? {
+                if let Err(error) = give_file(&folder, &file, &before, ROOT) {
+                    warn!(
+                        "in {}: {error:#}",
+                        self.state.join(DOMAINS).join(shown(&name)).display()
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the bus listens.
+    pub fn bus_socket(&self) -> PathBuf {
+        self.run.join(BUS).join("socket")
+    }
+
+    /// Prepares the place of the bus's socket, in a folder that belongs to the bus and to the group of
+    /// all roles, and a link to it under the name that everybody uses.
+    pub fn bus(&self, owner: Option<Ids>) -> anyhow::Result<()> {
         let prepared = || -> anyhow::Result<()> {
             let run = fs::open(&self.run, FOLDER, Mode::empty())?;
             let mode = if owner.is_some() { 0o710 } else { 0o700 };
@@ -119,8 +156,7 @@ impl Folders {
             }
             Ok(())
         };
-        prepared().with_context(|| format!("cannot prepare {}", self.run.join(BUS).display()))?;
-        Ok(self.run.join(BUS).join("socket"))
+        prepared().with_context(|| format!("cannot prepare {}", self.run.join(BUS).display()))
     }
 
     /// Writes a file that everybody may read.
@@ -143,7 +179,8 @@ impl Folders {
 const HINT: &str = "name a folder that this user may write to, by --state-dir and --run-dir";
 
 /// Opens a folder, made if need be, with its owner. The path to it is the administrator's. One that
-/// is there already keeps its rights, or is refused if `others` have rights on it.
+/// is there already keeps its rights, or is refused if `others` have rights on it or it is a
+/// stranger's, who could put there what they like.
 fn make_folder(path: &Path, owner: Option<Ids>, others: u32) -> anyhow::Result<OwnedFd> {
     match std::fs::create_dir(path) {
         Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?,
@@ -155,6 +192,11 @@ fn make_folder(path: &Path, owner: Option<Ids>, others: u32) -> anyhow::Result<O
     if stat.st_mode & others != 0 {
         let mode = stat.st_mode & 0o7777;
         bail!("others may write to it (mode {mode:04o}): chmod go-w, or name another");
+    }
+    let trusted = [Some(0), Some(own_uid()), owner.map(|owner| owner.uid)];
+    if !trusted.contains(&Some(stat.st_uid)) {
+        let wanted = owner.map_or(own_uid(), |owner| owner.uid);
+        bail!("it belongs to uid {}: chown it to uid {wanted}, or name another", stat.st_uid);
     }
     if let Some(owner) = owner.filter(|owner| owner.uid != stat.st_uid) {
         give(&folder, owner)?;
@@ -196,14 +238,9 @@ fn give(file: impl AsFd, owner: Ids) -> rustix::io::Result<()> {
 
 /// Gives a file in `folder`, whose stat is `before`, to `owner`: one that was the folder's owner's
 /// own, and has no other name under which it would change hands too.
-fn give_file(
-    folder: &OwnedFd,
-    name: &std::ffi::CStr,
-    before: &Stat,
-    owner: Ids,
-) -> anyhow::Result<()> {
+fn give_file(folder: &OwnedFd, name: &CStr, before: &Stat, owner: Ids) -> anyhow::Result<()> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let shown = name.to_string_lossy();
+    let shown = shown(name);
     let file = fs::openat(folder, name, how, Mode::empty())
         .with_context(|| format!("cannot open {shown}"))?;
     let stat = fs::fstat(&file)?;
@@ -247,6 +284,32 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// What stands in a folder, in no order.
+fn names(folder: &OwnedFd) -> anyhow::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            ensure!(names.len() < FILES_MAX, "there are more than {FILES_MAX} files in it");
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn shown(name: &CStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+/// Binds a socket that everybody may connect to. Its rights come with its making: whoever may write to
+/// the folder could have a later change of them hit something else.
+fn bind_open(socket: &OwnedFd, path: &Path) -> anyhow::Result<()> {
+    let before = rustix::process::umask(Mode::from_raw_mode(0o111));
+    let bound = rustix::net::bind(socket, &SocketAddrUnix::new(path)?);
+    rustix::process::umask(before);
+    Ok(bound?)
+}
+
 /// A listening socket, which everybody may connect to.
 pub fn listen(place: &Listen) -> anyhow::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -256,8 +319,7 @@ pub fn listen(place: &Listen) -> anyhow::Result<OwnedFd> {
                 remove_stale(path)?;
                 let socket =
                     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-                rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-                fs::chmodat(CWD, path, Mode::from_raw_mode(0o666), fs::AtFlags::empty())?;
+                bind_open(&socket, path)?;
                 rustix::net::listen(&socket, BACKLOG)?;
                 Ok(socket)
             };
@@ -276,5 +338,25 @@ pub fn listen(place: &Listen) -> anyhow::Result<OwnedFd> {
 pub fn unlisten(place: &Listen) {
     if let Listen::Unix(path) = place {
         let _ = remove_stale(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_socket_is_open_to_all_from_its_first_moment_and_files_are_not() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("metrics");
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        let before = rustix::process::umask(Mode::from_raw_mode(0o077));
+        bind_open(&socket, &path).unwrap();
+        File::create(folder.path().join("file")).unwrap();
+        rustix::process::umask(before);
+        let mode = |name: &str| folder.path().join(name).symlink_metadata().unwrap().mode();
+        assert_eq!(mode("metrics") & 0o777, 0o666);
+        assert_eq!(mode("file") & 0o777, 0o600, "the umask is another now");
     }
 }

@@ -3,15 +3,20 @@
 
 use super::object;
 use super::plan::Key;
+use super::settings::Settings;
 use crate::role;
+use futures_util::StreamExt;
 use roster_bus::interfaces::RoleProxy;
 use roster_bus::names::{PREFIX, Role};
-use roster_bus::zbus::export::ordered_stream::OrderedStreamExt;
-use roster_bus::zbus::fdo::{DBusProxy, RequestNameFlags};
+use roster_bus::zbus::fdo::{DBusProxy, NameOwnerChanged, RequestNameFlags};
+use roster_bus::zbus::names::{BusName, OwnedWellKnownName};
 use roster_bus::zbus::proxy::CacheProperties;
-use roster_bus::zbus::{self, Connection};
+use roster_bus::zbus::{self, Connection, MatchRule, MessageStream, message};
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -21,6 +26,11 @@ const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How long one try to join may take, and any call to the bus itself.
 const WAIT: Duration = Duration::from_secs(5);
+
+/// Signals that may wait to be looked at, which takes a moment.
+const SIGNALS_MAX: NonZero<usize> = NonZero::new(256).unwrap();
+/// Names that may wait to be asked about; there are no more roles.
+const NAMES_MAX: usize = 64;
 
 /// What the bus tells. `link` numbers the connections to it, so that news of an earlier one are known
 /// for what they are.
@@ -56,6 +66,13 @@ pub enum News {
     },
     /// Somebody connected to a role's socket.
     Used(Key),
+    /// The configuration was read anew.
+    Read {
+        /// What stands in it.
+        settings: anyhow::Result<Box<Settings>>,
+        /// Where the outcome goes.
+        done: Option<object::Reload>,
+    },
 }
 
 /// Joins the bus at `address`, and tells `news` until the bus is lost or the receiver gone.
@@ -66,7 +83,7 @@ pub async fn hold(
     news: mpsc::Sender<News>,
 ) {
     let mut pause = PAUSE_FIRST;
-    let (connection, bus, mut changes) = loop {
+    let (connection, bus, changes) = loop {
         match timeout(WAIT, join(&address, objects())).await {
             Ok(Ok(joined)) => break joined,
             Ok(Err(error)) => tracing::debug!("not on the bus yet: {error}"),
@@ -78,30 +95,75 @@ pub async fn hold(
     if news.send(News::Joined { link, connection: connection.clone() }).await.is_err() {
         return;
     }
+    let taken = Arc::new(Taken::default());
+    // Ends with this task.
+    let mut noting = JoinSet::new();
+    noting.spawn(Arc::clone(&taken).note(changes));
     loop {
-        let change = tokio::select! {
+        tokio::select! {
             () = connection.closed() => break,
-            change = changes.next() => change,
-        };
-        let Some(change) = change else { break };
-        let Ok(change) = change.args() else { continue };
-        let name = change.name().as_str();
-        if change.new_owner().is_none() || !name.starts_with(PREFIX) {
-            continue;
+            () = taken.news.notified() => {}
         }
-        let asked = bus.get_connection_unix_process_id(change.name().to_owned());
-        // An error means that the process is gone already.
-        if let Ok(Ok(pid)) = timeout(WAIT, asked).await {
-            let named = News::Named { link, name: name.to_owned(), pid };
-            if news.send(named).await.is_err() {
-                return;
+        for name in taken.take() {
+            let asked = bus.get_connection_unix_process_id(name.clone().into());
+            // An error means that the process is gone already.
+            if let Ok(Ok(pid)) = timeout(WAIT, asked).await {
+                let named = News::Named { link, name: name.to_string(), pid };
+                if news.send(named).await.is_err() {
+                    return;
+                }
             }
         }
     }
     let _ = news.send(News::Lost { link }).await;
 }
 
-type Joined = (Connection, DBusProxy<'static>, zbus::fdo::NameOwnerChangedStream);
+/// Names that were taken since somebody last looked, each once. The connection hands out signals one
+/// after the other and waits for who reads them, so that whoever calls somebody between two of them,
+/// as to ask whose process it is, could wait for himself.
+#[derive(Default)]
+struct Taken {
+    names: Mutex<BTreeSet<OwnedWellKnownName>>,
+    news: Notify,
+}
+
+impl Taken {
+    /// Reads signals as they come, and never waits for anything else.
+    async fn note(self: Arc<Self>, mut changes: MessageStream) {
+        while let Some(Ok(message)) = changes.next().await {
+            let Some(change) = NameOwnerChanged::from_message(message) else { continue };
+            let Ok(change) = change.args() else { continue };
+            if let (BusName::WellKnown(name), Some(_)) = (change.name(), &**change.new_owner()) {
+                self.add(name.clone().into());
+            }
+        }
+    }
+
+    fn add(&self, name: OwnedWellKnownName) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() < NAMES_MAX {
+            names.insert(name);
+            self.news.notify_one();
+        }
+    }
+
+    fn take(&self) -> BTreeSet<OwnedWellKnownName> {
+        std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Tells of the names of roles, and of none of the connections that come and go.
+fn name_changes() -> zbus::Result<MatchRule<'static>> {
+    MatchRule::builder()
+        .msg_type(message::Type::Signal)
+        .sender("org.freedesktop.DBus")
+        .interface("org.freedesktop.DBus")
+        .member("NameOwnerChanged")
+        .arg0ns(PREFIX)
+        .build()
+}
+
+type Joined = (Connection, DBusProxy<'static>, MessageStream);
 
 async fn join(
     address: &str,
@@ -115,7 +177,8 @@ async fn join(
         .build()
         .await?;
     let bus = DBusProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
-    let changes = bus.receive_name_owner_changed().await?;
+    let changes =
+        MessageStream::for_match_rule(name_changes()?, &connection, Some(SIGNALS_MAX)).await?;
     let name = Role::Monitor.bus_name();
     connection.request_name_with_flags(name, RequestNameFlags::DO_NOT_QUEUE).await?;
     Ok((connection, bus, changes))

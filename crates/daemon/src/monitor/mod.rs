@@ -4,7 +4,12 @@
 //!
 //! One loop takes what happens (a child ended, a signal came, the bus has [news](link::News), a
 //! deadline passed), lets [`decide()`] judge it and does what that says. Nothing in the loop waits but
-//! for the next happening.
+//! for the next happening, and for the bus to take a new policy, which has a deadline; what may hang,
+//! such as a file on a network mount, is read beside it.
+//!
+//! A user that goes from one role to another, as when domains change places, is the new role's once
+//! no process of the old one is left: until then the new one does not start, owns no name on the bus
+//! and has no folder.
 //!
 //! Timers: one, for pings and systemd's watchdog, every 10 s; tokio's wheel of timers wakes up to
 //! three times on its way there. All others are deadlines of something that is under way.
@@ -36,13 +41,14 @@ use object::{Reload, Shared};
 use plan::{Key, Wanted, plan};
 use roster_bus::names::Role;
 use roster_bus::zbus::Connection;
+use roster_bus::zbus::fdo::DBusProxy;
 use roster_config::Listen;
 use rustix::process::Signal;
 use sd_notify::NotifyState;
-use settings::Settings;
-use std::collections::BTreeMap;
+use settings::{Reader, Settings};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::Interest;
@@ -50,14 +56,18 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 use tracing::{debug, error, info, warn};
-use users::Users;
+use users::{Ids, Users};
 
 /// How long the answer to a ping may take, if pings are not more frequent than that.
 const PING_WAIT: Duration = Duration::from_secs(5);
 /// From the order to end until the end, whatever hangs.
 const END_WAIT: Duration = Duration::from_secs(20);
+/// How long the bus may take to read its policy anew.
+const POLICY_WAIT: Duration = Duration::from_secs(3);
+/// The policy's file in the run-time folder.
+const BUS_CONF: &str = "bus.conf";
 /// News that may wait.
 const NEWS_MAX: usize = 256;
 /// Orders to read the configuration anew that may wait.
@@ -69,6 +79,8 @@ struct Minded {
     wanted: Option<Wanted>,
     state: State,
     child: Option<Child>,
+    /// Whose process the child is.
+    user: Option<Ids>,
     since: SystemTime,
     last_end: String,
     /// Waits for its socket to be used.
@@ -82,6 +94,7 @@ impl Minded {
             wanted,
             state: State::new(Instant::now(), times, on_use),
             child: None,
+            user: None,
             since: SystemTime::now(),
             last_end: String::new(),
             watch: None,
@@ -115,6 +128,8 @@ struct Monitor {
     users: Users,
     bus_program: PathBuf,
     folders: Folders,
+    /// What the bus was told last.
+    policy: String,
     level: LogLevel,
     counters: Counters,
     started: SystemTime,
@@ -130,6 +145,9 @@ struct Monitor {
     news_queue: mpsc::Receiver<News>,
     reloads: mpsc::Sender<Reload>,
     reload_queue: mpsc::Receiver<Reload>,
+    reader: Reader,
+    /// Whether the configuration is being read. One order at a time is carried out.
+    reading: bool,
     stop: watch::Sender<bool>,
     /// When the end must have come, once it was ordered.
     ending: Option<Instant>,
@@ -143,7 +161,7 @@ impl Monitor {
     fn new(
         config: PathBuf,
         ping: Duration,
-        settings: Settings,
+        (reader, settings): (Reader, Settings),
         users: Users,
         bus_program: PathBuf,
         folders: Folders,
@@ -156,6 +174,7 @@ impl Monitor {
             config_error: String::new(),
             bus_program,
             folders,
+            policy: String::new(),
             level,
             counters: Counters::start(),
             started: SystemTime::now(),
@@ -169,6 +188,8 @@ impl Monitor {
             news_queue,
             reloads,
             reload_queue,
+            reader,
+            reading: false,
             stop: watch::Sender::new(false),
             ending: None,
             shared: Shared::default(),
@@ -178,7 +199,8 @@ impl Monitor {
             settings,
             users,
         };
-        let plan = plan(&monitor.settings, &monitor.users, &monitor.folders.run);
+        let plan = plan(&monitor.settings, &monitor.users, &monitor.folders.run)
+            .status(exit::CANNOT_CREATE)?;
         let sockets = monitor.open_sockets(&plan).status(exit::CANNOT_CREATE)?;
         monitor.sockets.extend(sockets);
         for (key, wanted) in plan {
@@ -197,6 +219,7 @@ impl Monitor {
         self.say_hello();
         let mut next_ping = Instant::now() + self.ping;
         loop {
+            self.renew_policy().await;
             let keys: Vec<_> = self.minded.keys().cloned().collect();
             for key in &keys {
                 self.time_passes(key);
@@ -223,13 +246,8 @@ impl Monitor {
             tokio::select! {
                 _ = child.recv() => self.reap(),
                 Some(news) = self.news_queue.recv() => self.hear(news),
-                Some(done) = self.reload_queue.recv() => {
-                    let outcome = self.reload().await;
-                    let _ = done.send(outcome.map_err(|error| format!("{error:#}")));
-                }
-                _ = hangup.recv() => {
-                    let _ = self.reload().await;
-                }
+                Some(done) = self.reload_queue.recv(), if !self.reading => self.reload(Some(done)),
+                _ = hangup.recv(), if !self.reading => self.reload(None),
                 _ = terminate.recv() => self.end("SIGTERM"),
                 _ = interrupt.recv() => self.end("SIGINT"),
                 Ok(()) = stop.changed() => self.end("an order over the bus"),
@@ -255,9 +273,24 @@ impl Monitor {
         }
     }
 
-    /// Whether what a role needs to start is there.
+    /// Whether what a role needs to start is there: the bus, and its user for itself.
     fn may_start(&self, key: &Key) -> bool {
-        *key == Key::Bus || self.bus.is_some()
+        let Some(minded) = self.minded.get(key) else { return false };
+        let user = minded.wanted.as_ref().map(|wanted| wanted.user);
+        *key == Key::Bus
+            || self.bus.is_some() && user.is_none_or(|user| !self.taken().contains(&user.uid))
+    }
+
+    /// Users under which there is still a process of a role that they belong to no more.
+    fn taken(&self) -> BTreeSet<u32> {
+        let domains = self.settings.domains();
+        let now = |key: &Key| match key {
+            Key::Bus => Some(self.users.bus()),
+            Key::Role(role) => self.users.of(role, &domains),
+        };
+        let running = self.minded.iter().filter(|(_, minded)| minded.child.is_some());
+        let moved = running.filter(|(key, minded)| minded.user != now(key));
+        moved.filter_map(|(_, minded)| minded.user).map(|user| user.uid).collect()
     }
 
     fn time_passes(&mut self, key: &Key) {
@@ -336,6 +369,7 @@ impl Monitor {
         debug!("{key} starts as process {}", child.id());
         if let Some(minded) = self.minded.get_mut(key) {
             minded.child = Some(child);
+            minded.user = Some(user);
         }
         if *key == Key::Bus {
             self.join_bus();
@@ -343,20 +377,38 @@ impl Monitor {
         Ok(())
     }
 
-    fn prepare_bus(&self) -> anyhow::Result<RoleConfig> {
+    fn prepare_bus(&mut self) -> anyhow::Result<RoleConfig> {
         let owner = Some(self.users.bus()).filter(|_| self.users.are_separate());
-        let socket = self.folders.bus(owner)?;
-        let config = self.write_policy(&socket, &self.users, &self.settings.domains())?;
+        self.folders.bus(owner)?;
+        self.policy = self.policy_now();
+        let config = self.folders.write(BUS_CONF, &self.policy)?;
         Ok(RoleConfig::Bus(role::Bus { program: self.bus_program.clone(), config }))
     }
 
-    fn write_policy(
-        &self,
-        socket: &Path,
-        users: &Users,
-        domains: &[String],
-    ) -> anyhow::Result<PathBuf> {
-        self.folders.write("bus.conf", &policy::bus_conf(socket, users, domains))
+    fn policy_now(&self) -> String {
+        let (socket, domains) = (self.folders.bus_socket(), self.settings.domains());
+        policy::bus_conf(&socket, &self.users, &domains, &self.taken())
+    }
+
+    /// Has the bus go by what must hold now, if that is something else than it was told.
+    async fn renew_policy(&mut self) {
+        let Some(connection) = self.bus.clone() else { return };
+        let policy = self.policy_now();
+        if policy == self.policy {
+            return;
+        }
+        if let Err(error) = self.folders.write(BUS_CONF, &policy) {
+            error!("the bus keeps its old policy: {error:#}");
+            return;
+        }
+        self.policy = policy;
+        let told = async { DBusProxy::new(&connection).await?.reload_config().await };
+        match timeout(POLICY_WAIT, told).await {
+            Ok(Ok(())) => {}
+            // Who may not own its name yet will be started again.
+            Ok(Err(error)) => warn!("the bus did not take its new policy: {error}"),
+            Err(_) => warn!("the bus did not take its new policy: no answer"),
+        }
     }
 
     /// Has a task connect to the bus and listen to it.
@@ -391,7 +443,7 @@ impl Monitor {
         }
         if self.bus.take().is_some() && self.ending.is_none() {
             for key in self.roles() {
-                self.step(&key, Event::Restart);
+                self.step(&key, Event::Cut);
             }
         }
     }
@@ -442,7 +494,7 @@ impl Monitor {
             }
             News::Lost { link } if link == self.link => {
                 // Most likely its process has ended; if not, it has no use for us and is replaced.
-                self.step(&Key::Bus, Event::Restart);
+                self.step(&Key::Bus, Event::Cut);
                 self.leave_bus();
             }
             News::Named { link, name, pid } if link == self.link => {
@@ -469,6 +521,13 @@ impl Monitor {
                     if self.may_start(&key) {
                         self.step(&key, Event::Used);
                     }
+                }
+            }
+            News::Read { settings, done } => {
+                self.reading = false;
+                let outcome = self.reloaded(settings);
+                if let Some(done) = done {
+                    let _ = done.send(outcome.map_err(|error| format!("{error:#}")));
                 }
             }
             News::Joined { .. } | News::Lost { .. } | News::Named { .. } | News::Pinged { .. } => {}

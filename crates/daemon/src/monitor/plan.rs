@@ -3,11 +3,16 @@
 use super::settings::Settings;
 use super::users::{Ids, Users};
 use crate::role::{self, DomainRules, RoleConfig};
+use anyhow::ensure;
 use roster_bus::names::Role;
 use roster_config::{Domain, Listen, Mode};
+use roster_snapshot::layout::RESPONDER_BYTES;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+
+/// Longest path of the responder's socket: the NUL behind it takes a byte.
+const RESPONDER_PATH_MAX: usize = RESPONDER_BYTES - 1;
 
 /// A process of the daemon, the bus first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +43,12 @@ pub struct Wanted {
     pub listen: Option<Listen>,
 }
 
-/// Every process but the bus.
-pub fn plan(settings: &Settings, users: &Users, run_dir: &Path) -> BTreeMap<Key, Wanted> {
+/// Every process but the bus. An error says what cannot be, and what to write instead.
+pub fn plan(
+    settings: &Settings,
+    users: &Users,
+    run_dir: &Path,
+) -> anyhow::Result<BTreeMap<Key, Wanted>> {
     let config = &settings.config;
     let domains = settings.domains();
     let mut plan = BTreeMap::new();
@@ -61,12 +70,19 @@ pub fn plan(settings: &Settings, users: &Users, run_dir: &Path) -> BTreeMap<Key,
     }
     let on_demand = config.domains.iter().filter(|domain| domain.mode == Mode::OnDemand);
     if let Some(negative) = on_demand.map(|domain| domain.negative).min() {
-        let listen = Listen::Unix(run_dir.join("nss"));
+        let path = run_dir.join("nss");
+        // Programs learn it from the snapshot.
+        ensure!(
+            path.as_os_str().len() <= RESPONDER_PATH_MAX,
+            "{}: a snapshot has room for {RESPONDER_PATH_MAX} bytes of the path of the socket where \
+             domains with mode = \"on-demand\" are asked; choose a --run-dir with a shorter path",
+            path.display(),
+        );
         want(
             &mut plan,
             Role::Responder("nss".into()),
             RoleConfig::Nss(role::Nss { negative }),
-            Some(listen),
+            Some(Listen::Unix(path)),
         );
     }
     if let Some(metrics) = &config.metrics {
@@ -79,7 +95,7 @@ pub fn plan(settings: &Settings, users: &Users, run_dir: &Path) -> BTreeMap<Key,
             Some(metrics.listen.clone()),
         );
     }
-    plan
+    Ok(plan)
 }
 
 fn rules(domain: &Domain) -> DomainRules {

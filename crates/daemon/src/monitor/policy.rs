@@ -8,14 +8,16 @@
 use super::users::Users;
 use roster_bus::interfaces::MESSAGE_BYTES_MAX;
 use roster_bus::names::{BACKEND, MONITOR, PUBLISHER, ROLE, Role};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// What may be called of a back-end by the publisher.
 const OF_BACKEND: [&str; 4] = ["Fetch", "LookUp", "Status", "Rejected"];
 
-/// The text of bus.conf; the bus listens at `socket`.
-pub fn bus_conf(socket: &Path, users: &Users, domains: &[String]) -> String {
+/// The text of bus.conf; the bus listens at `socket`. Who is among `taken` is still another role's
+/// and may do nothing for its own.
+pub fn bus_conf(socket: &Path, users: &Users, domains: &[String], taken: &BTreeSet<u32>) -> String {
     let mut text = String::from(
         "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN\"\n \
          \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">\n\
@@ -29,7 +31,7 @@ pub fn bus_conf(socket: &Path, users: &Users, domains: &[String]) -> String {
     }
     match users {
         Users::Invoking(_) => text.push_str(ONE_USER),
-        Users::Separate { .. } => separate(&mut text, users, domains),
+        Users::Separate { .. } => separate(&mut text, users, domains, taken),
     }
     text.push_str("</busconfig>\n");
     text
@@ -61,7 +63,7 @@ const ONE_USER: &str = r#"  <policy context="default">
   </policy>
 "#;
 
-fn separate(text: &mut String, users: &Users, domains: &[String]) {
+fn separate(text: &mut String, users: &Users, domains: &[String], taken: &BTreeSet<u32>) {
     text.push_str(
         r#"  <policy context="default">
     <deny user="*"/>
@@ -90,10 +92,9 @@ fn separate(text: &mut String, users: &Users, domains: &[String]) {
     let mut connect = vec![0];
     let mut rules = String::new();
     for role in &roles {
-        let Some(user) = users.of(role, domains) else { continue };
-        if !connect.contains(&user.uid) {
-            connect.push(user.uid);
-        }
+        let user = users.of(role, domains).filter(|user| !taken.contains(&user.uid));
+        let Some(user) = user else { continue };
+        connect.push(user.uid);
         let name = role.bus_name();
         let _ = writeln!(rules, "  <policy user=\"{}\">\n    <allow own=\"{name}\"/>", user.uid);
         let mut call = |destination: &Role, interface: &str, member: &str| {
@@ -164,20 +165,23 @@ mod tests {
     use super::super::users::Ids;
     use super::*;
 
-    fn conf() -> String {
+    fn conf(taken: &[u32]) -> String {
         let ids = |id| Ids { uid: id, gid: id };
         let users = Users::Separate {
             bus: ids(901),
             publisher: ids(902),
-            responder: ids(903),
+            nss: ids(903),
+            metrics: ids(904),
             backends: vec![ids(910), ids(911)],
         };
-        bus_conf(Path::new("/run/roster/dbus/socket"), &users, &["lab".into(), "a.b".into()])
+        let socket = Path::new("/run/roster/dbus/socket");
+        let taken = taken.iter().copied().collect();
+        bus_conf(socket, &users, &["lab".into(), "a.b".into()], &taken)
     }
 
     /// The rules for a uid.
     fn rules(uid: u32) -> Vec<String> {
-        let conf = conf();
+        let conf = conf(&[]);
         let head = format!("<policy user=\"{uid}\">");
         let blocks = conf.split("  <policy ").map(|block| format!("<policy {block}"));
         let blocks = blocks.filter(|block| block.starts_with(&head));
@@ -226,14 +230,32 @@ mod tests {
     }
 
     #[test]
+    fn no_responder_owns_the_name_of_another() {
+        let owns = |uid| rules(uid).into_iter().filter(|rule| rule.contains("own=")).collect();
+        let nss: Vec<_> = owns(903);
+        assert_eq!(nss, ["<allow own=\"org.roster.Responder.nss\"/>"]);
+        let metrics: Vec<_> = owns(904);
+        assert_eq!(metrics, ["<allow own=\"org.roster.Responder.metrics\"/>"]);
+        assert!(!rules(903).iter().any(|rule| rule.contains("Metrics")));
+        assert!(!rules(904).iter().any(|rule| rule.contains("LookUp")));
+    }
+
+    #[test]
+    fn a_user_whose_old_process_still_runs_may_do_nothing() {
+        let conf = conf(&[911]);
+        assert!(!conf.contains("\"911\"") && !conf.contains("own=\"org.roster.Backend.a_2eb\""));
+        assert!(conf.contains("<allow user=\"910\"/>"));
+    }
+
+    #[test]
     fn only_root_and_roles_connect() {
-        let conf = conf();
+        let conf = conf(&[]);
         let (_, mandatory) = conf.split_once("<policy context=\"mandatory\">").unwrap();
         let uids: Vec<_> = mandatory
             .lines()
             .filter_map(|line| line.trim().strip_prefix("<allow user=\"")?.strip_suffix("\"/>"))
             .collect();
-        assert_eq!(uids, ["0", "902", "903", "910", "911"]);
+        assert_eq!(uids, ["0", "902", "903", "904", "910", "911"]);
         assert!(conf.contains("<deny user=\"*\"/>"));
     }
 

@@ -1,36 +1,51 @@
 //! Puts another configuration in force while everything runs, or leaves all as it was.
 
 use super::decide::{Event, Phase, Then, Times};
+use super::link::News;
 use super::object;
+use super::object::Reload;
 use super::plan::{Key, plan};
 use super::settings::Settings;
 use super::users::Users;
 use super::{Minded, Monitor, folders, link, start};
 use anyhow::anyhow;
 use roster_bus::names::Role;
-use roster_bus::zbus::fdo::DBusProxy;
 use roster_bus::zbus::object_server::SignalEmitter;
 use sd_notify::NotifyState;
 use std::time::Duration;
 use tokio::time::timeout;
 use tracing::{debug, error, info, warn};
 
-/// How long the bus may take to read its policy anew, or to take a signal.
+/// How long the bus may take to take a signal.
 const BUS_WAIT: Duration = Duration::from_secs(3);
 
 impl Monitor {
-    /// Reads the configuration anew. After an error everything is as it was.
-    pub(super) async fn reload(&mut self) -> anyhow::Result<()> {
-        if self.ending.is_some() {
-            return Err(anyhow!("the daemon is about to end"));
-        }
+    /// Has the configuration read anew, and what is in it come back as news.
+    pub(super) fn reload(&mut self, done: Option<Reload>) {
         // Before the first readiness a reload is part of the start.
-        if self.ready_told {
+        if self.ready_told && self.ending.is_none() {
             let mut told = vec![NotifyState::Reloading];
             told.extend(NotifyState::monotonic_usec_now());
             let _ = sd_notify::notify(&told);
         }
-        let outcome = self.take_over().await;
+        self.reading = true;
+        let (reader, config) = (self.reader.clone(), self.config.clone());
+        let news = self.news.clone();
+        tokio::spawn(async move {
+            let settings = reader.read(config).await.map(Box::new);
+            let _ = news.send(News::Read { settings, done }).await;
+        });
+    }
+
+    /// Goes by what was read. After an error everything is as it was.
+    pub(super) fn reloaded(
+        &mut self,
+        settings: anyhow::Result<Box<Settings>>,
+    ) -> anyhow::Result<()> {
+        if self.ending.is_some() {
+            return Err(anyhow!("the daemon is about to end"));
+        }
+        let outcome = settings.and_then(|settings| self.take_over(*settings));
         if self.ready_told {
             let _ = sd_notify::notify(&[NotifyState::Ready]);
         }
@@ -50,31 +65,27 @@ impl Monitor {
         outcome
     }
 
-    async fn take_over(&mut self) -> anyhow::Result<()> {
-        let settings = Settings::read(&self.config)?;
+    fn take_over(&mut self, settings: Settings) -> anyhow::Result<()> {
         let users = match &self.users {
             Users::Invoking(ids) => Users::Invoking(*ids),
             Users::Separate { .. } => start::separate_users(settings.config.domains.len())
                 .map_err(|failure| failure.error)?,
         };
-        let plan = plan(&settings, &users, &self.folders.run);
+        let plan = plan(&settings, &users, &self.folders.run)?;
         let sockets = self.open_sockets(&plan)?;
-        let domains = settings.domains();
-        if domains != self.settings.domains() || users != self.users {
-            let owner = Some(users.bus()).filter(|_| users.are_separate());
-            let socket = self.folders.bus(owner)?;
-            self.write_policy(&socket, &users, &domains)?;
-            self.reload_policy().await;
-        }
         for warning in &settings.warnings {
             warn!("{warning}");
         }
         let log = settings.config.log.clone();
         let level_changed = log.level != self.settings.config.log.level;
         let form_changed = log.json != self.settings.config.log.json;
+        let bus_moved = users.bus() != self.users.bus();
         self.settings = settings;
         self.users = users;
         // Nothing can fail any more.
+        if bus_moved {
+            self.step(&Key::Bus, Event::Restart);
+        }
         for key in self.roles() {
             if !plan.contains_key(&key) {
                 self.step(&key, Event::Stop);
@@ -120,17 +131,6 @@ impl Monitor {
         }
         self.announce();
         Ok(())
-    }
-
-    async fn reload_policy(&self) {
-        let Some(connection) = &self.bus else { return };
-        let told = async { DBusProxy::new(connection).await?.reload_config().await };
-        match timeout(BUS_WAIT, told).await {
-            Ok(Ok(())) => {}
-            // Who may not own its name yet will be started again.
-            Ok(Err(error)) => warn!("the bus did not take its new policy: {error}"),
-            Err(_) => warn!("the bus did not take its new policy: no answer"),
-        }
     }
 
     fn set_level(&self, level: &str) {

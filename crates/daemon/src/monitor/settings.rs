@@ -4,11 +4,62 @@ use anyhow::{Context as _, anyhow, bail};
 use roster_config::{Config, Problem, Secrets};
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// Longest configuration that is read; the parser refuses shorter ones already.
 const CONFIG_BYTES_MAX: u64 = 2 << 20;
+
+/// How long reading may take. A file on a network mount that hangs cannot be given up by who reads it.
+const READ_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads configurations, in a thread of their own, for it may hang. There is one such thread at the
+/// most: while it hangs, nothing else is read.
+#[derive(Clone)]
+pub struct Reader {
+    turn: Arc<Semaphore>,
+    wait: Duration,
+}
+
+impl Reader {
+    /// The one of this process.
+    pub fn new() -> Self {
+        Self { turn: Arc::new(Semaphore::new(1)), wait: READ_WAIT }
+    }
+
+    /// Reads everything, in time. An error says all that is wrong, a line each.
+    pub async fn read(&self, path: PathBuf) -> anyhow::Result<Settings> {
+        let shown = path.display().to_string();
+        self.run(shown, move || Settings::read(&path)).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        shown: String,
+        read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+    ) -> anyhow::Result<T> {
+        let read = async {
+            let turn = Arc::clone(&self.turn).acquire_owned().await?;
+            let reading = tokio::task::spawn_blocking(move || {
+                let outcome = read();
+                drop(turn);
+                outcome
+            });
+            reading.await?
+        };
+        match timeout(self.wait, read).await {
+            Ok(outcome) => outcome,
+            Err(_) => bail!(
+                "{shown}, or a file that it names, could not be read in {:?}: see whether one of \
+                 them lies on a mount that hangs",
+                self.wait,
+            ),
+        }
+    }
+}
 
 /// A configuration that may be put in force.
 pub struct Settings {
@@ -23,8 +74,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads everything. An error says all that is wrong, a line each.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
+    fn read(path: &Path) -> anyhow::Result<Self> {
         let text = text(path).with_context(|| format!("cannot read {}", path.display()))?;
         let refused = |problems: Vec<Problem>| anyhow!(lines(path, &problems).join("\n"));
         let parsed = roster_config::parse(&text).map_err(refused)?;
@@ -51,4 +101,27 @@ fn text(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(CONFIG_BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_file_that_hangs_is_an_error_in_time_and_holds_one_thread() {
+        let reader = Reader { wait: Duration::from_millis(50), ..Reader::new() };
+        let (go_on, hangs) = mpsc::channel::<()>();
+        let first = reader.run("roster.toml".into(), move || {
+            let _ = hangs.recv();
+            Ok(())
+        });
+        let error = first.await.unwrap_err().to_string();
+        assert!(error.starts_with("roster.toml, or a file that it names"), "{error}");
+        let second = reader.run("roster.toml".into(), || -> anyhow::Result<()> {
+            panic!("read beside the one that hangs")
+        });
+        assert!(second.await.is_err());
+        drop(go_on);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Monitor;
 use super::folders::Folders;
-use super::settings::Settings;
+use super::settings::Reader;
 use super::users::{Ids, Users};
 use crate::cli::Options;
 use crate::exit::{self, Failure, Status};
@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// Default of `--state-dir`.
 const STATE_DIR: &str = "/var/lib/roster";
@@ -35,7 +36,17 @@ pub fn main(options: &Options) -> u8 {
 
 fn run(options: &Options) -> Result<(), Failure> {
     let ping = ping(options)?;
-    let settings = Settings::read(&options.config).status(exit::CONFIG)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().status(exit::SYSTEM)?;
+    let result = monitor(options, ping, &runtime);
+    // A file that could not be read in time is still waited for by a thread: not by this one.
+    runtime.shutdown_background();
+    result
+}
+
+fn monitor(options: &Options, ping: Duration, runtime: &Runtime) -> Result<(), Failure> {
+    let reader = Reader::new();
+    let settings = runtime.block_on(reader.read(options.config.clone())).status(exit::CONFIG)?;
     let users = users(options, settings.config.domains.len())?;
     let bus_program = bus_program()?;
     let _ = rustix::thread::set_no_new_privs(true);
@@ -47,10 +58,9 @@ fn run(options: &Options) -> Result<(), Failure> {
     let publisher = publisher.and_then(|users| users.of(&Role::Publisher, &[]));
     let folders = Folders::take(state_dir, &options.run_dir, publisher)?;
     let level = logging::start(&Role::Monitor, &settings.config.log);
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().status(exit::SYSTEM)?;
     runtime.block_on(async {
         let config = options.config.clone();
+        let settings = (reader, settings);
         let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, level);
         monitor?.run().await
     })

@@ -13,8 +13,10 @@ use std::collections::HashMap;
 pub const BUS: &str = "roster-bus";
 /// The user of the publisher.
 pub const PUBLISHER: &str = "roster-publisher";
-/// The user of the responders.
-pub const RESPONDER: &str = "roster-responder";
+/// The user of the responder to NSS modules.
+pub const NSS: &str = "roster-nss";
+/// The user of the responder that serves metrics.
+pub const METRICS: &str = "roster-metrics";
 /// The users of back-ends, without their numbers.
 pub const BACKEND: &str = "roster-backend-";
 
@@ -38,8 +40,10 @@ pub enum Users {
         bus: Ids,
         /// The publisher.
         publisher: Ids,
-        /// The responders.
-        responder: Ids,
+        /// The responder to NSS modules.
+        nss: Ids,
+        /// The responder that serves metrics.
+        metrics: Ids,
         /// Back-ends, by their domain's place.
         backends: Vec<Ids>,
     },
@@ -72,10 +76,11 @@ impl Users {
         };
         let bus = find(BUS.into());
         let publisher = find(PUBLISHER.into());
-        let responder = find(RESPONDER.into());
+        let nss = find(NSS.into());
+        let metrics = find(METRICS.into());
         let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
         if missing.is_empty() {
-            Ok(Self::Separate { bus, publisher, responder, backends })
+            Ok(Self::Separate { bus, publisher, nss, metrics, backends })
         } else {
             Err(missing)
         }
@@ -100,7 +105,11 @@ impl Users {
             (Self::Invoking(ids), _) => Some(*ids),
             (Self::Separate { .. }, Role::Monitor) => Some(Ids { uid: 0, gid: 0 }),
             (Self::Separate { publisher, .. }, Role::Publisher) => Some(*publisher),
-            (Self::Separate { responder, .. }, Role::Responder(_)) => Some(*responder),
+            (Self::Separate { nss, metrics, .. }, Role::Responder(name)) => match name.as_str() {
+                "nss" => Some(*nss),
+                "metrics" => Some(*metrics),
+                _ => None,
+            },
             (Self::Separate { backends, .. }, Role::Backend(domain)) => {
                 let place = domains.iter().position(|name| name == domain)?;
                 backends.get(place).copied()
@@ -116,7 +125,8 @@ mod tests {
     const PASSWD: &[u8] = b"root:x:0:0::/root:/bin/sh\n\
         roster-bus:x:901:901::/:/bin/false\n\
         roster-publisher:x:902:901::/:/bin/false\n\
-        roster-responder:x:903:901::/:/bin/false\n\
+        roster-nss:x:903:901::/:/bin/false\n\
+        roster-metrics:x:904:901::/:/bin/false\n\
         roster-backend-0:x:910:901::/:/bin/false\n\
         roster-backend-1:x:911:901::/:/bin/false\n\
         roster-backend-1:x:0:0:second line of a name:/:/bin/false\n";
@@ -129,6 +139,7 @@ mod tests {
         assert_eq!(users.bus().uid, 901);
         assert_eq!(uid(Role::Publisher), Some(902));
         assert_eq!(uid(Role::Responder("nss".into())), Some(903));
+        assert_eq!(uid(Role::Responder("metrics".into())), Some(904));
         assert_eq!(uid(Role::Backend("lab".into())), Some(910));
         assert_eq!(uid(Role::Backend("corp".into())), Some(911));
         assert_eq!(uid(Role::Backend("other".into())), None);
@@ -137,7 +148,7 @@ mod tests {
     #[test]
     fn users_that_are_missing_are_named() {
         assert_eq!(Users::separate(PASSWD, 3), Err(vec!["roster-backend-2".to_owned()]));
-        assert_eq!(Users::separate(b"", 0).unwrap_err(), [BUS, PUBLISHER, RESPONDER]);
+        assert_eq!(Users::separate(b"", 0).unwrap_err(), [BUS, PUBLISHER, NSS, METRICS]);
     }
 
     #[test]
