@@ -34,7 +34,7 @@ use crate::track::enumerate::Enumeration;
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
-use roster_provider::{Cookie, LookUp, Part, Provider, Sink, Unreachable};
+use roster_provider::{Cookie, LookUp, Of, Part, Provider, Sink, Unanswered};
 use std::borrow::Cow;
 use std::future::pending;
 use std::pin::pin;
@@ -241,6 +241,11 @@ impl Ldap {
         Err(reasons.join("; "))
     }
 
+    async fn asker(&self) -> Result<Asker<'_>, Unanswered> {
+        let open = self.link.open(false, || self.connect_link()).await;
+        Ok(Asker { ldap: self, open: open.map_err(Unanswered::Unreachable)? })
+    }
+
     /// Keeps the look-ups' connection, and nothing else: the mirror of a domain that is asked on
     /// demand.
     async fn keep_link(&self) -> String {
@@ -253,8 +258,11 @@ impl Ldap {
                     self.sink.online(&open.server);
                     let opened = Instant::now();
                     tokio::select! {
-                        () = open.closed() => {}
-                        reason = self.link.probe(&open, &network) => self.sink.offline(&reason),
+                        reason = self.link.watch(&open, &network) => {
+                            if let Some(reason) = reason {
+                                self.sink.offline(&reason);
+                            }
+                        }
                         () = self.refresh.notified() => self.link.drop_connection().await,
                         () = self.preferred_answers(open.rank) => self.link.drop_connection().await,
                     }
@@ -379,10 +387,14 @@ impl Provider for Ldap {
         }
     }
 
-    async fn look_up(&self, what: &LookUp) -> Result<bool, Unreachable> {
-        let open = self.link.open(false, || self.connect_link()).await.map_err(Unreachable)?;
-        let mut asker = Asker { ldap: self, open };
-        self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await.map_err(Unreachable)
+    async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
+        let mut asker = self.asker().await?;
+        self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await
+    }
+
+    async fn look_up_all(&self, of: Of, names: &[Vec<u8>]) -> Result<(), Unanswered> {
+        let mut asker = self.asker().await?;
+        self.look_ups.answer_all(of, names, &mut asker, self.sink.as_ref()).await
     }
 
     fn refresh(&self) {

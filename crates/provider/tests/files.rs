@@ -113,6 +113,10 @@ impl Sink for Notes {
 
     fn groups_of(&self, _user: EntryId, _groups: &[EntryId]) {}
 
+    fn knows(&self, _reference: &[u8]) -> bool {
+        false
+    }
+
     fn flush(&self) {
         self.known().flushes += 1;
         self.told.notify_one();

@@ -93,7 +93,8 @@ fn key(number: u32) -> Key {
 fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
     store.write(|writer| {
         for number in 0..ENTRIES {
-            let header = Header { number, kind: 0, digest: cookie, seen_unix: 0 };
+            let header =
+                Header { number, kind: 0, digest: cookie, seen_unix: 0, list_seen_unix: 0 };
             writer.put(key(number), header, &record(number, cookie))?;
             writer.reference(number, format!("cn={number}").as_bytes())?;
         }
@@ -306,7 +307,7 @@ fn fill_the_disk(folder: &Path) {
     let huge = vec![b'x'; 64 << 10];
     let full = store.write(|writer| {
         for number in 0..200 {
-            let header = Header { number, kind: 0, digest: 2, seen_unix: 0 };
+            let header = Header { number, kind: 0, digest: 2, seen_unix: 0, list_seen_unix: 0 };
             writer.put(key(number), header, &huge)?;
         }
         Ok(())

@@ -77,7 +77,8 @@ async fn serve<P: Provider + 'static>(
     let domain = &context.config.domain;
     let provider = Arc::new(provider);
     engine.begin(provider.parts());
-    let asking = Asking::new(Arc::clone(&engine), Arc::clone(&provider), domain.mode);
+    let asking =
+        Asking::new(Arc::clone(&engine), Arc::clone(&provider), domain.mode, domain.refresh);
     let asking = Arc::new(asking);
     let path = context.role.path();
     let object =
@@ -96,7 +97,7 @@ async fn serve<P: Provider + 'static>(
     };
     let kept_fresh = async {
         match domain.mode {
-            Mode::OnDemand => asking.keep_fresh(domain.refresh).await,
+            Mode::OnDemand => asking.keep_fresh().await,
             Mode::Replicate => std::future::pending().await,
         }
     };

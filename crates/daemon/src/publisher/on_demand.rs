@@ -192,6 +192,9 @@ pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Un
         ask_earlier(hub, claimant.0, &groups).await?;
     }
     let state = hub.state.read().await;
+    if state.lacks_list(question.kind, claimant) {
+        return Err(Unavailable("the directory did not say who belongs to it".into()));
+    }
     // Found a moment ago and changed since: there is no telling what it is now.
     let changed = || Unavailable("the entry changed while it was asked for".into());
     state.answer(question.kind, claimant).ok_or_else(changed)

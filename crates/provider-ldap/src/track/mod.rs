@@ -299,7 +299,8 @@ impl Driver<'_> {
     }
 }
 
-fn queue_probe(connection: &mut Connection) -> u32 {
+/// Asks the server for what every server has; its id.
+pub(crate) fn queue_probe(connection: &mut Connection) -> u32 {
     let request = Request::Search(SearchRequest {
         base: "",
         scope: Scope::Base,

@@ -241,6 +241,13 @@ impl Sink for Book {
         now.memberships.insert(user, groups.to_vec());
     }
 
+    fn knows(&self, reference: &[u8]) -> bool {
+        let now = self.now.lock().unwrap();
+        let user = now.users.values().any(|user| *user.reference == *reference);
+        let whole = |group: &Group<'_>| group.members.is_some() && *group.reference == *reference;
+        user || now.groups.values().any(whole)
+    }
+
     fn flush(&self) {
         let mut now = self.now.lock().unwrap();
         now.flushes += 1;
