@@ -224,9 +224,9 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         (state.begin(), state.served.clone())
     };
     let worker = Arc::clone(hub);
-    let make = move || make_and_publish(&worker, &basis, &before);
+    let make = move || make_and_publish(&worker, &basis, &before).map(|done| (done, before));
     let outcome = tokio::task::spawn_blocking(make).await;
-    let (made, published) = match outcome {
+    let ((made, published), before) = match outcome {
         Ok(Ok(done)) => done,
         Ok(Err(error)) => {
             tracing::error!("the last snapshot goes on serving: {error:#}");
@@ -236,7 +236,7 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         }
         Err(_) => return false,
     };
-    let memberships = made.image.memberships();
+    let (memberships, served) = (made.image.memberships(), made.served.clone());
     let counts = {
         let mut state = hub.state.write().await;
         state.published(made);
@@ -268,6 +268,14 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     let generation = published.generation;
     tracing::info!(generation, bytes = published.bytes, ms = took.as_millis(), "published");
     hub.announce(generation).await;
+    if served != before {
+        let hub = Arc::clone(hub);
+        let written = tokio::task::spawn_blocking(move || hub.write_served(&served)).await;
+        if let Ok(Err(error)) = written {
+            // The worst is a question too many after a restart.
+            tracing::warn!("{error:#}");
+        }
+    }
     true
 }
 
@@ -278,13 +286,9 @@ fn make_and_publish(
     before: &Served,
 ) -> anyhow::Result<(Made, Published)> {
     let made = basis.make()?;
-    let state_dir = hub.snapshot.parent().context("the snapshot is in no folder")?;
-    let write_served = |served: &Served| {
-        served::write(state_dir, served).with_context(|| format!("cannot write {}", served::FILE))
-    };
     if made.served.keys().any(|domain| !before.contains_key(domain)) {
         let both = before.iter().chain(&made.served).map(|(name, counts)| (name.clone(), *counts));
-        write_served(&both.collect())?;
+        hub.write_served(&both.collect())?;
     }
     let last_bytes = hub.status.lock().unwrap_or_else(PoisonError::into_inner).bytes;
     // A little more than last time, as a rule, and then no copy to make room.
@@ -307,12 +311,6 @@ fn make_and_publish(
         }
         Ok(length)
     })?;
-    if made.served != *before
-        && let Err(error) = write_served(&made.served)
-    {
-        // The worst is a question too many after a restart.
-        tracing::warn!("{error:#}");
-    }
     Ok((made, published))
 }
 
@@ -354,6 +352,11 @@ impl Hub {
         let mut ended = self.ended.subscribe();
         self.changed.notify_one();
         let _ = ended.wait_for(|ended| *ended >= awaited).await;
+    }
+
+    fn write_served(&self, served: &Served) -> anyhow::Result<()> {
+        let state_dir = self.snapshot.parent().context("the snapshot is in no folder")?;
+        served::write(state_dir, served).with_context(|| format!("cannot write {}", served::FILE))
     }
 
     fn update(&self, change: impl FnOnce(&mut PublisherStatus)) {

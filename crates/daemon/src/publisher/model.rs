@@ -4,7 +4,7 @@
 use roster_bus::exchange::{self, Header, Malformed, NO_REFERENCE, Record, Records};
 use std::array;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Entries and references that a domain may have. A back-end that was taken over could otherwise
 /// name an entry 4,294,967,295 and have the publisher make room for it.
@@ -52,6 +52,9 @@ pub struct Domain {
     referred: Vec<u32>,
     /// The further ones: two users of one name, or an entry that is a user and a group.
     also_referred: HashMap<u32, Vec<u32>>,
+    /// By reference, the numbers of the groups that list it. Made when somebody asks, until something
+    /// changes.
+    listed_by: OnceLock<Arc<HashMap<u32, Vec<u32>>>>,
 }
 
 #[derive(Clone, Default)]
@@ -257,6 +260,7 @@ impl Domain {
         if self.entry(number) == new.entry() {
             return false;
         }
+        self.listed_by = OnceLock::new();
         self.refer(number, new.entry().map_or(NO_REFERENCE, |entry| entry.reference()));
         *self.slot(number) = new;
         true
@@ -297,6 +301,21 @@ impl Domain {
         let first = self.referred.get(reference as usize).and_then(|place| place.checked_sub(1));
         let others = first.and_then(|_| self.also_referred.get(&reference));
         first.into_iter().chain(others.into_iter().flatten().copied())
+    }
+
+    /// Numbers of the groups that list a reference. The first call after a change looks at all members.
+    #[must_use]
+    pub fn listed_by(&self, reference: u32) -> &[u32] {
+        let lists = self.listed_by.get_or_init(|| {
+            let mut lists: HashMap<u32, Vec<u32>> = HashMap::new();
+            for (number, group) in self.groups() {
+                for &member in group.members.iter().flatten() {
+                    lists.entry(member).or_default().push(number);
+                }
+            }
+            Arc::new(lists)
+        });
+        lists.get(&reference).map_or(&[], Vec::as_slice)
     }
 
     fn slot(&mut self, number: u32) -> &mut Slot {

@@ -456,21 +456,17 @@ impl State {
         if domain.mode == Mode::OnDemand {
             return user.groups.iter().flatten().filter_map(|&group| gid(group)).collect();
         }
-        let mut listed = HashSet::from([user.reference]);
-        let mut groups = BTreeSet::new();
-        loop {
-            let before = groups.len();
-            for (number, group) in domain.entries.groups() {
-                let lists = |members: &[u32]| members.iter().any(|member| listed.contains(member));
-                if !groups.contains(&number) && group.members.as_deref().is_some_and(lists) {
-                    groups.insert(number);
-                    listed.insert(group.reference);
+        let (mut groups, mut references) = (BTreeSet::new(), vec![user.reference]);
+        while let Some(reference) = references.pop() {
+            for &number in domain.entries.listed_by(reference) {
+                if groups.insert(number)
+                    && let Some(Entry::Group(group)) = domain.entries.entry(number)
+                {
+                    references.push(group.reference);
                 }
             }
-            if groups.len() == before {
-                return groups.into_iter().filter_map(gid).collect();
-            }
         }
+        groups.into_iter().filter_map(gid).collect()
     }
 }
 
