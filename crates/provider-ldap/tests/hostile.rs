@@ -3,12 +3,15 @@
 mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
+use roster_config::Mode;
+use roster_provider::{LookUp, Provider, Unanswered};
 use roster_provider_ldap::ber::{Frame, Reader, Writer, frame, tag};
 use roster_provider_ldap::message::oid;
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::OnceLock;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -17,10 +20,23 @@ type Deed = fn(&mut TcpStream, u32);
 
 /// A server that binds anybody and offers content synchronization; returns its URI.
 fn server(deed: Deed) -> String {
+    played(move |stream, id, kind, _| {
+        if kind == SEARCH {
+            deed(stream, id);
+        }
+    })
+}
+
+const SEARCH: u8 = 0x63;
+const ABANDON: u8 = 0x50;
+
+/// The same with what it does about each further request: its id, its kind and its bytes.
+fn played(act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("ldap://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
+            let act = act.clone();
             thread::spawn(move || {
                 let mut searches = 0;
                 let mut buffer = Vec::new();
@@ -41,14 +57,14 @@ fn server(deed: Deed) -> String {
                     let id = reader.number(tag::INTEGER).unwrap();
                     match reader.element().unwrap().0 {
                         0x60 => send(&mut stream, &done(id, 0x61, 0)),
-                        0x63 if searches == 0 => {
+                        SEARCH if searches == 0 => {
                             searches += 1;
                             let controls = [oid::SYNC_REQUEST.as_bytes()];
                             send(&mut stream, &entry(id, "", "supportedControl", &controls, &[]));
                             send(&mut stream, &done(id, 0x65, 0));
                         }
-                        0x63 => deed(&mut stream, id),
-                        _ => return,
+                        0x42 => return,
+                        kind => act(&mut stream, id, kind, &request),
                     }
                 }
             });
@@ -131,6 +147,27 @@ fn mirror_of(uri: &str) -> Mirror {
     Mirror::start(&domain, &secrets(None))
 }
 
+/// The same asked on demand, with patience.
+fn asked(uri: &str) -> Mirror {
+    let real = Slapd::loaded(Setup::new(Schema::Rfc2307), &Directory::new(Schema::Rfc2307).tree());
+    let mut domain = domain(&real);
+    domain.mode = Mode::OnDemand;
+    let keys = keys(&mut domain);
+    keys.servers = vec![address(uri)];
+    keys.search_timeout = Duration::from_secs(30);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("online", |book| book.online().is_some());
+    mirror
+}
+
+fn user(name: &str) -> LookUp {
+    LookUp::UserByName(name.as_bytes().to_vec())
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
 /// The reason for being offline once it holds these words; nothing was taken for a whole refresh.
 #[track_caller]
 fn fails_with(deed: Deed, words: &str) {
@@ -211,4 +248,82 @@ fn an_entry_without_its_key_is_not_guessed_at() {
         |stream, id| send(stream, &entry(id, "uid=a", "uid", &[b"a"], &[])),
         "an entry without its sync state",
     );
+}
+
+#[test]
+fn a_slow_question_is_given_up_alone_and_the_server_is_told() {
+    let (told, abandoned) = mpsc::channel();
+    let mirror = asked(&played(move |stream, id, kind, request| match kind {
+        ABANDON => drop(told.send(())),
+        SEARCH if holds(request, "slow") => {}
+        _ => send(stream, &done(id, 0x65, 0)),
+    }));
+    let slow = mirror.asked(|ldap| async move {
+        let patience = Duration::from_millis(500);
+        tokio::time::timeout(patience, ldap.look_up(&user("slow"))).await.is_err()
+    });
+    let waiting = mirror.asked(|ldap| async move { ldap.look_up(&user("slow")).await });
+    assert_eq!(slow.recv(), Ok(true), "whoever asked has left");
+    assert_eq!(abandoned.recv_timeout(common::SOON), Ok(()));
+    for name in 0..100 {
+        assert_eq!(mirror.look_up(user(&format!("quick{name}"))), Ok(false));
+    }
+    assert!(waiting.try_recv().is_err(), "the other one waits, on the same connection");
+    assert!(abandoned.try_recv().is_err());
+    assert_eq!(mirror.book.offline(), None);
+}
+
+#[test]
+fn questions_that_nobody_waits_for_any_more_leave_their_places_to_others() {
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && !holds(request, "slow") {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
+    let leavers: Vec<_> = (0..200)
+        .map(|number| {
+            mirror.asked(move |ldap| async move {
+                let patience = Duration::from_millis(300);
+                let asked = user(&format!("slow{number}"));
+                tokio::time::timeout(patience, ldap.look_up(&asked)).await.is_err()
+            })
+        })
+        .collect();
+    assert!(leavers.into_iter().all(|leaver| leaver.recv() == Ok(true)));
+    assert_eq!(mirror.look_up(user("quick")), Ok(false));
+    assert_eq!(mirror.book.offline(), None);
+}
+
+#[test]
+fn a_server_that_leaves_a_question_and_a_probe_unanswered_is_gone() {
+    let mirror = asked(&played(|_, _, _, _| {}));
+    let asked = mirror.asked(|ldap| async move {
+        let patience = Duration::from_millis(100);
+        let _ = tokio::time::timeout(patience, ldap.look_up(&user("alice"))).await;
+        ldap.look_up(&user("alice")).await
+    });
+    mirror.until("offline", |book| {
+        book.offline().is_some_and(|reason| reason.contains("no answer to a probe"))
+    });
+    let failed = asked.recv_timeout(common::SOON).expect("told with the others");
+    assert!(matches!(failed, Err(Unanswered::Unreachable(_))), "{failed:?}");
+}
+
+#[test]
+fn an_answer_without_end_is_refused_and_the_others_come() {
+    // 70 MiB of one entry, a thousand times over.
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, "vast") {
+            let value = vec![b'x'; 70 << 10];
+            for _ in 0..1024 {
+                send(stream, &entry(id, "uid=vast,dc=x", "uid", &[&value], &[]));
+            }
+        } else if kind == SEARCH {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
+    let failed = mirror.ask(|ldap| async move { ldap.look_up(&user("vast")).await });
+    let Err(Unanswered::Failed(reason)) = failed else { panic!("{failed:?}") };
+    assert!(reason.contains("64 MiB at once"), "{reason}");
+    assert_eq!(mirror.look_up(user("quick")), Ok(false));
 }

@@ -161,7 +161,7 @@ async fn answers_are_asked_for_again_and_go_when_the_entry_does() {
     let directory = Directory::new(Mode::OnDemand);
     directory.ask("alice").await.expect("an answer");
     directory.engine.online("files");
-    directory.engine.expire();
+    directory.asking.expire_all();
     std::fs::write(directory.folder.path().join("passwd"), "").expect("written");
     let alice = LookUp::UserByName(b"alice".to_vec());
     let gone = async {
