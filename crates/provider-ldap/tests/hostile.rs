@@ -101,24 +101,48 @@ fn done(id: u32, kind: u8, code: u32) -> Vec<u8> {
 }
 
 fn entry(id: u32, dn: &str, name: &str, values: &[&[u8]], controls: &[u8]) -> Vec<u8> {
+    entry_of(id, dn, &[(name, values.to_vec())], controls)
+}
+
+fn entry_of(id: u32, dn: &str, attributes: &[(&str, Vec<&[u8]>)], controls: &[u8]) -> Vec<u8> {
     let operation = |writer: &mut Writer| {
         writer.constructed(0x64, |writer| {
             writer.octets(dn.as_bytes());
             writer.constructed(tag::SEQUENCE, |writer| {
-                writer.constructed(tag::SEQUENCE, |writer| {
-                    writer.octets(name.as_bytes());
-                    writer.constructed(tag::SET, |writer| {
-                        values.iter().for_each(|value| writer.octets(value));
+                for (name, values) in attributes {
+                    writer.constructed(tag::SEQUENCE, |writer| {
+                        writer.octets(name.as_bytes());
+                        writer.constructed(tag::SET, |writer| {
+                            values.iter().for_each(|value| writer.octets(value));
+                        });
                     });
-                });
+                }
             });
         });
     };
     message(id, operation, controls)
 }
 
+/// The end of a refresh.
+fn refreshed(id: u32) -> Vec<u8> {
+    let mut value = Writer::default();
+    value.constructed(tag::context_constructed(1), |writer| writer.octets(b"rid=001,csn=1"));
+    let operation = |writer: &mut Writer| {
+        writer.constructed(0x79, |writer| {
+            writer.primitive(0x80, oid::SYNC_INFO.as_bytes());
+            writer.primitive(0x81, &value.into_bytes());
+        });
+    };
+    message(id, operation, &[])
+}
+
 /// An entry as content synchronization sends it.
 fn synchronized(id: u32) -> Vec<u8> {
+    synchronized_user(id, "eve")
+}
+
+/// All have the same UUID.
+fn synchronized_user(id: u32, name: &str) -> Vec<u8> {
     let mut state = Writer::default();
     state.constructed(tag::SEQUENCE, |writer| {
         writer.number(tag::ENUMERATED, 1);
@@ -129,7 +153,15 @@ fn synchronized(id: u32) -> Vec<u8> {
         writer.octets(oid::SYNC_STATE.as_bytes());
         writer.octets(&state.into_bytes());
     });
-    entry(id, "uid=eve,dc=example,dc=com", "uid", &[b"eve"], &control.into_bytes())
+    let dn = format!("uid={name},dc=example,dc=com");
+    let attributes: [(&str, &[u8]); 5] = [
+        ("objectClass", b"posixAccount"),
+        ("uid", name.as_bytes()),
+        ("uidNumber", b"5001"),
+        ("gidNumber", b"5001"),
+        ("homeDirectory", b"/home"),
+    ];
+    entry_of(id, &dn, &attributes.map(|(name, value)| (name, vec![value])), &control.into_bytes())
 }
 
 /// Any server's domain, with the address of another.
@@ -326,4 +358,26 @@ fn an_answer_without_end_is_refused_and_the_others_come() {
     let Err(Unanswered::Failed(reason)) = failed else { panic!("{failed:?}") };
     assert!(reason.contains("64 MiB at once"), "{reason}");
     assert_eq!(mirror.look_up(user("quick")), Ok(false));
+}
+
+#[test]
+fn of_two_entries_with_one_uuid_the_second_is_told_of_and_takes_nobodys_place() {
+    // Every search of the mirror lists the two, however often it begins anew.
+    let mirror = mirror_of(&played(|stream, id, kind, _| {
+        if kind == SEARCH {
+            let listing =
+                [synchronized_user(id, "eve"), synchronized_user(id, "adam"), refreshed(id)];
+            send(stream, &listing.concat());
+        }
+    }));
+    mirror.until("eve", |book| book.users().contains_key("eve"));
+    assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["eve"]);
+    let rejected = mirror.book.rejected();
+    let reason = &rejected["uid=adam,dc=example,dc=com"];
+    assert_eq!(reason, "has the UUID of uid=eve,dc=example,dc=com, which is served");
+    assert_eq!(
+        (mirror.book.ends().len(), mirror.book.offline()),
+        (1, None),
+        "asked twice, ended once"
+    );
 }

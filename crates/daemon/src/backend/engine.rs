@@ -36,6 +36,8 @@ use tokio::sync::{Notify, watch};
 const BATCH_BYTES: usize = 4 << 20;
 /// Batches that may wait for a disk that does not take them. More become one.
 const UNWRITTEN_MAX: usize = 256;
+/// Bytes in them, as long as the disk takes them at all: a provider waits for it.
+const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
 
 /// What an engine is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +109,7 @@ struct State {
     /// When the first of what nobody has fetched yet was reported.
     unfetched: Option<Instant>,
     unwritten: VecDeque<Arc<Batch>>,
+    unwritten_bytes: usize,
     log: Log,
     /// Whether there is a state that others may see.
     serving: bool,
@@ -172,6 +175,7 @@ impl Engine {
             open: Batch::default(),
             unfetched: None,
             unwritten: VecDeque::new(),
+            unwritten_bytes: 0,
             log: Log::default(),
             serving: false,
             current: false,
@@ -392,6 +396,12 @@ impl Sink for Engine {
         self.state().knows(reference)
     }
 
+    /// Without a cache that can be written everything stays in memory, and there is nothing to wait for.
+    fn has_room(&self) -> bool {
+        let state = self.state();
+        state.store.is_none() || state.unwritten_bytes < UNWRITTEN_BYTES_MAX
+    }
+
     fn flush(&self) {
         let mut state = self.state();
         state.cookies_that_waited();
@@ -468,9 +478,11 @@ impl State {
         if self.serving && visible && batch.sequence > self.log.last() {
             self.log.push(Arc::clone(&batch));
         }
+        self.unwritten_bytes += batch.bytes();
         self.unwritten.push_back(batch);
         if self.unwritten.len() > UNWRITTEN_MAX {
             let joined = Batch::joined(self.unwritten.iter().map(|batch| &**batch));
+            self.unwritten_bytes = joined.bytes();
             self.unwritten = VecDeque::from([Arc::new(joined)]);
         }
         true

@@ -14,6 +14,7 @@ use roster_system_tests as system;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -70,6 +71,8 @@ impl State {
 pub struct Book {
     now: Mutex<State>,
     out: Mutex<State>,
+    /// Nothing more is to be told.
+    pub full: AtomicBool,
 }
 
 impl Book {
@@ -245,6 +248,10 @@ impl Sink for Book {
         assert!(now.users.contains_key(&user), "the user was put before");
         assert!(groups.iter().all(|id| now.groups.contains_key(id)), "so was each group");
         now.memberships.insert(user, groups.to_vec());
+    }
+
+    fn has_room(&self) -> bool {
+        !self.full.load(Ordering::Relaxed)
     }
 
     fn knows(&self, reference: &[u8]) -> bool {
