@@ -544,8 +544,12 @@ impl State {
         let before = self.asked.get(number);
         let encoded = match entry {
             Entry::User(user) => {
-                let groups = before.and_then(|before| before.groups.clone());
+                let groups =
+                    before.and_then(|before| Some((before.reference, before.groups.clone()?)));
                 let reference = self.reference(&user.reference);
+                // Of somebody who may be another one nothing is kept.
+                let groups = groups.filter(|(before, _)| *before == reference);
+                let groups = groups.map(|(_, groups)| groups);
                 write_user(&mut record, number, reference, user).and_then(|()| match groups {
                     Some(groups) => exchange::write_groups_of(&mut record, number, &groups),
                     None => Ok(()),
@@ -557,7 +561,10 @@ impl State {
                         members.extend(names.iter().map(|name| self.reference(name)));
                         true
                     }
-                    None => match before.and_then(Answer::members) {
+                    None => match before
+                        .filter(|before| *before.name == *group.name)
+                        .and_then(Answer::members)
+                    {
                         Some(before) => {
                             members.extend(before.iter());
                             true

@@ -185,7 +185,7 @@ impl Domain {
             Record::Group(group) => {
                 let members = match (group.members, self.slot(group.number)) {
                     (Some(members), _) => Some(members.iter().collect()),
-                    (None, Slot::Group(old)) => old.members.take(),
+                    (None, Slot::Group(old)) if *old.name == *group.name => old.members.take(),
                     (None, _) => None,
                 };
                 let exchange::Group { reference, gid, name, .. } = *group;

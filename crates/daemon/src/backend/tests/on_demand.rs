@@ -69,6 +69,21 @@ fn an_answer_brings_the_records_that_it_speaks_of() {
 }
 
 #[test]
+fn whoever_comes_under_the_key_of_another_does_not_get_the_others_groups() {
+    let engine = engine(Mode::OnDemand);
+    engine.put(USERS, id(1), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(id(1), &[named("staff")]);
+    engine.put(USERS, id(1), user("bob", 1001));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["alice"])));
+    engine.put(GROUPS, named("staff"), group("wheel", 5001, None));
+    engine.flush();
+    let known = fetched(&engine);
+    assert_eq!(known.fact("bob").groups, None);
+    assert_eq!(known.fact("wheel").members, None);
+}
+
+#[test]
 fn what_the_directory_does_not_have_any_more_goes() {
     let engine = engine(Mode::OnDemand);
     engine.put(USERS, named("alice"), user("alice", 1000));
