@@ -9,6 +9,7 @@
 mod loaded;
 mod on_demand;
 mod removal;
+mod renumber;
 mod writing;
 
 pub use loaded::Loaded;
@@ -499,6 +500,10 @@ impl State {
         };
         let encoded = match number < NUMBERS_MAX {
             true => self.encode(number, entry).map_err(|too_long| too_long.to_string()),
+            false if self.entries.len() < NUMBERS_MAX as usize / 2 => {
+                Err("all numbers of the cache are given out: restart rosterd, which renumbers it"
+                    .into())
+            }
             false => Err(format!("the domain has more than {NUMBERS_MAX} entries")),
         };
         if let Err(reason) = encoded {
@@ -707,6 +712,7 @@ fn write_user(
     )
 }
 
+/// What the cache keeps of an entry beside its records.
 fn header(number: u32, kind: Kind, digest: u64, seen: Seen) -> store::Header {
     let Seen { entry: seen_unix, list: list_seen_unix } = seen;
     store::Header { number, kind: kind as u8, digest, seen_unix, list_seen_unix }

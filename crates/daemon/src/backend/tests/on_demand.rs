@@ -112,6 +112,33 @@ fn leavers_go_one_by_one_however_many_there_are() {
     assert_eq!((fetched(&engine).entries.len(), engine.status().held_removals), (0, 0));
 }
 
+#[test]
+fn a_cache_whose_numbers_are_mostly_nobodys_is_renumbered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    engine.put(USERS, named("gone"), user("gone", 999));
+    engine.put(GROUPS, named("other"), group("other", 5001, Some(&["alice"])));
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(named("alice"), &[named("staff"), named("other")]);
+    not_found(&engine, "gone");
+    let before = fetched(&engine);
+    write(&engine);
+    let store = engine.take_store().expect("a cache");
+    store.write(|writer| writer.next_number(9_000_000)).expect("written");
+    drop((store, engine));
+    let engine = cached(folder.path(), Mode::OnDemand);
+    let known = fetched(&engine);
+    assert_eq!(known.entries.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(known.fact("alice").groups, Some(vec![0, 2]));
+    assert_eq!(known.fact("other"), before.fact("other"));
+    // It is as it was: nothing changes when the directory says so again.
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(USERS, named("new"), user("new", 1001));
+    engine.flush();
+    assert_eq!(fetched(&engine).entries[&3].name, "new");
+}
+
 /// A domain that is asked, with files for a directory.
 struct Directory {
     folder: tempfile::TempDir,
