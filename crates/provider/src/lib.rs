@@ -128,6 +128,9 @@ pub trait Sink: Send + Sync {
     fn knows(&self, reference: &[u8]) -> bool;
     /// What came so far belongs together and may be published.
     fn flush(&self);
+    /// Whether there is room for more. Where there is none, what came is still to be written to a slow
+    /// disk, and whoever can wait a moment should.
+    fn has_room(&self) -> bool;
 }
 
 /// A question to a directory that is asked on demand.

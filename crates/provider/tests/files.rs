@@ -117,6 +117,10 @@ impl Sink for Notes {
         false
     }
 
+    fn has_room(&self) -> bool {
+        true
+    }
+
     fn flush(&self) {
         self.known().flushes += 1;
         self.told.notify_one();

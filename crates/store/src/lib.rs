@@ -16,7 +16,7 @@ mod open;
 mod tables;
 
 pub use error::StoreError;
-pub use open::{Opened, SetAside, open};
+pub use open::{Opened, SetAside, open, opening_stopped};
 pub use tables::{Header, Key, Part, Reader, Rejection, Writer};
 
 use redb::{Database, ReadableDatabase};

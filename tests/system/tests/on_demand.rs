@@ -6,7 +6,7 @@ use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program, run, wait_for, wait_until,
 };
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Searches that come of something else meanwhile: a back-end now and then asks whether the server is
 /// still there.
@@ -130,6 +130,25 @@ fn the_groups_of_a_user_take_a_few_searches_however_many_there_are() {
     let mut found: Vec<_> = group.rsplit(':').next().unwrap_or_default().split(',').collect();
     found.sort_unstable();
     assert_eq!(found, wanted);
+}
+
+/// `id` asks for the user, the groups, and then for each group, whose members nobody has asked for.
+#[test]
+fn a_user_in_hundreds_of_groups_is_listed_with_a_few_searches_from_nothing() {
+    let ldif = directory().populated(2000, 600, 500);
+    let slapd = Slapd::serving(Setup::new(Schema::Rfc2307), &ldif);
+    let rosterd = asking(&[on_demand("corp", &slapd)]);
+    let began = Instant::now();
+    let made = searches(&slapd, || {
+        let done = rosterd.host().run("id", &["big"]);
+        assert_eq!(
+            done.text().split("groups=").nth(1).map(|all| all.split(',').count()),
+            Some(501)
+        );
+    });
+    println!("{made} searches, {:?}", began.elapsed());
+    // Groups by the dozen, and each of 2,000 members once.
+    assert!(made <= 60, "{made} searches");
 }
 
 #[test]

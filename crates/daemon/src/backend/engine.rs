@@ -9,6 +9,7 @@
 mod loaded;
 mod on_demand;
 mod removal;
+mod renumber;
 mod writing;
 
 pub use loaded::Loaded;
@@ -36,6 +37,8 @@ use tokio::sync::{Notify, watch};
 const BATCH_BYTES: usize = 4 << 20;
 /// Batches that may wait for a disk that does not take them. More become one.
 const UNWRITTEN_MAX: usize = 256;
+/// Bytes in them, as long as the disk takes them at all: a provider waits for it.
+const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
 
 /// What an engine is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +110,7 @@ struct State {
     /// When the first of what nobody has fetched yet was reported.
     unfetched: Option<Instant>,
     unwritten: VecDeque<Arc<Batch>>,
+    unwritten_bytes: usize,
     log: Log,
     /// Whether there is a state that others may see.
     serving: bool,
@@ -172,6 +176,7 @@ impl Engine {
             open: Batch::default(),
             unfetched: None,
             unwritten: VecDeque::new(),
+            unwritten_bytes: 0,
             log: Log::default(),
             serving: false,
             current: false,
@@ -392,6 +397,12 @@ impl Sink for Engine {
         self.state().knows(reference)
     }
 
+    /// Without a cache that can be written everything stays in memory, and there is nothing to wait for.
+    fn has_room(&self) -> bool {
+        let state = self.state();
+        state.store.is_none() || state.unwritten_bytes < UNWRITTEN_BYTES_MAX
+    }
+
     fn flush(&self) {
         let mut state = self.state();
         state.cookies_that_waited();
@@ -468,9 +479,11 @@ impl State {
         if self.serving && visible && batch.sequence > self.log.last() {
             self.log.push(Arc::clone(&batch));
         }
+        self.unwritten_bytes += batch.bytes();
         self.unwritten.push_back(batch);
         if self.unwritten.len() > UNWRITTEN_MAX {
             let joined = Batch::joined(self.unwritten.iter().map(|batch| &**batch));
+            self.unwritten_bytes = joined.bytes();
             self.unwritten = VecDeque::from([Arc::new(joined)]);
         }
         true
@@ -487,6 +500,10 @@ impl State {
         };
         let encoded = match number < NUMBERS_MAX {
             true => self.encode(number, entry).map_err(|too_long| too_long.to_string()),
+            false if self.entries.len() < NUMBERS_MAX as usize / 2 => {
+                Err("all numbers of the cache are given out: restart rosterd, which renumbers it"
+                    .into())
+            }
             false => Err(format!("the domain has more than {NUMBERS_MAX} entries")),
         };
         if let Err(reason) = encoded {
@@ -532,8 +549,12 @@ impl State {
         let before = self.asked.get(number);
         let encoded = match entry {
             Entry::User(user) => {
-                let groups = before.and_then(|before| before.groups.clone());
+                let groups =
+                    before.and_then(|before| Some((before.reference, before.groups.clone()?)));
                 let reference = self.reference(&user.reference);
+                // Of somebody who may be another one nothing is kept.
+                let groups = groups.filter(|(before, _)| *before == reference);
+                let groups = groups.map(|(_, groups)| groups);
                 write_user(&mut record, number, reference, user).and_then(|()| match groups {
                     Some(groups) => exchange::write_groups_of(&mut record, number, &groups),
                     None => Ok(()),
@@ -545,7 +566,10 @@ impl State {
                         members.extend(names.iter().map(|name| self.reference(name)));
                         true
                     }
-                    None => match before.and_then(Answer::members) {
+                    None => match before
+                        .filter(|before| *before.name == *group.name)
+                        .and_then(Answer::members)
+                    {
                         Some(before) => {
                             members.extend(before.iter());
                             true
@@ -688,6 +712,7 @@ fn write_user(
     )
 }
 
+/// What the cache keeps of an entry beside its records.
 fn header(number: u32, kind: Kind, digest: u64, seen: Seen) -> store::Header {
     let Seen { entry: seen_unix, list: list_seen_unix } = seen;
     store::Header { number, kind: kind as u8, digest, seen_unix, list_seen_unix }

@@ -41,11 +41,17 @@ const NUMBERS_MAX: u32 = 1 << 24;
 /// # Errors
 ///
 /// What keeps the role from its work; the monitor starts it again.
-pub async fn run(context: Context<role::Backend>) -> anyhow::Result<()> {
+pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
     let role::Backend { domain, secrets } = &context.config;
     let folder = context.state_dir.join("domains").join(&domain.name);
     let cache = Cache::new(folder, domain);
-    let found = cache.open().await.context("cannot open the domain's cache")?;
+    let found = tokio::select! {
+        found = cache.open() => found.context("cannot open the domain's cache")?,
+        () = context.shutdown.wait() => {
+            cache.opening_stopped();
+            return Ok(());
+        }
+    };
     let settings = Settings {
         domain: domain.name.clone(),
         mode: domain.mode,

@@ -704,6 +704,28 @@ fn online_and_offline_are_told_when_they_change() {
     assert_eq!(status.server, "ldap://one", "the last one");
 }
 
+#[test]
+fn a_provider_waits_for_a_slow_disk_and_for_none_that_is_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    engine.refresh_began(USERS);
+    let gecos = vec![b'x'; 60_000];
+    let put = |number| {
+        let Entry::User(one) = user("somebody", number) else { unreachable!() };
+        engine.put(USERS, id(number), Entry::User(User { gecos: Cow::Borrowed(&gecos), ..one }));
+    };
+    let told = (0..2_000).find(|number| {
+        put(*number);
+        !engine.has_room()
+    });
+    let told = told.expect("an end before 120 MB");
+    write(&engine);
+    assert!(engine.has_room());
+    engine.unwritable("the disk is full");
+    (told + 1..2 * told + 10).for_each(put);
+    assert!(engine.has_room());
+}
+
 /// A cache in that folder, whatever is there.
 fn cache(folder: &Path) -> Cache {
     let files = Files { passwd: "/passwd".into(), group: "/group".into() };

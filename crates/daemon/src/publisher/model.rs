@@ -244,7 +244,9 @@ impl Domain {
             (Record::Group(group), old) => {
                 let members = match (group.members, old) {
                     (Some(members), _) => Some(members.iter().collect()),
-                    (None, Some(Entry::Group(old))) => old.members.clone(),
+(None, Some(Entry::Group(old))) if *old.name == *group.name => {
+                        old.members.clone()
+                    }
                     (None, _) => None,
                 };
                 let exchange::Group { reference, gid, name, .. } = *group;

@@ -5,6 +5,7 @@ use super::super::entries::{Entries, Kind, Slot};
 use super::super::references::{References, Used};
 use super::super::rejected::Rejected;
 use super::PartState;
+use super::renumber::renumber;
 use roster_config::Mode;
 use roster_store::{self as store, Store, StoreError};
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +28,7 @@ pub struct Loaded {
 impl Loaded {
     /// Reads the cache; what makes no sense is damage.
     pub fn read(store: &Store, mode: Mode) -> Result<Self, StoreError> {
+        renumber(store)?;
         let reader = store.reader()?;
         let mut loaded = Self { next_number: reader.next_number()?, ..Self::default() };
         let mut odd = None;

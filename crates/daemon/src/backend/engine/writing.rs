@@ -29,6 +29,7 @@ impl Engine {
             state.stored = Some(batch.numbers().map_or(stored, |numbers| numbers.max(stored)));
             if state.unwritten.front().is_some_and(|first| Arc::ptr_eq(first, batch)) {
                 state.unwritten.pop_front();
+                state.unwritten_bytes -= batch.bytes();
             }
         }
         if !state.cache_error.is_empty() {

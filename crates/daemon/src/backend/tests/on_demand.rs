@@ -69,6 +69,21 @@ fn an_answer_brings_the_records_that_it_speaks_of() {
 }
 
 #[test]
+fn whoever_comes_under_the_key_of_another_does_not_get_the_others_groups() {
+    let engine = engine(Mode::OnDemand);
+    engine.put(USERS, id(1), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(id(1), &[named("staff")]);
+    engine.put(USERS, id(1), user("bob", 1001));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["alice"])));
+    engine.put(GROUPS, named("staff"), group("wheel", 5001, None));
+    engine.flush();
+    let known = fetched(&engine);
+    assert_eq!(known.fact("bob").groups, None);
+    assert_eq!(known.fact("wheel").members, None);
+}
+
+#[test]
 fn what_the_directory_does_not_have_any_more_goes() {
     let engine = engine(Mode::OnDemand);
     engine.put(USERS, named("alice"), user("alice", 1000));
@@ -95,6 +110,33 @@ fn leavers_go_one_by_one_however_many_there_are() {
     engine.flush();
     names(0..20).iter().for_each(|name| not_found(&engine, name));
     assert_eq!((fetched(&engine).entries.len(), engine.status().held_removals), (0, 0));
+}
+
+#[test]
+fn a_cache_whose_numbers_are_mostly_nobodys_is_renumbered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    engine.put(USERS, named("gone"), user("gone", 999));
+    engine.put(GROUPS, named("other"), group("other", 5001, Some(&["alice"])));
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(named("alice"), &[named("staff"), named("other")]);
+    not_found(&engine, "gone");
+    let before = fetched(&engine);
+    write(&engine);
+    let store = engine.take_store().expect("a cache");
+    store.write(|writer| writer.next_number(9_000_000)).expect("written");
+    drop((store, engine));
+    let engine = cached(folder.path(), Mode::OnDemand);
+    let known = fetched(&engine);
+    assert_eq!(known.entries.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(known.fact("alice").groups, Some(vec![0, 2]));
+    assert_eq!(known.fact("other"), before.fact("other"));
+    // It is as it was: nothing changes when the directory says so again.
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(USERS, named("new"), user("new", 1001));
+    engine.flush();
+    assert_eq!(fetched(&engine).entries[&3].name, "new");
 }
 
 /// A domain that is asked, with files for a directory.
@@ -161,7 +203,7 @@ async fn answers_are_asked_for_again_and_go_when_the_entry_does() {
     let directory = Directory::new(Mode::OnDemand);
     directory.ask("alice").await.expect("an answer");
     directory.engine.online("files");
-    directory.engine.expire();
+    directory.asking.expire_all();
     std::fs::write(directory.folder.path().join("passwd"), "").expect("written");
     let alice = LookUp::UserByName(b"alice".to_vec());
     let gone = async {
