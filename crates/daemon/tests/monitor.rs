@@ -359,7 +359,10 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     elsewhere.arg("--state-dir").arg(daemon.path("state")).arg("--run-dir").arg(run);
     let (code, said) = refused(&mut elsewhere);
     assert_eq!(code, Some(73), "{said}");
-    assert!(said.contains("has room for 63 bytes") && said.contains("--run-dir"), "{said}");
+    assert!(
+        said.contains("63 bytes that a snapshot has room for") && said.contains("--run-dir"),
+        "{said}"
+    );
 
     daemon.write("roster.toml", "[host]\ndomains = [\"lab\"]\n");
     let (code, said) = refused(&mut daemon.command());
