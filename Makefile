@@ -42,7 +42,7 @@ module: ## build the NSS module alone
 	$(CARGO) build --package roster-nss --profile module --locked
 	@umask 022 && cp -- $(CARGO_TARGET_DIR)/module/libnss_roster.so $(MODULE).new && mv -f -- $(MODULE).new $(MODULE)
 
-demo: ## time id and getent on 10,000 users in 10,000 groups, beside glibc's files
+demo: ## time id and getent on 10,000 users beside glibc's files; then the daemon, and a change seen
 	@scripts/demo
 
 test: ## run all tests (ARGS= for cargo test)

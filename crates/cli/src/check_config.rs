@@ -2,20 +2,27 @@
 
 use crate::cli::CheckConfig;
 use crate::terminal::{counted, lossy};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use roster_config::explain::{Origin, Setting, explain};
 use roster_config::{Parsed, Problem, Severity, parse};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Checks the file and those that it names. `true`: rosterd would run by it.
 pub fn run(args: &CheckConfig, out: &mut dyn Write) -> Result<bool> {
     let file = &args.file;
-    let text = fs::read_to_string(file)
-        .with_context(|| format!("cannot read the configuration {}", file.display()))?;
-    let (parsed, problems) = check(&text);
+    let text = match fs::read_to_string(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+            "there is no configuration {}: write one, as roster.toml(5) shows, or name another",
+            file.display()
+        ),
+        text => {
+            text.with_context(|| format!("cannot read the configuration {}", file.display()))?
+        }
+    };
+    let (parsed, problems) = check(&text, &args.bus.run_dir);
     let well = problems.iter().all(|problem| problem.severity < Severity::Error);
     if args.json {
         writeln!(out, "{:#}", as_json(args, well, parsed.as_ref(), &problems))?;
@@ -33,16 +40,33 @@ pub fn run(args: &CheckConfig, out: &mut dyn Write) -> Result<bool> {
 }
 
 /// What the text means, and what is wrong with it or with the files that it names, by line.
-fn check(text: &str) -> (Option<Parsed>, Vec<Problem>) {
+fn check(text: &str, run_dir: &Path) -> (Option<Parsed>, Vec<Problem>) {
     match parse(text) {
         Ok(parsed) => {
             let mut problems = parsed.warnings.clone();
             problems.extend(parsed.read_secrets().err().unwrap_or_default());
+            problems.extend(too_long(&parsed, run_dir));
             problems.sort_by_key(|problem| problem.line);
             (Some(parsed), problems)
         }
         Err(problems) => (None, problems),
     }
+}
+
+/// What is wrong with the first domain on demand if there is no room for the path of the socket.
+fn too_long(parsed: &Parsed, run_dir: &Path) -> Option<Problem> {
+    let run_dir = std::path::absolute(run_dir).ok()?;
+    let what = parsed.config.responder(&run_dir).err()?;
+    let setting = parsed
+        .settings
+        .iter()
+        .find(|set| set.key == "mode" && set.value.as_deref() == Some("\"on-demand\""));
+    let line = match setting?.origin {
+        Origin::Line(line) => line,
+        Origin::Default | Origin::Follows(_) => 0,
+    };
+    let key = format!("{}.mode", setting?.table);
+    Some(Problem { severity: Severity::Error, line, column: 1, key, what, instead: None })
 }
 
 fn verdict(file: &Path, parsed: Option<&Parsed>, problems: &[Problem]) -> String {
@@ -108,6 +132,7 @@ fn setting_json(setting: &Setting) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::OnBus;
     use std::path::PathBuf;
 
     const WELL: &str = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\n\
@@ -118,7 +143,9 @@ mod tests {
         let file = folder.path().join("roster.toml");
         fs::write(&file, text).unwrap();
         let mut out = Vec::new();
-        let well = run(&CheckConfig { file: file.clone(), explain, json }, &mut out).unwrap();
+        let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
+        let args = CheckConfig { file: file.clone(), explain, json, bus };
+        let well = run(&args, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         (well, text.replace(&format!("{}/", folder.path().display()), ""))
     }
@@ -179,9 +206,26 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let args =
-            CheckConfig { file: PathBuf::from("/no/such.toml"), explain: false, json: false };
+        let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
+        let file = PathBuf::from("/no/such.toml");
+        let args = CheckConfig { file, explain: false, json: false, bus };
         let error = run(&args, &mut Vec::new()).unwrap_err();
-        assert!(format!("{error:#}").contains("cannot read the configuration /no/such.toml"));
+        let error = format!("{error:#}");
+        assert!(error.starts_with("there is no configuration /no/such.toml: write one"), "{error}");
+    }
+
+    #[test]
+    fn a_socket_whose_path_no_snapshot_holds_is_an_error_of_the_domain_that_needs_it() {
+        let text = "[host]\ndomains = ['far']\n[domain.far]\nprovider = 'ldap'\n\
+                    mode = 'on-demand'\nuris = ['ldaps://x']\nbase = 'dc=x'\n";
+        let errors = |run_dir: &str| {
+            let (_, problems) = check(text, Path::new(run_dir));
+            let errors = problems.into_iter().filter(|found| found.severity == Severity::Error);
+            errors.map(|found| found.render(Path::new("roster.toml"))).collect::<Vec<_>>()
+        };
+        assert_eq!(errors("/run/roster"), [""; 0]);
+        let [error] = &*errors(&format!("/{}", "x".repeat(60))) else { panic!("no error") };
+        assert!(error.starts_with("roster.toml:5: domain.far.mode: /xxx"), "{error}");
+        assert!(error.contains("choose a --run-dir with a shorter path"), "{error}");
     }
 }

@@ -500,7 +500,8 @@ impl Level {
 ///
 /// Reads the file as rosterd would, and the files with passwords and certificates that it names, and
 /// prints what is wrong, on which line, and what to write instead. Needs no daemon and contacts no
-/// directory. Run it as root, who may read the passwords.
+/// directory. Run it as root, who may read the passwords, and with the --run-dir of rosterd if that is
+/// another than the usual one.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("check-config"))]
 pub struct CheckConfig {
@@ -515,6 +516,9 @@ pub struct CheckConfig {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
 }
 
 /// Invent users and groups, for tests and benchmarks

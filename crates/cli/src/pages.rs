@@ -364,7 +364,7 @@ const PAGES: &[Page] = &[
             ("1", "rosterd would refuse it; or it cannot be read."),
             WRONG_USE,
         ],
-        environment: &[],
+        environment: &[ROSTER_RUN_DIR],
         files: &[CONFIG],
         see_also: &["roster.toml(5)", "rosterd(8)"],
     },

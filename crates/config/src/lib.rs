@@ -23,7 +23,7 @@ pub use problem::{Problem, Severity};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A whole configuration.
@@ -39,6 +39,33 @@ pub struct Config {
     pub metrics: Option<Metrics>,
     /// `[log]`.
     pub log: Log,
+}
+
+/// Longest path of the socket where programs ask: that of a snapshot's header, where they learn it, but
+/// for the NUL.
+pub const RESPONDER_PATH_MAX: usize = 63;
+
+impl Config {
+    /// Where programs ask about domains that are asked on demand; none when no domain is.
+    ///
+    /// # Errors
+    ///
+    /// The path has no room in a snapshot. Says what to do instead.
+    pub fn responder(&self, run_dir: &Path) -> Result<Option<PathBuf>, String> {
+        if self.domains.iter().all(|domain| domain.mode != Mode::OnDemand) {
+            return Ok(None);
+        }
+        let path = run_dir.join("nss");
+        if path.as_os_str().len() > RESPONDER_PATH_MAX {
+            return Err(format!(
+                "{}, where programs are to ask about such domains, has more than the \
+                 {RESPONDER_PATH_MAX} bytes that a snapshot has room for; choose a --run-dir with a \
+                 shorter path",
+                path.display(),
+            ));
+        }
+        Ok(Some(path))
+    }
 }
 
 /// `[host]`: what holds for every domain.

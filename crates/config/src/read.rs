@@ -190,8 +190,7 @@ impl<'d, 'i, 'r, 't> Section<'d, 'i, 'r, 't> {
 
     /// Records a mistake at a key.
     pub fn wrong(&mut self, name: &str, what: impl Into<String>, instead: impl Into<String>) {
-        let (place, key) = (self.place(name), self.path_of(name));
-        self.report.push(Severity::Error, &place, &key, Wrong::new(what, instead));
+        self.tell(Severity::Error, &self.place(name), name, Wrong::new(what, instead));
     }
 
     /// Records a mistake at the element of a list that `is` knows.
@@ -202,14 +201,12 @@ impl<'d, 'i, 'r, 't> Section<'d, 'i, 'r, 't> {
         what: impl Into<String>,
         instead: impl Into<String>,
     ) {
-        let (place, key) = (self.element_place(name, is), self.path_of(name));
-        self.report.push(Severity::Error, &place, &key, Wrong::new(what, instead));
+        self.tell(Severity::Error, &self.element_place(name, is), name, Wrong::new(what, instead));
     }
 
     /// Records what is most likely not meant.
     pub fn warn(&mut self, name: &str, what: impl Into<String>, instead: impl Into<String>) {
-        let (place, key) = (self.place(name), self.path_of(name));
-        self.report.push(Severity::Warning, &place, &key, Wrong::new(what, instead));
+        self.tell(Severity::Warning, &self.place(name), name, Wrong::new(what, instead));
     }
 
     /// The same at an element of a list.
@@ -220,8 +217,16 @@ impl<'d, 'i, 'r, 't> Section<'d, 'i, 'r, 't> {
         what: impl Into<String>,
         instead: impl Into<String>,
     ) {
-        let (place, key) = (self.element_place(name, is), self.path_of(name));
-        self.report.push(Severity::Warning, &place, &key, Wrong::new(what, instead));
+        self.tell(
+            Severity::Warning,
+            &self.element_place(name, is),
+            name,
+            Wrong::new(what, instead),
+        );
+    }
+
+    fn tell(&mut self, severity: Severity, place: &Range<usize>, name: &str, wrong: Wrong) {
+        self.report.push(severity, place, &self.path_of(name), wrong);
     }
 
     /// The value of a key or its default; none where it has no default, or a mistake.

@@ -14,9 +14,10 @@ pub fn run(args: &LogLevel, out: &mut dyn Write) -> Result<()> {
     let (role, level) = meant(args)?;
     converse(async {
         let bus = Bus::connect(&args.bus.run_dir).await?;
+        let all = roles(&bus).await?;
         let roles = match role {
-            Some(role) => vec![role],
-            None => running(&bus).await?,
+            Some(role) => vec![one_of(role, &all)?],
+            None => all.into_iter().filter(|(_, runs)| *runs).map(|(role, _)| role).collect(),
         };
         match level {
             Some(level) => set(&bus, &roles, level, out).await,
@@ -30,7 +31,7 @@ fn meant(args: &LogLevel) -> Result<(Option<Role>, Option<Level>)> {
     let role = |text: &str| {
         Role::parse(text).ok_or_else(|| {
             anyhow!(
-                "{text:?} is no role and no level; roles are monitor, publisher, backend:DOMAIN and \
+                "{text:?} is no role and no level; roles, as in `roster status`, are monitor, publisher, backend:DOMAIN and \
                  responder:NAME, levels error, warn, info, debug and trace"
             )
         })
@@ -45,12 +46,26 @@ fn meant(args: &LogLevel) -> Result<(Option<Role>, Option<Level>)> {
     }
 }
 
-/// All roles that can be asked: not the bus, which is another program.
-async fn running(bus: &Bus) -> Result<Vec<Role>> {
+/// All roles that can be asked, and whether they run: not the bus, which is another program.
+async fn roles(bus: &Bus) -> Result<Vec<(Role, bool)>> {
     let status = bus.monitor().await?.status().await;
     let status = status.map_err(|error| trouble(&Role::Monitor, &error))?;
-    let running = status.roles.iter().filter(|role| role.state == "running");
-    Ok(running.filter_map(|role| Role::parse(&role.role)).collect())
+    let roles = status.roles.iter();
+    Ok(roles.filter_map(|role| Some((Role::parse(&role.role)?, role.state == "running"))).collect())
+}
+
+fn one_of(role: Role, all: &[(Role, bool)]) -> Result<Role> {
+    match all.iter().find(|(known, _)| *known == role) {
+        Some((_, true)) => Ok(role),
+        Some((Role::Responder(_), false)) => {
+            bail!("{role} does not run: it is started when somebody first asks it")
+        }
+        Some((_, false)) => bail!("{role} does not run just now: see `roster status`"),
+        None => {
+            let known: Vec<_> = all.iter().map(|(role, _)| role.to_string()).collect();
+            bail!("there is no role {role}; there are: {}", known.join(", "))
+        }
+    }
 }
 
 async fn show(bus: &Bus, roles: &[Role], json: bool, out: &mut dyn Write) -> Result<()> {
@@ -88,6 +103,21 @@ async fn set(bus: &Bus, roles: &[Role], level: Level, out: &mut dyn Write) -> Re
 mod tests {
     use super::*;
     use crate::cli::OnBus;
+
+    #[test]
+    fn a_role_that_is_not_there_is_told_from_one_that_does_not_run() {
+        let backend = |domain: &str| Role::Backend(domain.to_owned());
+        let nss = Role::Responder("nss".to_owned());
+        let all = [(Role::Monitor, true), (backend("corp"), false), (nss.clone(), false)];
+        assert_eq!(one_of(Role::Monitor, &all).unwrap(), Role::Monitor);
+        let error = |role| one_of(role, &all).unwrap_err().to_string();
+        assert_eq!(
+            error(backend("x")),
+            "there is no role backend:x; there are: monitor, backend:corp, responder:nss"
+        );
+        assert!(error(backend("corp")).contains("see `roster status`"));
+        assert!(error(nss).contains("when somebody first asks it"));
+    }
 
     #[test]
     fn one_word_is_a_role_or_a_level() {

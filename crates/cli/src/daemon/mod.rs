@@ -212,8 +212,7 @@ pub fn now() -> u64 {
 /// How long ago something was, as people say it.
 pub fn age(now: u64, then: u64) -> String {
     match now.saturating_sub(then) {
-        0 => "this second".to_owned(),
-        seconds @ 1..60 => format!("{seconds} s"),
+        seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..7200 => format!("{} min", seconds / 60),
         seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
         seconds => format!("{} days", seconds / 86_400),

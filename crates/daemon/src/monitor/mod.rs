@@ -365,8 +365,12 @@ impl Monitor {
             monitor_uid: rustix::process::geteuid().as_raw(),
         };
         let socket = self.sockets.get(key).map(|(_, socket)| socket.as_fd());
-        let child = process::start(&key.to_string(), &launch, owner, socket)?;
+        let role = key.to_string();
+        let mut child = process::start(&role, &launch, owner, socket, *key == Key::Bus)?;
         debug!("{key} starts as process {}", child.id());
+        if let Some(said) = child.stderr.take() {
+            process::relay(role, said);
+        }
         if let Some(minded) = self.minded.get_mut(key) {
             minded.child = Some(child);
             minded.user = Some(user);

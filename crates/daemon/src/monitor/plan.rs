@@ -3,16 +3,15 @@
 use super::settings::Settings;
 use super::users::{Ids, Users};
 use crate::role::{self, DomainRules, RoleConfig};
-use anyhow::ensure;
+use anyhow::anyhow;
 use roster_bus::names::Role;
-use roster_config::{Domain, Listen, Mode};
+use roster_config::{Domain, Listen, Mode, RESPONDER_PATH_MAX};
 use roster_snapshot::layout::RESPONDER_BYTES;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// Longest path of the responder's socket: the NUL behind it takes a byte.
-const RESPONDER_PATH_MAX: usize = RESPONDER_BYTES - 1;
+const _: () = assert!(RESPONDER_PATH_MAX == RESPONDER_BYTES - 1);
 
 /// A process of the daemon, the bus first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,15 +68,9 @@ pub fn plan(
         want(&mut plan, role, RoleConfig::Backend(Box::new(backend)), None);
     }
     let on_demand = config.domains.iter().filter(|domain| domain.mode == Mode::OnDemand);
-    if let Some(negative) = on_demand.map(|domain| domain.negative).min() {
-        let path = run_dir.join("nss");
-        // Programs learn it from the snapshot.
-        ensure!(
-            path.as_os_str().len() <= RESPONDER_PATH_MAX,
-            "{}: a snapshot has room for {RESPONDER_PATH_MAX} bytes of the path of the socket where \
-             domains with mode = \"on-demand\" are asked; choose a --run-dir with a shorter path",
-            path.display(),
-        );
+    let responder =
+        config.responder(run_dir).map_err(|error| anyhow!("mode = on-demand: {error}"))?;
+    if let (Some(negative), Some(path)) = (on_demand.map(|d| d.negative).min(), responder) {
         want(
             &mut plan,
             Role::Responder("nss".into()),

@@ -9,19 +9,27 @@ use std::fs::File;
 use std::io::Seek;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::unix::pipe::Receiver;
+use tracing::{debug, info};
 
 /// Has the C library give large blocks back to the system as soon as they are free: a role handles a
 /// whole domain for a moment, and is small for the rest of its life (mallopt(3)).
 const MALLOC: &str = "glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072:\
                       glibc.malloc.arena_max=1";
 
-/// Starts the process of a role. `user` is none where it runs as the monitor does.
+/// Longest line of what a process says that is not one of ours; the rest of it is another line.
+const LINE_BYTES_MAX: u64 = 1 << 10;
+
+/// Starts the process of a role. `user` is none where it runs as the monitor does. Standard error of
+/// `relayed` is a pipe.
 pub fn start(
     role: &str,
     launch: &Launch,
     user: Option<Ids>,
     listener: Option<BorrowedFd<'_>>,
+    relayed: bool,
 ) -> anyhow::Result<Child> {
     let input = sealed(launch).context("cannot hand over the configuration")?;
     // The executable as it is now, though a newer one may have taken its place since.
@@ -33,6 +41,9 @@ pub fn start(
         Some(listener) => listener.try_clone_to_owned()?.into(),
         None => Stdio::null(),
     });
+    if relayed {
+        command.stderr(Stdio::piped());
+    }
     if let Some(user) = user {
         // The standard library takes all supplementary groups away with it.
         command.uid(user.uid).gid(user.gid);
@@ -51,6 +62,25 @@ fn sealed(launch: &Launch) -> anyhow::Result<OwnedFd> {
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(file.as_fd(), seals)?;
     Ok(file.into())
+}
+
+/// Logs what a program says that knows nothing of our log.
+pub fn relay(role: String, said: ChildStderr) {
+    tokio::spawn(async move {
+        let Ok(said) = Receiver::from_owned_fd(said.into()) else { return };
+        let mut said = BufReader::new(said);
+        let mut line = Vec::new();
+        while let Ok(1..) = (&mut said).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
+            let text = String::from_utf8_lossy(&line);
+            // dbus-daemon as root asks for more than its policy lets it use, and gets by without.
+            if text.contains("Failed to set fd limit") {
+                debug!("{role}: {}", text.trim_end());
+            } else {
+                info!("{role}: {}", text.trim_end());
+            }
+            line.clear();
+        }
+    });
 }
 
 /// Sends a signal to a child that was not waited for yet, so that its id is nobody else's.

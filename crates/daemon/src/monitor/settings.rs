@@ -75,7 +75,16 @@ pub struct Settings {
 
 impl Settings {
     fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = text(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = match text(path) {
+            Err(error) if is_not_there(&error) => {
+                bail!(
+                    "cannot read {}: there is none; write it, as roster.toml(5) shows, or name \
+                     another by --config",
+                    path.display()
+                )
+            }
+            text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        };
         let refused = |problems: Vec<Problem>| anyhow!(lines(path, &problems).join("\n"));
         let parsed = roster_config::parse(&text).map_err(refused)?;
         let secrets = parsed.read_secrets().map_err(refused)?;
@@ -91,6 +100,11 @@ impl Settings {
 
 fn lines(path: &Path, problems: &[Problem]) -> Vec<String> {
     problems.iter().map(|problem| problem.render(path)).collect()
+}
+
+fn is_not_there(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

@@ -59,7 +59,7 @@ fn monitor(options: &Options, ping: Duration, runtime: &Runtime) -> Result<(), F
     let folders = Folders::take(state_dir, &options.run_dir, publisher)?;
     let level = logging::start(&Role::Monitor, &settings.config.log);
     runtime.block_on(async {
-        let config = options.config.clone();
+        let config = std::path::absolute(&options.config).status(exit::SYSTEM)?;
         let settings = (reader, settings);
         let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, level);
         monitor?.run().await

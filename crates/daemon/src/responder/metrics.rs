@@ -3,6 +3,7 @@
 //!
 //! The least HTTP that scrapers need: one GET a connection, answered in HTTP/1.0 and closed.
 
+use super::gate::{self, Admitted, Gate, Limits};
 use crate::role::{self, Context};
 use anyhow::Context as _;
 use roster_bus::interfaces::RoleProxy;
@@ -18,13 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-/// Connections at once. More are closed: scrapers come one by one.
-const CONNECTIONS_MAX: usize = 16;
+/// Connections. Scrapers come one by one; on a port, where nobody can tell who comes, all are one user.
+const LIMITS: Limits = Limits { of_a_user: 8, of_root: 8, of_all: 64 };
+/// Stands for whoever comes by a port; (uid_t) -1 is nobody's.
+const NOBODY: u32 = u32::MAX;
 /// From a connection to its end.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
 /// How long a role may take to give its counters.
@@ -49,30 +52,32 @@ pub async fn run(mut context: Context<role::Metrics>) -> anyhow::Result<()> {
     let roles = context.config.roles.iter().filter_map(|role| Role::parse(role)).collect();
     let source =
         Arc::new(Source { connection: context.connection.clone(), roles, last: Mutex::default() });
-    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let gate = Gate::new(LIMITS);
     context.ready().await?;
     loop {
         let accepted = tokio::select! {
             () = context.shutdown.wait() => return Ok(()),
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok(stream) => stream,
+        let (uid, stream) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!("cannot accept a connection: {error}");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&free).try_acquire_owned() else { continue };
         let source = Arc::clone(&source);
-        tokio::spawn(async move {
-            match timeout(CONNECTION_WAIT, serve(stream, &source)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => debug!("a connection ended early: {error}"),
-                Err(_) => debug!("a connection took too long"),
-            }
-            drop(permit);
+        // Who is refused has asked so often that no answer has come yet.
+        gate::admit(&gate, uid, |admitted| {
+            let served = async move {
+                match timeout(CONNECTION_WAIT, serve(stream, &source, admitted)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => debug!("a connection ended early: {error}"),
+                    Err(_) => debug!("a connection took too long"),
+                }
+            };
+            tokio::spawn(served).abort_handle()
         });
     }
 }
@@ -94,15 +99,23 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    /// A connection, and whose it is.
+    async fn accept(&self) -> io::Result<(u32, Box<dyn Stream>)> {
         Ok(match self {
-            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
-            Self::Unix(listener) => Box::new(listener.accept().await?.0),
+            Self::Tcp(listener) => (NOBODY, Box::new(listener.accept().await?.0)),
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                (stream.peer_cred()?.uid(), Box::new(stream))
+            }
         })
     }
 }
 
-async fn serve(mut stream: Box<dyn Stream>, source: &Source) -> io::Result<()> {
+async fn serve(
+    mut stream: Box<dyn Stream>,
+    source: &Source,
+    mut admitted: Admitted,
+) -> io::Result<()> {
     let mut request = Vec::with_capacity(1 << 10);
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         if request.len() >= REQUEST_BYTES_MAX {
@@ -112,6 +125,7 @@ async fn serve(mut stream: Box<dyn Stream>, source: &Source) -> io::Result<()> {
             return Ok(());
         }
     }
+    admitted.has_asked();
     let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|&byte| byte == b' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

@@ -7,13 +7,12 @@
 //! publisher or a back-end says that it may. Equal questions in flight are one.
 
 mod absent;
-mod gate;
 
+use super::gate::{self, Admitted, Gate, Limits};
 use crate::role::{self, Context};
 use absent::Absent;
 use anyhow::Context as _;
 use futures_util::StreamExt;
-use gate::{Admitted, Gate};
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::interfaces::{Kind, LOOK_UP_DEADLINE, PublisherProxy};
 use roster_bus::names::{BACKEND, PUBLISHER, Role};
@@ -30,6 +29,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+/// Connections. All that root runs asks under one user id.
+const LIMITS: Limits = Limits { of_a_user: 64, of_root: 512, of_all: 2048 };
 /// How long a program may take to ask. The module asks at once.
 const REQUEST_WAIT: Duration = Duration::from_secs(2);
 /// How long it may take to fetch the answer; by then the module has given up.
@@ -60,7 +61,7 @@ pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
         uid: rustix::process::geteuid().as_raw(),
     });
     listen_for_news(&responder, &context.connection).await.context("cannot listen for signals")?;
-    let gate = Arc::new(Mutex::new(Gate::default()));
+    let gate = Gate::new(LIMITS);
     describe();
     context.ready().await?;
     loop {

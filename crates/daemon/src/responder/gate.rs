@@ -9,20 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-/// Connections of one user.
-const OF_A_USER_MAX: usize = 64;
-/// Connections of root.
-const OF_ROOT_MAX: usize = 512;
 /// Questions of one user that are asked at a time; a directory works on some 32.
 const ASKED_MAX: usize = 8;
 /// Of root.
 const ASKED_OF_ROOT_MAX: usize = 64;
-/// Connections of all.
-const MAX: usize = 2048;
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of one user.
+    pub of_a_user: usize,
+    /// Of root.
+    pub of_root: usize,
+    /// Of all.
+    pub of_all: usize,
+}
 
 /// All connections.
-#[derive(Default)]
-pub(super) struct Gate {
+pub struct Gate {
+    limits: Limits,
     users: HashMap<u32, Connections>,
     all: usize,
     /// Places given so far.
@@ -55,12 +60,18 @@ enum Verdict {
 }
 
 impl Gate {
+    /// One through which nobody has come yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { limits, users: HashMap::new(), all: 0, places: 0 }))
+    }
+
     fn judge(&self, uid: u32) -> Verdict {
-        let most = if uid == 0 { OF_ROOT_MAX } else { OF_A_USER_MAX };
+        let most = if uid == 0 { self.limits.of_root } else { self.limits.of_a_user };
         let own = self.users.get(&uid);
         let crowded = if own.is_some_and(|own| own.count >= most) {
             own.map(|own| (uid, own))
-        } else if self.all >= MAX {
+        } else if self.all >= self.limits.of_all {
             // Whoever has the most silent ones gives one of them.
             let users = self.users.iter().map(|(&uid, connections)| (uid, connections));
             users.max_by_key(|(_, connections)| connections.silent.len())
@@ -106,7 +117,7 @@ impl Gate {
 
 /// Has `start` serve a new connection, in the place of a silent one if need be; `false` when there
 /// is none either.
-pub(super) fn admit(
+pub fn admit(
     gate: &Arc<Mutex<Gate>>,
     uid: u32,
     start: impl FnOnce(Admitted) -> AbortHandle,
@@ -134,7 +145,7 @@ fn lock(gate: &Mutex<Gate>) -> MutexGuard<'_, Gate> {
 }
 
 /// A connection's place, given back however its task ends.
-pub(super) struct Admitted {
+pub struct Admitted {
     gate: Arc<Mutex<Gate>>,
     uid: u32,
     place: u64,
@@ -149,7 +160,7 @@ impl Admitted {
     }
 
     /// From now on it stays until it is answered.
-    pub(super) fn has_asked(&mut self) {
+    pub fn has_asked(&mut self) {
         // A place that was taken meanwhile is not given back twice.
         self.has_asked = lock(&self.gate).is_silent_no_more(self.uid, self.place);
     }
@@ -169,6 +180,9 @@ mod tests {
     use super::*;
     use std::future::pending;
 
+    const OF_A_USER_MAX: usize = 64;
+    const MAX: usize = 2048;
+    const LIMITS: Limits = Limits { of_a_user: OF_A_USER_MAX, of_root: 512, of_all: MAX };
     const ALICE: u32 = 1000;
     const BOB: u32 = 1001;
 
@@ -194,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_thousand_silent_connections_of_a_user_keep_nobody_out() {
-        let gate = Arc::default();
+        let gate = Gate::new(LIMITS);
         for _ in 0..1000 {
             assert!(connect(&gate, ALICE, false));
         }
@@ -206,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_an_answer_is_not_closed_for_another() {
-        let gate = Arc::default();
+        let gate = Gate::new(LIMITS);
         for _ in 0..OF_A_USER_MAX {
             assert!(connect(&gate, ALICE, true));
         }
@@ -217,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_users_questions_wait_for_each_other_and_for_nobody_elses() {
-        let gate = Arc::default();
+        let gate = Gate::new(LIMITS);
         let place = |uid| {
             let (sender, receiver) = std::sync::mpsc::channel();
             assert!(admit(&gate, uid, |admitted| {
@@ -240,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn when_all_is_full_the_user_with_most_silent_connections_gives_one() {
-        let gate = Arc::default();
+        let gate = Gate::new(LIMITS);
         for uid in 1..=(MAX / OF_A_USER_MAX) as u32 {
             for _ in 0..OF_A_USER_MAX {
                 assert!(connect(&gate, uid, uid > 1));
@@ -253,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_place_is_given_back_once() {
-        let gate: Arc<Mutex<Gate>> = Arc::default();
+        let gate = Gate::new(LIMITS);
         let (sender, receiver) = std::sync::mpsc::channel();
         for number in 0..2 * OF_A_USER_MAX {
             assert!(admit(&gate, ALICE, |mut admitted| {
