@@ -244,7 +244,7 @@ impl Domain {
             (Record::Group(group), old) => {
                 let members = match (group.members, old) {
                     (Some(members), _) => Some(members.iter().collect()),
-(None, Some(Entry::Group(old))) if *old.name == *group.name => {
+                    (None, Some(Entry::Group(old))) if *old.name == *group.name => {
                         old.members.clone()
                     }
                     (None, _) => None,
