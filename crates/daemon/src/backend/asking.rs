@@ -170,18 +170,17 @@ impl<P: Provider + 'static> Asking<P> {
     }
 
     /// Asks for a user or a group anew, and for all that is known of it. What the directory does not
-    /// say stays as it is: while it is away, there is nothing better.
+    /// say stays as it is: while it is away, there is nothing better. A mirror is made anew: to a
+    /// question another server might answer, with what this one has left behind.
     pub async fn expire(&self, what: &LookUp) -> Result<(), Error> {
+        if self.mode == Mode::Replicate {
+            self.provider.refresh();
+            return Ok(());
+        }
         let what = self.engine.question(what);
         let late = || Err(Unanswered::Failed("it did not answer in time".into()));
         match timeout(CALL_DEADLINE, self.ask(&what)).await.unwrap_or_else(|_| late()) {
-            Ok(found) => {
-                if !found && self.mode == Mode::Replicate {
-                    // Which entry it was is not known by name here.
-                    self.provider.refresh();
-                }
-                Ok(())
-            }
+            Ok(_) => Ok(()),
             Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
                 Err(Error::Unavailable(format!(
                     "the directory does not answer, what is known of it stays: {reason}"

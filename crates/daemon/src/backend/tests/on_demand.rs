@@ -227,6 +227,7 @@ struct Played {
     /// Groups whose members are too many to be told.
     vast: Mutex<BTreeSet<String>>,
     unreachable: Mutex<bool>,
+    refreshes: Mutex<u32>,
     asked: Mutex<Vec<(Option<Of>, Vec<String>)>>,
 }
 
@@ -240,6 +241,7 @@ impl Played {
             failing: Mutex::default(),
             vast: Mutex::default(),
             unreachable: Mutex::new(false),
+            refreshes: Mutex::default(),
             asked: Mutex::default(),
         });
         let asking = Asking::new(engine, Arc::clone(&played), Mode::OnDemand, AGE);
@@ -341,7 +343,9 @@ impl Provider for Played {
         Ok(())
     }
 
-    fn refresh(&self) {}
+    fn refresh(&self) {
+        *self.refreshes.lock().unwrap() += 1;
+    }
 }
 
 fn by_name(name: &str) -> LookUp {
@@ -466,6 +470,15 @@ async fn expiring_a_user_asks_for_the_groups_that_are_known_too() {
     played.groups.lock().unwrap().insert("staff".into(), vec!["alice".into()]);
     asking.expire(&by_name("alice")).await.expect("an answer");
     assert_eq!(fetched(&played.engine).fact("alice").groups.as_ref().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn of_a_mirror_no_single_entry_is_asked_for_again() {
+    let (played, _) = Played::asking(names(0..1));
+    let engine = Arc::clone(&played.engine);
+    let asking = Asking::new(engine, Arc::clone(&played), Mode::Replicate, AGE);
+    asking.expire(&LookUp::GroupByName(b"staff".to_vec())).await.expect("made anew");
+    assert_eq!((played.questions(), *played.refreshes.lock().unwrap()), (vec![], 1));
 }
 
 #[tokio::test]
