@@ -156,7 +156,7 @@ pub trait Backend {
     /// Entries of the directory that cannot be read as users or groups, from that position on.
     fn rejected(&self, from: u32, at_most: u32) -> Result<Vec<Rejected>, Error>;
     /// Forgets what is known of a user (`UserByName`), of a group (`GroupByName`) or, with an empty
-    /// name, of everything, and asks for it again.
+    /// name, of everything, and asks for it again; of a mirror everything is enumerated anew.
     fn expire(&self, kind: Kind, name: &[u8]) -> Result<(), Error>;
     /// There are changes to `Backend::fetch` up to `sequence`.
     #[zbus(signal)]

@@ -350,14 +350,17 @@ pub const KEYS: &[Key] = &[
          would go at once or within ten minutes, they are kept until roster domain confirm NAME says \
          that they are meant to go. Additions and changes are served meanwhile. The same goes for what a \
          mirror no longer has that begins anew, after another base or without its cache; until then what \
-         was served goes on being served. 1 lets everything go without a question.",
+         was served goes on being served. In on-demand mode it is asked of ten entries or more that are \
+         asked for again together, when the directory has none of them. 1 lets everything go without a \
+         question.",
     ),
     of(
         Table::Domain,
         "refresh",
         duration_of(SECOND, DAY),
         Unset::Is("\"5m\""),
-        "In on-demand mode, how often entries that were asked for are asked for again, in batches.",
+        "In on-demand mode, how often entries that were asked for are asked for again, in batches. \
+         Groups of more than 10,000 members are not answered in this mode.",
     ),
     of(
         Table::Domain,
@@ -466,8 +469,8 @@ pub const KEYS: &[Key] = &[
         "search_timeout",
         duration_of(SECOND, HOUR),
         Unset::Is("\"30s\""),
-        "How long a look-up may take, and how long a server may be silent in the middle of an \
-         answer.",
+        "How long one search of a look-up may take, which is given up earlier if nobody waits for it \
+         any more, and how long a server may be silent in the middle of an answer to the mirror.",
     ),
     ldap(
         "poll",

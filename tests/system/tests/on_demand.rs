@@ -187,6 +187,17 @@ fn what_changes_or_goes_in_the_directory_does_so_on_the_host() {
     assert!(rosterd.getent("group", "g5").is_some());
     slapd.set(&directory().user_dn("u5"), "loginShell", &["/bin/zsh"]);
     rosterd.expect("passwd", "u5", whole("/bin/zsh").as_deref());
+    // Who has joined or left a group is seen in it, also when a member's groups were asked for.
+    slapd.change(&directory().user("first", 70_100));
+    slapd.change(&directory().user("second", 70_101));
+    slapd.change(&directory().group("club", 70_200, &["first"]));
+    assert_eq!(rosterd.getent("group", "club").as_deref(), Some("club:*:70200:first"));
+    rosterd.expect_groups("first", 70_100, &[70_100, 70_200]);
+    slapd.change(&directory().membership("club", "second", true));
+    rosterd.expect("group", "club", Some("club:*:70200:first,second"));
+    slapd.change(&directory().membership("club", "first", false));
+    rosterd.expect("group", "club", Some("club:*:70200:second"));
+    rosterd.expect_groups("first", 70_100, &[70_100]);
     slapd.delete(&[directory().user_dn("u5"), directory().group_dn("g5")]);
     rosterd.expect("passwd", "u5", None);
     rosterd.expect("passwd", "100005", None);

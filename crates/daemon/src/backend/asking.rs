@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use roster_bus::interfaces::{CALL_DEADLINE, Error, LOOK_UP_DEADLINE};
 use roster_config::Mode;
 use roster_provider::{LookUp, Of, Provider, Unanswered};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -145,6 +145,7 @@ impl<P: Provider + 'static> Asking<P> {
                 let slow = began.elapsed() > AHEAD_WITHIN;
                 let next = if slow { most / 2 } else { most * 2 };
                 self.ahead.store(next.clamp(AHEAD_MIN, AHEAD_MAX), Ordering::Relaxed);
+                self.note_untold(&groups, self.engine.asked_next(what));
                 if self.engine.found(what).is_some() {
                     return Ok(true);
                 }
@@ -169,18 +170,17 @@ impl<P: Provider + 'static> Asking<P> {
     }
 
     /// Asks for a user or a group anew, and for all that is known of it. What the directory does not
-    /// say stays as it is: while it is away, there is nothing better.
+    /// say stays as it is: while it is away, there is nothing better. A mirror is made anew: to a
+    /// question another server might answer, with what this one has left behind.
     pub async fn expire(&self, what: &LookUp) -> Result<(), Error> {
+        if self.mode == Mode::Replicate {
+            self.provider.refresh();
+            return Ok(());
+        }
         let what = self.engine.question(what);
         let late = || Err(Unanswered::Failed("it did not answer in time".into()));
         match timeout(CALL_DEADLINE, self.ask(&what)).await.unwrap_or_else(|_| late()) {
-            Ok(found) => {
-                if !found && self.mode == Mode::Replicate {
-                    // Which entry it was is not known by name here.
-                    self.provider.refresh();
-                }
-                Ok(())
-            }
+            Ok(_) => Ok(()),
             Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
                 Err(Error::Unavailable(format!(
                     "the directory does not answer, what is known of it stays: {reason}"
@@ -227,13 +227,23 @@ impl<P: Provider + 'static> Asking<P> {
         let mut stale = self.engine.stale(of, age);
         stale.retain(|(number, _)| !self.is_failing(*number));
         let size = if of == Of::GroupsWithMembers { BATCH_OF_GROUPS } else { BATCH };
-        let batches: Vec<Vec<Known>> = stale.chunks(size).map(<[Known]>::to_vec).collect();
-        let batches = stream::iter(batches).map(Ok);
-        batches
-            .try_for_each_concurrent(REFRESHES_MAX, |batch| async move {
-                self.ask_batch(of, &batch).await
-            })
-            .await
+        let batches = stream::iter(stale.chunks(size)).map(Ok);
+        let asked =
+            batches.try_for_each_concurrent(REFRESHES_MAX, |batch| self.ask_batch(of, batch));
+        asked.await?;
+        if of == Of::GroupsWithMembers {
+            self.note_untold(&stale, self.engine.stale(of, age));
+        }
+        Ok(())
+    }
+
+    /// Groups that were asked for and told without their members, for these are too many, are not
+    /// asked for again at once.
+    fn note_untold(&self, asked: &[Known], still: Vec<Known>) {
+        let asked: HashSet<u32> = asked.iter().map(|(number, _)| *number).collect();
+        for (number, _) in still.into_iter().filter(|(number, _)| asked.contains(number)) {
+            self.note_failure(number);
+        }
     }
 
     /// Asks for entries together and, if there is one among them that has no answer, for each.
@@ -254,7 +264,9 @@ impl<P: Provider + 'static> Asking<P> {
         match timeout(CALL_DEADLINE, self.ask_all(of, entries)).await {
             Ok(Ok(())) => {
                 let mut failing = self.failing();
-                entries.iter().for_each(|(number, _)| drop(failing.remove(number)));
+                for (number, _) in entries {
+                    failing.remove(number);
+                }
                 Ok(true)
             }
             Ok(Err(Unanswered::Unreachable(_))) => Err(()),

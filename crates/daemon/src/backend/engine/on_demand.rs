@@ -62,12 +62,12 @@ impl Engine {
     /// The directory has answered whole: what it did not speak of is gone. Who goes alone goes; a
     /// directory that has none of many is judged like one whose mirror would be emptied.
     pub fn conclude(&self, inquiry: Inquiry) {
+        let Inquiry { number, entries } = inquiry;
         let mut state = self.state();
-        let untold = |number: &&u32| !state.asked.was_told(**number, inquiry.number);
-        let untold = inquiry.entries.iter().filter(untold);
-        let gone: Vec<Key> =
-            untold.filter_map(|&number| Some(state.asked.get(number)?.key)).collect();
-        if gone.len() == inquiry.entries.len() && gone.len() as u64 >= REMOVALS_MIN {
+        let asked = entries.len();
+        let untold = entries.into_iter().filter(|&entry| !state.asked.was_told(entry, number));
+        let gone: Vec<Key> = untold.filter_map(|entry| Some(state.asked.get(entry)?.key)).collect();
+        if gone.len() == asked && gone.len() as u64 >= REMOVALS_MIN {
             state.remove_all(&self.settings, &gone);
         } else {
             for key in gone {

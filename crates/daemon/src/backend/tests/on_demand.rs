@@ -224,7 +224,10 @@ struct Played {
     /// Groups and their members.
     groups: Mutex<BTreeMap<String, Vec<String>>>,
     failing: Mutex<BTreeSet<String>>,
+    /// Groups whose members are too many to be told.
+    vast: Mutex<BTreeSet<String>>,
     unreachable: Mutex<bool>,
+    refreshes: Mutex<u32>,
     asked: Mutex<Vec<(Option<Of>, Vec<String>)>>,
 }
 
@@ -236,7 +239,9 @@ impl Played {
             users: Mutex::new(users.into_iter().zip(1000..).collect()),
             groups: Mutex::default(),
             failing: Mutex::default(),
+            vast: Mutex::default(),
             unreachable: Mutex::new(false),
+            refreshes: Mutex::default(),
             asked: Mutex::default(),
         });
         let asking = Asking::new(engine, Arc::clone(&played), Mode::OnDemand, AGE);
@@ -255,6 +260,7 @@ impl Played {
         let Some(members) = groups.get(name) else { return false };
         let members = all(members);
         let gid = 5000 + uid_of(name);
+        let with_members = with_members && !self.vast.lock().unwrap().contains(name);
         let told = group(name, gid, with_members.then_some(&members));
         self.engine.put(GROUPS, named(name), told);
         true
@@ -337,7 +343,9 @@ impl Provider for Played {
         Ok(())
     }
 
-    fn refresh(&self) {}
+    fn refresh(&self) {
+        *self.refreshes.lock().unwrap() += 1;
+    }
 }
 
 fn by_name(name: &str) -> LookUp {
@@ -465,6 +473,15 @@ async fn expiring_a_user_asks_for_the_groups_that_are_known_too() {
 }
 
 #[tokio::test]
+async fn of_a_mirror_no_single_entry_is_asked_for_again() {
+    let (played, _) = Played::asking(names(0..1));
+    let engine = Arc::clone(&played.engine);
+    let asking = Asking::new(engine, Arc::clone(&played), Mode::Replicate, AGE);
+    asking.expire(&LookUp::GroupByName(b"staff".to_vec())).await.expect("made anew");
+    assert_eq!((played.questions(), *played.refreshes.lock().unwrap()), (vec![], 1));
+}
+
+#[tokio::test]
 async fn who_lists_a_users_groups_has_them_fetched_in_a_few_questions() {
     let (played, asking) = Played::asking(["big".to_owned()]);
     let groups: BTreeMap<String, Vec<String>> =
@@ -492,6 +509,35 @@ async fn a_group_whose_members_cannot_be_told_is_no_group_without_members() {
     assert!(matches!(vast, Err(Error::Unavailable(_))), "{vast:?}");
     let small = asking.look_up(&LookUp::GroupByName(b"small".to_vec())).await;
     assert!(!small.expect("an answer").is_empty());
+}
+
+#[tokio::test]
+async fn a_group_that_grew_beyond_what_is_told_is_not_asked_for_all_the_time() {
+    let (played, asking) = Played::asking(names(0..3));
+    for name in ["staff", "vast"] {
+        played.groups.lock().unwrap().insert(name.into(), names(0..1));
+        asking.look_up(&LookUp::GroupByName(name.into())).await.expect("an answer");
+    }
+    played.vast.lock().unwrap().insert("vast".into());
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    played.questions();
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), []);
+    // Nor with every other group of a user.
+    played.groups.lock().unwrap().insert("huge".into(), names(2..3));
+    played.groups.lock().unwrap().insert("small".into(), names(2..3));
+    played.vast.lock().unwrap().insert("huge".into());
+    asking.look_up(&LookUp::GroupsOf(b"user2".to_vec())).await.expect("an answer");
+    played.questions();
+    asking.look_up(&LookUp::GroupByName(b"small".to_vec())).await.expect("an answer");
+    let both = vec!["small".to_owned(), "huge".to_owned()];
+    assert_eq!(played.questions(), [(Some(Of::GroupsWithMembers), both)]);
+    played.groups.lock().unwrap().insert("tiny".into(), names(2..3));
+    asking.expire(&by_name("user2")).await.expect("an answer");
+    played.questions();
+    asking.look_up(&LookUp::GroupByName(b"tiny".to_vec())).await.expect("an answer");
+    assert_eq!(played.questions(), [(None, vec!["tiny".to_owned()])]);
 }
 
 #[tokio::test]
