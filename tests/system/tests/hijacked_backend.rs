@@ -55,7 +55,7 @@ impl Prey {
         // A copy that every user can read.
         let copy = self.rosterd.host().path("impostor.py");
         std::fs::copy(script, &copy).expect("copy the impostor");
-        const CORP: u32 = FIRST_ROLE_UID + 5;
+        const CORP: u32 = FIRST_ROLE_UID + 4;
         let mut command = self.rosterd.inside(&tool("setpriv", "util-linux"));
         command.args([
             &format!("--reuid={CORP}"),

@@ -141,6 +141,7 @@ fn domains_and_levels_are_told_what_to_do() {
     for (args, part) in [
         (&["domain", "show", "corp"][..], "there is no domain \"corp\"; there are: lab"),
         (&["log-level", "lab"], "roles are monitor, publisher, backend:DOMAIN"),
+        (&["log-level", "backend:corp"], "there is no role backend:corp; there are: monitor"),
     ] {
         let done = lab.rosterd.roster(args);
         assert_eq!(done.code, 1);

@@ -31,7 +31,7 @@ fn meant(args: &LogLevel) -> Result<(Option<Role>, Option<Level>)> {
     let role = |text: &str| {
         Role::parse(text).ok_or_else(|| {
             anyhow!(
-                "{text:?} is no role and no level; roles, as in `roster status`, are monitor, publisher, backend:DOMAIN and \
+                "{text:?} is no role and no level; roles are monitor, publisher, backend:DOMAIN and \
                  responder:NAME, levels error, warn, info, debug and trace"
             )
         })

@@ -10,7 +10,9 @@ use roster_bus::interfaces::{
     DomainCounts, DomainStatus, MonitorStatus, PublisherStatus, RoleState, RoleStatus,
 };
 use roster_bus::names::Role;
+use roster_record::text::{Line, passwd_line};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +28,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// Reasons of refusal that are shown of a domain; `roster domain rejected` has all.
 const REASONS_SHOWN: usize = 3;
 
+/// Local users, as the daemon reads them.
+const PASSWD: &str = "/etc/passwd";
+
 const SEE_LOG: &str = "see its log: journalctl -u rosterd";
 
 /// What every role said, or why it did not.
@@ -38,6 +43,8 @@ pub struct Report {
     domains: Vec<(String, Result<DomainStatus, String>)>,
     /// Of those that answered.
     roles: Vec<RoleStatus>,
+    /// Local users by id, among them those that roles run as.
+    users: HashMap<u32, String>,
 }
 
 /// Prints how the daemon is; the exit code says it too.
@@ -102,13 +109,26 @@ impl Report {
         let (mut domains, roles) = tokio::join!(asked.join_all(), roles(bus, states));
         domains.sort_by_key(|(at, ..)| *at);
         let domains = domains.into_iter().map(|(_, name, status)| (name, status)).collect();
-        Self { now: now(), monitor, publisher, domains, roles }
+        // The C library would ask the snapshot too, which has no say in who runs what.
+        let users = local_users(&std::fs::read(PASSWD).unwrap_or_default());
+        Self { now: now(), monitor, publisher, domains, roles, users }
     }
 
     /// The file that programs are to read.
     pub fn snapshot(&self) -> Option<PathBuf> {
         self.publisher.as_ref().ok().map(|publisher| PathBuf::from(&publisher.snapshot))
     }
+}
+
+fn local_users(passwd: &[u8]) -> HashMap<u32, String> {
+    let mut users = HashMap::new();
+    for line in passwd.split(|&byte| byte == b'\n') {
+        if let Line::Entry(user) = passwd_line(line) {
+            let name = String::from_utf8_lossy(user.name);
+            users.entry(user.uid).or_insert_with(|| name.into_owned());
+        }
+    }
+    users
 }
 
 async fn monitor(bus: &Bus) -> Result<MonitorStatus> {
@@ -452,7 +472,7 @@ fn refused(counts: Option<&DomainCounts>) -> u64 {
 
 fn role_table(report: &Report, monitor: &MonitorStatus) -> String {
     let mut rows = vec![
-        ["ROLE", "STATE", "PID", "UID", "RESTARTS", "LOG", "SANDBOX"].map(str::to_owned).to_vec(),
+        ["ROLE", "STATE", "PID", "USER", "RESTARTS", "LOG", "SANDBOX"].map(str::to_owned).to_vec(),
     ];
     for state in &monitor.roles {
         let own = report.roles.iter().find(|role| role.role == state.role);
@@ -464,14 +484,14 @@ fn role_table(report: &Report, monitor: &MonitorStatus) -> String {
             state.role.clone(),
             format!("{} {}", state.state, age(report.now, state.since_unix)),
             pid,
-            state.uid.to_string(),
+            report.users.get(&state.uid).map_or_else(|| state.uid.to_string(), |name| shown(name)),
             count(state.restarts.into()),
             own(|role| &role.log_level),
             own(|role| &role.sandbox),
         ]);
     }
     use Align::{Left, Right};
-    table(&rows, &[Left, Left, Right, Right, Right, Left, Left])
+    table(&rows, &[Left, Left, Right, Left, Right, Left, Left])
 }
 
 fn as_json(report: &Report, findings: &[Finding]) -> Value {
@@ -674,6 +694,7 @@ mod tests {
             publisher: Ok(publisher),
             domains: vec![domain("corp")],
             roles: vec![own],
+            users: local_users(b"roster-bus:x:990:990::/:/bin/false\nalso:x:990:1::/:/bin/sh\n"),
         }
     }
 
@@ -707,10 +728,10 @@ snapshot       /var/lib/roster/roster.snap
 DOMAIN  STATE        USERS  GROUPS  REJECTED  LAST CHANGE  BY        FROM
 corp    online 3 h  10,201  10,100         0  3 s ago      syncrepl  ldaps://ldap1.example.com
 
-ROLE          STATE        PID  UID  RESTARTS  LOG   SANDBOX
-monitor       running 3 h  100  990         0  -     -
-bus           running 3 h  101  990         0  -     -
-backend:corp  running 3 h  104  990         0  info  landlock, seccomp
+ROLE          STATE        PID  USER        RESTARTS  LOG   SANDBOX
+monitor       running 3 h  100  roster-bus         0  -     -
+bus           running 3 h  101  roster-bus         0  -     -
+backend:corp  running 3 h  104  roster-bus         0  info  landlock, seccomp
 
 All well.
 "
