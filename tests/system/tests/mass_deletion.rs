@@ -135,7 +135,7 @@ fn a_back_end_that_begins_anew_with_nobody_loses_nobody() {
     let slapd = served();
     slapd.change("dn: ou=empty,dc=example,dc=com\nobjectClass: organizationalUnit\nou: empty\n\n");
     let corp = Domain::ldap("corp", &slapd);
-    let mut rosterd = Rosterd::start(&[corp.clone()]);
+    let mut rosterd = Rosterd::start(std::slice::from_ref(&corp));
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
     let all = users(&rosterd);
     let waits = |rosterd: &Rosterd| {
