@@ -541,6 +541,22 @@ async fn a_group_that_grew_beyond_what_is_told_is_not_asked_for_all_the_time() {
 }
 
 #[tokio::test]
+async fn an_answer_that_the_bus_would_not_take_is_none() {
+    let (played, asking) = Played::asking([]);
+    let gecos = vec![b'x'; 60_000];
+    let members = names(0..150);
+    for name in &members {
+        let Entry::User(one) = user(name, 1000) else { unreachable!() };
+        let long = Entry::User(User { gecos: Cow::Borrowed(&gecos), ..one });
+        played.engine.put(USERS, named(name), long);
+    }
+    played.engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&all(&members))));
+    let answer = asking.look_up(&LookUp::GroupByGid(5000)).await;
+    assert!(matches!(answer, Err(Error::Unavailable(_))));
+    assert!(asking.look_up(&by_name("user7")).await.is_ok());
+}
+
+#[tokio::test]
 async fn more_questions_than_may_be_under_way_wait_for_their_turn() {
     let users = names(0..300);
     let (_played, asking) = Played::asking(users.clone());
