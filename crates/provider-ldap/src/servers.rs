@@ -149,8 +149,13 @@ async fn ask(domain: &str) -> Result<Vec<Service>, String> {
     Ok(services.filter(|service| !service.host.is_empty()).take(DISCOVERED_MAX).collect())
 }
 
-/// Whether a host is the domain itself or below it.
+/// Whether a host is the domain itself or below it. An escaped dot does not part labels, and no host
+/// has one.
 fn is_within(host: &str, domain: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !host.bytes().all(is_plain) {
+        return false;
+    }
     let (host, domain) = (host.to_ascii_lowercase(), domain.to_ascii_lowercase());
     let domain = domain.trim_end_matches('.');
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -311,7 +316,14 @@ mod tests {
             complaint: Mutex::default(),
             random: RandomState::new(),
         };
-        let named = ["corp.test", "LDAP.Corp.Test", "evilcorp.test", "corp.test.evil.test", "test"];
+        let named = [
+            "corp.test",
+            "LDAP.Corp.Test",
+            "evilcorp.test",
+            "corp.test.evil.test",
+            "evil\\.corp.test",
+            "test",
+        ];
         let services =
             || named.iter().zip(0..).map(|(host, priority)| service(host, priority, 1)).collect();
         let hosts = |servers: &Servers| -> Vec<String> {
@@ -320,7 +332,7 @@ mod tests {
         };
         assert_eq!(hosts(&servers), ["corp.test", "LDAP.Corp.Test"]);
         let complaint = lock(&servers.complaint).clone();
-        assert!(complaint.contains("corp.test.evil.test, evilcorp.test, test; name them"));
+        assert!(complaint.contains("corp.test.evil.test, evil\\.corp.test, evilcorp.test, test; "));
         servers.believes_any_name = true;
         assert_eq!(hosts(&servers), named);
         assert_eq!(*lock(&servers.complaint), "");

@@ -5,6 +5,8 @@ use roster_system_tests::servers::{Certificate, Dns, Relay, Service};
 use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, needs_root, wait_for, wait_until,
 };
+use std::thread::sleep;
+use std::time::Duration;
 
 const DOMAIN: &str = "corp.test";
 
@@ -63,6 +65,10 @@ fn servers_within_the_domain_are_asked_by_priority_and_weight_and_new_records_co
     rosterd.expect("passwd", "alice", Some(alice));
     first.stop();
     rosterd.expect_of_domain("corp", "server", uri(light));
+    // The first is no better than this one.
+    first.start();
+    sleep(Duration::from_secs(3));
+    assert_eq!(rosterd.domain("corp").expect("a status")["server"], uri(light));
 
     // Nothing fails, and a better server comes to be known.
     let best = Service { priority: 5, ..last };
