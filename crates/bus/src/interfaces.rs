@@ -11,6 +11,8 @@ use zbus::zvariant::Type;
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a look-up may take from the responder's question to its answer: the module waits 3 s.
 pub const LOOK_UP_DEADLINE: Duration = Duration::from_millis(2500);
+/// Longest message that the bus carries, in bytes. Whoever sends a longer one is disconnected.
+pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// Entries in one reply of `Backend::rejected` and `Publisher::rejected`.
 pub const REJECTED_AT_ONCE: u32 = 10_000;
 
@@ -141,8 +143,10 @@ pub trait Backend {
     /// everything when that is shorter, the epoch is another, or `since` is 0.
     fn fetch(&self, epoch: u64, since: u64) -> Result<OwnedFd, Error>;
     /// Asks the directory for one entry; `name` or `id` as `kind` has it. Gives the records found,
-    /// in the form of [`crate::exchange`] without header, and nothing when there is no such entry.
-    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<Vec<u8>, Error>;
+    /// in the form of [`crate::exchange`] without header, and nothing when there is no such entry. In
+    /// front of them stands the epoch that their numbers are of, as in the header of an image:
+    /// another process may have given the same numbers to others.
+    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<(u64, Vec<u8>), Error>;
     /// How the domain is.
     fn status(&self) -> Result<DomainStatus, Error>;
     /// Connects and enumerates anew.
@@ -152,7 +156,7 @@ pub trait Backend {
     /// Entries of the directory that cannot be read as users or groups, from that position on.
     fn rejected(&self, from: u32, at_most: u32) -> Result<Vec<Rejected>, Error>;
     /// Forgets what is known of a user (`UserByName`), of a group (`GroupByName`) or, with an empty
-    /// name, of everything, and asks for it again.
+    /// name, of everything, and asks for it again; of a mirror everything is enumerated anew.
     fn expire(&self, kind: Kind, name: &[u8]) -> Result<(), Error>;
     /// There are changes to `Backend::fetch` up to `sequence`.
     #[zbus(signal)]
@@ -234,7 +238,9 @@ pub trait Publisher {
     fn rejected(&self, domain: &str, from: u32, at_most: u32) -> Result<Vec<Rejected>, Error>;
     /// Every entry of that name (`UserByName` or `GroupByName`) in any domain.
     fn show(&self, kind: Kind, name: &[u8]) -> Result<Vec<Shown>, Error>;
-    /// Publishes now, changed or not.
+    /// Lets held removals of a domain happen; gives their number.
+    fn confirm(&self, domain: &str) -> Result<u64, Error>;
+    /// Publishes now, changed or not; returns when that was done.
     fn publish(&self) -> Result<u64, Error>;
     /// A snapshot is in place.
     #[zbus(signal)]
@@ -290,7 +296,12 @@ pub struct DomainCounts {
     pub users: u64,
     /// Groups served.
     pub groups: u64,
-    /// Entries not served, by reason, most frequent first.
+    /// Removals that wait for `Publisher::confirm`: the back-end began anew and has far fewer entries.
+    pub held_removals: u64,
+    /// The domain that goes before this one and was never read; until it is, this one is not served.
+    /// Empty when there is none.
+    pub waits_for: String,
+    /// Entries not served, by reason, most frequent first; of many different ones some as one.
     pub refused: Vec<(String, u64)>,
 }
 

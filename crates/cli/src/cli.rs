@@ -387,8 +387,8 @@ pub enum CacheCommand {
     /// Have entries asked for again
     ///
     /// For domains that are asked on demand: what is remembered of the entries is forgotten, and the
-    /// directory is asked. Mirrored domains are up to date by themselves; there it asks the directory
-    /// for the entry, to make sure.
+    /// directory is asked. Mirrored domains are up to date by themselves; there it has everything
+    /// enumerated anew, to make sure.
     #[command(after_long_help = pages::after_help("cache expire"))]
     Expire(Expire),
 }

@@ -6,6 +6,7 @@ use crate::syntax;
 use crate::{
     Attributes, Bind, Domain, Files, Host, Ldap, Mode, Overrides, Provider, Schema, Search, Server,
 };
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -170,7 +171,9 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
     let allow_clear_password: bool = section.take("allow_clear_password");
     let transport = transport(section, &servers, discover.is_some(), start_tls);
     let in_clear = matches!(bind, Bind::Simple { .. }) && !allow_clear_password;
-    if let Some(server) = transport.without_tls.filter(|_| in_clear) {
+    if !in_clear {
+        warn_of_clear_text(section, &servers, discover.is_some(), start_tls);
+    } else if let Some(server) = transport.without_tls {
         section.wrong(
             "bind_password_file",
             format!("the password would travel to {server} for everybody on the way to read"),
@@ -197,6 +200,44 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
         start_tls,
         tls_ca,
         allow_clear_password,
+    }
+}
+
+/// Without TLS, whoever is on the way to a server says who this host's users are.
+fn warn_of_clear_text(
+    section: &mut Section<'_, '_, '_, '_>,
+    servers: &[Server],
+    discover: bool,
+    start_tls: bool,
+) {
+    if start_tls {
+        return;
+    }
+    let what = |server: &str| {
+        format!("everybody on the way to {server} can change what this host takes for its users")
+    };
+    for server in servers {
+        if let Server::Ldap { host, .. } = server
+            && !is_this_host(host)
+        {
+            section.warn_at(
+                "uris",
+                |text| syntax::server(text).as_ref() == Ok(server),
+                what(&server.to_string()),
+                "use ldaps://, or set start_tls = true",
+            );
+        }
+    }
+    if discover {
+        section.warn("discover", what("servers that DNS names"), "set start_tls = true");
+    }
+}
+
+fn is_this_host(host: &str) -> bool {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => name == "localhost" || name.ends_with(".localhost"),
     }
 }
 

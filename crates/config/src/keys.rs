@@ -348,15 +348,19 @@ pub const KEYS: &[Key] = &[
         Unset::Is("0.5"),
         "When ten entries or more, and more than this share of the domain's users or of its groups, \
          would go at once or within ten minutes, they are kept until roster domain confirm NAME says \
-         that they are meant to go. Additions and changes are served meanwhile. 1 lets everything go \
-         without a question.",
+         that they are meant to go. Additions and changes are served meanwhile. The same goes for what a \
+         mirror no longer has that begins anew, after another base or without its cache; until then what \
+         was served goes on being served. In on-demand mode it is asked of ten entries or more that are \
+         asked for again together, when the directory has none of them. 1 lets everything go without a \
+         question.",
     ),
     of(
         Table::Domain,
         "refresh",
         duration_of(SECOND, DAY),
         Unset::Is("\"5m\""),
-        "In on-demand mode, how often entries that were asked for are asked for again, in batches.",
+        "In on-demand mode, how often entries that were asked for are asked for again, in batches. \
+         Groups of more than 10,000 members are not answered in this mode.",
     ),
     of(
         Table::Domain,
@@ -381,7 +385,9 @@ pub const KEYS: &[Key] = &[
         Kind::DnsDomain,
         Unset::Nothing,
         "A DNS domain whose SRV records _ldap._tcp name servers. Those of uris come first. Such \
-         servers are spoken to as by ldap://, so set start_tls.",
+         servers are spoken to as by ldap://, so set start_tls. Whoever can forge answers of DNS \
+         could name a server of their own: one whose name is not this domain's or below it is \
+         believed only where start_tls is set and tls_ca names the authority of its certificate.",
     ),
     ldap("base", Kind::Dn, Unset::Required, "Base of all searches: \"dc=example,dc=com\"."),
     ldap(
@@ -463,21 +469,25 @@ pub const KEYS: &[Key] = &[
         "search_timeout",
         duration_of(SECOND, HOUR),
         Unset::Is("\"30s\""),
-        "How long a look-up may take, and how long a server may be silent in the middle of an \
-         answer.",
+        "How long one search of a look-up may take, which is given up earlier if nobody waits for it \
+         any more, and how long a server may be silent in the middle of an answer to the mirror.",
     ),
     ldap(
         "poll",
         duration_of(SECOND, DAY),
         Unset::Is("\"30s\""),
         "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
-         asked for changes.",
+         asked for changes. What such a server does not tell is found out at every tenth time, by \
+         comparing the keys and time stamps of all entries: removals, and changes that a replica \
+         brought in late. At 30s a removal is served for up to five minutes.",
     ),
     ldap(
         "fail_back",
         duration_of(SECOND, DAY),
         Unset::Is("\"30s\""),
-        "How often a server that comes earlier in uris than the present one is tried.",
+        "How often a server that comes earlier in uris, or has a better priority in DNS, than the \
+         present one is tried. One that was gone back to and failed is left alone for twice as long \
+         each time, up to an hour.",
     ),
     ldap(
         "message_bytes_max",

@@ -410,9 +410,30 @@ fn a_password_does_not_travel_in_clear_unless_told_to() {
     );
     assert_eq!(mistakes(&domain("ldaps://ldap1", "discover = \"x.test\"")).len(), 1);
     quiet(&domain("ldap://ldap1", "start_tls = true"));
-    quiet(&domain("ldap://ldap1", "allow_clear_password = true"));
+    quiet(&domain("ldap://127.0.0.1", "allow_clear_password = true"));
     quiet(&domain("ldaps://ldap1", ""));
     quiet(&domain("ldapi://%2Frun%2Fldapi", ""));
+}
+
+#[test]
+fn users_that_come_in_clear_are_warned_of() {
+    let warnings = |text: &str| rendered(&well(text).warnings);
+    let plain = corp("").replace("ldaps:", "ldap:");
+    let expected = "roster.toml:5: warning: domain.corp.uris: everybody on the way to ldap://ldap1 \
+                    can change what this host takes for its users; use ldaps://, or set \
+                    start_tls = true";
+    assert_eq!(warnings(&plain), [expected]);
+    let simple = "bind_dn = 'cn=x'\nbind_password_file = '/p'\nallow_clear_password = true";
+    assert_eq!(warnings(&corp(simple).replace("ldaps:", "ldap:")), [expected]);
+    assert_eq!(
+        warnings(&corp("discover = 'x.test'")),
+        ["roster.toml:7: warning: domain.corp.discover: everybody on the way to servers that DNS \
+          names can change what this host takes for its users; set start_tls = true"]
+    );
+    for here in ["localhost", "127.1.2.3", "[::1]:3890"] {
+        quiet(&plain.replace("ldap://ldap1", &format!("ldap://{here}")));
+    }
+    quiet(&plain.replace("base", "start_tls = true\nbase"));
 }
 
 #[test]
@@ -436,7 +457,7 @@ fn servers_are_named_or_found() {
         ["roster.toml:3: domain.corp.uris: is missing; name servers, \
           uris = [\"ldaps://ldap1.example.com\"], or find them by DNS, discover = \"example.com\""]
     );
-    let found = text.replace("base", "discover = \"example.com\"\nbase");
+    let found = text.replace("base", "discover = \"example.com\"\nstart_tls = true\nbase");
     assert_eq!(ldap(&quiet(&found)).discover.as_deref(), Some("example.com"));
 }
 

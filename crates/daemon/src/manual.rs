@@ -59,6 +59,11 @@ const SECTIONS: [Section; 5] = [
             ("/etc/roster/roster.toml", "The configuration."),
             ("/var/lib/roster/roster.snap", "The snapshot that programs read."),
             (
+                "/var/lib/roster/roster.domains",
+                "How many users and groups it has of each domain: what a publisher that was started anew \
+                 must not lose.",
+            ),
+            (
                 "/var/lib/roster/domains/NAME",
                 "The cache of a domain. It may be deleted while rosterd does not run: the domain is \
                  then fetched anew.",

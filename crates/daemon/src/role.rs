@@ -17,8 +17,10 @@ use roster_bus::zbus::message::Header;
 use roster_bus::zbus::names::BusName;
 use roster_bus::zbus::{self, Connection};
 use roster_config as config;
+use roster_provider_ldap::RESOLUTIONS_MAX;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -30,6 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
+use zeroize::Zeroizing;
 
 /// How long a role waits for its name, which the process before it may still hold for a moment.
 const NAME_WAIT: Duration = Duration::from_secs(5);
@@ -39,6 +42,8 @@ const NAME_PAUSE: Duration = Duration::from_millis(50);
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// From the order to stop until the process ends; the monitor kills after 5 s.
 const STOP_WAIT: Duration = Duration::from_secs(4);
+/// Threads for what waits for a disk: flushes of the cache, publications. Host names have their own.
+const DISK_THREADS_MAX: usize = 4;
 /// Largest text that the monitor hands to a role; certificates are most of it.
 pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
 
@@ -108,6 +113,8 @@ pub struct DomainRules {
     pub max_id: u32,
     /// Whether what the back-end has is all there is.
     pub mode: config::Mode,
+    /// Share of the users, or of the groups, that may go at once.
+    pub mass_deletion: f64,
     /// On demand: how long a name that is not there is known not to be there.
     pub negative: Duration,
 }
@@ -252,9 +259,7 @@ pub fn main() -> u8 {
 
 /// Reads what the monitor prepared, and makes sure that this process does not outlive it.
 fn take_launch() -> anyhow::Result<Launch> {
-    let mut text = Vec::new();
-    let bound = LAUNCH_BYTES_MAX as u64;
-    io::stdin().take(bound).read_to_end(&mut text).context("cannot read standard input")?;
+    let text = launch_text().context("cannot read standard input")?;
     let launch: Launch =
         serde_json::from_slice(&text).context("standard input is not what a monitor hands over")?;
     let _ = rustix::thread::set_name(c"rosterd");
@@ -267,6 +272,16 @@ fn take_launch() -> anyhow::Result<Launch> {
         bail!("the monitor, process {}, is gone", launch.monitor_pid);
     }
     Ok(launch)
+}
+
+/// What stands in standard input, passwords included: in one block of memory, which is wiped.
+fn launch_text() -> io::Result<Zeroizing<Vec<u8>>> {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let length = input.metadata()?.len().min(LAUNCH_BYTES_MAX as u64);
+    // One byte more, or the end of the file is looked for in a larger block.
+    let mut text = Zeroizing::new(Vec::with_capacity(length as usize + 1));
+    input.take(length).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn become_bus(launch: &Launch) -> u8 {
@@ -301,8 +316,7 @@ fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result
     let counters = Counters::start();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // What blocks is disk: a flush of the cache, a publication.
-        .max_blocking_threads(4)
+        .max_blocking_threads(DISK_THREADS_MAX + RESOLUTIONS_MAX)
         .build()?;
     let result = runtime.block_on(async {
         let (stop, shutdown) = Shutdown::new();

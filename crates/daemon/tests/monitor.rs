@@ -132,7 +132,7 @@ fn a_change_restarts_whom_it_concerns() {
     let (lab, corp) = (running("backend:lab"), running("backend:corp"));
 
     let changed = fs::read_to_string(daemon.path("roster.toml")).unwrap();
-    let changed = changed.replace("[domain.corp]", "[domain.corp]\nmass_deletion = 0.9");
+    let changed = changed.replace("[domain.corp]", "[domain.corp]\nfallback_home = \"/home/%u\"");
     daemon.write("roster.toml", &changed);
     reload(&daemon).unwrap();
     daemon.replaced("backend:corp", corp);

@@ -11,6 +11,7 @@ use crate::filter::Filter;
 use crate::message::{
     Control, Operation, Request, Response, Scope, SearchRequest, code, oid, printable,
 };
+use crate::names::Names;
 use roster_config::{Bind, Ldap, Secrets, Server};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use std::fmt;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use zeroize::{Zeroize, Zeroizing};
 
 /// First size of the buffer, and what it returns to after a large message.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -39,12 +41,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 /// How connections are made.
 pub struct Settings {
     bind: Bind,
-    password: String,
+    password: Zeroizing<String>,
     start_tls: bool,
     allow_clear_password: bool,
     tls: Option<Arc<rustls::ClientConfig>>,
     connect_timeout: Duration,
     bytes_max: usize,
+    names: Names,
 }
 
 impl Settings {
@@ -53,7 +56,7 @@ impl Settings {
     pub fn new(ldap: &Ldap, secrets: &Secrets) -> Result<Self, String> {
         let ldaps = ldap.servers.iter().any(|server| matches!(server, Server::Ldaps { .. }));
         let tls = if ldaps || ldap.start_tls { Some(tls_config(secrets)?) } else { None };
-        let password = secrets.bind_password.clone().unwrap_or_default();
+        let password = Zeroizing::new(secrets.bind_password.clone().unwrap_or_default());
         if let (Bind::Simple { dn, .. }, "") = (&ldap.bind, password.as_str()) {
             // A server takes DN without password for an anonymous bind and says success.
             return Err(format!(
@@ -68,6 +71,7 @@ impl Settings {
             tls,
             connect_timeout: ldap.connect_timeout,
             bytes_max: usize::try_from(ldap.message_bytes_max).unwrap_or(usize::MAX),
+            names: Names::default(),
         })
     }
 
@@ -119,7 +123,8 @@ pub struct Connection {
     /// What came: messages from `start` on, the last perhaps not whole.
     buffer: Vec<u8>,
     start: usize,
-    outgoing: Vec<u8>,
+    /// Wiped when it is sent, for there may be a password in it.
+    outgoing: Zeroizing<Vec<u8>>,
     last_id: u32,
     bytes_max: usize,
 }
@@ -168,7 +173,7 @@ impl Connection {
             transport,
             buffer: Vec::new(),
             start: 0,
-            outgoing: Vec::new(),
+            outgoing: Zeroizing::default(),
             last_id: 0,
             bytes_max: settings.bytes_max,
         }
@@ -205,7 +210,8 @@ impl Connection {
     pub fn queue(&mut self, request: &Request<'_>, controls: &[Control<'_>]) -> u32 {
         // Ids may come round again after 2³¹ requests, when the first are long answered.
         self.last_id = if self.last_id >= 0x7fff_ffff { 1 } else { self.last_id + 1 };
-        self.outgoing.extend_from_slice(&request.encode(self.last_id, controls));
+        let message = Zeroizing::new(request.encode(self.last_id, controls));
+        self.outgoing.extend_from_slice(&message);
         self.last_id
     }
 
@@ -225,7 +231,7 @@ impl Connection {
             timeout(deadline, sent)
                 .await
                 .map_err(|_| Error::Silent { what: "a request", deadline })??;
-            self.outgoing.clear();
+            self.outgoing.zeroize();
         }
         Ok(())
     }
@@ -343,6 +349,21 @@ impl Connection {
         }
     }
 
+    /// Whether the server lets us search: asks for one entry of many.
+    pub async fn try_out(
+        &mut self,
+        base: &str,
+        filter: &Filter,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        let (scope, attributes) = (Scope::Subtree, &["1.1"][..]);
+        let request = SearchRequest { base, scope, filter, attributes, entries_max: 1 };
+        match self.search(request, deadline, |_| Ok(())).await {
+            Err(Error::Search { code: code::SIZE_LIMIT, .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// What the server says of itself.
     pub async fn root(&mut self, deadline: Duration) -> Result<Root, Error> {
         let mut root = Root::default();
@@ -425,8 +446,7 @@ impl Root {
 }
 
 async fn dial(host: &str, port: u16, settings: &Settings) -> Result<TcpStream, Error> {
-    let addresses: Vec<_> =
-        tokio::net::lookup_host((host, port)).await.map_err(Error::Resolve)?.collect();
+    let addresses = settings.names.resolve(host, port).await.map_err(Error::Resolve)?;
     // One address that swallows packets must not use up the time of the others.
     let share = settings.connect_timeout / u32::try_from(addresses.len()).unwrap_or(1).clamp(1, 4);
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");

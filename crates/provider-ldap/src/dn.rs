@@ -65,8 +65,14 @@ impl Part<'_> {
         let value = trim_spaces(self.value);
         let quotes = unescaped_quotes(value);
         let is_quoted = value.len() >= 2 && value.starts_with(b"\"") && value.ends_with(b"\"");
-        is_attribute(self.attribute) && (quotes == 0 || (quotes == 2 && is_quoted))
+        let is_text = quotes == 0 || (quotes == 2 && is_quoted);
+        is_attribute(self.attribute) && value.strip_prefix(b"#").map_or(is_text, is_hex)
     }
+}
+
+/// What follows the `#` of a value that is given as BER.
+fn is_hex(text: &[u8]) -> bool {
+    !text.is_empty() && text.len().is_multiple_of(2) && text.iter().all(u8::is_ascii_hexdigit)
 }
 
 fn is_attribute(name: &[u8]) -> bool {
@@ -315,6 +321,8 @@ mod tests {
             "a\\",
             "cn=a=b",
             "cn=#04024869",
+            "cn=#0\\ ;u=x",
+            "cn=#,dc=x",
             "cn=\\20,dc=x",
             "\0",
         ] {

@@ -50,6 +50,15 @@ pub enum Error {
         /// How long was waited.
         deadline: Duration,
     },
+    /// A look-up took too long; the server may be well.
+    #[error(
+        "no answer to a look-up within {} s: the server may lack an index for it",
+        .deadline.as_secs_f32()
+    )]
+    Slow {
+        /// How long was waited.
+        deadline: Duration,
+    },
     /// Not LDAP.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -74,9 +83,20 @@ pub enum Error {
     /// A look-up found more than any should.
     #[error("a look-up found more than {0} entries: narrow the search bases or filters")]
     TooMany(usize),
+    /// A look-up brought more than there is room for.
+    #[error("look-ups bring more than {} MiB at once: mirror the domain instead", .0 >> 20)]
+    TooLarge(usize),
 }
 
 impl Error {
+    /// Whether it says something of one question only, and others may be answered.
+    pub fn is_of_the_question(&self) -> bool {
+        matches!(
+            self,
+            Self::Search { .. } | Self::Slow { .. } | Self::TooMany(_) | Self::TooLarge(_)
+        )
+    }
+
     /// Whether the server does not do what was asked, or not for us, so that something else may be
     /// tried on the same connection.
     pub fn is_refusal(&self) -> bool {

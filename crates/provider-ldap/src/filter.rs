@@ -73,6 +73,16 @@ impl Filter {
         Self::comparison(EQUALITY, attribute, value)
     }
 
+    /// Matches entries of which a value of the attribute is one of these.
+    #[must_use]
+    pub fn equals_any(attribute: &str, values: &[Vec<u8>]) -> Self {
+        if let [one] = values {
+            return Self::equals(attribute, one);
+        }
+        let each: Vec<Self> = values.iter().map(|value| Self::equals(attribute, value)).collect();
+        Self::any(&each)
+    }
+
     /// Matches entries of which a value of the attribute is this or greater.
     #[must_use]
     pub fn at_least(attribute: &str, value: &[u8]) -> Self {

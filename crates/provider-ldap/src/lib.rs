@@ -15,10 +15,13 @@ pub mod filter;
 mod link;
 mod look_up;
 pub mod message;
+mod names;
 mod network;
 pub mod schema;
 mod servers;
 mod track;
+
+pub use crate::names::RESOLUTIONS_MAX;
 
 use crate::connection::{Connection, Root, Settings};
 use crate::error::Error;
@@ -26,12 +29,12 @@ use crate::link::{Link, Open};
 use crate::look_up::{Asker, LookUps};
 use crate::network::Network;
 use crate::schema::{Mapping, PartSearch};
-use crate::servers::{Backoff, Servers, describe};
+use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::enumerate::Enumeration;
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
-use roster_provider::{Cookie, LookUp, Part, Provider, Sink, Unreachable};
+use roster_provider::{Cookie, LookUp, Of, Part, Provider, Sink, Unanswered};
 use std::borrow::Cow;
 use std::future::pending;
 use std::pin::pin;
@@ -46,13 +49,14 @@ use tokio::time::{Instant, sleep};
 const GOOD_SERVICE: Duration = Duration::from_secs(5);
 
 /// What is wrong when there is nobody to ask.
-const NO_SERVER: &str = "no server is known: none is configured in `uris`, and DNS names none for the domain in `discover`";
+const NO_SERVER: &str = "no server is known: none is configured in `uris`, and DNS names none that is believed for the domain in `discover`";
 
 /// One LDAP domain.
 pub struct Ldap {
     config: roster_config::Ldap,
     settings: Settings,
     servers: Servers,
+    setbacks: Setbacks,
     mapping: Arc<Mapping>,
     searches: Vec<PartSearch>,
     look_ups: LookUps,
@@ -116,6 +120,7 @@ impl Ldap {
         Ok(Self {
             settings: Settings::new(config, secrets).map_err(bad)?,
             servers: Servers::new(config),
+            setbacks: Setbacks::new(config.fail_back),
             look_ups: LookUps::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?,
             link: Link::new(config.search_timeout, domain.mode == Mode::OnDemand),
             mapping,
@@ -129,14 +134,8 @@ impl Ldap {
     }
 
     /// Connects to a server and follows it for as long as that goes well.
-    async fn serve(
-        &self,
-        servers: &[Server],
-        rank: usize,
-        ear: &mut Ear,
-        network: &Network,
-    ) -> Served {
-        let Some(server) = servers.get(rank) else { return Served::Stopped };
+    async fn serve(&self, candidate: &Candidate, ear: &mut Ear, network: &Network) -> Served {
+        let Candidate { server, rank } = candidate;
         let (mut connection, root) = match self.reach(server).await {
             Ok(reached) => reached,
             Err(error) => return Served::Failed(error),
@@ -144,7 +143,7 @@ impl Ldap {
         let stop = async {
             tokio::select! {
                 () = self.refresh.notified() => true,
-                () = self.preferred_answers(servers.get(..rank).unwrap_or_default()) => false,
+                () = self.preferred_answers(*rank) => false,
             }
         };
         let is_refresh = AtomicBool::new(false);
@@ -177,29 +176,30 @@ impl Ldap {
         if is_refresh.load(Ordering::Relaxed) {
             ear.forget_all();
         }
+        let was_good = end.settled.is_some_and(|since| since.elapsed() >= GOOD_SERVICE);
         match end.error {
             None => {
                 connection.close().await;
                 Served::Stopped
             }
-            Some(error) if end.settled.is_some_and(|since| since.elapsed() >= GOOD_SERVICE) => {
+            Some(error) if was_good => {
+                self.setbacks.forget(server);
                 Served::Lost(error)
             }
-            Some(error) => Served::Failed(error),
+            Some(error) => {
+                self.setbacks.note(server, Instant::now());
+                Served::Failed(error)
+            }
         }
     }
 
     /// Tries one server after the other. `Ok` when the next round may come at once: a good service
     /// ended, or another connection is wanted. `Err` is why no server is of use.
-    async fn round(
-        &self,
-        servers: &[Server],
-        ear: &mut Ear,
-        network: &Network,
-    ) -> Result<(), String> {
+    async fn round(&self, ear: &mut Ear, network: &Network) -> Result<(), String> {
         let mut reasons = Vec::new();
-        for (rank, server) in servers.iter().enumerate() {
-            match self.serve(servers, rank, ear, network).await {
+        for candidate in self.servers.list().await {
+            let server = &candidate.server;
+            match self.serve(&candidate, ear, network).await {
                 Served::Stopped => return Ok(()),
                 Served::Failed(error) => reasons.push(format!("{}: {error}", describe(server))),
                 Served::Lost(error) => {
@@ -227,18 +227,23 @@ impl Ldap {
     /// Connects the look-ups to the first server that answers.
     async fn connect_link(&self) -> Result<Open, String> {
         let mut reasons = Vec::new();
-        for (rank, server) in self.servers.list().await.iter().enumerate() {
-            match self.reach(server).await {
+        for Candidate { server, rank } in self.servers.list().await {
+            match self.reach(&server).await {
                 Ok((connection, root)) => {
-                    return Ok(Open::over(connection, root, rank, &describe(server)));
+                    return Ok(Open::over(connection, root, rank, &describe(&server)));
                 }
-                Err(error) => reasons.push(format!("{}: {error}", describe(server))),
+                Err(error) => reasons.push(format!("{}: {error}", describe(&server))),
             }
         }
         if reasons.is_empty() {
             return Err(NO_SERVER.to_owned());
         }
         Err(reasons.join("; "))
+    }
+
+    async fn asker(&self) -> Result<Asker<'_>, Unanswered> {
+        let open = self.link.open(false, || self.connect_link()).await;
+        Ok(Asker { ldap: self, open: open.map_err(Unanswered::Unreachable)? })
     }
 
     /// Keeps the look-ups' connection, and nothing else: the mirror of a domain that is asked on
@@ -252,13 +257,14 @@ impl Ldap {
                 Ok(open) => {
                     self.sink.online(&open.server);
                     let opened = Instant::now();
-                    let servers = self.servers.list().await;
-                    let preferred = servers.get(..open.rank).unwrap_or_default();
                     tokio::select! {
-                        () = open.closed() => {}
-                        reason = self.link.probe(&open, &network) => self.sink.offline(&reason),
+                        reason = self.link.watch(&open, &network) => {
+                            if let Some(reason) = reason {
+                                self.sink.offline(&reason);
+                            }
+                        }
                         () = self.refresh.notified() => self.link.drop_connection().await,
-                        () = self.preferred_answers(preferred) => self.link.drop_connection().await,
+                        () = self.preferred_answers(open.rank) => self.link.drop_connection().await,
                     }
                     if opened.elapsed() >= GOOD_SERVICE {
                         backoff = Backoff::new();
@@ -317,21 +323,37 @@ impl Ldap {
         }
     }
 
-    /// Over when one of these servers can be connected to again.
-    async fn preferred_answers(&self, preferred: &[Server]) {
-        if preferred.is_empty() {
+    /// Over when a server is good again that is preferred to one of this rank.
+    async fn preferred_answers(&self, rank: usize) {
+        if rank == 0 {
             pending::<()>().await;
         }
         loop {
             sleep(self.config.fail_back).await;
-            for server in preferred {
-                if let Ok((connection, _)) = self.reach(server).await {
+            for candidate in self.servers.list().await {
+                let server = &candidate.server;
+                let is_tried =
+                    candidate.rank < rank && self.setbacks.is_over(server, Instant::now());
+                if is_tried && self.is_good(server).await {
                     tracing::info!(server = describe(server), "a preferred server answers again");
-                    connection.close().await;
                     return;
                 }
             }
         }
+    }
+
+    /// Whether a server lets us in and, for a mirror, search: what can be known before it is tried.
+    async fn is_good(&self, server: &Server) -> bool {
+        let Ok((mut connection, _)) = self.reach(server).await else { return false };
+        let searches = if self.mode == Mode::OnDemand { &[][..] } else { &self.searches };
+        for PartSearch { base, filter, .. } in searches {
+            if let Err(error) = connection.try_out(base, filter, self.config.search_timeout).await {
+                tracing::debug!(server = describe(server), %error, "a preferred server is of no use");
+                return false;
+            }
+        }
+        connection.close().await;
+        true
     }
 }
 
@@ -351,18 +373,11 @@ impl Provider for Ldap {
         let network = Network::listen();
         let mut ear = Ear::new(Arc::clone(&self.sink), Arc::clone(&self.mapping), cookies);
         let mut backoff = Backoff::new();
-        let mut reported = String::new();
         loop {
-            let servers = self.servers.list().await;
-            let Err(reason) = self.round(&servers, &mut ear, &network).await else {
+            let Err(reason) = self.round(&mut ear, &network).await else {
                 backoff = Backoff::new();
-                reported.clear();
                 continue;
             };
-            if reason != reported {
-                tracing::warn!(reason, "the directory is out of reach, and is tried again");
-                reported.clone_from(&reason);
-            }
             self.sink.offline(&reason);
             tokio::select! {
                 () = sleep(backoff.next()) => {}
@@ -372,10 +387,14 @@ impl Provider for Ldap {
         }
     }
 
-    async fn look_up(&self, what: &LookUp) -> Result<bool, Unreachable> {
-        let open = self.link.open(false, || self.connect_link()).await.map_err(Unreachable)?;
-        let mut asker = Asker { ldap: self, open };
-        self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await.map_err(Unreachable)
+    async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
+        let mut asker = self.asker().await?;
+        self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await
+    }
+
+    async fn look_up_all(&self, of: Of, names: &[Vec<u8>]) -> Result<(), Unanswered> {
+        let mut asker = self.asker().await?;
+        self.look_ups.answer_all(of, names, &mut asker, self.sink.as_ref()).await
     }
 
     fn refresh(&self) {

@@ -3,18 +3,23 @@
 //! One task owns the connection and deals the answers out to who asked; a bounded number of
 //! questions is in flight, more wait their turn. A server that closes an idle connection is nothing
 //! special: the next question opens another.
+//!
+//! A question that takes long is its asker's misfortune alone: when nobody waits for it any more, or
+//! its time is over, the server is told to stop, and the others go on. The server counts as gone only
+//! when it leaves a probe unanswered too.
 
 use crate::connection::{Connection, Root};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{Operation, Request, Response, Scope, SearchRequest, code};
 use crate::network::Network;
-use crate::track::{PROBE_DEADLINE, PROBE_INTERVAL};
+use crate::track::{PROBE_DEADLINE, PROBE_INTERVAL, queue_probe};
+use roster_provider::Unanswered;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Questions in flight on the connection; a server works on far fewer at once.
@@ -23,6 +28,8 @@ const IN_FLIGHT_MAX: usize = 32;
 const WAITING_MAX: usize = 256;
 /// Entries that one question may bring.
 const ENTRIES_MAX: usize = 10_000;
+/// Bytes of all answers that are on their way: 32 groups of 10,000 members by DN are 20 MiB.
+const BYTES_MAX: usize = 64 << 20;
 
 /// A question, with all that outlives who asked it.
 #[derive(Clone, Debug)]
@@ -39,14 +46,25 @@ pub(crate) type Answer = Vec<Vec<u8>>;
 struct Ask {
     question: Question,
     reply: oneshot::Sender<Result<Answer, Error>>,
-    within: Duration,
     deadline: Instant,
+}
+
+/// What is called to the task that owns the connection.
+#[derive(Default)]
+struct Calls {
+    /// Somebody does not wait for an answer any more.
+    left: Notify,
+    /// The server may be gone.
+    doubt: Notify,
+    /// Why the connection ended, if the server fell silent.
+    silent: OnceLock<String>,
 }
 
 /// A connection that is open, or was until a moment ago.
 #[derive(Clone)]
 pub(crate) struct Open {
     asks: mpsc::Sender<Ask>,
+    calls: Arc<Calls>,
     /// What its server can do.
     pub root: Root,
     /// Place of the server among the domain's.
@@ -55,30 +73,51 @@ pub(crate) struct Open {
     pub server: Arc<str>,
 }
 
+/// Says that somebody left, when it is dropped.
+struct Leaving<'a>(&'a Calls);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.left.notify_one();
+    }
+}
+
 impl Open {
     /// Takes a connection over.
     pub fn over(connection: Connection, root: Root, rank: usize, server: &str) -> Self {
         let (asks, asked) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(serve(connection, asked));
-        Self { asks, root, rank, server: server.into() }
+        let calls = Arc::new(Calls::default());
+        let serving = Serving {
+            connection,
+            calls: Arc::clone(&calls),
+            pending: HashMap::new(),
+            bytes: 0,
+            heard: Instant::now(),
+            probe: None,
+        };
+        tokio::spawn(serving.run(asked));
+        Self { asks, calls, root, rank, server: server.into() }
     }
 
-    /// Over when the connection is.
-    pub async fn closed(&self) {
+    /// Over when the connection is; with the reason if its server fell silent.
+    pub async fn closed(&self) -> Option<String> {
         self.asks.closed().await;
+        self.calls.silent.get().map(|reason| format!("{}: {reason}", self.server))
     }
 
     async fn ask(&self, question: Question, within: Duration) -> Result<Answer, Error> {
+        let slow = Error::Slow { deadline: within };
+        // Dropped after the channel on which the answer would come.
+        let _leaving = Leaving(&self.calls);
         let (reply, replied) = oneshot::channel();
-        let silent = Error::Silent { what: "a look-up", deadline: within };
-        let ask = Ask { question, reply, within, deadline: Instant::now() + within };
+        let ask = Ask { question, reply, deadline: Instant::now() + within };
         let answer = async {
             if self.asks.send(ask).await.is_err() {
                 return Err(Error::Closed);
             }
             replied.await.unwrap_or(Err(Error::Closed))
         };
-        timeout(within, answer).await.unwrap_or(Err(silent))
+        timeout(within, answer).await.unwrap_or(Err(slow))
     }
 }
 
@@ -143,141 +182,199 @@ impl Link {
         }
     }
 
-    async fn failed(&self, open: &Open, error: &Error) {
+    async fn failed(&self, open: &Open, reason: String) {
         let mut state = self.state.lock().await;
         if let State::Open(present) = &*state
             && present.asks.same_channel(&open.asks)
         {
-            *state = State::Offline(format!("{}: {error}", open.server), Instant::now());
+            *state = State::Offline(reason, Instant::now());
         }
     }
 
-    /// Asks the server from time to time whether it is there; over with the reason when it is not.
-    pub async fn probe(&self, open: &Open, network: &Network) -> String {
-        loop {
-            tokio::select! {
-                () = sleep(PROBE_INTERVAL) => {}
-                () = network.changed() => {}
+    /// Has the server asked from time to time whether it is there. Over when the connection is; with
+    /// the reason if the server is not.
+    pub async fn watch(&self, open: &Open, network: &Network) -> Option<String> {
+        let doubts = async {
+            loop {
+                tokio::select! {
+                    () = sleep(PROBE_INTERVAL) => {}
+                    () = network.changed() => {}
+                }
+                open.calls.doubt.notify_one();
             }
-            let question = Question {
-                base: "".into(),
-                scope: Scope::Base,
-                filter: Filter::present("objectClass"),
-                attributes: ["1.1".to_owned()].into(),
-            };
-            if let Err(error) = open.ask(question, PROBE_DEADLINE).await {
-                self.failed(open, &error).await;
-                return format!("{}: {error}", open.server);
-            }
+        };
+        let reason = tokio::select! {
+            reason = open.closed() => reason,
+            () = doubts => None,
+        };
+        if let Some(reason) = &reason {
+            self.failed(open, reason.clone()).await;
         }
+        reason
     }
 
     /// Asks over a connection that is open, and once more over a new one if the old one turns out
-    /// to be closed. `Err` is that no server answers.
+    /// to be closed.
     pub async fn ask<F>(
         &self,
         open: &mut Open,
         question: Question,
         connect: impl FnOnce() -> F,
-    ) -> Result<Answer, String>
+    ) -> Result<Answer, Unanswered>
     where
         F: Future<Output = Result<Open, String>>,
     {
-        match open.ask(question.clone(), self.search_timeout).await {
-            Err(Error::Closed | Error::Io(_) | Error::Disconnected(_)) => {
-                *open = self.open(false, connect).await?;
-                let answer = open.ask(question, self.search_timeout).await;
-                self.judge(open, answer).await
-            }
-            answer => self.judge(open, answer).await,
+        let mut answer = open.ask(question.clone(), self.search_timeout).await;
+        if let Err(Error::Closed | Error::Io(_) | Error::Disconnected(_)) = answer {
+            *open = self.open(false, connect).await.map_err(Unanswered::Unreachable)?;
+            answer = open.ask(question, self.search_timeout).await;
         }
-    }
-
-    async fn judge(&self, open: &Open, answer: Result<Answer, Error>) -> Result<Answer, String> {
-        if let Err(error) = &answer
-            && !matches!(error, Error::Search { .. } | Error::TooMany(_))
-        {
-            self.failed(open, error).await;
+        let error = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let reason = format!("{}: {error}", open.server);
+        if error.is_of_the_question() {
+            return Err(Unanswered::Failed(reason));
         }
-        answer.map_err(|error| format!("{}: {error}", open.server))
+        self.failed(open, reason.clone()).await;
+        Err(Unanswered::Unreachable(reason))
     }
 }
 
 struct Pending {
     answer: Answer,
+    bytes: usize,
     base: Arc<str>,
     reply: oneshot::Sender<Result<Answer, Error>>,
-    within: Duration,
+    sent: Instant,
     deadline: Instant,
 }
 
-/// Serves questions until the connection fails or nobody can ask any more.
-async fn serve(mut connection: Connection, mut asked: mpsc::Receiver<Ask>) {
-    let mut pending: HashMap<u32, Pending> = HashMap::new();
-    let mut is_asked = true;
-    while is_asked || !pending.is_empty() {
-        let deadline = pending.values().map(|one| one.deadline).min();
-        tokio::select! {
-            ask = asked.recv(), if is_asked && pending.len() < IN_FLIGHT_MAX => {
-                let Some(Ask { question, reply, within, deadline }) = ask else {
-                    is_asked = false;
-                    continue;
-                };
-                if reply.is_closed() {
-                    continue;
+/// The task that owns a connection.
+struct Serving {
+    connection: Connection,
+    calls: Arc<Calls>,
+    pending: HashMap<u32, Pending>,
+    /// Of the answers in `pending`.
+    bytes: usize,
+    /// When anything came last.
+    heard: Instant,
+    /// When the server has to have said something.
+    probe: Option<Instant>,
+}
+
+impl Serving {
+    /// Serves questions until the connection fails or nobody can ask any more.
+    async fn run(mut self, mut asked: mpsc::Receiver<Ask>) {
+        let mut is_asked = true;
+        let calls = Arc::clone(&self.calls);
+        while is_asked || !self.pending.is_empty() {
+            let deadlines = self.pending.values().map(|one| one.deadline);
+            let deadline = deadlines.chain(self.probe).min();
+            tokio::select! {
+                ask = asked.recv(), if is_asked && self.pending.len() < IN_FLIGHT_MAX => match ask {
+                    Some(ask) => self.send(ask),
+                    None => is_asked = false,
+                },
+                ready = self.connection.ready() => {
+                    self.heard = Instant::now();
+                    self.probe = None;
+                    if ready.is_err() || self.deal().is_err() {
+                        // Those who wait see their channel end, and may ask again elsewhere.
+                        return;
+                    }
                 }
-                let attributes: Vec<&str> = question.attributes.iter().map(String::as_str).collect();
-                let request = Request::Search(SearchRequest {
-                    base: &question.base,
-                    scope: question.scope,
-                    filter: &question.filter,
-                    attributes: &attributes,
-                    entries_max: 0,
-                });
-                let id = connection.queue(&request, &[]);
-                let base = question.base;
-                pending.insert(id, Pending { answer: Vec::new(), base, reply, within, deadline });
-                if connection.flush().await.is_err() {
-                    return;
+                () = calls.left.notified() => self.let_go(|one| one.reply.is_closed()),
+                () = calls.doubt.notified() => self.doubt(),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    let now = Instant::now();
+                    if self.probe.is_some_and(|due| due <= now) {
+                        return self.fall_silent();
+                    }
+                    self.let_go(|one| one.deadline <= now);
                 }
             }
-            ready = connection.ready() => {
-                if ready.is_err() || deal(&mut connection, &mut pending).is_err() {
-                    // Those who wait see their channel end, and may ask again elsewhere.
-                    return;
-                }
-            }
-            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                // A server that does not answer one question is not worth asking others.
-                for (_, one) in pending.drain() {
-                    let deadline = one.within;
-                    let _ = one.reply.send(Err(Error::Silent { what: "a look-up", deadline }));
-                }
+            if self.connection.flush().await.is_err() {
                 return;
             }
         }
+        self.connection.close().await;
     }
-    connection.close().await;
-}
 
-fn deal(connection: &mut Connection, pending: &mut HashMap<u32, Pending>) -> Result<(), Error> {
-    let message = connection.take_bytes()?;
-    let response = Response::parse(message)?;
-    match response.operation {
-        Operation::Entry(_) => {
-            if let Some(one) = pending.get_mut(&response.id) {
+    fn send(&mut self, ask: Ask) {
+        let Ask { question, reply, deadline } = ask;
+        if reply.is_closed() {
+            return;
+        }
+        let attributes: Vec<&str> = question.attributes.iter().map(String::as_str).collect();
+        let request = Request::Search(SearchRequest {
+            base: &question.base,
+            scope: question.scope,
+            filter: &question.filter,
+            attributes: &attributes,
+            entries_max: 0,
+        });
+        let id = self.connection.queue(&request, &[]);
+        let (answer, base, sent) = (Answer::new(), question.base, Instant::now());
+        self.pending.insert(id, Pending { answer, bytes: 0, base, reply, sent, deadline });
+    }
+
+    /// Lets go of questions whose answers are of no use any more. If the server has said nothing since
+    /// one of them was sent, there may be no server.
+    fn let_go(&mut self, is_over: impl Fn(&Pending) -> bool) {
+        let over = self.pending.iter().filter(|(_, one)| is_over(one));
+        let over: Vec<(u32, Instant)> = over.map(|(&id, one)| (id, one.sent)).collect();
+        for &(id, _) in &over {
+            self.abandon(id);
+        }
+        if over.iter().any(|&(_, sent)| sent > self.heard) {
+            self.doubt();
+        }
+    }
+
+    fn abandon(&mut self, id: u32) -> Option<Pending> {
+        let one = self.pending.remove(&id)?;
+        self.bytes -= one.bytes;
+        self.connection.queue(&Request::Abandon(id), &[]);
+        Some(one)
+    }
+
+    /// Asks the server whether it is there.
+    fn doubt(&mut self) {
+        if self.probe.is_none() {
+            queue_probe(&mut self.connection);
+            self.probe = Some(Instant::now() + PROBE_DEADLINE);
+        }
+    }
+
+    fn fall_silent(mut self) {
+        let silent = || Error::Silent { what: "a probe", deadline: PROBE_DEADLINE };
+        let _ = self.calls.silent.set(silent().to_string());
+        for (_, one) in self.pending.drain() {
+            let _ = one.reply.send(Err(silent()));
+        }
+    }
+
+    fn deal(&mut self) -> Result<(), Error> {
+        let message = self.connection.take_bytes()?;
+        let response = Response::parse(message)?;
+        match response.operation {
+            Operation::Entry(_) => {
+                let Some(one) = self.pending.get_mut(&response.id) else { return Ok(()) };
                 one.answer.push(message.to_vec());
-                if one.answer.len() > ENTRIES_MAX
-                    && let Some(one) = pending.remove(&response.id)
-                {
-                    let _ = one.reply.send(Err(Error::TooMany(ENTRIES_MAX)));
-                    let abandon = Request::Abandon(response.id);
-                    connection.queue(&abandon, &[]);
+                one.bytes += message.len();
+                self.bytes += message.len();
+                if one.answer.len() > ENTRIES_MAX {
+                    let id = response.id;
+                    self.refuse(id, Error::TooMany(ENTRIES_MAX));
+                } else if self.bytes > BYTES_MAX {
+                    self.refuse_largest();
                 }
             }
-        }
-        Operation::SearchDone(outcome) => {
-            if let Some(one) = pending.remove(&response.id) {
+            Operation::SearchDone(outcome) => {
+                let Some(one) = self.pending.remove(&response.id) else { return Ok(()) };
+                self.bytes -= one.bytes;
                 let result = match outcome.code {
                     code::SUCCESS => Ok(one.answer),
                     _ => Err(Error::Search {
@@ -288,11 +385,24 @@ fn deal(connection: &mut Connection, pending: &mut HashMap<u32, Pending>) -> Res
                 };
                 let _ = one.reply.send(result);
             }
+            Operation::Extended(outcome, _) if response.id == 0 => {
+                return Err(Error::Disconnected(outcome.to_string()));
+            }
+            _ => {}
         }
-        Operation::Extended(outcome, _) if response.id == 0 => {
-            return Err(Error::Disconnected(outcome.to_string()));
-        }
-        _ => {}
+        Ok(())
     }
-    Ok(())
+
+    fn refuse_largest(&mut self) {
+        let largest = self.pending.iter().max_by_key(|(_, one)| one.bytes).map(|(&id, _)| id);
+        if let Some(id) = largest {
+            self.refuse(id, Error::TooLarge(BYTES_MAX));
+        }
+    }
+
+    fn refuse(&mut self, id: u32, error: Error) {
+        if let Some(one) = self.abandon(id) {
+            let _ = one.reply.send(Err(error));
+        }
+    }
 }

@@ -2,10 +2,12 @@
 //!
 //! A name goes into filters as a raw value, and an answer counts only if it has the very name that
 //! was asked for, by the domain's rule on case. Groups of a user are one search, whatever their
-//! number, or one a level where groups are members of groups; members of a group are fetched by the
-//! hundred.
+//! number, or one a level where groups are members of groups; members of groups are fetched by the
+//! hundred, and only those that the sink does not know. Whatever is too much to be told whole is an
+//! error: a list is never cut.
 
 use crate::Ldap;
+use crate::ber::Malformed;
 use crate::dn;
 use crate::error::Error;
 use crate::filter::Filter;
@@ -13,16 +15,20 @@ use crate::link::{Answer, Open, Question};
 use crate::message::{Operation, RawEntry, Response, Scope, printable};
 use crate::schema::{Mapping, PartSearch, entry_id, group_id};
 use roster_config::Schema;
-use roster_provider::{Entry, EntryId, LookUp, Part, Sink};
+use roster_provider::{Entry, EntryId, Group, LookUp, Of, Part, Sink, Unanswered};
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::slice;
+use std::sync::{Arc, Mutex};
 
 /// Names in one filter: enough to make round trips few, few enough for any server.
 const NAMES_PER_SEARCH: usize = 100;
 /// Levels of groups in groups that are followed.
-const LEVELS_MAX: usize = 16;
-/// Entries that one look-up may report.
+const LEVELS_MAX: usize = 32;
+/// Members of one group, groups of one user, and entries that one look-up may have to fetch.
 const REPORTED_MAX: usize = 10_000;
+/// Groups with more members that are named in the log, each once.
+const NAMED_MAX: usize = 1_000;
 
 /// Where and how one kind of entry is looked for.
 struct Target {
@@ -39,6 +45,8 @@ pub(crate) struct LookUps {
     member: String,
     uuid: Option<String>,
     mapping: Arc<Mapping>,
+    /// Groups with too many members of which the log has spoken.
+    named: Mutex<HashSet<EntryId>>,
 }
 
 /// The open connection, and the domain that can open another.
@@ -48,34 +56,39 @@ pub(crate) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    async fn ask(&mut self, question: Question) -> Result<Answer, String> {
+    async fn ask(&mut self, question: Question) -> Result<Answer, Unanswered> {
         let ldap = self.ldap;
         ldap.link.ask(&mut self.open, question, || ldap.connect_link()).await
     }
 }
 
-/// An entry of an answer that is what was looked for.
-struct Found {
+/// A user of an answer, which the sink knows by now.
+struct FoundUser {
     id: EntryId,
     dn: Vec<u8>,
-    /// A user's names as the directory spells them.
+    /// The names as the directory spells them.
     names: Vec<Vec<u8>>,
-    /// A group's members in their canonical form.
-    members: Vec<Vec<u8>>,
+}
+
+/// A group of an answer, which the sink does not know yet.
+struct FoundGroup {
+    id: EntryId,
+    dn: Vec<u8>,
+    group: Group<'static>,
 }
 
 /// Which entries of an answer count.
-enum Wanted<'a> {
+enum Wanted {
     All,
-    Name(&'a [u8]),
-    References(&'a HashSet<Vec<u8>>),
+    Names(HashSet<Vec<u8>>),
+    References(HashSet<Vec<u8>>),
 }
 
-impl Wanted<'_> {
+impl Wanted {
     fn takes(&self, name: &[u8], reference: &[u8]) -> bool {
         match self {
             Self::All => true,
-            Self::Name(wanted) => name == *wanted,
+            Self::Names(wanted) => wanted.contains(name),
             Self::References(wanted) => wanted.contains(reference),
         }
     }
@@ -120,6 +133,7 @@ impl LookUps {
             member: names.group_member.clone(),
             uuid: names.uuid.clone(),
             mapping,
+            named: Mutex::default(),
         })
     }
 
@@ -129,32 +143,29 @@ impl LookUps {
         what: &LookUp,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Unanswered> {
         let names = self.mapping.attributes();
+        let by_id = |attribute: &str, id: u32| Filter::equals(attribute, id.to_string().as_bytes());
         let found = match what {
             LookUp::UserByName(name) => {
-                let filter = Filter::equals(&names.user_name, name);
-                let name = self.mapping.name(name);
-                !self.users(asker, sink, filter, &Wanted::Name(&name)).await?.is_empty()
+                !self.users_named(asker, sink, slice::from_ref(name)).await?.is_empty()
             }
             LookUp::UserByUid(uid) => {
-                let filter = Filter::equals(&names.user_uid, uid.to_string().as_bytes());
+                let filter = by_id(&names.user_uid, *uid);
                 !self.users(asker, sink, filter, &Wanted::All).await?.is_empty()
             }
             LookUp::GroupByName(name) => {
-                let filter = Filter::equals(&names.group_name, name);
-                let name = self.mapping.name(name);
-                let groups = self.groups(asker, sink, filter, true, &Wanted::Name(&name)).await?;
-                self.members(asker, sink, &groups).await?;
-                !groups.is_empty()
+                let groups = self.groups_named(asker, sink, slice::from_ref(name), true).await?;
+                self.report_whole(asker, sink, groups, true).await?
             }
             LookUp::GroupByGid(gid) => {
-                let filter = Filter::equals(&names.group_gid, gid.to_string().as_bytes());
+                let filter = by_id(&names.group_gid, *gid);
                 let groups = self.groups(asker, sink, filter, true, &Wanted::All).await?;
-                self.members(asker, sink, &groups).await?;
-                !groups.is_empty()
+                self.report_whole(asker, sink, groups, true).await?
             }
-            LookUp::GroupsOf(name) => self.groups_of(asker, sink, name).await?,
+            LookUp::GroupsOf(name) => {
+                self.users_with_groups(asker, sink, slice::from_ref(name)).await?
+            }
         };
         if found {
             sink.flush();
@@ -162,83 +173,182 @@ impl LookUps {
         Ok(found)
     }
 
-    async fn groups_of(
+    /// Reports those of the entries that there are.
+    pub async fn answer_all(
+        &self,
+        of: Of,
+        names: &[Vec<u8>],
+        asker: &mut Asker<'_>,
+        sink: &dyn Sink,
+    ) -> Result<(), Unanswered> {
+        for names in names.chunks(NAMES_PER_SEARCH) {
+            match of {
+                Of::Users => {
+                    self.users_named(asker, sink, names).await?;
+                }
+                Of::UsersWithGroups => {
+                    self.users_with_groups(asker, sink, names).await?;
+                }
+                Of::Groups => {
+                    let groups = self.groups_named(asker, sink, names, false).await?;
+                    groups.into_iter().for_each(|group| self.report(sink, group));
+                }
+                Of::GroupsWithMembers => {
+                    let groups = self.groups_named(asker, sink, names, true).await?;
+                    self.report_whole(asker, sink, groups, false).await?;
+                }
+            }
+        }
+        sink.flush();
+        Ok(())
+    }
+
+    async fn users_with_groups(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
-        name: &[u8],
-    ) -> Result<bool, String> {
-        let filter = Filter::equals(&self.mapping.attributes().user_name, name);
-        let wanted = self.mapping.name(name);
-        let users = self.users(asker, sink, filter, &Wanted::Name(&wanted)).await?;
+        names: &[Vec<u8>],
+    ) -> Result<bool, Unanswered> {
+        let users = self.users_named(asker, sink, names).await?;
         for user in &users {
-            // As the directory spells it, for member attributes that tell cases apart.
-            let mut asked = match self.mapping.schema() {
-                Schema::Rfc2307 => user.names.clone(),
-                Schema::Rfc2307bis => vec![user.dn.clone()],
-            };
-            let mut ids: Vec<EntryId> = Vec::new();
-            let mut seen: HashSet<EntryId> = HashSet::new();
-            for _level in 0..LEVELS_MAX {
-                let mut next = Vec::new();
-                for batch in asked.chunks(NAMES_PER_SEARCH) {
-                    let any: Vec<Filter> =
-                        batch.iter().map(|value| Filter::equals(&self.member, value)).collect();
-                    let filter = if let [one] = &any[..] { one.clone() } else { Filter::any(&any) };
-                    for group in self.groups(asker, sink, filter, false, &Wanted::All).await? {
-                        if ids.len() < REPORTED_MAX && seen.insert(group.id) {
-                            ids.push(group.id);
-                            next.push(group.dn);
-                        }
-                    }
-                }
-                if next.is_empty() || self.mapping.schema() == Schema::Rfc2307 {
-                    break;
-                }
-                asked = next;
-            }
+            let groups = self.groups_of(asker, sink, user).await?;
+            let ids: Vec<EntryId> = groups.iter().map(|group| group.id).collect();
+            groups.into_iter().for_each(|group| self.report(sink, group));
             sink.groups_of(user.id, &ids);
         }
         Ok(!users.is_empty())
     }
 
-    /// Fetches the members of groups that were found, so that their names can be told, and those
-    /// of groups among them.
+    /// The groups of a user, each once, without their members.
+    async fn groups_of(
+        &self,
+        asker: &mut Asker<'_>,
+        sink: &dyn Sink,
+        user: &FoundUser,
+    ) -> Result<Vec<FoundGroup>, Unanswered> {
+        // As the directory spells it, for member attributes that tell cases apart.
+        let mut asked = match self.mapping.schema() {
+            Schema::Rfc2307 => user.names.clone(),
+            Schema::Rfc2307bis => vec![user.dn.clone()],
+        };
+        let mut seen: HashSet<EntryId> = HashSet::new();
+        let mut all = Vec::new();
+        for _level in 0..LEVELS_MAX {
+            let mut next = Vec::new();
+            for values in asked.chunks(NAMES_PER_SEARCH) {
+                let filter = Filter::equals_any(&self.member, values);
+                for group in self.groups(asker, sink, filter, false, &Wanted::All).await? {
+                    if seen.insert(group.id) {
+                        next.push(group.dn.clone());
+                        all.push(group);
+                    }
+                }
+            }
+            if all.len() > REPORTED_MAX {
+                let (user, most) = (printable(&user.dn), REPORTED_MAX);
+                return Err(failed(asker, format!("{user} is in more than {most} groups")));
+            }
+            if next.is_empty() || self.mapping.schema() == Schema::Rfc2307 {
+                return Ok(all);
+            }
+            asked = next;
+        }
+        let (user, levels) = (printable(&user.dn), LEVELS_MAX);
+        Err(failed(asker, format!("groups of {user} are in groups more than {levels} levels deep")))
+    }
+
+    fn report(&self, sink: &dyn Sink, found: FoundGroup) {
+        sink.put(self.groups.part, found.id, Entry::Group(found.group));
+    }
+
+    /// Reports groups once all their members are known, with those of groups among them: members that
+    /// the sink does not know are fetched first. Of a group with too many only the group itself is
+    /// reported; that is an error if it `must` be whole.
+    async fn report_whole(
+        &self,
+        asker: &mut Asker<'_>,
+        sink: &dyn Sink,
+        mut groups: Vec<FoundGroup>,
+        must: bool,
+    ) -> Result<bool, Unanswered> {
+        let mut too_large = None;
+        for found in &mut groups {
+            let members = found.group.members.as_ref().map_or(0, Vec::len);
+            if members > REPORTED_MAX {
+                found.group.members = None;
+                too_large = Some(self.too_large(asker, found, members));
+            }
+        }
+        let is_found = !groups.is_empty();
+        let nested = self.fetch_members(asker, sink, &groups).await?;
+        groups.into_iter().chain(nested).for_each(|group| self.report(sink, group));
+        match too_large {
+            Some(error) if must => Err(error),
+            _ => Ok(is_found),
+        }
+    }
+
+    fn too_large(&self, asker: &Asker<'_>, found: &FoundGroup, members: usize) -> Unanswered {
+        let reason = format!(
+            "{} has {members} members, and groups of more than {REPORTED_MAX} are not asked for: \
+             mirror the domain with mode = \"replicate\"",
+            printable(&found.dn)
+        );
+        let mut named = crate::lock(&self.named);
+        if named.len() < NAMED_MAX && named.insert(found.id) {
+            tracing::warn!("{reason}");
+        }
+        failed(asker, reason)
+    }
+
+    /// Reports the users among the members of groups, and gives the groups among them.
+    async fn fetch_members(
+        &self,
+        asker: &mut Asker<'_>,
+        sink: &dyn Sink,
+        groups: &[FoundGroup],
+    ) -> Result<Vec<FoundGroup>, Unanswered> {
+        let mut seen: HashSet<Vec<u8>> =
+            groups.iter().map(|found| found.group.reference.to_vec()).collect();
+        let mut nested: Vec<FoundGroup> = Vec::new();
+        let mut asked = unknown(groups, sink, &mut seen);
+        for _level in 0..LEVELS_MAX {
+            if asked.is_empty() {
+                return Ok(nested);
+            }
+            if seen.len() > groups.len() + REPORTED_MAX {
+                let text = format!("more than {REPORTED_MAX} members would have to be asked for");
+                return Err(failed(asker, text));
+            }
+            let first = nested.len();
+            for members in asked.chunks(NAMES_PER_SEARCH) {
+                nested.extend(self.members(asker, sink, members).await?);
+            }
+            asked = unknown(&nested[first..], sink, &mut seen);
+        }
+        Err(failed(asker, format!("groups are in groups more than {LEVELS_MAX} levels deep")))
+    }
+
+    /// Reports the users that these references lead to, and gives the groups that they do.
     async fn members(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
-        groups: &[Found],
-    ) -> Result<(), String> {
-        let mut seen: HashSet<Vec<u8>> =
-            groups.iter().map(|group| dn::normalise(&group.dn).into_owned()).collect();
-        let mut asked: Vec<Vec<u8>> =
-            groups.iter().flat_map(|group| group.members.iter().cloned()).collect();
-        for _level in 0..LEVELS_MAX {
-            asked.retain(|member| seen.len() < REPORTED_MAX && seen.insert(member.clone()));
-            if asked.is_empty() {
-                break;
-            }
-            let mut next = Vec::new();
-            for batch in asked.chunks(NAMES_PER_SEARCH) {
-                let references: HashSet<Vec<u8>> = batch.iter().cloned().collect();
-                let wanted = Wanted::References(&references);
-                let any: Vec<Filter> =
-                    batch.iter().flat_map(|member| self.names_entry(member)).collect();
-                if any.is_empty() {
-                    continue;
-                }
-                let filter = Filter::any(&any);
-                if self.mapping.schema() == Schema::Rfc2307bis {
-                    for group in self.groups(asker, sink, filter.clone(), true, &wanted).await? {
-                        next.extend(group.members);
-                    }
-                }
-                self.users(asker, sink, filter, &wanted).await?;
-            }
-            asked = next;
+        references: &[Vec<u8>],
+    ) -> Result<Vec<FoundGroup>, Unanswered> {
+        let filters: Vec<Filter> =
+            references.iter().filter_map(|reference| self.names_entry(reference)).collect();
+        if filters.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let filter = Filter::any(&filters);
+        let wanted = Wanted::References(references.iter().cloned().collect());
+        let groups = match self.mapping.schema() {
+            Schema::Rfc2307 => Vec::new(),
+            Schema::Rfc2307bis => self.groups(asker, sink, filter.clone(), true, &wanted).await?,
+        };
+        self.users(asker, sink, filter, &wanted).await?;
+        Ok(groups)
     }
 
     /// What an entry that a member list names must match: the user's name, or what its DN begins
@@ -253,56 +363,84 @@ impl LookUps {
         }
     }
 
+    async fn users_named(
+        &self,
+        asker: &mut Asker<'_>,
+        sink: &dyn Sink,
+        names: &[Vec<u8>],
+    ) -> Result<Vec<FoundUser>, Unanswered> {
+        let filter = Filter::equals_any(&self.mapping.attributes().user_name, names);
+        self.users(asker, sink, filter, &self.wanted(names)).await
+    }
+
+    async fn groups_named(
+        &self,
+        asker: &mut Asker<'_>,
+        sink: &dyn Sink,
+        names: &[Vec<u8>],
+        with_members: bool,
+    ) -> Result<Vec<FoundGroup>, Unanswered> {
+        let filter = Filter::equals_any(&self.mapping.attributes().group_name, names);
+        self.groups(asker, sink, filter, with_members, &self.wanted(names)).await
+    }
+
+    fn wanted(&self, names: &[Vec<u8>]) -> Wanted {
+        Wanted::Names(names.iter().map(|name| self.mapping.name(name).into_owned()).collect())
+    }
+
+    /// Searches for users, and reports them.
     async fn users(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
         filter: Filter,
-        wanted: &Wanted<'_>,
-    ) -> Result<Vec<Found>, String> {
+        wanted: &Wanted,
+    ) -> Result<Vec<FoundUser>, Unanswered> {
         let answer = self.search(asker, &self.users, &filter, None).await?;
         let key = self.key(asker);
-        let names = &self.mapping.attributes().user_name;
         let mut found = Vec::new();
         each_entry(&answer, |entry| {
             let part = self.users.part;
             let id = id_of(entry, &key)?;
             match self.mapping.user(entry)? {
                 Ok(user) if wanted.takes(&user.name, &user.reference) => {
-                    let spelt: Result<Vec<&[u8]>, _> = entry.values(names)?.collect();
-                    let mut spelt: Vec<Vec<u8>> = spelt?
-                        .into_iter()
-                        .filter(|name| self.mapping.name(name) == user.name)
-                        .map(<[u8]>::to_vec)
-                        .collect();
-                    if !spelt.iter().any(|name| **name == *user.name) {
-                        spelt.push(user.name.to_vec());
-                    }
+                    let names = self.spellings(entry, &user.name)?;
                     sink.put(part, id, Entry::User(user));
-                    found.push(Found {
-                        id,
-                        dn: entry.dn.to_vec(),
-                        names: spelt,
-                        members: Vec::new(),
-                    });
+                    found.push(FoundUser { id, dn: entry.dn.to_vec(), names });
                 }
                 Ok(_) => {}
                 Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
             }
             Ok(())
         })
-        .map_err(|error| format!("{}: {error}", asker.open.server))?;
+        .map_err(|error| failed(asker, error))?;
         Ok(found)
     }
 
+    /// All ways in which an entry spells the name.
+    fn spellings(&self, entry: &RawEntry<'_>, name: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
+        let mut spelt = Vec::new();
+        for value in entry.values(&self.mapping.attributes().user_name)? {
+            let value = value?;
+            if *self.mapping.name(value) == *name {
+                spelt.push(value.to_vec());
+            }
+        }
+        if !spelt.iter().any(|other| other == name) {
+            spelt.push(name.to_vec());
+        }
+        Ok(spelt)
+    }
+
+    /// Searches for groups. Those that cannot be read are reported, the others are not yet.
     async fn groups(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
         filter: Filter,
         with_members: bool,
-        wanted: &Wanted<'_>,
-    ) -> Result<Vec<Found>, String> {
+        wanted: &Wanted,
+    ) -> Result<Vec<FoundGroup>, Unanswered> {
         let member = with_members.then_some(&self.member);
         let answer = self.search(asker, &self.groups, &filter, member).await?;
         let key = self.key(asker);
@@ -312,17 +450,14 @@ impl LookUps {
             let id = group_id(id_of(entry, &key)?);
             match self.mapping.group(entry, with_members)? {
                 Ok(group) if wanted.takes(&group.name, &group.reference) => {
-                    let members =
-                        group.members.iter().flatten().map(|member| member.to_vec()).collect();
-                    sink.put(part, id, Entry::Group(group));
-                    found.push(Found { id, dn: entry.dn.to_vec(), names: Vec::new(), members });
+                    found.push(FoundGroup { id, dn: entry.dn.to_vec(), group: owned(group) });
                 }
                 Ok(_) => {}
                 Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
             }
             Ok(())
         })
-        .map_err(|error| format!("{}: {error}", asker.open.server))?;
+        .map_err(|error| failed(asker, error))?;
         Ok(found)
     }
 
@@ -336,7 +471,7 @@ impl LookUps {
         target: &Target,
         filter: &Filter,
         member: Option<&String>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, Unanswered> {
         let attributes =
             target.attributes.iter().chain(member).cloned().chain([self.key(asker)]).collect();
         let question = Question {
@@ -347,6 +482,31 @@ impl LookUps {
         };
         asker.ask(question).await
     }
+}
+
+/// What a look-up fails of while the server is there.
+fn failed(asker: &Asker<'_>, reason: impl std::fmt::Display) -> Unanswered {
+    Unanswered::Failed(format!("{}: {reason}", asker.open.server))
+}
+
+/// Members that the sink cannot name yet, each once.
+fn unknown(groups: &[FoundGroup], sink: &dyn Sink, seen: &mut HashSet<Vec<u8>>) -> Vec<Vec<u8>> {
+    let members = groups.iter().flat_map(|found| found.group.members.iter().flatten());
+    let mut unknown = Vec::new();
+    for member in members {
+        if !seen.contains(&**member) && !sink.knows(member) {
+            seen.insert(member.to_vec());
+            unknown.push(member.to_vec());
+        }
+    }
+    unknown
+}
+
+fn owned(group: Group<'_>) -> Group<'static> {
+    let own = |bytes: Cow<'_, [u8]>| Cow::Owned(bytes.into_owned());
+    let Group { name, gid, reference, members } = group;
+    let members = members.map(|members| members.into_iter().map(own).collect());
+    Group { name: own(name), gid, reference: own(reference), members }
 }
 
 fn each_entry(

@@ -75,7 +75,7 @@ pub struct SearchRequest<'a> {
 }
 
 /// A request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Request<'a> {
     /// Simple bind.
     SimpleBind {
@@ -94,6 +94,20 @@ pub enum Request<'a> {
     StartTls,
     /// Good-bye.
     Unbind,
+}
+
+/// Without the password.
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SimpleBind { dn, .. } => write!(f, "SimpleBind({dn:?})"),
+            Self::ExternalBind => f.write_str("ExternalBind"),
+            Self::Search(search) => search.fmt(f),
+            Self::Abandon(id) => write!(f, "Abandon({id})"),
+            Self::StartTls => f.write_str("StartTls"),
+            Self::Unbind => f.write_str("Unbind"),
+        }
+    }
 }
 
 /// A control on a request.
@@ -633,6 +647,12 @@ mod tests {
             hex(&Request::SimpleBind { dn: "cn=a", password: "b" }.encode(1, &[])),
             "30840000001502010160840000000c".to_owned() + "0201030404636e3d61800162"
         );
+    }
+
+    #[test]
+    fn a_request_that_is_printed_does_not_show_the_password() {
+        let bind = Request::SimpleBind { dn: "cn=a", password: "secret" };
+        assert_eq!(format!("{bind:?}"), "SimpleBind(\"cn=a\")");
     }
 
     #[test]

@@ -12,6 +12,10 @@ use roster_provider::{EntryId, Group, Part, User, overrides};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+/// Values of one attribute that a DN may begin with where they have to tell the name: an entry may have a
+/// million of both, and each is compared with each.
+const RDN_VALUES_MAX: usize = 16;
+
 /// How a domain's entries are read.
 #[derive(Clone, Debug)]
 pub struct Mapping {
@@ -202,6 +206,10 @@ impl<'a> Found<'a, '_> {
             return self.one();
         }
         let in_rdn = dn::rdn_values(entry.dn, self.name);
+        if in_rdn.len() > RDN_VALUES_MAX {
+            let most = RDN_VALUES_MAX;
+            return Err(format!("the DN begins with more than {most} values of {}", self.name));
+        }
         let mut named = self.values.into_iter().flatten().flatten().filter(|value| {
             in_rdn.iter().any(|rdn| rdn.eq_ignore_ascii_case(value)) && !value.is_empty()
         });
@@ -464,6 +472,19 @@ mod tests {
             let reason = read(dn, &[names, UID, GID, HOME]).unwrap_err();
             assert_eq!(reason, "uid has 3 values and the DN does not name one", "{dn}");
         }
+    }
+
+    #[test]
+    fn a_dn_that_begins_with_too_many_names_is_not_searched_for_one() {
+        let names: Values<'_> = ("uid", &[b"a0", b"b"]);
+        let dn = |count: usize| {
+            let parts: Vec<String> = (0..count).map(|number| format!("uid=a{number}")).collect();
+            format!("{},dc=x", parts.join("+"))
+        };
+        let read = |count| read(&dn(count), &[names, UID, GID, HOME]);
+        assert_eq!(read(RDN_VALUES_MAX), Ok("a0".to_owned()));
+        let reason = read(RDN_VALUES_MAX + 1).unwrap_err();
+        assert_eq!(reason, "the DN begins with more than 16 values of uid");
     }
 
     #[test]

@@ -4,11 +4,11 @@ use crate::lock;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::proto::rr::{RData, Record};
 use roster_config::{Ldap, Server};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// The first wait; most failures are a server that is being restarted.
 const WAIT_MIN: Duration = Duration::from_millis(200);
@@ -36,13 +36,26 @@ const DISCOVERY_DEADLINE: Duration = Duration::from_secs(3);
 /// Servers that DNS may name.
 const DISCOVERED_MAX: usize = 64;
 
+/// A server that may be tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which.
+    pub server: Server,
+    /// Place in the order of preference. Servers that DNS gives the same priority share one: none of
+    /// them is worth leaving another for.
+    pub rank: usize,
+}
+
 /// The servers of a domain: those configured, then those that DNS names.
 pub struct Servers {
     configured: Vec<Server>,
     discover: Option<String>,
+    /// Whether a server proves by its certificate that it belongs to the domain, whatever its name.
+    believes_any_name: bool,
     /// What DNS named last, for when it does not answer.
-    discovered: Mutex<Vec<Server>>,
-    resolver: Mutex<Option<TokioResolver>>,
+    discovered: Mutex<Vec<Service>>,
+    /// What was last said to be wrong with DNS.
+    complaint: Mutex<String>,
     random: RandomState,
 }
 
@@ -52,61 +65,95 @@ impl Servers {
         Self {
             configured: ldap.servers.clone(),
             discover: ldap.discover.clone(),
+            believes_any_name: ldap.start_tls && ldap.tls_ca.is_some(),
             discovered: Mutex::new(Vec::new()),
-            resolver: Mutex::new(None),
+            complaint: Mutex::new(String::new()),
             random: RandomState::new(),
         }
     }
 
     /// All that are known now, the preferred first.
-    pub async fn list(&self) -> Vec<Server> {
-        let mut servers = self.configured.clone();
+    pub async fn list(&self) -> Vec<Candidate> {
+        let configured = self.configured.iter().cloned().enumerate();
+        let mut candidates: Vec<Candidate> =
+            configured.map(|(rank, server)| Candidate { server, rank }).collect();
         if let Some(domain) = &self.discover {
-            let answer = timeout(DISCOVERY_DEADLINE, self.ask(domain)).await;
+            let answer = timeout(DISCOVERY_DEADLINE, ask(domain)).await;
             match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-                Ok(records) => *lock(&self.discovered) = in_order(records, &self.random),
-                Err(error) => {
-                    tracing::warn!(
-                        domain,
-                        error,
-                        "DNS does not name servers; the last known are used"
-                    );
-                }
+                Ok(services) => *lock(&self.discovered) = self.believed(domain, services),
+                Err(error) => self.complain(format!(
+                    "DNS does not name servers of {domain}, the last known are used: {error}"
+                )),
             }
-            servers.extend(lock(&self.discovered).iter().cloned());
+            candidates.extend(lock(&self.discovered).iter().map(|service| Candidate {
+                server: service.server(),
+                rank: self.configured.len() + usize::from(service.priority),
+            }));
         }
         let mut seen = HashSet::new();
-        servers.retain(|server| seen.insert(describe(server)));
-        servers
+        candidates.retain(|candidate| seen.insert(describe(&candidate.server)));
+        candidates
     }
 
-    async fn ask(&self, domain: &str) -> Result<Vec<Service>, String> {
-        let resolver = self.resolver()?;
-        let name = format!("_ldap._tcp.{}.", domain.trim_end_matches('.'));
-        let answer = resolver.srv_lookup(name).await.map_err(|error| error.to_string())?;
-        let service = |record: &Record| match &record.data {
-            RData::SRV(srv) => Some(Service {
-                priority: srv.priority,
-                weight: srv.weight,
-                port: srv.port,
-                host: srv.target.to_utf8().trim_end_matches('.').to_owned(),
-            }),
-            _ => None,
-        };
-        Ok(answer.answers().iter().filter_map(service).take(DISCOVERED_MAX).collect())
-    }
-
-    /// Made when it is first needed, since it keeps the host's DNS configuration as it is then.
-    fn resolver(&self) -> Result<TokioResolver, String> {
-        let mut resolver = lock(&self.resolver);
-        if let Some(resolver) = &*resolver {
-            return Ok(resolver.clone());
+    /// DNS is not authentic, and a certificate only proves a name: who can forge answers can name a
+    /// host of their own, with a valid certificate. So a server's name is to be within the domain,
+    /// unless the authority itself was chosen for it.
+    fn believed(&self, domain: &str, services: Vec<Service>) -> Vec<Service> {
+        let (believed, refused): (Vec<_>, Vec<_>) = services
+            .into_iter()
+            .partition(|service| self.believes_any_name || is_within(&service.host, domain));
+        if refused.is_empty() {
+            lock(&self.complaint).clear();
+        } else {
+            let mut hosts: Vec<_> = refused.into_iter().map(|service| service.host).collect();
+            hosts.sort_unstable();
+            self.complain(format!(
+                "DNS names servers of {domain} that are outside of it, which are not believed: {}; \
+                 name them in uris, or name their certificate authority with tls_ca beside start_tls",
+                hosts.join(", ")
+            ));
         }
-        let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
-        let made = builder.build().map_err(|error| error.to_string())?;
-        *resolver = Some(made.clone());
-        Ok(made)
+        in_order(believed, &self.random)
     }
+
+    /// Once for each thing that is wrong.
+    fn complain(&self, complaint: String) {
+        let mut before = lock(&self.complaint);
+        if *before == complaint {
+            tracing::debug!("{complaint}");
+        } else {
+            tracing::warn!("{complaint}");
+            *before = complaint;
+        }
+    }
+}
+
+/// Asks DNS. The resolver is made for the one question: by the next, seconds or months later, the
+/// host's DNS configuration may be another.
+async fn ask(domain: &str) -> Result<Vec<Service>, String> {
+    let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
+    let resolver = builder.build().map_err(|error| error.to_string())?;
+    let name = format!("_ldap._tcp.{}.", domain.trim_end_matches('.'));
+    let answer = resolver.srv_lookup(name).await.map_err(|error| error.to_string())?;
+    let service = |record: &Record| match &record.data {
+        RData::SRV(srv) => Some(Service {
+            priority: srv.priority,
+            weight: srv.weight,
+            port: srv.port,
+            host: srv.target.to_utf8().trim_end_matches('.').to_owned(),
+        }),
+        _ => None,
+    };
+    let services = answer.answers().iter().filter_map(service);
+    // A record of host "." says that there is no such service.
+    Ok(services.filter(|service| !service.host.is_empty()).take(DISCOVERED_MAX).collect())
+}
+
+/// Whether a host is the domain itself or below it.
+fn is_within(host: &str, domain: &str) -> bool {
+    let (host, domain) = (host.to_ascii_lowercase(), domain.to_ascii_lowercase());
+    let domain = domain.trim_end_matches('.');
+    host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// What a SRV record says.
@@ -118,24 +165,72 @@ struct Service {
     host: String,
 }
 
-/// Servers in the order in which to try them (RFC 2782): by priority, and within one at random so
-/// that a server comes first as often as its weight says.
-fn in_order(mut services: Vec<Service>, random: &RandomState) -> Vec<Server> {
-    // A record of host "." says that there is no such service.
-    services.retain(|service| !service.host.is_empty());
-    let mut keyed: Vec<(u16, f64, Service)> = (services.into_iter().enumerate())
-        .map(|(place, service)| {
+impl Service {
+    fn server(&self) -> Server {
+        Server::Ldap { host: self.host.clone(), port: self.port }
+    }
+}
+
+/// Services in the order in which to try them (RFC 2782): by priority, and within one at random so
+/// that over many hosts a server comes first as often as its weight says. A host keeps to its order,
+/// whatever the order of DNS's answers.
+fn in_order(services: Vec<Service>, random: &RandomState) -> Vec<Service> {
+    let mut keyed: Vec<(u16, f64, Service)> = services
+        .into_iter()
+        .map(|service| {
             // The smallest of exponential times, one a server, at the rate of its weight.
-            let uniform = (random.hash_one(place) >> 11) as f64 / (1_u64 << 53) as f64;
+            let drawn = random.hash_one((&service.host, service.port));
+            let uniform = (drawn >> 11) as f64 / (1_u64 << 53) as f64;
             let rate = f64::from(service.weight).max(0.01);
             (service.priority, -(1.0 - uniform).ln() / rate, service)
         })
         .collect();
     keyed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    keyed
-        .into_iter()
-        .map(|(_, _, Service { host, port, .. })| Server::Ldap { host, port })
-        .collect()
+    keyed.into_iter().map(|(_, _, service)| service).collect()
+}
+
+/// The longest time for which a server that failed us is not gone back to.
+const SETBACK_MAX: Duration = Duration::from_secs(3600);
+
+/// Servers that let us in and were of no use then. Going back to one takes the domain away from a
+/// server that serves it, so each failure doubles the time until that is tried again.
+pub struct Setbacks {
+    first: Duration,
+    servers: Mutex<HashMap<String, Setback>>,
+}
+
+#[derive(Clone, Copy)]
+struct Setback {
+    wait: Duration,
+    since: Instant,
+}
+
+impl Setbacks {
+    /// With the wait after a first failure.
+    pub fn new(first: Duration) -> Self {
+        Self { first, servers: Mutex::default() }
+    }
+
+    /// The server failed.
+    pub fn note(&self, server: &Server, now: Instant) {
+        let mut servers = lock(&self.servers);
+        servers.retain(|_, one| now < one.since + one.wait + SETBACK_MAX);
+        let setback = servers.entry(describe(server)).and_modify(|one| one.wait *= 2);
+        let setback = setback.or_insert(Setback { wait: self.first, since: now });
+        *setback = Setback { wait: setback.wait.min(SETBACK_MAX.max(self.first)), since: now };
+    }
+
+    /// The server was good.
+    pub fn forget(&self, server: &Server) {
+        lock(&self.servers).remove(&describe(server));
+    }
+
+    /// Whether it is time to try the server again.
+    pub fn is_over(&self, server: &Server, now: Instant) -> bool {
+        lock(&self.servers)
+            .get(&describe(server))
+            .is_none_or(|setback| now >= setback.since + setback.wait)
+    }
 }
 
 /// The waits between rounds: they double, and each is of random length so that hosts which lost a
@@ -185,29 +280,69 @@ mod tests {
         assert_eq!(wait(500, u32::MAX), WAIT_MAX);
     }
 
+    fn service(host: &str, priority: u16, weight: u16) -> Service {
+        Service { priority, weight, port: 389, host: host.to_owned() }
+    }
+
     #[test]
     fn servers_from_dns_come_by_priority_and_as_often_as_their_weight_says() {
-        let service = |host: &str, priority, weight| Service {
-            priority,
-            weight,
-            port: 389,
-            host: host.to_owned(),
-        };
-        let services = vec![
-            service("far", 20, 9),
-            service("big", 10, 90),
-            service("small", 10, 10),
-            service("", 0, 0),
-        ];
+        let services = [service("far", 20, 9), service("big", 10, 90), service("small", 10, 10)];
         let mut big_first = 0;
         for _ in 0..500 {
-            let order = in_order(services.clone(), &RandomState::new());
-            let hosts: Vec<String> = order.iter().map(describe).collect();
+            let random = RandomState::new();
+            let order = in_order(services.to_vec(), &random);
+            let hosts: Vec<&str> = order.iter().map(|service| &*service.host).collect();
             assert_eq!(hosts.len(), 3);
-            assert_eq!(hosts[2], "ldap://far:389");
-            big_first += usize::from(hosts[0] == "ldap://big:389");
+            assert_eq!(hosts[2], "far");
+            big_first += usize::from(hosts[0] == "big");
+            let turned = services.iter().rev().cloned().collect();
+            assert_eq!(in_order(turned, &random), order, "an answer in another order");
         }
         assert!((400..500).contains(&big_first), "{big_first} of 500");
+    }
+
+    #[test]
+    fn only_servers_within_the_domain_are_believed_unless_their_authority_was_chosen() {
+        let mut servers = Servers {
+            configured: Vec::new(),
+            discover: None,
+            believes_any_name: false,
+            discovered: Mutex::default(),
+            complaint: Mutex::default(),
+            random: RandomState::new(),
+        };
+        let named = ["corp.test", "LDAP.Corp.Test", "evilcorp.test", "corp.test.evil.test", "test"];
+        let services =
+            || named.iter().zip(0..).map(|(host, priority)| service(host, priority, 1)).collect();
+        let hosts = |servers: &Servers| -> Vec<String> {
+            let believed = servers.believed("corp.test", services());
+            believed.into_iter().map(|service| service.host).collect()
+        };
+        assert_eq!(hosts(&servers), ["corp.test", "LDAP.Corp.Test"]);
+        let complaint = lock(&servers.complaint).clone();
+        assert!(complaint.contains("corp.test.evil.test, evilcorp.test, test; name them"));
+        servers.believes_any_name = true;
+        assert_eq!(hosts(&servers), named);
+        assert_eq!(*lock(&servers.complaint), "");
+    }
+
+    #[test]
+    fn a_server_that_fails_again_is_left_alone_for_longer() {
+        let second = Duration::from_secs(1);
+        let setbacks = Setbacks::new(30 * second);
+        let (server, now) = (service("preferred", 0, 0).server(), Instant::now());
+        assert!(setbacks.is_over(&server, now));
+        let mut wait = 30 * second;
+        for _ in 0..20 {
+            setbacks.note(&server, now);
+            assert!(!setbacks.is_over(&server, now + wait - second));
+            assert!(setbacks.is_over(&server, now + wait));
+            wait = (wait * 2).min(SETBACK_MAX);
+        }
+        setbacks.forget(&server);
+        assert!(setbacks.is_over(&server, now));
+        setbacks.note(&server, now);
+        assert!(setbacks.is_over(&server, now + 30 * second), "from the beginning");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use common::{Mirror, address, domain, keys, secrets};
 use roster_config::Bind;
 use roster_system_tests::servers::{Certificate, Relay};
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const SCHEMA: Schema = Schema::Rfc2307;
@@ -167,4 +169,18 @@ fn a_message_beyond_the_cap_ends_the_connection_with_a_word() {
     let mirror = Mirror::start(&domain, &secrets(None));
     let reason = offline_reason(&mirror);
     assert!(reason.contains("message_bytes_max"), "{reason}");
+}
+
+#[test]
+fn a_sink_without_room_is_waited_for_and_the_server_is_not_taken_to_be_silent() {
+    let slapd = slapd();
+    let book = Arc::new(common::Book::default());
+    book.full.store(true, Ordering::Relaxed);
+    let mut domain = domain(&slapd);
+    keys(&mut domain).search_timeout = Duration::from_secs(1);
+    let mirror = Mirror::resume(&domain, &secrets(None), Arc::clone(&book));
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!((book.puts(), book.offline()), (0, None));
+    book.full.store(false, Ordering::Relaxed);
+    mirror.until("alice", |book| book.users().contains_key("alice"));
 }

@@ -3,12 +3,15 @@
 mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
+use roster_config::Mode;
+use roster_provider::{LookUp, Provider, Unanswered};
 use roster_provider_ldap::ber::{Frame, Reader, Writer, frame, tag};
 use roster_provider_ldap::message::oid;
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::OnceLock;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -17,10 +20,23 @@ type Deed = fn(&mut TcpStream, u32);
 
 /// A server that binds anybody and offers content synchronization; returns its URI.
 fn server(deed: Deed) -> String {
+    played(move |stream, id, kind, _| {
+        if kind == SEARCH {
+            deed(stream, id);
+        }
+    })
+}
+
+const SEARCH: u8 = 0x63;
+const ABANDON: u8 = 0x50;
+
+/// The same with what it does about each further request: its id, its kind and its bytes.
+fn played(act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("ldap://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
+            let act = act.clone();
             thread::spawn(move || {
                 let mut searches = 0;
                 let mut buffer = Vec::new();
@@ -41,14 +57,14 @@ fn server(deed: Deed) -> String {
                     let id = reader.number(tag::INTEGER).unwrap();
                     match reader.element().unwrap().0 {
                         0x60 => send(&mut stream, &done(id, 0x61, 0)),
-                        0x63 if searches == 0 => {
+                        SEARCH if searches == 0 => {
                             searches += 1;
                             let controls = [oid::SYNC_REQUEST.as_bytes()];
                             send(&mut stream, &entry(id, "", "supportedControl", &controls, &[]));
                             send(&mut stream, &done(id, 0x65, 0));
                         }
-                        0x63 => deed(&mut stream, id),
-                        _ => return,
+                        0x42 => return,
+                        kind => act(&mut stream, id, kind, &request),
                     }
                 }
             });
@@ -85,24 +101,48 @@ fn done(id: u32, kind: u8, code: u32) -> Vec<u8> {
 }
 
 fn entry(id: u32, dn: &str, name: &str, values: &[&[u8]], controls: &[u8]) -> Vec<u8> {
+    entry_of(id, dn, &[(name, values.to_vec())], controls)
+}
+
+fn entry_of(id: u32, dn: &str, attributes: &[(&str, Vec<&[u8]>)], controls: &[u8]) -> Vec<u8> {
     let operation = |writer: &mut Writer| {
         writer.constructed(0x64, |writer| {
             writer.octets(dn.as_bytes());
             writer.constructed(tag::SEQUENCE, |writer| {
-                writer.constructed(tag::SEQUENCE, |writer| {
-                    writer.octets(name.as_bytes());
-                    writer.constructed(tag::SET, |writer| {
-                        values.iter().for_each(|value| writer.octets(value));
+                for (name, values) in attributes {
+                    writer.constructed(tag::SEQUENCE, |writer| {
+                        writer.octets(name.as_bytes());
+                        writer.constructed(tag::SET, |writer| {
+                            values.iter().for_each(|value| writer.octets(value));
+                        });
                     });
-                });
+                }
             });
         });
     };
     message(id, operation, controls)
 }
 
+/// The end of a refresh.
+fn refreshed(id: u32) -> Vec<u8> {
+    let mut value = Writer::default();
+    value.constructed(tag::context_constructed(1), |writer| writer.octets(b"rid=001,csn=1"));
+    let operation = |writer: &mut Writer| {
+        writer.constructed(0x79, |writer| {
+            writer.primitive(0x80, oid::SYNC_INFO.as_bytes());
+            writer.primitive(0x81, &value.into_bytes());
+        });
+    };
+    message(id, operation, &[])
+}
+
 /// An entry as content synchronization sends it.
 fn synchronized(id: u32) -> Vec<u8> {
+    synchronized_user(id, "eve")
+}
+
+/// All have the same UUID.
+fn synchronized_user(id: u32, name: &str) -> Vec<u8> {
     let mut state = Writer::default();
     state.constructed(tag::SEQUENCE, |writer| {
         writer.number(tag::ENUMERATED, 1);
@@ -113,7 +153,15 @@ fn synchronized(id: u32) -> Vec<u8> {
         writer.octets(oid::SYNC_STATE.as_bytes());
         writer.octets(&state.into_bytes());
     });
-    entry(id, "uid=eve,dc=example,dc=com", "uid", &[b"eve"], &control.into_bytes())
+    let dn = format!("uid={name},dc=example,dc=com");
+    let attributes: [(&str, &[u8]); 5] = [
+        ("objectClass", b"posixAccount"),
+        ("uid", name.as_bytes()),
+        ("uidNumber", b"5001"),
+        ("gidNumber", b"5001"),
+        ("homeDirectory", b"/home"),
+    ];
+    entry_of(id, &dn, &attributes.map(|(name, value)| (name, vec![value])), &control.into_bytes())
 }
 
 /// Any server's domain, with the address of another.
@@ -129,6 +177,27 @@ fn mirror_of(uri: &str) -> Mirror {
     keys.search_timeout = Duration::from_secs(1);
     keys.message_bytes_max = 1 << 20;
     Mirror::start(&domain, &secrets(None))
+}
+
+/// The same asked on demand, with patience.
+fn asked(uri: &str) -> Mirror {
+    let real = Slapd::loaded(Setup::new(Schema::Rfc2307), &Directory::new(Schema::Rfc2307).tree());
+    let mut domain = domain(&real);
+    domain.mode = Mode::OnDemand;
+    let keys = keys(&mut domain);
+    keys.servers = vec![address(uri)];
+    keys.search_timeout = Duration::from_secs(30);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("online", |book| book.online().is_some());
+    mirror
+}
+
+fn user(name: &str) -> LookUp {
+    LookUp::UserByName(name.as_bytes().to_vec())
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 /// The reason for being offline once it holds these words; nothing was taken for a whole refresh.
@@ -210,5 +279,105 @@ fn an_entry_without_its_key_is_not_guessed_at() {
     fails_with(
         |stream, id| send(stream, &entry(id, "uid=a", "uid", &[b"a"], &[])),
         "an entry without its sync state",
+    );
+}
+
+#[test]
+fn a_slow_question_is_given_up_alone_and_the_server_is_told() {
+    let (told, abandoned) = mpsc::channel();
+    let mirror = asked(&played(move |stream, id, kind, request| match kind {
+        ABANDON => drop(told.send(())),
+        SEARCH if holds(request, "slow") => {}
+        _ => send(stream, &done(id, 0x65, 0)),
+    }));
+    let slow = mirror.asked(|ldap| async move {
+        let patience = Duration::from_millis(500);
+        tokio::time::timeout(patience, ldap.look_up(&user("slow"))).await.is_err()
+    });
+    let waiting = mirror.asked(|ldap| async move { ldap.look_up(&user("slow")).await });
+    assert_eq!(slow.recv(), Ok(true), "whoever asked has left");
+    assert_eq!(abandoned.recv_timeout(common::SOON), Ok(()));
+    for name in 0..100 {
+        assert_eq!(mirror.look_up(user(&format!("quick{name}"))), Ok(false));
+    }
+    assert!(waiting.try_recv().is_err(), "the other one waits, on the same connection");
+    assert!(abandoned.try_recv().is_err());
+    assert_eq!(mirror.book.offline(), None);
+}
+
+#[test]
+fn questions_that_nobody_waits_for_any_more_leave_their_places_to_others() {
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && !holds(request, "slow") {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
+    let leavers: Vec<_> = (0..200)
+        .map(|number| {
+            mirror.asked(move |ldap| async move {
+                let patience = Duration::from_millis(300);
+                let asked = user(&format!("slow{number}"));
+                tokio::time::timeout(patience, ldap.look_up(&asked)).await.is_err()
+            })
+        })
+        .collect();
+    assert!(leavers.into_iter().all(|leaver| leaver.recv() == Ok(true)));
+    assert_eq!(mirror.look_up(user("quick")), Ok(false));
+    assert_eq!(mirror.book.offline(), None);
+}
+
+#[test]
+fn a_server_that_leaves_a_question_and_a_probe_unanswered_is_gone() {
+    let mirror = asked(&played(|_, _, _, _| {}));
+    let asked = mirror.asked(|ldap| async move {
+        let patience = Duration::from_millis(100);
+        let _ = tokio::time::timeout(patience, ldap.look_up(&user("alice"))).await;
+        ldap.look_up(&user("alice")).await
+    });
+    mirror.until("offline", |book| {
+        book.offline().is_some_and(|reason| reason.contains("no answer to a probe"))
+    });
+    let failed = asked.recv_timeout(common::SOON).expect("told with the others");
+    assert!(matches!(failed, Err(Unanswered::Unreachable(_))), "{failed:?}");
+}
+
+#[test]
+fn an_answer_without_end_is_refused_and_the_others_come() {
+    // 70 MiB of one entry, a thousand times over.
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, "vast") {
+            let value = vec![b'x'; 70 << 10];
+            for _ in 0..1024 {
+                send(stream, &entry(id, "uid=vast,dc=x", "uid", &[&value], &[]));
+            }
+        } else if kind == SEARCH {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
+    let failed = mirror.ask(|ldap| async move { ldap.look_up(&user("vast")).await });
+    let Err(Unanswered::Failed(reason)) = failed else { panic!("{failed:?}") };
+    assert!(reason.contains("64 MiB at once"), "{reason}");
+    assert_eq!(mirror.look_up(user("quick")), Ok(false));
+}
+
+#[test]
+fn of_two_entries_with_one_uuid_the_second_is_told_of_and_takes_nobodys_place() {
+    // Every search of the mirror lists the two, however often it begins anew.
+    let mirror = mirror_of(&played(|stream, id, kind, _| {
+        if kind == SEARCH {
+            let listing =
+                [synchronized_user(id, "eve"), synchronized_user(id, "adam"), refreshed(id)];
+            send(stream, &listing.concat());
+        }
+    }));
+    mirror.until("eve", |book| book.users().contains_key("eve"));
+    assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["eve"]);
+    let rejected = mirror.book.rejected();
+    let reason = &rejected["uid=adam,dc=example,dc=com"];
+    assert_eq!(reason, "has the UUID of uid=eve,dc=example,dc=com, which is served");
+    assert_eq!(
+        (mirror.book.ends().len(), mirror.book.offline()),
+        (1, None),
+        "asked twice, ended once"
     );
 }

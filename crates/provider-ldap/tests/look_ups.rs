@@ -4,7 +4,7 @@ mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::Mode;
-use roster_provider::LookUp;
+use roster_provider::{LookUp, Of};
 use roster_system_tests::servers::Relay;
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 use std::collections::BTreeSet;
@@ -141,4 +141,42 @@ fn a_connection_that_the_server_closed_is_opened_again_unnoticed() {
         assert_eq!(mirror.look_up(LookUp::UserByName(name("alice"))), Ok(true));
         relay.speak_again(); // ends every connection
     }
+}
+
+#[test]
+fn many_entries_are_asked_for_in_one_search() {
+    for schema in [Schema::Rfc2307, Schema::Rfc2307bis] {
+        let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+        let mirror = asked(&slapd);
+        let before = slapd.searches();
+        assert_eq!(mirror.look_up_all(Of::Users, &["alice", "nobody-here", "bob"]), Ok(()));
+        assert_eq!(slapd.searches() - before, 1);
+        assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["alice", "bob"]);
+        let before = slapd.searches();
+        let groups = ["staff", "admins", "others"];
+        assert_eq!(mirror.look_up_all(Of::GroupsWithMembers, &groups), Ok(()));
+        assert_eq!(slapd.searches() - before, 1, "all their members are known");
+        assert_eq!(mirror.book.groups()["staff"], (7001, set(&["alice", "bob"])));
+        assert_eq!(mirror.look_up_all(Of::UsersWithGroups, &["alice", "bob"]), Ok(()));
+        assert_eq!(mirror.book.groups_found("bob"), Some(set(&["staff", "others"])));
+        assert_eq!(mirror.book.groups_found("alice"), Some(set(&["staff", "admins"])));
+    }
+}
+
+#[test]
+fn a_group_with_too_many_members_is_never_cut() {
+    let schema = Schema::Rfc2307;
+    let members: Vec<String> = (0..=10_000).map(|number| format!("m{number}")).collect();
+    let ldif = ldif(schema)
+        + &Directory::new(schema).group("vast", 7100, &members)
+        + &Directory::new(schema).group("large", 7101, &members[..500]);
+    let slapd = Slapd::serving(Setup::new(schema), &ldif);
+    let mirror = asked(&slapd);
+    let reason = mirror.look_up(LookUp::GroupByGid(7100)).unwrap_err();
+    assert!(reason.contains("10001 members") && reason.contains("mode"), "{reason}");
+    assert!(!mirror.book.members_known("vast"));
+    assert_eq!(mirror.look_up_all(Of::GroupsWithMembers, &["vast", "large", "staff"]), Ok(()));
+    assert!(!mirror.book.members_known("vast"));
+    assert!(mirror.book.members_known("large") && mirror.book.members_known("staff"));
+    assert_eq!(mirror.look_up(LookUp::GroupsOf(name("m7"))), Ok(false), "there is no such user");
 }

@@ -31,3 +31,22 @@ fn changes_are_polled_for_where_nothing_better_is_offered() {
         assert!(mirror.book.users().len() >= 600, "and nobody else");
     }
 }
+
+#[test]
+fn a_change_that_a_replica_brings_in_late_is_found_by_the_sweep() {
+    let directory = Directory::new(SCHEMA);
+    let setup = Setup { syncprov: false, ..Setup::new(SCHEMA) };
+    let slapd = Slapd::serving(setup, &directory.populated(20, 5, 3));
+    let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+    mirror.until("all users", |book| book.users().len() >= 20);
+    assert_eq!(mirror.ldap.tracking(), "polling");
+    // Newer stamps are known, so no poll asks for this one.
+    slapd.change_relaxed(&format!(
+        "dn: {}\nchangetype: modify\nreplace: loginShell\nloginShell: /bin/late\n-\n\
+         replace: modifyTimestamp\nmodifyTimestamp: 20200101000000Z\n-\n",
+        directory.user_dn("u7")
+    ));
+    let late = slapd.search(slapd.base(), "(modifyTimestamp=20200101000000Z)", &["uid"]);
+    assert!(String::from_utf8_lossy(&late).contains("uid: u7"), "stamped as it would be");
+    mirror.until("her shell", |book| book.users()["u7"].shell == "/bin/late");
+}

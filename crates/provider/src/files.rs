@@ -5,8 +5,8 @@
 //! read, everything stays as it was. Password fields are nobody's business here.
 
 use crate::watch::Watch;
-use crate::{Cookie, Entry, EntryId, Group, LookUp, Part, Provider, Sink, Unmentioned};
-use crate::{Unreachable, User, overrides};
+use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
+use crate::{Unanswered, User, overrides};
 use roster_config::{Files, Overrides};
 use roster_record::is_nis;
 use roster_record::text::{self, GroupLine, Line};
@@ -146,11 +146,11 @@ impl Provider for FilesProvider {
     }
 
     /// Everything is reported at all times; to ask is to read again.
-    async fn look_up(&self, what: &LookUp) -> Result<bool, Unreachable> {
-        self.report().await.map_err(Unreachable)?;
+    async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
+        self.report().await.map_err(Unanswered::Unreachable)?;
         let Files { passwd, group } = &self.files;
-        let users = read(passwd).await.map_err(Unreachable)?;
-        let groups = read(group).await.map_err(Unreachable)?;
+        let users = read(passwd).await.map_err(Unanswered::Unreachable)?;
+        let groups = read(group).await.map_err(Unanswered::Unreachable)?;
         let user = |found: &dyn Fn(&[u8], u32) -> bool| {
             users.split(|&byte| byte == b'\n').any(|line| match text::passwd_line(line) {
                 Line::Entry(user) => found(user.name, user.uid),
@@ -169,6 +169,10 @@ impl Provider for FilesProvider {
             LookUp::GroupByName(name) => group(&|other, _| other == name),
             LookUp::GroupByGid(gid) => group(&|_, other| other == *gid),
         })
+    }
+
+    async fn look_up_all(&self, _: Of, _: &[Vec<u8>]) -> Result<(), Unanswered> {
+        self.report().await.map_err(Unanswered::Unreachable)
     }
 
     fn refresh(&self) {

@@ -123,8 +123,14 @@ pub trait Sink: Send + Sync {
     /// The user's groups are exactly these, of which each was [`put`](Self::put) before: what a
     /// look-up of [`LookUp::GroupsOf`] found.
     fn groups_of(&self, user: EntryId, groups: &[EntryId]);
+    /// Whether an entry that a member list names so was [`put`](Self::put), with its own members if
+    /// it is a group: a look-up need not fetch it to tell its name.
+    fn knows(&self, reference: &[u8]) -> bool;
     /// What came so far belongs together and may be published.
     fn flush(&self);
+    /// Whether there is room for more. Where there is none, what came is still to be written to a slow
+    /// disk, and whoever can wait a moment should.
+    fn has_room(&self) -> bool;
 }
 
 /// A question to a directory that is asked on demand.
@@ -143,10 +149,30 @@ pub enum LookUp {
     GroupsOf(Vec<u8>),
 }
 
-/// Why a directory did not answer.
+/// What entries that are asked for together are to bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// Users.
+    Users,
+    /// Users and their groups, these without their members.
+    UsersWithGroups,
+    /// Groups without their members.
+    Groups,
+    /// Groups and their members.
+    GroupsWithMembers,
+}
+
+/// Why there is no answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unreachable(pub String);
+pub enum Unanswered {
+    /// No server answers anything.
+    #[error("{0}")]
+    Unreachable(String),
+    /// A server is there and does not answer this: it holds to a limit, takes too long over it, or
+    /// gives what cannot be read. Other questions may well be answered.
+    #[error("{0}")]
+    Failed(String),
+}
 
 /// A source of users and groups. One task runs [`mirror`](Self::mirror); look-ups come beside it.
 pub trait Provider: Send + Sync {
@@ -164,8 +190,17 @@ pub trait Provider: Send + Sync {
     fn mirror(&self, cookies: Vec<(Part, Cookie)>) -> impl Future<Output = String> + Send;
 
     /// Asks the directory one question and reports what it found into the sink, `true` when it
-    /// found something. Has its own deadline.
-    fn look_up(&self, what: &LookUp) -> impl Future<Output = Result<bool, Unreachable>> + Send;
+    /// found something. A group is reported when all its members are known, or not at all. Has its
+    /// own deadline; whoever does not wait for it any more drops it, and the directory is told.
+    fn look_up(&self, what: &LookUp) -> impl Future<Output = Result<bool, Unanswered>> + Send;
+
+    /// Asks for several entries by name, in as few questions as that takes, and reports those that
+    /// there are, as [`look_up`](Self::look_up) does.
+    fn look_up_all(
+        &self,
+        of: Of,
+        names: &[Vec<u8>],
+    ) -> impl Future<Output = Result<(), Unanswered>> + Send;
 
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
     fn refresh(&self);

@@ -196,6 +196,7 @@ impl Builder {
         gaps: Gaps,
     ) -> Result<(), TooLarge> {
         let mut list = List { first: self.member_ids.len(), ..List::default() };
+        self.member_ids.reserve(members.size_hint().0);
         for MemberId(number) in members {
             let slot = self.names.slot(number);
             list.add(slot, name_bytes(slot, &self.long_text).len());
@@ -319,43 +320,50 @@ fn invert<'i>(
     member_ids: impl Fn(&Line) -> &'i [U32],
     names: &[NameSlot],
 ) -> (Vec<Membership>, Vec<U32>) {
-    const NO_LINE: u32 = u32::MAX;
-    let each_membership = |act: &mut dyn FnMut(usize, u32)| {
-        let mut last_line = vec![NO_LINE; names.len()];
-        for (number, line) in (0..).zip(lines) {
-            for id in member_ids(line) {
-                let name = id.get() as usize;
-                if last_line[name] != number {
-                    last_line[name] = number;
-                    act(name, number);
-                }
+    /// What is kept of a name, together so that a membership touches one cache line.
+    #[derive(Clone, Default)]
+    struct Lists {
+        /// One more than the last line that named it.
+        last_line: u32,
+        next: usize,
+        sum: GidSum,
+    }
+    let mut lists = vec![Lists::default(); names.len()];
+    for (number, line) in (1..).zip(lines) {
+        for id in member_ids(line) {
+            let list = &mut lists[id.get() as usize];
+            list.next += usize::from(list.last_line != number);
+            list.last_line = number;
+        }
+    }
+    let mut memberships = vec![Membership::new_zeroed(); names.len()];
+    let mut first = 0;
+    for (membership, list) in memberships.iter_mut().zip(&mut lists) {
+        membership.first = U64::new(first as u64);
+        // Of 4,294,967,295 lines at most.
+        membership.count = U32::new(list.next as u32);
+        let count = list.next;
+        *list = Lists { next: first, ..Lists::default() };
+        first += count;
+    }
+    let mut group_ids = vec![U32::ZERO; first];
+    for (number, line) in (1..).zip(lines) {
+        for id in member_ids(line) {
+            let list = &mut lists[id.get() as usize];
+            if list.last_line != number {
+                list.last_line = number;
+                group_ids[list.next] = U32::new(number - 1);
+                list.next += 1;
+                list.sum.add(line.gid);
             }
         }
-    };
-    let mut memberships = vec![Membership::new_zeroed(); names.len()];
-    each_membership(&mut |name, _| memberships[name].count += 1);
-    let mut first = 0;
-    for membership in &mut memberships {
-        membership.first = U64::new(first);
-        first += u64::from(membership.count.get());
     }
-    let mut group_ids = vec![U32::ZERO; usize::try_from(first).unwrap_or(usize::MAX)];
-    let mut next: Vec<u64> = memberships.iter().map(|membership| membership.first.get()).collect();
-    each_membership(&mut |name, number| {
-        group_ids[next[name] as usize] = U32::new(number);
-        next[name] += 1;
-    });
-    let check = |membership: &Membership, name: &NameSlot, position| {
-        hash::check_with_name(membership, name, SectionId::Memberships, position)
-    };
-    for (position, (membership, name)) in (0..).zip(memberships.iter_mut().zip(names)) {
-        let mut sum = GidSum::default();
-        let first = membership.first.get() as usize;
-        for number in &group_ids[first..][..membership.count.get() as usize] {
-            sum.add(lines[number.get() as usize].gid);
-        }
-        membership.sum = U64::new(sum.finish());
-        membership.check = U32::new(check(membership, name, position));
+    for (position, membership) in (0..).zip(&mut memberships) {
+        let index = position as usize;
+        membership.sum = U64::new(lists[index].sum.finish());
+        let check =
+            hash::check_with_name(membership, &names[index], SectionId::Memberships, position);
+        membership.check = U32::new(check);
     }
     (memberships, group_ids)
 }

@@ -16,7 +16,7 @@ mod open;
 mod tables;
 
 pub use error::StoreError;
-pub use open::{Opened, SetAside, open};
+pub use open::{Opened, SetAside, open, opening_stopped};
 pub use tables::{Header, Key, Part, Reader, Rejection, Writer};
 
 use redb::{Database, ReadableDatabase};
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 /// Name of the file in a domain's folder.
 pub const FILE: &str = "cache.redb";
 /// Version of the tables. Another one is set aside, never migrated: the directory has it all.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// Files that were set aside and are kept for whoever wants to know.
 pub const SET_ASIDE_MAX: u32 = 2;
 

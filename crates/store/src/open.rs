@@ -8,9 +8,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Openings that may die before the file is held to be the reason. Not the first: that one may
-/// have been killed.
-const DEADLY_OPENINGS: u32 = 2;
+/// Openings that may die before the file is held to be the reason. Not the first ones: they may have
+/// been killed, with a host that ran out of memory.
+const DEADLY_OPENINGS: u32 = 3;
 
 /// An open cache and what was read out of it.
 pub struct Opened<T> {
@@ -32,7 +32,7 @@ pub struct SetAside {
 }
 
 /// Opens the cache in `folder`, checks every page of it and lets `load` read what it needs. When
-/// the file or what `load` finds in it is [`StoreError::Damaged`], or when two openings in a row ended
+/// the file or what `load` finds in it is [`StoreError::Damaged`], or when three openings in a row ended
 /// with the process, the file is set aside and a fresh one opened. A cache belongs to an `identity`;
 /// that of another is of no use either.
 pub fn open<T>(
@@ -41,7 +41,7 @@ pub fn open<T>(
     load: impl Fn(&Store) -> Result<T, StoreError>,
 ) -> Result<Opened<T>, StoreError> {
     let path = folder.join(FILE);
-    let marker = Marker { path: folder.join(format!("{FILE}.opening")) };
+    let marker = Marker::in_folder(folder);
     let deadly = marker.deaths() >= DEADLY_OPENINGS;
     let mut set_aside = None;
     if deadly {
@@ -65,6 +65,12 @@ pub fn open<T>(
     marker.remove();
     let (store, loaded) = opened?;
     Ok(Opened { store, loaded, set_aside })
+}
+
+/// A process that is opening the cache in `folder` ends because it was told to: that says nothing
+/// against the file.
+pub fn opening_stopped(folder: &Path) {
+    Marker::in_folder(folder).remove();
 }
 
 fn open_file(path: &Path, identity: &str) -> Result<Store, StoreError> {
@@ -104,6 +110,10 @@ struct Marker {
 }
 
 impl Marker {
+    fn in_folder(folder: &Path) -> Self {
+        Self { path: folder.join(format!("{FILE}.opening")) }
+    }
+
     fn deaths(&self) -> u32 {
         let length = fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
         u32::try_from(length).unwrap_or(u32::MAX)

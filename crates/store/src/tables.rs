@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 const KEY_BYTES: usize = 17;
-const HEADER_BYTES: usize = 24;
+const HEADER_BYTES: usize = 32;
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const PARTS: TableDefinition<'_, u8, &[u8]> = TableDefinition::new("parts");
@@ -42,6 +42,8 @@ pub struct Header {
     pub digest: u64,
     /// When the directory confirmed it last, in seconds since 1970; 0 where nobody counts.
     pub seen_unix: u64,
+    /// When it confirmed the list that belongs to it last, a group's members or a user's groups.
+    pub list_seen_unix: u64,
 }
 
 /// An entry that is not served.
@@ -85,7 +87,8 @@ impl Header {
         bytes[..4].copy_from_slice(&self.number.to_le_bytes());
         bytes[4] = self.kind;
         bytes[8..16].copy_from_slice(&self.digest.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.seen_unix.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.seen_unix.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.list_seen_unix.to_le_bytes());
         bytes
     }
 
@@ -96,7 +99,8 @@ impl Header {
         let kind = reader.u32().unwrap_or_default().to_le_bytes()[0];
         let digest = reader.u64().unwrap_or_default();
         let seen_unix = reader.u64().unwrap_or_default();
-        Self { number, kind, digest, seen_unix }
+        let list_seen_unix = reader.u64().unwrap_or_default();
+        Self { number, kind, digest, seen_unix, list_seen_unix }
     }
 }
 

@@ -208,7 +208,8 @@ pub fn tool(name: &str, package: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is missing: install the Debian package {package}"))
 }
 
-/// Whether to run a test that changes owners or user ids, which a user namespace cannot show.
+/// Whether to run a test that changes owners or user ids or takes a port of the system, which a user
+/// namespace cannot show.
 ///
 /// # Panics
 /// Without root, so that a test that did not run is not taken for one that passed; with

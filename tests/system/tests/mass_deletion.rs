@@ -5,6 +5,8 @@ use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_for, wait_until,
 };
+use rustix::process::Signal;
+use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -124,4 +126,50 @@ fn an_enumeration_that_is_cut_short_deletes_nothing() {
     slapd.change(&directory().user("after", 70_000));
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
     assert_eq!(users(&rosterd), all + 1);
+}
+
+/// A base that was mistyped, a cache that was lost beside a directory that was: the back-end begins
+/// anew and has nobody, and takes nobody away.
+#[test]
+fn a_back_end_that_begins_anew_with_nobody_loses_nobody() {
+    let slapd = served();
+    slapd.change("dn: ou=empty,dc=example,dc=com\nobjectClass: organizationalUnit\nou: empty\n\n");
+    let corp = Domain::ldap("corp", &slapd);
+    let mut rosterd = Rosterd::start(&[corp.clone()]);
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    let all = users(&rosterd);
+    let waits = |rosterd: &Rosterd| {
+        wait_until(SOON, "removals wait", || {
+            held(rosterd).is_ok_and(|held| held > u64::from(USERS))
+        });
+    };
+
+    let mistyped = corp.clone().with("base", "\"ou=empty,dc=example,dc=com\"");
+    rosterd.set_domains(std::slice::from_ref(&mistyped));
+    rosterd.process().signal(Signal::HUP);
+    waits(&rosterd);
+    assert_eq!(users(&rosterd), all);
+    // Nor after a restart of everything, with the cache gone as well.
+    rosterd.stop();
+    fs::remove_dir_all(rosterd.host().path("state/domains")).expect("remove the cache");
+    rosterd.launch();
+    waits(&rosterd);
+    assert_eq!(users(&rosterd), all);
+
+    // It was a mistake.
+    rosterd.set_domains(std::slice::from_ref(&corp));
+    rosterd.process().signal(Signal::HUP);
+    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+    slapd.change(&directory().user("after", 70_000));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    assert_eq!(users(&rosterd), all + 1);
+
+    // It is meant.
+    rosterd.set_domains(&[mistyped]);
+    rosterd.process().signal(Signal::HUP);
+    waits(&rosterd);
+    let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
+    assert_eq!(confirmed.code, 0, "{}", confirmed.error());
+    wait_until(SOON, "they are gone", || users(&rosterd) == 0);
+    assert_eq!(held(&rosterd), Ok(0));
 }

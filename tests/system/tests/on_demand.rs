@@ -6,7 +6,7 @@ use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program, run, wait_for, wait_until,
 };
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Searches that come of something else meanwhile: a back-end now and then asks whether the server is
 /// still there.
@@ -132,6 +132,25 @@ fn the_groups_of_a_user_take_a_few_searches_however_many_there_are() {
     assert_eq!(found, wanted);
 }
 
+/// `id` asks for the user, the groups, and then for each group, whose members nobody has asked for.
+#[test]
+fn a_user_in_hundreds_of_groups_is_listed_with_a_few_searches_from_nothing() {
+    let ldif = directory().populated(2000, 600, 500);
+    let slapd = Slapd::serving(Setup::new(Schema::Rfc2307), &ldif);
+    let rosterd = asking(&[on_demand("corp", &slapd)]);
+    let began = Instant::now();
+    let made = searches(&slapd, || {
+        let done = rosterd.host().run("id", &["big"]);
+        assert_eq!(
+            done.text().split("groups=").nth(1).map(|all| all.split(',').count()),
+            Some(501)
+        );
+    });
+    println!("{made} searches, {:?}", began.elapsed());
+    // Groups by the dozen, and each of 2,000 members once.
+    assert!(made <= 60, "{made} searches");
+}
+
 #[test]
 fn with_the_directory_away_what_was_asked_before_is_served() {
     let mut slapd = served();
@@ -168,6 +187,17 @@ fn what_changes_or_goes_in_the_directory_does_so_on_the_host() {
     assert!(rosterd.getent("group", "g5").is_some());
     slapd.set(&directory().user_dn("u5"), "loginShell", &["/bin/zsh"]);
     rosterd.expect("passwd", "u5", whole("/bin/zsh").as_deref());
+    // Who has joined or left a group is seen in it, also when a member's groups were asked for.
+    slapd.change(&directory().user("first", 70_100));
+    slapd.change(&directory().user("second", 70_101));
+    slapd.change(&directory().group("club", 70_200, &["first"]));
+    assert_eq!(rosterd.getent("group", "club").as_deref(), Some("club:*:70200:first"));
+    rosterd.expect_groups("first", 70_100, &[70_100, 70_200]);
+    slapd.change(&directory().membership("club", "second", true));
+    rosterd.expect("group", "club", Some("club:*:70200:first,second"));
+    slapd.change(&directory().membership("club", "first", false));
+    rosterd.expect("group", "club", Some("club:*:70200:second"));
+    rosterd.expect_groups("first", 70_100, &[70_100]);
     slapd.delete(&[directory().user_dn("u5"), directory().group_dn("g5")]);
     rosterd.expect("passwd", "u5", None);
     rosterd.expect("passwd", "100005", None);

@@ -76,14 +76,16 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
     row("in the cache", &entries(status.users, status.groups));
     if let Some(counts) = counts.filter(|counts| counts.present) {
         row("served", &entries(counts.users, counts.groups));
+        row("waits for", &counts.waits_for);
     }
     let refused = counts.into_iter().flat_map(|counts| &counts.refused).map(|(_, number)| number);
     match status.rejected + refused.sum::<u64>() {
         0 => row("rejected", "none"),
         number => row("rejected", &format!("{}: roster domain rejected {name}", count(number))),
     }
-    if status.held_removals > 0 {
-        let held = counted(status.held_removals, "entry");
+    let held = status.held_removals + counts.map_or(0, |counts| counts.held_removals);
+    if held > 0 {
+        let held = counted(held, "entry");
         row("held", &format!("{held} that would go: roster domain confirm {name}"));
     }
     row("cache", &status.cache_error);
@@ -102,6 +104,8 @@ async fn confirm(bus: &Bus, name: &str, out: &mut dyn Write) -> Result<()> {
     bus.check_domain(name).await?;
     let role = Role::Backend(name.to_owned());
     let gone = bus.backend(name).await?.confirm().await.map_err(|error| trouble(&role, &error))?;
+    let confirmed = bus.publisher().await?.confirm(name).await;
+    let gone = gone + confirmed.map_err(|error| trouble(&Role::Publisher, &error))?;
     match gone {
         0 => writeln!(out, "{name}: nothing was held back")?,
         gone => writeln!(out, "{name}: {} removed", counted(gone, "entry"))?,
@@ -267,6 +271,7 @@ mod tests {
             users: 389,
             groups: 10_100,
             refused: vec![("gid 100 is below min_id (1000)".to_owned(), 9812)],
+            ..DomainCounts::default()
         };
         assert_eq!(
             as_text(1000, "corp", &status, Some(&counts)),

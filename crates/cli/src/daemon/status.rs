@@ -256,17 +256,6 @@ fn of_domain(
                     format!("it is tried again by itself; at once: roster domain refresh {name}"),
                 ));
             }
-            if status.held_removals > 0 {
-                let entries = counted(status.held_removals, "entry");
-                found.push((
-                    Level::Problem,
-                    format!("{name}: {entries} would go at once, and are kept"),
-                    format!(
-                        "if they are meant to go: roster domain confirm {name}; if not, mend the \
-                         directory, and nothing is lost"
-                    ),
-                ));
-            }
             if !status.cache_error.is_empty() {
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
@@ -281,6 +270,18 @@ fn of_domain(
         }
         Err(why) => found.push((Level::Problem, why.clone(), SEE_LOG.to_owned())),
     }
+    let held = held(status, counts);
+    if held > 0 {
+        let entries = counted(held, "entry");
+        found.push((
+            Level::Problem,
+            format!("{name}: {entries} would go at once, and are kept"),
+            format!(
+                "if they are meant to go: roster domain confirm {name}; if not, mend the directory \
+                 or the domain's configuration, and nothing is lost"
+            ),
+        ));
+    }
     let unreadable = status.as_ref().map_or(0, |status| status.rejected);
     if unreadable > 0 {
         let entries = counted(unreadable, "entry");
@@ -291,6 +292,16 @@ fn of_domain(
         ));
     }
     let Some(counts) = counts else { return found };
+    if !counts.waits_for.is_empty() {
+        let first = &counts.waits_for;
+        found.push((
+            Level::Problem,
+            format!("{name} is not served: {first}, which goes before it, was never read"),
+            format!(
+                "it is served as soon as {first} was read once, or is taken out of [host] domains"
+            ),
+        ));
+    }
     let others = counts.refused.get(REASONS_SHOWN..).unwrap_or_default();
     for (reason, number) in counts.refused.iter().take(REASONS_SHOWN) {
         let advice =
@@ -310,6 +321,12 @@ fn of_domain(
     found
 }
 
+/// Removals that wait for a confirmation, in the back-end and in the publisher.
+fn held(status: &Result<DomainStatus, String>, counts: Option<&DomainCounts>) -> u64 {
+    let in_backend = status.as_ref().map_or(0, |status| status.held_removals);
+    in_backend + counts.map_or(0, |counts| counts.held_removals)
+}
+
 /// What an administrator may do about entries that are refused for this reason.
 pub fn remedy(reason: &str) -> Option<String> {
     let words: Vec<&str> = reason.split(' ').collect();
@@ -319,14 +336,14 @@ pub fn remedy(reason: &str) -> Option<String> {
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]"
         )),
-        ["uid", _, "is", "below", "min_id", ..] => {
-            Some("if such users are to be served, lower min_id".to_owned())
+        ["uid", _, "is", "below", "min_id", ..] | ["uids" | "gids", "below", "min_id", ..] => {
+            Some("if such entries are to be served, lower min_id".to_owned())
         }
         ["the", "home", "folder", "is", "empty"] => Some(
             "a home folder for users that have none: fallback_home = \"/home/%u\" under their domain"
                 .to_owned(),
         ),
-        [_, _, "is", "above", "max_id", ..] => {
+        [_, _, "is", "above", "max_id", ..] | [_, "above", "max_id", ..] => {
             Some("if such entries are to be served, raise max_id".to_owned())
         }
         _ => None,
@@ -552,7 +569,6 @@ pub fn domain_json(
                 "unreadable": status.rejected,
                 "last_change_unix": time(status.last_change_unix),
                 "last_refresh_unix": time(status.last_refresh_unix),
-                "held_removals": status.held_removals,
                 "sequence": status.sequence,
                 "cache_error": some(&status.cache_error),
             });
@@ -560,6 +576,7 @@ pub fn domain_json(
         }
         Err(error) => merge(&mut value, json!({"error": error})),
     }
+    merge(&mut value, json!({"held_removals": held(status, counts)}));
     if let Some(counts) = counts {
         let refused: Vec<_> = counts
             .refused
@@ -567,6 +584,7 @@ pub fn domain_json(
             .map(|(reason, number)| json!({"reason": reason, "entries": number}))
             .collect();
         let more = json!({
+            "waits_for": some(&counts.waits_for),
             "served_users": counts.users,
             "served_groups": counts.groups,
             "refused": refused,
@@ -660,7 +678,7 @@ mod tests {
                 present: true,
                 users: 10_201,
                 groups: 10_100,
-                refused: Vec::new(),
+                ..DomainCounts::default()
             }],
             ..PublisherStatus::default()
         };

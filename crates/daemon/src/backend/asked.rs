@@ -3,7 +3,7 @@
 
 use super::entries::Kind;
 use roster_bus::exchange::{NO_REFERENCE, Numbers, Record, Records, write_groups_of};
-use roster_provider::LookUp;
+use roster_provider::{LookUp, Of};
 use roster_store::Key;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -11,10 +11,28 @@ use std::hash::Hash;
 /// Answers, by the number of their entry.
 #[derive(Default)]
 pub struct Asked {
+    /// Inquiries so far.
+    inquiries: u64,
     entries: HashMap<u32, Answer>,
     by_name: HashMap<(Kind, Box<[u8]>), u32>,
     by_id: HashMap<(Kind, u32), u32>,
     by_reference: HashMap<u32, u32>,
+}
+
+/// When the directory said so last, in seconds since 1970. What one question brings of an entry is not
+/// always all that is known of it: a user's groups come without their members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// That the entry is as it is.
+    pub entry: u64,
+    /// That these are a group's members, or a user's groups.
+    pub list: u64,
+}
+
+/// Whether something was said within a time that is not over, or not by this clock: one that was set
+/// back must not make old answers young.
+fn is_fresh(said: u64, since: u64, now: u64) -> bool {
+    (since..=now).contains(&said)
 }
 
 /// An entry that was asked for.
@@ -33,14 +51,16 @@ pub struct Answer {
     pub record: Box<[u8]>,
     /// Numbers of a user's groups, if they were asked for.
     pub groups: Option<Box<[u32]>>,
-    /// When the directory said so last, in seconds since 1970.
-    pub seen_unix: u64,
+    /// When the directory said so last.
+    pub seen: Seen,
+    /// How many inquiries there were when it did.
+    told: u64,
 }
 
 impl Answer {
     /// Reads the records of one entry; `None` when they are not those of one.
     #[must_use]
-    pub fn read(key: Key, seen_unix: u64, records: &[u8]) -> Option<Self> {
+    pub fn read(key: Key, seen: Seen, records: &[u8]) -> Option<Self> {
         let length = u32::from_le_bytes(*records.first_chunk()?) as usize;
         let (record, rest) = records.split_at_checked(length)?;
         let (kind, name, id, reference) = match Records::bare(record).next()?.ok()? {
@@ -53,7 +73,8 @@ impl Answer {
             Some(_) => return None,
             None => None,
         };
-        Some(Self { key, kind, name, id, reference, record: record.into(), groups, seen_unix })
+        let record = record.into();
+        Some(Self { key, kind, name, id, reference, record, groups, seen, told: 0 })
     }
 
     /// Its record, and behind it that of a user's groups.
@@ -78,14 +99,26 @@ impl Answer {
         }
     }
 
-    /// What to ask the directory to hear this again.
+    /// Whether the list that belongs to it was asked for.
     #[must_use]
-    pub fn question(&self) -> LookUp {
-        let name = self.name.to_vec();
+    pub fn has_list(&self) -> bool {
         match self.kind {
-            Kind::User if self.groups.is_some() => LookUp::GroupsOf(name),
-            Kind::User => LookUp::UserByName(name),
-            Kind::Group => LookUp::GroupByName(name),
+            Kind::User => self.groups.is_some(),
+            Kind::Group => self.members().is_some(),
+        }
+    }
+
+    /// What to ask for to hear again what was said before that time; `None` when nothing was.
+    #[must_use]
+    pub fn stale(&self, since: u64, now: u64) -> Option<Of> {
+        let is_old = |said| !is_fresh(said, since, now);
+        let old_list = self.has_list() && is_old(self.seen.list);
+        match self.kind {
+            Kind::User if old_list => Some(Of::UsersWithGroups),
+            Kind::Group if old_list => Some(Of::GroupsWithMembers),
+            Kind::User if is_old(self.seen.entry) => Some(Of::Users),
+            Kind::Group if is_old(self.seen.entry) => Some(Of::Groups),
+            _ => None,
         }
     }
 }
@@ -99,6 +132,7 @@ impl Asked {
 
     /// Puts an answer in the place of the one before.
     pub fn put(&mut self, number: u32, answer: Answer) {
+        let answer = Answer { told: self.inquiries, ..answer };
         self.remove(number);
         self.by_name.insert((answer.kind, answer.name.clone()), number);
         self.by_id.insert((answer.kind, answer.id), number);
@@ -109,15 +143,29 @@ impl Asked {
     }
 
     /// The directory said the same again.
-    pub fn seen(&mut self, number: u32, seen_unix: u64) {
+    pub fn seen(&mut self, number: u32, seen: Seen) {
         if let Some(answer) = self.entries.get_mut(&number) {
-            answer.seen_unix = seen_unix;
+            answer.seen = seen;
+            answer.told = self.inquiries;
         }
     }
 
-    /// The user is in these groups; whether that is news.
-    pub fn groups_of(&mut self, number: u32, groups: &[u32]) -> bool {
+    /// The directory is asked; what it speaks of from now on is told.
+    pub fn inquire(&mut self) -> u64 {
+        self.inquiries += 1;
+        self.inquiries
+    }
+
+    /// Whether the directory has spoken of the entry since that inquiry.
+    #[must_use]
+    pub fn was_told(&self, number: u32, inquiry: u64) -> bool {
+        self.entries.get(&number).is_some_and(|answer| answer.told >= inquiry)
+    }
+
+    /// The user was said at this time to be in these groups; whether that is news.
+    pub fn groups_of(&mut self, number: u32, groups: &[u32], now: u64) -> bool {
         let Some(answer) = self.entries.get_mut(&number) else { return false };
+        answer.seen.list = now;
         let news = answer.groups.as_deref() != Some(groups);
         if news {
             answer.groups = Some(groups.into());
@@ -150,6 +198,43 @@ impl Asked {
         self.by_name.get(&(kind, name.into())).copied()
     }
 
+    /// The answer to a question, if all that it is for is known, and was said not before that time.
+    #[must_use]
+    pub fn fresh(&self, what: &LookUp, since: u64, now: u64) -> Option<u32> {
+        let number = self.find(what)?;
+        let answer = self.entries.get(&number)?;
+        let fits = !wants_list(what) || answer.has_list() && is_fresh(answer.seen.list, since, now);
+        (fits && is_fresh(answer.seen.entry, since, now)).then_some(number)
+    }
+
+    /// The answer to a question, if all that it is for is known.
+    #[must_use]
+    pub fn whole(&self, what: &LookUp) -> Option<u32> {
+        self.fresh(what, 0, u64::MAX)
+    }
+
+    /// Whether member lists that name an entry so can be told: it is known, a group with its members.
+    #[must_use]
+    pub fn refers(&self, reference: u32) -> bool {
+        let known = self.by_reference.get(&reference).and_then(|number| self.entries.get(number));
+        known.is_some_and(|answer| answer.kind == Kind::User || answer.has_list())
+    }
+
+    /// A group and others that were found with it as groups of one user, as far as nobody has asked
+    /// for their members yet.
+    #[must_use]
+    pub fn found_with(&self, group: u32) -> BTreeSet<u32> {
+        let lists = |answer: &&Answer| {
+            answer.groups.as_ref().is_some_and(|groups| groups.binary_search(&group).is_ok())
+        };
+        let users = self.entries.values().filter(lists);
+        let groups = users.flat_map(|user| user.groups.iter().flatten().copied());
+        groups
+            .chain([group])
+            .filter(|number| self.entries.get(number).is_some_and(|answer| !answer.has_list()))
+            .collect()
+    }
+
     /// The entry and what its record speaks of: a user's groups; a group's members, through nested
     /// groups. Each once, however they are nested.
     #[must_use]
@@ -174,24 +259,27 @@ impl Asked {
         found
     }
 
-    /// Answers that were true last before that time, users first: asking for a user's groups
-    /// confirms those as well.
+    /// What is to be asked for in that way, to hear again what was said before that time.
     #[must_use]
-    pub fn older_than(&self, unix: u64, kind: Kind) -> Vec<u32> {
-        let old = |answer: &&Answer| answer.kind == kind && answer.seen_unix < unix;
-        let mut numbers: Vec<u32> = self
-            .entries
-            .iter()
-            .filter(|(_, answer)| old(answer))
-            .map(|(&number, _)| number)
-            .collect();
+    pub fn stale(&self, of: Of, since: u64, now: u64) -> Vec<u32> {
+        let is_due = |answer: &Answer| answer.stale(since, now) == Some(of);
+        let due = self.entries.iter().filter(|(_, answer)| is_due(answer));
+        let mut numbers: Vec<u32> = due.map(|(&number, _)| number).collect();
         numbers.sort_unstable();
         numbers
     }
 
     /// Everything was true long ago.
     pub fn expire(&mut self) {
-        self.entries.values_mut().for_each(|answer| answer.seen_unix = 0);
+        self.entries.values_mut().for_each(|answer| answer.seen = Seen::default());
+    }
+}
+
+/// Whether a question is for a list beside the entry.
+fn wants_list(what: &LookUp) -> bool {
+    match what {
+        LookUp::UserByName(_) | LookUp::UserByUid(_) => false,
+        LookUp::GroupByName(_) | LookUp::GroupByGid(_) | LookUp::GroupsOf(_) => true,
     }
 }
 
@@ -221,7 +309,7 @@ mod tests {
             shell: none,
         };
         exchange::write_user(&mut record, &user).expect("fits");
-        Answer::read(KEY, 100, &record).expect("a user")
+        Answer::read(KEY, SEEN, &record).expect("a user")
     }
 
     fn group(number: u32, name: &str, reference: u32, members: &[u32]) -> Answer {
@@ -229,10 +317,11 @@ mod tests {
         let name = name.as_bytes();
         exchange::write_group(&mut record, number, reference, 500, name, Some(members))
             .expect("fits");
-        Answer::read(KEY, 100, &record).expect("a group")
+        Answer::read(KEY, SEEN, &record).expect("a group")
     }
 
     const KEY: Key = Key { part: 0, id: [0; 16] };
+    const SEEN: Seen = Seen { entry: 100, list: 100 };
 
     fn by_name(name: &str) -> LookUp {
         LookUp::UserByName(name.into())
@@ -267,6 +356,53 @@ mod tests {
     }
 
     #[test]
+    fn of_two_ages_the_older_decides_what_is_asked_for() {
+        let now = 1000;
+        for (entry, list, wanted) in [
+            (900, 900, None),
+            (100, 900, Some(Of::Groups)),
+            (900, 100, Some(Of::GroupsWithMembers)),
+            (100, 100, Some(Of::GroupsWithMembers)),
+        ] {
+            let staff = Answer { seen: Seen { entry, list }, ..group(1, "staff", 20, &[10]) };
+            assert_eq!(staff.stale(500, now), wanted, "{entry} {list}");
+        }
+        let alice = Answer { seen: Seen { entry: 900, list: 0 }, ..user(2, "alice", 1000, 10) };
+        assert_eq!(alice.stale(500, now), None, "nobody asked for her groups");
+        let alice = Answer { groups: Some([1].into()), ..alice };
+        assert_eq!(alice.stale(500, now), Some(Of::UsersWithGroups));
+    }
+
+    #[test]
+    fn what_was_said_in_the_future_of_a_clock_that_was_set_back_is_old() {
+        let alice = Answer { seen: Seen { entry: 5000, list: 0 }, ..user(1, "alice", 1000, 10) };
+        assert_eq!(alice.stale(500, 1000), Some(Of::Users));
+        let mut asked = Asked::default();
+        asked.put(1, alice);
+        assert_eq!(asked.fresh(&by_name("alice"), 500, 1000), None);
+        assert_eq!(asked.fresh(&by_name("alice"), 4500, 5000), Some(1));
+    }
+
+    #[test]
+    fn groups_of_one_user_are_found_with_each_other_until_their_members_are_known() {
+        let mut asked = Asked::default();
+        let unasked = |number, name: &str| {
+            let mut record = Vec::new();
+            let name = name.as_bytes();
+            exchange::write_group(&mut record, number, number, 500, name, None).expect("fits");
+            Answer::read(KEY, SEEN, &record).expect("a group")
+        };
+        asked.put(1, user(1, "alice", 1000, 10));
+        asked.put(2, unasked(2, "a"));
+        asked.put(3, unasked(3, "b"));
+        asked.put(4, group(4, "c", 22, &[10]));
+        asked.put(5, unasked(5, "others"));
+        asked.groups_of(1, &[2, 3, 4], 100);
+        assert_eq!(asked.found_with(2), BTreeSet::from([2, 3]));
+        assert_eq!(asked.found_with(5), BTreeSet::from([5]));
+    }
+
+    #[test]
     fn nested_groups_in_a_circle_end() {
         let mut asked = Asked::default();
         asked.put(1, user(1, "alice", 1000, 10));
@@ -281,8 +417,8 @@ mod tests {
         asked.put(1, user(1, "alice", 1000, 10));
         asked.put(2, user(2, "bob", 1001, 11));
         asked.put(3, group(3, "staff", 20, &[10, 11]));
-        assert!(asked.groups_of(1, &[3]));
-        assert!(!asked.groups_of(1, &[3]));
+        assert!(asked.groups_of(1, &[3], 100));
+        assert!(!asked.groups_of(1, &[3], 100));
         assert_eq!(asked.with_related(1), BTreeSet::from([1, 3]));
     }
 }

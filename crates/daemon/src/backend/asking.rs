@@ -1,38 +1,84 @@
 //! A domain that is asked on demand: puts questions to the provider, and asks again what was asked
 //! before, so that the answers that are kept stay true.
+//!
+//! What is asked again goes by the hundred into one question. An entry about which the directory
+//! fails to answer is left alone for a while, longer each time, and holds up no other.
 
-use super::engine::{Engine, unix_now};
-use super::entries::Kind;
-use roster_bus::interfaces::{CALL_DEADLINE, Error};
+use super::engine::Engine;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use roster_bus::interfaces::{CALL_DEADLINE, Error, LOOK_UP_DEADLINE};
 use roster_config::Mode;
-use roster_provider::{LookUp, Provider, Sink, Unreachable};
-use std::sync::Arc;
-use std::time::Duration;
+use roster_provider::{LookUp, Of, Provider, Unanswered};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// Questions of others at a time. Equal ones came together before they came here.
 const QUESTIONS_MAX: usize = 64;
+/// Questions that wait for their turn besides; the publisher asks no more at once.
+const WAITING_MAX: usize = 256;
+/// Bytes of one answer; the bus takes no message of more than 16 MiB.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// Questions of our own at a time, for answers that may have changed.
-const REFRESHES_MAX: usize = 8;
+const REFRESHES_MAX: usize = 4;
+/// Entries in one of them.
+const BATCH: usize = 100;
+/// Groups with their members, of which there may be many.
+const BATCH_OF_GROUPS: usize = 16;
+/// Groups that are asked for ahead of somebody's questions, at the least and at the most.
+const AHEAD_MIN: usize = 2;
+/// See there.
+const AHEAD_MAX: usize = 64;
+/// As many are asked for as come within about this time: whoever asked for the first waits for all.
+const AHEAD_WITHIN: Duration = Duration::from_millis(400);
 /// Into how many rounds one refresh of all answers is spread.
 const ROUNDS: u32 = 10;
+/// How long an entry is left alone at the most that cannot be answered.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// Of so many the list is cleared of those whose time is over: they may be gone.
+const FAILING_MAX: usize = 10_000;
+
+/// An entry by number and name.
+type Known = (u32, Vec<u8>);
 
 /// See the module.
 pub struct Asking<P> {
     engine: Arc<Engine>,
     provider: Arc<P>,
     mode: Mode,
-    permits: Semaphore,
+    /// How long an answer counts.
+    refresh: Duration,
+    places: Semaphore,
+    turns: Semaphore,
     expired: Notify,
+    /// How many groups to ask for at once.
+    ahead: AtomicUsize,
+    failing: Mutex<HashMap<u32, Failing>>,
+}
+
+/// An entry that the directory did not answer for.
+struct Failing {
+    until: Instant,
+    pause: Duration,
 }
 
 impl<P: Provider + 'static> Asking<P> {
-    /// Asks this provider, which reports into that engine.
-    pub fn new(engine: Arc<Engine>, provider: Arc<P>, mode: Mode) -> Self {
-        let permits = Semaphore::new(QUESTIONS_MAX);
-        Self { engine, provider, mode, permits, expired: Notify::new() }
+    /// Asks this provider, which reports into that engine; an answer counts for so long.
+    pub fn new(engine: Arc<Engine>, provider: Arc<P>, mode: Mode, refresh: Duration) -> Self {
+        Self {
+            engine,
+            provider,
+            mode,
+            refresh,
+            places: Semaphore::new(QUESTIONS_MAX + WAITING_MAX),
+            turns: Semaphore::new(QUESTIONS_MAX),
+            expired: Notify::new(),
+            ahead: AtomicUsize::new(BATCH_OF_GROUPS),
+            failing: Mutex::default(),
+        }
     }
 
     /// The records that answer the question; none when the directory has no such entry. While it
@@ -42,89 +88,212 @@ impl<P: Provider + 'static> Asking<P> {
             let text = "the domain is mirrored, there is nothing beyond what can be fetched";
             return Err(Error::Invalid(text.into()));
         }
-        let Ok(_permit) = self.permits.try_acquire() else {
-            metrics::counter!("roster_directory_lookups_total", "result" => "busy").increment(1);
-            return Err(Error::Busy(format!("{QUESTIONS_MAX} look-ups are under way")));
-        };
-        let (result, answer) = match ask(&self.engine, &*self.provider, what).await {
-            Ok(true) => ("found", Ok(self.engine.found(what).unwrap_or_default())),
-            Ok(false) => ("absent", Ok(Vec::new())),
-            Err(Unreachable(reason)) => match self.engine.found(what) {
-                Some(records) => ("stale", Ok(records)),
-                None => ("unreachable", Err(Error::Unavailable(reason))),
-            },
-        };
+        let (result, answer) = self.answer(what).await;
         metrics::counter!("roster_directory_lookups_total", "result" => result).increment(1);
-        answer
+        let answer = answer?;
+        if answer.len() > ANSWER_BYTES_MAX {
+            let most = ANSWER_BYTES_MAX >> 20;
+            return Err(Error::Unavailable(format!("the answer has more than {most} MiB")));
+        }
+        Ok(answer)
     }
 
-    /// Asks for a user or a group anew, whatever is known. What the directory does not say stays as
-    /// it is: while it is away, there is nothing better.
-    pub async fn expire(&self, what: &LookUp) -> Result<(), Error> {
-        match ask(&self.engine, &*self.provider, what).await {
-            Ok(found) => {
-                if !found && self.mode == Mode::Replicate {
-                    // Which entry it was is not known by name here.
-                    self.provider.refresh();
-                }
-                Ok(())
+    async fn answer(&self, what: &LookUp) -> (&'static str, Result<Vec<u8>, Error>) {
+        // Asked for a moment ago, with others or for somebody else.
+        if let Some(records) = self.engine.fresh(what, self.refresh) {
+            return ("known", Ok(records));
+        }
+        let Ok(_place) = self.places.try_acquire() else {
+            return ("busy", Err(Error::Busy(format!("{WAITING_MAX} look-ups wait already"))));
+        };
+        let asked = async {
+            let _turn = self.turns.acquire().await;
+            match self.engine.fresh(what, self.refresh) {
+                Some(_) => Ok(true),
+                None => self.ask_ahead(what).await,
             }
-            Err(Unreachable(reason)) => Err(Error::Unavailable(format!(
-                "the directory does not answer, what is known of it stays: {reason}"
-            ))),
+        };
+        let late = || Err(Unanswered::Failed("the directory did not answer in time".into()));
+        match timeout(LOOK_UP_DEADLINE, asked).await.unwrap_or_else(|_| late()) {
+            Ok(true) => ("found", Ok(self.engine.found(what).unwrap_or_default())),
+            Ok(false) => ("absent", Ok(Vec::new())),
+            Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
+                match self.engine.found(what) {
+                    Some(records) => ("stale", Ok(records)),
+                    None => ("unreachable", Err(Error::Unavailable(reason))),
+                }
+            }
+        }
+    }
+
+    /// Asks a question and, if it is for one of the groups of a user, for others of them with it:
+    /// `id` asks for all, one after the other.
+    async fn ask_ahead(&self, what: &LookUp) -> Result<bool, Unanswered> {
+        let mut groups = self.engine.asked_next(what);
+        groups.retain(|(number, _)| !self.is_failing(*number));
+        let most = self.ahead.load(Ordering::Relaxed);
+        groups.truncate(most);
+        if groups.len() > 1 {
+            // Whoever gives up waiting leaves word for the next.
+            self.ahead.store((most / 4).max(AHEAD_MIN), Ordering::Relaxed);
+            let began = Instant::now();
+            let asked = self.ask_all(Of::GroupsWithMembers, &groups).await;
+            if let Err(Unanswered::Unreachable(_)) = asked {
+                return asked.map(|()| false);
+            }
+            if asked.is_ok() {
+                let slow = began.elapsed() > AHEAD_WITHIN;
+                let next = if slow { most / 2 } else { most * 2 };
+                self.ahead.store(next.clamp(AHEAD_MIN, AHEAD_MAX), Ordering::Relaxed);
+                self.note_untold(&groups, self.engine.asked_next(what));
+                if self.engine.found(what).is_some() {
+                    return Ok(true);
+                }
+            }
+        }
+        self.ask(what).await
+    }
+
+    async fn ask(&self, what: &LookUp) -> Result<bool, Unanswered> {
+        let inquiry = self.engine.inquire(what);
+        let found = self.provider.look_up(what).await?;
+        self.engine.conclude(inquiry);
+        Ok(found)
+    }
+
+    async fn ask_all(&self, of: Of, entries: &[Known]) -> Result<(), Unanswered> {
+        let (numbers, names): (Vec<u32>, Vec<Vec<u8>>) = entries.iter().cloned().unzip();
+        let inquiry = self.engine.inquire_all(numbers);
+        self.provider.look_up_all(of, &names).await?;
+        self.engine.conclude(inquiry);
+        Ok(())
+    }
+
+    /// Asks for a user or a group anew, and for all that is known of it. What the directory does not
+    /// say stays as it is: while it is away, there is nothing better. A mirror is made anew: to a
+    /// question another server might answer, with what this one has left behind.
+    pub async fn expire(&self, what: &LookUp) -> Result<(), Error> {
+        if self.mode == Mode::Replicate {
+            self.provider.refresh();
+            return Ok(());
+        }
+        let what = self.engine.question(what);
+        let late = || Err(Unanswered::Failed("it did not answer in time".into()));
+        match timeout(CALL_DEADLINE, self.ask(&what)).await.unwrap_or_else(|_| late()) {
+            Ok(_) => Ok(()),
+            Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
+                Err(Error::Unavailable(format!(
+                    "the directory does not answer, what is known of it stays: {reason}"
+                )))
+            }
         }
     }
 
     /// Asks for everything anew.
     pub fn expire_all(&self) {
         self.engine.expire();
+        self.failing().clear();
         self.expired.notify_one();
         self.provider.refresh();
     }
 
-    /// Asks again what was answered longer ago than `every`, a part of it at a time, for as long as
-    /// it is polled.
-    pub async fn keep_fresh(&self, every: Duration) {
-        let round = (every / ROUNDS).max(Duration::from_secs(1));
+    /// Asks again what was answered too long ago, a part of it at a time, for as long as it is
+    /// polled.
+    pub async fn keep_fresh(&self) {
+        let round = (self.refresh / ROUNDS).max(Duration::from_secs(1));
         loop {
             tokio::select! {
                 () = sleep(round) => {}
                 () = self.expired.notified() => {}
             }
-            // Users first: asking for a user's groups confirms these as well.
-            for kind in Kind::ALL {
-                if self.engine.news().borrow().online != Some(true) {
-                    break;
-                }
-                let before = unix_now().saturating_sub(every.saturating_sub(round).as_secs());
-                self.ask_again(self.engine.older_than(before, kind)).await;
+            if self.engine.news().borrow().online == Some(true) {
+                self.refresh(self.refresh.saturating_sub(round)).await;
             }
         }
     }
 
-    async fn ask_again(&self, questions: Vec<LookUp>) {
-        let mut asked = JoinSet::new();
-        for what in questions {
-            if asked.len() >= REFRESHES_MAX && !matches!(asked.join_next().await, Some(Ok(true))) {
+    /// Asks again what was answered longer ago than that, as long as a server answers.
+    pub async fn refresh(&self, age: Duration) {
+        // Asking for users' groups confirms these as well.
+        for of in [Of::UsersWithGroups, Of::Users, Of::GroupsWithMembers, Of::Groups] {
+            if self.ask_again(of, age).await.is_err() {
                 return;
             }
-            let (engine, provider) = (Arc::clone(&self.engine), Arc::clone(&self.provider));
-            asked.spawn(async move { ask(&engine, &*provider, &what).await.is_ok() });
         }
-        while asked.join_next().await.is_some() {}
     }
-}
 
-async fn ask<P: Provider>(
-    engine: &Engine,
-    provider: &P,
-    what: &LookUp,
-) -> Result<bool, Unreachable> {
-    let asked = timeout(CALL_DEADLINE, provider.look_up(what)).await;
-    let found = asked.unwrap_or_else(|_| Err(Unreachable("it did not answer in time".into())))?;
-    if !found {
-        engine.not_found(what);
+    /// An error is that no server answers.
+    async fn ask_again(&self, of: Of, age: Duration) -> Result<(), ()> {
+        let mut stale = self.engine.stale(of, age);
+        stale.retain(|(number, _)| !self.is_failing(*number));
+        let size = if of == Of::GroupsWithMembers { BATCH_OF_GROUPS } else { BATCH };
+        let batches = stream::iter(stale.chunks(size)).map(Ok);
+        let asked =
+            batches.try_for_each_concurrent(REFRESHES_MAX, |batch| self.ask_batch(of, batch));
+        asked.await?;
+        if of == Of::GroupsWithMembers {
+            self.note_untold(&stale, self.engine.stale(of, age));
+        }
+        Ok(())
     }
-    engine.flush();
-    Ok(found)
+
+    /// Groups that were asked for and told without their members, for these are too many, are not
+    /// asked for again at once.
+    fn note_untold(&self, asked: &[Known], still: Vec<Known>) {
+        let asked: HashSet<u32> = asked.iter().map(|(number, _)| *number).collect();
+        for (number, _) in still.into_iter().filter(|(number, _)| asked.contains(number)) {
+            self.note_failure(number);
+        }
+    }
+
+    /// Asks for entries together and, if there is one among them that has no answer, for each.
+    async fn ask_batch(&self, of: Of, batch: &[Known]) -> Result<(), ()> {
+        if self.ask_in_time(of, batch).await? {
+            return Ok(());
+        }
+        for one in batch {
+            if batch.len() == 1 || !self.ask_in_time(of, std::slice::from_ref(one)).await? {
+                self.note_failure(one.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there was an answer; an error is that no server answers.
+    async fn ask_in_time(&self, of: Of, entries: &[Known]) -> Result<bool, ()> {
+        match timeout(CALL_DEADLINE, self.ask_all(of, entries)).await {
+            Ok(Ok(())) => {
+                let mut failing = self.failing();
+                for (number, _) in entries {
+                    failing.remove(number);
+                }
+                Ok(true)
+            }
+            Ok(Err(Unanswered::Unreachable(_))) => Err(()),
+            Ok(Err(Unanswered::Failed(reason))) => {
+                tracing::debug!(?of, entries = entries.len(), "not refreshed: {reason}");
+                Ok(false)
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn is_failing(&self, number: u32) -> bool {
+        self.failing().get(&number).is_some_and(|failing| Instant::now() < failing.until)
+    }
+
+    fn note_failure(&self, number: u32) {
+        let now = Instant::now();
+        let mut failing = self.failing();
+        if failing.len() >= FAILING_MAX {
+            failing.retain(|_, failing| now < failing.until);
+        }
+        let before = failing.get(&number).map(|failing| failing.pause * 2);
+        let pause = before.unwrap_or(self.refresh).min(PAUSE_MAX);
+        failing.insert(number, Failing { until: now + pause, pause });
+    }
+
+    fn failing(&self) -> MutexGuard<'_, HashMap<u32, Failing>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -6,22 +6,29 @@
 //! while waiting. Records themselves are not kept here but in the cache and, until they are written,
 //! in batches.
 
+mod loaded;
+mod on_demand;
+mod removal;
+mod renumber;
+mod writing;
+
+pub use loaded::Loaded;
+
 use super::NUMBERS_MAX;
-use super::asked::{Answer, Asked};
+use super::asked::{Answer, Asked, Seen};
 use super::batch::{Batch, Log};
-use super::deletion::{Guard, Verdict};
+use super::deletion::Guard;
 use super::entries::{Entries, Kind, Slot};
 use super::image::View;
-use super::references::{Interned, References, Used};
+use super::references::{Interned, References};
 use super::rejected::Rejected;
 use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, TooLong};
 use roster_bus::interfaces;
 use roster_config::Mode;
-use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Sink, Unmentioned, User};
+use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned, User};
 use roster_store::{self as store, Key, Rejection, Store, StoreError};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
@@ -30,8 +37,8 @@ use tokio::sync::{Notify, watch};
 const BATCH_BYTES: usize = 4 << 20;
 /// Batches that may wait for a disk that does not take them. More become one.
 const UNWRITTEN_MAX: usize = 256;
-/// References that are not worth looking for those among them that nothing holds any more.
-const SPARE_REFERENCES: usize = 10_000;
+/// Bytes in them, as long as the disk takes them at all: a provider waits for it.
+const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
 
 /// What an engine is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +110,7 @@ struct State {
     /// When the first of what nobody has fetched yet was reported.
     unfetched: Option<Instant>,
     unwritten: VecDeque<Arc<Batch>>,
+    unwritten_bytes: usize,
     log: Log,
     /// Whether there is a state that others may see.
     serving: bool,
@@ -132,80 +140,6 @@ struct PartState {
     beyond: Option<Cookie>,
     /// Whether a refresh ended in this process.
     heard: bool,
-}
-
-/// What was in the cache when the process began.
-#[derive(Default)]
-pub struct Loaded {
-    parts: BTreeMap<u8, PartState>,
-    entries: Entries,
-    references: References,
-    rejected: Rejected,
-    asked: Asked,
-    next_number: u32,
-}
-
-impl Loaded {
-    /// Reads the cache; what makes no sense is damage.
-    pub fn read(store: &Store, mode: Mode) -> Result<Self, StoreError> {
-        let reader = store.reader()?;
-        let mut loaded = Self { next_number: reader.next_number()?, ..Self::default() };
-        let mut odd = None;
-        let mut seen = HashMap::new();
-        reader.entries(|key, header| {
-            let Some(kind) = Kind::from_number(header.kind) else {
-                odd = Some("an entry is of no known kind");
-                return;
-            };
-            let store::Header { number, digest, seen_unix, .. } = header;
-            if number >= loaded.next_number {
-                odd = Some("an entry has a number that was not given out");
-            }
-            loaded.entries.put(Slot { key, kind, number, mark: 0, digest });
-            loaded.parts.entry(key.part).or_default();
-            if mode == Mode::OnDemand {
-                seen.insert(number, (key, seen_unix));
-            }
-        })?;
-        // References that no record holds any more come from entries that are gone. A few are no
-        // matter; the place to clear them up is here, where nobody holds a number yet.
-        let references = usize::try_from(reader.references_len()?).unwrap_or(usize::MAX);
-        let many = references > 2 * loaded.entries.len() + SPARE_REFERENCES;
-        let mut used = many.then(Used::default);
-        if used.is_some() || mode == Mode::OnDemand {
-            reader.records(|number, records| {
-                if let Some(used) = &mut used {
-                    used.add(records);
-                }
-                let Some((key, seen_unix)) = seen.get(&number) else {
-                    return ControlFlow::Continue(());
-                };
-                match Answer::read(*key, *seen_unix, records) {
-                    Some(answer) => loaded.asked.put(number, answer),
-                    None => odd = Some("a record is not one"),
-                }
-                ControlFlow::Continue(())
-            })?;
-        }
-        reader.references(|number, text| {
-            if used.as_ref().is_none_or(|used| used.has(number)) {
-                loaded.references.restore(number, text);
-            }
-        })?;
-        reader.rejected(|key, rejection| {
-            loaded.rejected.add(key, rejection, 0);
-        })?;
-        reader.parts(|number, lasting| {
-            loaded.parts.insert(number, PartState { lasting, ..PartState::default() });
-        })?;
-        if let Some(reason) = odd {
-            return Err(store.damaged(reason));
-        }
-        if let Some(used) = used {
-            store.write(|writer| writer.retain_references(|number| used.has(number)))?;
-        }
-        Ok(loaded)
-    }
 }
 
 impl Engine {
@@ -242,6 +176,7 @@ impl Engine {
             open: Batch::default(),
             unfetched: None,
             unwritten: VecDeque::new(),
+            unwritten_bytes: 0,
             log: Log::default(),
             serving: false,
             current: false,
@@ -339,20 +274,6 @@ impl Engine {
         Ok(view)
     }
 
-    /// Lets held removals happen; their number.
-    pub fn confirm(&self) -> u64 {
-        let mut state = self.state();
-        let held: Vec<Key> = state.held.iter_mut().flat_map(HashSet::drain).collect();
-        state.guards.iter_mut().for_each(Guard::confirmed);
-        for key in &held {
-            state.remove(*key);
-        }
-        state.held_changed(&held);
-        drop(state);
-        self.flush();
-        held.len() as u64
-    }
-
     /// Entries that are not served because they cannot be read.
     #[must_use]
     pub fn rejections(&self, from: u32, at_most: u32) -> Vec<interfaces::Rejected> {
@@ -416,112 +337,6 @@ impl Engine {
     }
 }
 
-/// What was asked of a directory on demand.
-impl Engine {
-    /// The records of the entry that a question is about and of those that they speak of, if it is
-    /// known.
-    #[must_use]
-    pub fn found(&self, what: &LookUp) -> Option<Vec<u8>> {
-        let state = self.state();
-        let numbers = state.asked.with_related(state.asked.find(what)?);
-        let answers = numbers.into_iter().filter_map(|number| state.asked.get(number));
-        Some(answers.flat_map(Answer::records).collect())
-    }
-
-    /// The directory says that there is no such entry. One that is known goes.
-    pub fn not_found(&self, what: &LookUp) {
-        let mut state = self.state();
-        let known = state.asked.find(what).and_then(|number| state.asked.get(number));
-        let Some(key) = known.map(|answer| answer.key) else { return };
-        state.remove_all(&self.settings, &[key]);
-        drop(state);
-        self.flush();
-    }
-
-    /// Questions whose answers were true last before that time.
-    #[must_use]
-    pub fn older_than(&self, unix: u64, kind: Kind) -> Vec<LookUp> {
-        let state = self.state();
-        let numbers = state.asked.older_than(unix, kind);
-        numbers.into_iter().filter_map(|number| Some(state.asked.get(number)?.question())).collect()
-    }
-
-    /// Every answer is to be asked for again.
-    pub fn expire(&self) {
-        self.state().asked.expire();
-    }
-}
-
-/// Writing the cache.
-impl Engine {
-    /// Returns when there is something to write, at once when it is much, else after `delay`.
-    pub async fn something_unwritten(&self, delay: std::time::Duration) {
-        if self.state().unwritten.is_empty() {
-            self.unwritten.notified().await;
-        }
-        let _ = tokio::time::timeout(delay, self.pressing.notified()).await;
-    }
-
-    /// What is to be written, and where; nothing is taken away.
-    #[must_use]
-    pub fn unwritten(&self) -> (Option<Arc<Store>>, Vec<Arc<Batch>>) {
-        let state = self.state();
-        (state.store.clone(), state.unwritten.iter().cloned().collect())
-    }
-
-    /// These batches are in the cache.
-    pub fn written(&self, batches: &[Arc<Batch>]) {
-        let mut state = self.state();
-        for batch in batches {
-            let stored = state.stored.unwrap_or_default();
-            state.stored = Some(batch.numbers().map_or(stored, |numbers| numbers.max(stored)));
-            if state.unwritten.front().is_some_and(|first| Arc::ptr_eq(first, batch)) {
-                state.unwritten.pop_front();
-            }
-        }
-        if !state.cache_error.is_empty() {
-            tracing::info!("the cache is written again");
-            state.cache_error.clear();
-        }
-    }
-
-    /// The cache cannot be written.
-    pub fn unwritable(&self, error: &str) {
-        let mut state = self.state();
-        state.store = None;
-        error.clone_into(&mut state.cache_error);
-    }
-
-    /// Whether there is a cache that can be written, as far as is known.
-    #[must_use]
-    pub fn has_store(&self) -> bool {
-        self.state().store.is_some()
-    }
-
-    /// The cache is open again.
-    pub fn reopened(&self, store: Arc<Store>) {
-        self.state().store = Some(store);
-    }
-
-    /// The least that the cache must have given out of numbers if it is the one that was written;
-    /// none as long as none was.
-    #[must_use]
-    pub fn stored(&self) -> Option<u32> {
-        self.state().stored
-    }
-
-    /// Whether nothing was ever reported.
-    #[must_use]
-    pub fn knows_nothing(&self) -> bool {
-        self.state().next_number == 0
-    }
-
-    /// The cache, for closing it.
-    pub fn take_store(&self) -> Option<Arc<Store>> {
-        self.state().store.take()
-    }
-}
-
 impl Sink for Engine {
     fn online(&self, server: &str) {
         self.set_online(true, Some(server), "");
@@ -576,6 +391,16 @@ impl Sink for Engine {
 
     fn groups_of(&self, user: EntryId, groups: &[EntryId]) {
         self.state().groups_of(user, groups);
+    }
+
+    fn knows(&self, reference: &[u8]) -> bool {
+        self.state().knows(reference)
+    }
+
+    /// Without a cache that can be written everything stays in memory, and there is nothing to wait for.
+    fn has_room(&self) -> bool {
+        let state = self.state();
+        state.store.is_none() || state.unwritten_bytes < UNWRITTEN_BYTES_MAX
     }
 
     fn flush(&self) {
@@ -654,9 +479,11 @@ impl State {
         if self.serving && visible && batch.sequence > self.log.last() {
             self.log.push(Arc::clone(&batch));
         }
+        self.unwritten_bytes += batch.bytes();
         self.unwritten.push_back(batch);
         if self.unwritten.len() > UNWRITTEN_MAX {
             let joined = Batch::joined(self.unwritten.iter().map(|batch| &**batch));
+            self.unwritten_bytes = joined.bytes();
             self.unwritten = VecDeque::from([Arc::new(joined)]);
         }
         true
@@ -673,23 +500,27 @@ impl State {
         };
         let encoded = match number < NUMBERS_MAX {
             true => self.encode(number, entry).map_err(|too_long| too_long.to_string()),
+            false if self.entries.len() < NUMBERS_MAX as usize / 2 => {
+                Err("all numbers of the cache are given out: restart rosterd, which renumbers it"
+                    .into())
+            }
             false => Err(format!("the domain has more than {NUMBERS_MAX} entries")),
         };
         if let Err(reason) = encoded {
             let name = String::from_utf8_lossy(name).into_owned();
             return self.reject(settings, key, Rejection { name, reason });
         }
-        let seen_unix = match settings.mode {
-            Mode::Replicate => 0,
-            Mode::OnDemand => unix_now(),
+        let seen = match settings.mode {
+            Mode::Replicate => Seen::default(),
+            Mode::OnDemand => self.seen_now(number, entry),
         };
         let digest = digest(&self.scratch);
-        let header = store::Header { number, kind: kind as u8, digest, seen_unix };
+        let header = header(number, kind, digest, seen);
         let slot = Slot { key, kind, number, mark: self.mark(key.part), digest };
         self.entries.put(slot);
         if known.is_some_and(|known| (known.kind, known.digest) == (kind, digest)) {
             if settings.mode == Mode::OnDemand {
-                self.asked.seen(number, seen_unix);
+                self.asked.seen(number, seen);
                 self.open.seen(key, header);
             }
             return;
@@ -702,7 +533,7 @@ impl State {
         self.open.put(key, header, &self.scratch);
         self.unfetched.get_or_insert_with(Instant::now);
         if settings.mode == Mode::OnDemand
-            && let Some(answer) = Answer::read(key, seen_unix, &self.scratch)
+            && let Some(answer) = Answer::read(key, seen, &self.scratch)
         {
             self.asked.put(number, answer);
         }
@@ -718,8 +549,12 @@ impl State {
         let before = self.asked.get(number);
         let encoded = match entry {
             Entry::User(user) => {
-                let groups = before.and_then(|before| before.groups.clone());
+                let groups =
+                    before.and_then(|before| Some((before.reference, before.groups.clone()?)));
                 let reference = self.reference(&user.reference);
+                // Of somebody who may be another one nothing is kept.
+                let groups = groups.filter(|(before, _)| *before == reference);
+                let groups = groups.map(|(_, groups)| groups);
                 write_user(&mut record, number, reference, user).and_then(|()| match groups {
                     Some(groups) => exchange::write_groups_of(&mut record, number, &groups),
                     None => Ok(()),
@@ -731,7 +566,10 @@ impl State {
                         members.extend(names.iter().map(|name| self.reference(name)));
                         true
                     }
-                    None => match before.and_then(Answer::members) {
+                    None => match before
+                        .filter(|before| *before.name == *group.name)
+                        .and_then(Answer::members)
+                    {
                         Some(before) => {
                             members.extend(before.iter());
                             true
@@ -799,52 +637,6 @@ impl State {
         }
     }
 
-    /// Removes entries, or holds them.
-    fn remove_all(&mut self, settings: &Settings, keys: &[Key]) {
-        for kind in Kind::ALL {
-            let held = &mut self.held[kind as usize];
-            let entries = &self.entries;
-            let goes = |key: &Key| entries.get(*key).is_some_and(|slot| slot.kind == kind);
-            let going: Vec<Key> =
-                keys.iter().filter(|key| goes(key) && !held.contains(*key)).copied().collect();
-            if going.is_empty() {
-                continue;
-            }
-            let (waiting, more) = (held.len() as u64, going.len() as u64);
-            let population = self.entries.count(kind);
-            // What nobody has seen yet needs no guard.
-            let verdict = match self.serving {
-                true => {
-                    let guard = &mut self.guards[kind as usize];
-                    guard.judge(Instant::now(), population, waiting, more)
-                }
-                false => Verdict::LetGo,
-            };
-            match verdict {
-                Verdict::LetGo => going.iter().for_each(|key| self.remove(*key)),
-                Verdict::Hold => {
-                    held.extend(going.iter().copied());
-                    self.held_changed(&going);
-                    if waiting == 0 {
-                        let (domain, kind) = (&settings.domain, kind.name());
-                        tracing::error!(
-                            "more {kind}s would go at once than mass_deletion allows, of \
-                             {population}; those that would now stay until `roster domain confirm \
-                             {domain}`, or until the directory has them again"
-                        );
-                    }
-                }
-            }
-        }
-    }
-
-    fn remove(&mut self, key: Key) {
-        let Some(slot) = self.entries.remove(key) else { return };
-        self.open.removed(key, slot.number);
-        self.asked.remove(slot.number);
-        self.unfetched.get_or_insert_with(Instant::now);
-    }
-
     fn refresh_ended(
         &mut self,
         settings: &Settings,
@@ -890,73 +682,10 @@ impl State {
         self.part_changed(number);
     }
 
-    fn cookies_that_waited(&mut self) {
-        let waiting = self.parts.iter().filter(|(_, part)| part.beyond.is_some());
-        let numbers: Vec<u8> = waiting.map(|(&number, _)| number).collect();
-        for number in numbers {
-            let beyond = self.parts.get_mut(&number).and_then(|part| part.beyond.take());
-            if let Some(cookie) = beyond {
-                self.cookie(number, cookie);
-            }
-        }
-    }
-
-    /// The directory has the entry again.
-    fn not_held(&mut self, key: Key) {
-        let removed = self.held.iter_mut().any(|held| held.remove(&key));
-        if removed {
-            self.held_changed(&[key]);
-        }
-    }
-
-    fn held_changed(&mut self, keys: &[Key]) {
-        self.held_changed.extend(keys.iter().map(|key| key.part));
-    }
-
-    /// Has the cache know which removals wait, or a restart would be a confirmation of those that a
-    /// guard without a memory lets go.
-    fn keep_held(&mut self) {
-        for number in std::mem::take(&mut self.held_changed) {
-            let held = self.held.iter().flatten().filter(|key| key.part == number);
-            let mut held: Vec<_> = held.map(|key| key.id).collect();
-            held.sort_unstable();
-            self.parts.entry(number).or_default().lasting.held = held;
-            self.part_changed(number);
-        }
-    }
-
-    fn held_count(&self) -> u64 {
-        self.held.iter().map(HashSet::len).sum::<usize>() as u64
-    }
-
-    fn is_held(&self, part: u8) -> bool {
-        self.held.iter().flatten().any(|key| key.part == part)
-    }
-
     fn part_changed(&mut self, number: u8) {
         if let Some(part) = self.parts.get(&number) {
             self.open.part(number, part.lasting.clone());
         }
-    }
-
-    fn groups_of(&mut self, user: EntryId, groups: &[EntryId]) {
-        let parts = || self.parts_known();
-        let find = |kind, id| self.entries.find(kind, id, parts()).copied();
-        let Some(user) = find(Kind::User, user) else { return };
-        let mut numbers: Vec<u32> =
-            groups.iter().filter_map(|&id| Some(find(Kind::Group, id)?.number)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        if !self.asked.groups_of(user.number, &numbers) {
-            return;
-        }
-        let Some(answer) = self.asked.get(user.number) else { return };
-        let (records, seen_unix) = (answer.records(), answer.seen_unix);
-        let slot = Slot { digest: digest(&records), ..user };
-        let Slot { key, kind, number, digest, .. } = slot;
-        self.entries.put(slot);
-        self.open.put(key, store::Header { number, kind: kind as u8, digest, seen_unix }, &records);
-        self.unfetched.get_or_insert_with(Instant::now);
     }
 
     /// Numbers of all parts that ever reported anything; few.
@@ -981,6 +710,12 @@ fn write_user(
         out,
         &exchange::User { number, reference, uid, gid, name, gecos, dir, shell },
     )
+}
+
+/// What the cache keeps of an entry beside its records.
+fn header(number: u32, kind: Kind, digest: u64, seen: Seen) -> store::Header {
+    let Seen { entry: seen_unix, list: list_seen_unix } = seen;
+    store::Header { number, kind: kind as u8, digest, seen_unix, list_seen_unix }
 }
 
 fn key_of(part: Part, id: EntryId) -> Key {

@@ -9,7 +9,7 @@
 mod asked;
 mod asking;
 mod batch;
-mod deletion;
+pub mod deletion;
 mod engine;
 mod entries;
 mod image;
@@ -41,11 +41,17 @@ const NUMBERS_MAX: u32 = 1 << 24;
 /// # Errors
 ///
 /// What keeps the role from its work; the monitor starts it again.
-pub async fn run(context: Context<role::Backend>) -> anyhow::Result<()> {
+pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
     let role::Backend { domain, secrets } = &context.config;
     let folder = context.state_dir.join("domains").join(&domain.name);
     let cache = Cache::new(folder, domain);
-    let found = cache.open().await.context("cannot open the domain's cache")?;
+    let found = tokio::select! {
+        found = cache.open() => found.context("cannot open the domain's cache")?,
+        () = context.shutdown.wait() => {
+            cache.opening_stopped();
+            return Ok(());
+        }
+    };
     let settings = Settings {
         domain: domain.name.clone(),
         mode: domain.mode,
@@ -77,7 +83,8 @@ async fn serve<P: Provider + 'static>(
     let domain = &context.config.domain;
     let provider = Arc::new(provider);
     engine.begin(provider.parts());
-    let asking = Asking::new(Arc::clone(&engine), Arc::clone(&provider), domain.mode);
+    let asking =
+        Asking::new(Arc::clone(&engine), Arc::clone(&provider), domain.mode, domain.refresh);
     let asking = Arc::new(asking);
     let path = context.role.path();
     let object =
@@ -96,7 +103,7 @@ async fn serve<P: Provider + 'static>(
     };
     let kept_fresh = async {
         match domain.mode {
-            Mode::OnDemand => asking.keep_fresh(domain.refresh).await,
+            Mode::OnDemand => asking.keep_fresh().await,
             Mode::Replicate => std::future::pending().await,
         }
     };

@@ -51,8 +51,9 @@ impl<P: Provider + 'static> Object<P> {
         }
     }
 
-    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<Vec<u8>, Error> {
-        self.asking.look_up(&question(kind, name, id)).await
+    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<(u64, Vec<u8>), Error> {
+        let records = self.asking.look_up(&question(kind, name, id)).await?;
+        Ok((self.engine.epoch(), records))
     }
 
     async fn status(&self) -> DomainStatus {
@@ -145,7 +146,8 @@ pub async fn tell<P: Provider + 'static>(
                 None => {}
             }
         } else if now.reason != told.reason {
-            tracing::warn!("still offline: {}", now.reason);
+            // Reasons may alternate for as long as it lasts; status has the latest.
+            tracing::debug!("still offline: {}", now.reason);
         }
         told = now;
         if news.changed().await.is_err() {

@@ -34,16 +34,23 @@ pub enum Interned {
 impl References {
     /// The reference's number.
     pub fn intern(&mut self, reference: &[u8]) -> Interned {
-        let hash = self.hasher.hash_one(reference);
-        let same = |&number: &u32| text(&self.text, &self.places, number) == Some(reference);
-        if let Some(&number) = self.table.find(hash, same) {
+        if let Some(number) = self.number(reference) {
             return Interned::Known(number);
         }
+        let hash = self.hasher.hash_one(reference);
         let Ok(number) = u32::try_from(self.places.len()) else { return Interned::Full };
         if number >= NUMBERS_MAX || !self.add(number, reference, hash) {
             return Interned::Full;
         }
         Interned::New(number)
+    }
+
+    /// The reference's number, if it has one.
+    #[must_use]
+    pub fn number(&self, reference: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(reference);
+        let same = |&number: &u32| text(&self.text, &self.places, number) == Some(reference);
+        self.table.find(hash, same).copied()
     }
 
     /// Takes in what the cache holds: numbers ascend.

@@ -1,16 +1,15 @@
 //! What the engine promises, with its calls made as a provider makes them and its images read as
 //! the publisher reads them.
 
-use super::asking::Asking;
+mod on_demand;
+
 use super::batch::Batch;
 use super::engine::{Engine, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use super::writer::{Cache, Found};
 use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
-use roster_bus::interfaces::Error;
 use roster_config::{Domain, Files, Mode, Overrides};
-use roster_provider::files::FilesProvider;
-use roster_provider::{Cookie, Entry, EntryId, Group, LookUp, Part, Sink, Unmentioned, User};
+use roster_provider::{Cookie, Entry, EntryId, Group, Part, Sink, Unmentioned, User};
 use roster_store::{self as store, Opened, Store};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -706,165 +705,25 @@ fn online_and_offline_are_told_when_they_change() {
 }
 
 #[test]
-fn on_demand_only_what_was_asked_is_there_and_it_is_never_all() {
-    let engine = engine(Mode::OnDemand);
-    assert_eq!(fetched(&engine).entries.len(), 0, "served from the beginning");
-    engine.put(USERS, named("alice"), user("alice", 1000));
-    engine.flush();
-    let known = fetched(&engine);
-    assert_eq!(known.names(), ["alice"]);
-    assert!(!known.complete);
-}
-
-#[test]
-fn on_demand_a_users_groups_do_not_touch_the_members_that_are_known() {
+fn a_provider_waits_for_a_slow_disk_and_for_none_that_is_away() {
     let folder = tempfile::tempdir().expect("a folder");
-    let engine = cached(folder.path(), Mode::OnDemand);
-    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["bob"])));
-    engine.put(GROUPS, named("other"), group("other", 5001, None));
-    engine.put(USERS, named("alice"), user("alice", 1000));
-    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
-    engine.groups_of(named("alice"), &[named("staff"), named("other")]);
-    engine.flush();
-    let check = |known: &Known| {
-        assert_eq!(known.fact("staff").members.as_ref().map(Vec::len), Some(1));
-        assert_eq!(known.fact("other").members, None);
-        assert_eq!(known.fact("alice").groups.as_ref().map(Vec::len), Some(2));
+    let engine = cached(folder.path(), Mode::Replicate);
+    engine.refresh_began(USERS);
+    let gecos = vec![b'x'; 60_000];
+    let put = |number| {
+        let Entry::User(one) = user("somebody", number) else { unreachable!() };
+        engine.put(USERS, id(number), Entry::User(User { gecos: Cow::Borrowed(&gecos), ..one }));
     };
-    check(&fetched(&engine));
-    engine.put(USERS, named("alice"), user("alice", 1001));
-    engine.flush();
-    check(&fetched(&engine));
-    end(engine);
-    check(&fetched(&cached(folder.path(), Mode::OnDemand)));
-}
-
-#[test]
-fn on_demand_an_answer_brings_the_records_that_it_speaks_of() {
-    let engine = engine(Mode::OnDemand);
-    let alice = || LookUp::GroupsOf(b"alice".to_vec());
-    assert_eq!(engine.found(&alice()), None);
-    engine.put(USERS, named("alice"), user("alice", 1000));
-    engine.put(USERS, named("bob"), user("bob", 1001));
-    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["alice", "bob"])));
-    engine.groups_of(named("alice"), &[named("staff")]);
-    let learnt = |what: &LookUp| {
-        let records = engine.found(what).expect("known");
-        let mut known = Known::default();
-        for record in roster_bus::exchange::Records::bare(&records) {
-            known.learn(&record.expect("a record"));
-        }
-        known
-    };
-    assert_eq!(learnt(&alice()).names(), ["alice", "staff"]);
-    assert_eq!(learnt(&LookUp::UserByUid(1001)).names(), ["bob"]);
-    let staff = learnt(&LookUp::GroupByName(b"staff".to_vec()));
-    assert_eq!(staff.names(), ["alice", "bob", "staff"]);
-}
-
-#[test]
-fn on_demand_what_the_directory_does_not_have_any_more_goes() {
-    let engine = engine(Mode::OnDemand);
-    engine.put(USERS, named("alice"), user("alice", 1000));
-    engine.flush();
-    let mut known = fetched(&engine);
-    engine.not_found(&LookUp::UserByName(b"nobody".to_vec()));
-    engine.not_found(&LookUp::UserByName(b"alice".to_vec()));
-    known.fetch(&engine);
-    assert_eq!(known.names(), [""; 0]);
-    assert_eq!(engine.found(&LookUp::UserByUid(1000)), None);
-}
-
-#[test]
-fn on_demand_a_directory_that_was_emptied_empties_nothing() {
-    let engine = engine(Mode::OnDemand);
-    for name in names(0..100) {
-        engine.put(USERS, named(&name), user(&name, 1000));
-    }
-    engine.flush();
-    for name in names(0..100) {
-        engine.not_found(&LookUp::UserByName(name.into_bytes()));
-    }
-    assert_eq!(fetched(&engine).entries.len(), 50);
-    assert_eq!(engine.status().held_removals, 50);
-}
-
-/// A domain that is asked, with files for a directory.
-struct Directory {
-    folder: tempfile::TempDir,
-    engine: Arc<Engine>,
-    asking: Asking<FilesProvider>,
-}
-
-impl Directory {
-    fn new(mode: Mode) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
-        std::fs::write(&passwd, "alice:x:1000:100:::\n").expect("written");
-        std::fs::write(&group, "staff:x:5000:alice\n").expect("written");
-        let engine = engine(mode);
-        let sink: Arc<dyn Sink> = Arc::clone(&engine) as _;
-        let files = Files { passwd, group };
-        let provider = FilesProvider::new("corp", files, Overrides::default(), sink);
-        let asking = Asking::new(Arc::clone(&engine), Arc::new(provider), mode);
-        Self { folder, engine, asking }
-    }
-
-    async fn ask(&self, name: &str) -> Result<Vec<u8>, Error> {
-        self.asking.look_up(&LookUp::UserByName(name.into())).await
-    }
-}
-
-#[tokio::test]
-async fn on_demand_an_absent_user_is_an_empty_answer_and_an_unreachable_directory_is_none() {
-    let directory = Directory::new(Mode::OnDemand);
-    assert!(!directory.ask("alice").await.expect("an answer").is_empty());
-    assert!(directory.ask("nobody").await.expect("an answer").is_empty());
-    let users = directory.folder.path().join("passwd");
-    std::fs::remove_file(users).expect("removed");
-    assert!(!directory.ask("alice").await.expect("what is known").is_empty());
-    let unknown = directory.ask("nobody").await;
-    assert!(matches!(unknown, Err(Error::Unavailable(_))), "broken never looks like absent");
-}
-
-#[tokio::test]
-async fn on_demand_expiring_asks_again_and_takes_nothing_while_the_directory_is_away() {
-    let directory = Directory::new(Mode::OnDemand);
-    directory.ask("alice").await.expect("an answer");
-    let users = directory.folder.path().join("passwd");
-    let alice = LookUp::UserByName(b"alice".to_vec());
-    std::fs::remove_file(&users).expect("removed");
-    let expired = directory.asking.expire(&alice).await;
-    assert!(matches!(expired, Err(Error::Unavailable(_))));
-    assert!(directory.engine.found(&alice).is_some());
-    std::fs::write(&users, "").expect("written");
-    directory.asking.expire(&alice).await.expect("an answer");
-    assert_eq!(directory.engine.found(&alice), None);
-}
-
-#[tokio::test]
-async fn a_mirror_is_not_asked() {
-    let directory = Directory::new(Mode::Replicate);
-    assert!(matches!(directory.ask("alice").await, Err(Error::Invalid(_))));
-}
-
-#[tokio::test]
-async fn on_demand_answers_are_asked_for_again_and_go_when_the_entry_does() {
-    let directory = Directory::new(Mode::OnDemand);
-    directory.ask("alice").await.expect("an answer");
-    directory.engine.online("files");
-    directory.engine.expire();
-    std::fs::write(directory.folder.path().join("passwd"), "").expect("written");
-    let alice = LookUp::UserByName(b"alice".to_vec());
-    let gone = async {
-        while directory.engine.found(&alice).is_some() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::select! {
-        () = directory.asking.keep_fresh(Duration::from_secs(1)) => {}
-        gone = tokio::time::timeout(Duration::from_secs(60), gone) => gone.expect("asked again"),
-    }
+    let told = (0..2_000).find(|number| {
+        put(*number);
+        !engine.has_room()
+    });
+    let told = told.expect("an end before 120 MB");
+    write(&engine);
+    assert!(engine.has_room());
+    engine.unwritable("the disk is full");
+    (told + 1..2 * told + 10).for_each(put);
+    assert!(engine.has_room());
 }
 
 /// A cache in that folder, whatever is there.

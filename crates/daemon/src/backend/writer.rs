@@ -64,6 +64,11 @@ impl Cache {
         Self { folder, identity, mode: domain.mode }
     }
 
+    /// The process stops while it opens the cache.
+    pub fn opening_stopped(&self) {
+        store::opening_stopped(&self.folder);
+    }
+
     /// Opens the cache and reads it.
     pub async fn open(&self) -> anyhow::Result<Found> {
         let began = Instant::now();

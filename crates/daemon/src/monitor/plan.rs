@@ -97,6 +97,7 @@ fn rules(domain: &Domain) -> DomainRules {
         min_id: domain.min_id,
         max_id: domain.max_id,
         mode: domain.mode,
+        mass_deletion: domain.mass_deletion,
         negative: domain.negative,
     }
 }

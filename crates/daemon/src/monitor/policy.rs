@@ -6,6 +6,7 @@
 //! tell apart. Users are numbers, and dbus-daemon looks even those up: they must be in /etc/passwd.
 
 use super::users::Users;
+use roster_bus::interfaces::MESSAGE_BYTES_MAX;
 use roster_bus::names::{BACKEND, MONITOR, PUBLISHER, ROLE, Role};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -41,7 +42,7 @@ pub fn bus_conf(socket: &Path, users: &Users, domains: &[String], taken: &BTreeS
 const LIMITS: [(&str, u64); 12] = [
     ("max_incoming_bytes", 64 << 20),
     ("max_outgoing_bytes", 64 << 20),
-    ("max_message_size", 16 << 20),
+    ("max_message_size", MESSAGE_BYTES_MAX),
     ("max_message_unix_fds", 4),
     ("max_incoming_unix_fds", 64),
     ("max_outgoing_unix_fds", 64),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Signal};
 use std::fs::File;
-use std::io::{Seek, Write};
+use std::io::Seek;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -56,11 +56,12 @@ pub fn start(
 }
 
 fn sealed(launch: &Launch) -> anyhow::Result<OwnedFd> {
-    let text = serde_json::to_vec(launch)?;
-    ensure!(text.len() <= LAUNCH_BYTES_MAX, "it has more than {LAUNCH_BYTES_MAX} bytes");
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(rustix::fs::memfd_create("roster-role", flags)?);
-    file.write_all(&text)?;
+    // Without a buffer, in which a password would stay behind.
+    serde_json::to_writer(&mut file, launch)?;
+    let length = file.stream_position()?;
+    ensure!(length <= LAUNCH_BYTES_MAX as u64, "it has more than {LAUNCH_BYTES_MAX} bytes");
     file.rewind()?;
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(file.as_fd(), seals)?;

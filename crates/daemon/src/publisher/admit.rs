@@ -80,6 +80,8 @@ pub enum Refusal {
     IdTaken(Id, u32, Owner),
     /// The primary group is a group of another domain.
     ForeignGroup(u32),
+    /// What the groups within the group, and those of the domain before it, add up to is too much.
+    Nested,
 }
 
 /// Whose entry goes before.
@@ -117,7 +119,27 @@ impl fmt::Display for Refusal {
             Self::Text(what, fault) => write!(f, "the {what} {fault}"),
             Self::NameTaken(owner) => write!(f, "{owner} has this name"),
             Self::IdTaken(kind, id, owner) => write!(f, "{owner} has {kind} {id}"),
+            Self::Nested => write!(f, "the groups within the domain's groups add up to too much"),
             Self::ForeignGroup(gid) => write!(f, "primary gid {gid} is a group of another domain"),
+        }
+    }
+}
+
+impl Refusal {
+    /// The same fault whatever the id, for where ids are many.
+    #[must_use]
+    pub fn without_id(&self) -> String {
+        match self {
+            Self::Below(Id::Uid, _, min) => format!("uids below min_id ({min})"),
+            Self::Below(_, _, min) => format!("gids below min_id ({min})"),
+            Self::Above(Id::Uid, _, max) => format!("uids above max_id ({max})"),
+            Self::Above(_, _, max) => format!("gids above max_id ({max})"),
+            Self::Reserved(kind, _) => format!("{kind}s that are reserved"),
+            Self::Local(Id::Uid, _) => "uids of local users".into(),
+            Self::Local(kind, _) => format!("{kind}s of local groups"),
+            Self::IdTaken(kind, _, owner) => format!("{kind}s that {owner} has"),
+            Self::ForeignGroup(_) => "primary gids that are groups of another domain".into(),
+            _ => self.to_string(),
         }
     }
 }
@@ -205,6 +227,8 @@ fn name(name: &[u8]) -> Result<(), Refusal> {
         "is no UTF-8"
     } else if has_control_characters(name) {
         "has control characters"
+    } else if has_invisible_characters(name) {
+        "has characters that cannot be seen or turn the text around"
     } else if name.iter().any(|byte| matches!(byte, b':' | b',' | b'/')) {
         "has a ':', ',' or '/'"
     } else if name == b"root" {
@@ -248,6 +272,20 @@ fn folder(what: &'static str, path: &[u8]) -> Result<(), Refusal> {
         return Ok(());
     };
     Err(Refusal::Text(what, fault))
+}
+
+/// What makes two names look alike: all of Unicode's default-ignorable characters that UTS #39 has no use
+/// for in names, those for the direction of text, and the spaces other than U+0020.
+fn has_invisible_characters(name: &[u8]) -> bool {
+    let is_invisible = |c| {
+        matches!(c,
+            '\u{ad}' | '\u{a0}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{1680}'
+            | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}'
+            | '\u{202a}'..='\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{2800}' | '\u{3000}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+    };
+    std::str::from_utf8(name).is_ok_and(|name| name.chars().any(is_invisible))
 }
 
 /// C0, DEL, and in UTF-8 C1 and the line and paragraph separators.

@@ -2,6 +2,7 @@
 //! domain's groups lead to users of the same domain that are served, through nested groups of the
 //! same domain, and nowhere else.
 
+use super::admit::Refusal;
 use super::merge::{Merged, Served};
 use super::model::{Domain, Entry, Group};
 use roster_record as record;
@@ -13,10 +14,11 @@ use std::collections::{BTreeMap, HashSet};
 /// pam_unix would look for a shadow entry and fail.
 pub const PASSWD: &[u8] = b"*";
 
-/// Builds the image. `responder` is the socket to ask when domains are asked on demand.
+/// Builds the image. `responder` is the socket to ask when domains are asked on demand. Groups that
+/// hold more through others than is built are taken out of `merged` and refused.
 pub fn build(
     domains: &[&Domain],
-    merged: &Merged<'_>,
+    merged: &mut Merged<'_>,
     min_id: u32,
     responder: Option<&[u8]>,
 ) -> Result<Image, TooLarge> {
@@ -46,14 +48,22 @@ pub fn build(
         targets[user.domain].claim(entry.reference, Target::User(position));
     }
     let mut walk = Walk::new(merged.users.len());
+    let mut budgets = vec![NESTED_MAX; domains.len()];
+    let mut refused = HashSet::new();
     for group in &merged.groups {
-        let members = walk.members(domains[group.domain], &targets[group.domain], group)?;
+        let (domain, budget) = (domains[group.domain], &mut budgets[group.domain]);
+        let Some(members) = walk.members(domain, &targets[group.domain], group, budget) else {
+            refused.insert((group.domain, group.number));
+            merged.refused[group.domain].push((group.number, Refusal::Nested));
+            continue;
+        };
         let entry = group.entry.entry();
         let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
         let members = members.iter().map(|&user| ids[user as usize]);
         let gaps = gaps(group.domain, entry.members.is_some());
         builder.group_of(&record, members, count_for(domains[group.domain]), gaps)?;
     }
+    merged.groups.retain(|group| !refused.contains(&(group.domain, group.number)));
     asked_memberships(&mut builder, domains, merged)?;
     Ok(builder.finish(Kind::Accounts)?.image)
 }
@@ -128,9 +138,10 @@ impl Targets {
     }
 }
 
-/// References that one build looks at: ten times the members of a very large directory. Groups
-/// nested within each other could multiply to anything.
-const STEPS_MAX: u64 = 1 << 30;
+/// References that one build looks at, for each domain, in groups because they are within others: ten
+/// times the members of a very large directory. Groups nested within each other could multiply to
+/// anything, and one domain's shall not keep those of the others from being served.
+const NESTED_MAX: u64 = 1 << 26;
 
 /// Resolves one group after the other; what it needs for that is made once.
 struct Walk {
@@ -140,9 +151,8 @@ struct Walk {
     members: Vec<u32>,
     /// Numbers of the group and of those within it, in the order in which they were met.
     groups: Vec<u32>,
-    /// The nested among them.
-    nested: HashSet<u32>,
-    steps: u64,
+    /// For each entry the last group that it was met in.
+    met: Vec<u32>,
 }
 
 impl Walk {
@@ -152,22 +162,21 @@ impl Walk {
             group: 0,
             members: Vec::new(),
             groups: Vec::new(),
-            nested: HashSet::new(),
-            steps: 0,
+            met: Vec::new(),
         }
     }
 
     /// Positions of the users in a group and in the groups within it, each once. Every group is
-    /// entered once, so that circles end.
+    /// entered once, so that circles end. `None` when that looks at more than is left of the budget.
     fn members(
         &mut self,
         domain: &Domain,
         targets: &Targets,
         group: &Served<'_, Group>,
-    ) -> Result<&[u32], TooLarge> {
+        budget: &mut u64,
+    ) -> Option<&[u32]> {
         self.group += 1;
         self.members.clear();
-        self.nested.clear();
         self.groups.clear();
         self.groups.push(group.number);
         let mut next = 0;
@@ -175,9 +184,9 @@ impl Walk {
             next += 1;
             let Some(Entry::Group(group)) = domain.entry(number) else { continue };
             let references = group.members.as_deref().unwrap_or_default();
-            self.steps += references.len() as u64;
-            if self.steps > STEPS_MAX {
-                return Err(TooLarge("what the groups within groups add up to"));
+            if number != self.groups[0] {
+                // An empty one costs a step too.
+                *budget = budget.checked_sub(1 + references.len() as u64)?;
             }
             for &reference in references {
                 match targets.get(reference) {
@@ -190,13 +199,18 @@ impl Walk {
                         }
                     }
                     Target::Group(nested) => {
-                        if self.nested.insert(nested) {
+                        let place = nested as usize;
+                        if self.met.len() <= place {
+                            self.met.resize(place + 1, 0);
+                        }
+                        if self.met[place] != self.group {
+                            self.met[place] = self.group;
                             self.groups.push(nested);
                         }
                     }
                 }
             }
         }
-        Ok(&self.members)
+        Some(&self.members)
     }
 }

@@ -137,6 +137,14 @@ impl Claims {
         }
     }
 
+    /// Only these keep what they claimed.
+    pub fn retain(&mut self, keep: impl Fn(&Claimant) -> bool) {
+        self.user_names.retain(|_, claimant| keep(claimant));
+        self.uids.retain(|_, claimant| keep(claimant));
+        self.group_names.retain(|_, claimant| keep(claimant));
+        self.gids.retain(|_, claimant| keep(claimant));
+    }
+
     /// Who has the user name.
     #[must_use]
     pub fn user_named(&self, name: &[u8]) -> Option<Claimant> {

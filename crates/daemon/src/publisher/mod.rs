@@ -9,13 +9,16 @@
 //! | `merge` | of two with one name or id the first |
 //! | `build` | members resolved, the image made |
 //! | `state` | all of it together, and when it is too early |
+//! | `served` | what the snapshot in place has, for the next process |
+//! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
 //! | `object` | the interface on the bus |
 //!
-//! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet, which is asked again after one to
-//! 60 seconds. A change is published at once, the next one not before
-//! `[publisher] interval` has passed, nor before as much time has passed as the last one took: a
-//! storm of changes takes half a processor at the most.
+//! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
+//! which is asked again after one to 60 seconds. A change is published at once, the next one not
+//! before `[publisher] interval` has passed, nor before as much time has passed as the last one took: a
+//! storm of changes takes half a processor at the most. What a look-up found is published a second
+//! later, for whoever asked has it already.
 
 mod admit;
 mod build;
@@ -24,6 +27,8 @@ mod merge;
 mod model;
 mod object;
 mod on_demand;
+mod report;
+mod served;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -31,7 +36,7 @@ mod tests;
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
-use model::Refused;
+use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
@@ -43,13 +48,13 @@ use roster_snapshot::layout::Kind;
 use roster_snapshot_build::publish::{Published, Rights, publish};
 use roster_snapshot_build::verify::verify;
 use rustix::fs::SealFlags;
-use state::{Forget, Made, State, Taken};
-use std::collections::BTreeSet;
+use served::Served;
+use state::{Basis, Forget, Made, State, Taken};
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, RwLock};
@@ -62,6 +67,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest pause.
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// How long what a look-up found waits for more of it.
+const LEARNT_PAUSE: Duration = Duration::from_secs(1);
+/// How long it may take to send a signal: a bus that hangs is seen to by the monitor, and keeps nobody
+/// from publishing.
+const SIGNAL_DEADLINE: Duration = Duration::from_secs(1);
 /// After the host's own accounts could not be read: look again after this time.
 const RETRY: Duration = Duration::from_secs(1);
 /// After a back-end could not be asked: the first pause, which doubles up to the longest. A back-end
@@ -71,9 +81,6 @@ const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// The snapshot's name in the state folder.
 const SNAPSHOT: &str = "roster.snap";
-/// Beside it: the domains that it has entries of, one a line.
-const SERVED: &str = "roster.domains";
-
 /// The responder's socket in the run-time folder.
 const RESPONDER: &str = "nss";
 
@@ -82,8 +89,13 @@ pub struct Hub {
     state: RwLock<State>,
     /// Something changed that a new snapshot should show.
     changed: Notify,
-    /// Told after every attempt to publish.
-    attempts: tokio::sync::watch::Sender<u64>,
+    /// A look-up found something that it should show, which is in no hurry.
+    learnt: Notify,
+    /// Attempts to publish, begun and ended.
+    begun: AtomicU64,
+    ended: tokio::sync::watch::Sender<u64>,
+    /// By domain: wakes who asks its back-end for news.
+    news: Vec<Arc<Notify>>,
     status: Mutex<PublisherStatus>,
     snapshot: PathBuf,
     connection: zbus::Connection,
@@ -101,7 +113,7 @@ pub struct Hub {
 pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let config = context.config.clone();
     let snapshot = context.state_dir.join(SNAPSHOT);
-    let served = if snapshot.exists() { read_served(&context.state_dir) } else { BTreeSet::new() };
+    let (served, previous) = in_place(&context.state_dir, &snapshot, &config);
     let status =
         PublisherStatus { snapshot: snapshot.display().to_string(), ..PublisherStatus::default() };
     let mut proxies = Vec::new();
@@ -119,9 +131,12 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     });
     let asker = Asker::new(asked);
     let hub = Arc::new(Hub {
-        state: RwLock::new(State::new(&config, &context.run_dir.join(RESPONDER), served)),
+        state: RwLock::new(State::new(&config, &context.run_dir.join(RESPONDER), served, previous)),
         changed: Notify::new(),
-        attempts: tokio::sync::watch::channel(0).0,
+        learnt: Notify::new(),
+        begun: AtomicU64::new(0),
+        ended: tokio::sync::watch::channel(0).0,
+        news: config.domains.iter().map(|_| Arc::default()).collect(),
         status: Mutex::new(status),
         snapshot,
         connection: context.connection.clone(),
@@ -159,7 +174,13 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
         let due = async {
             match again {
                 Some(pause) => tokio::time::sleep(pause).await,
-                None => hub.changed.notified().await,
+                None => tokio::select! {
+                    () = hub.changed.notified() => {}
+                    () = async {
+                        hub.learnt.notified().await;
+                        tokio::time::sleep(LEARNT_PAUSE).await;
+                    } => {}
+                },
             }
         };
         tokio::select! {
@@ -167,8 +188,9 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
             () = shutdown.wait() => return,
         }
         let start = Instant::now();
+        hub.begun.fetch_add(1, Ordering::Relaxed);
         let worked = attempt(hub).await;
-        hub.attempts.send_modify(|attempts| *attempts += 1);
+        hub.ended.send_modify(|ended| *ended += 1);
         again = match (worked, again) {
             (true, _) => None,
             (false, None) => Some(RETRY_MIN),
@@ -196,11 +218,15 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
             return true;
         }
     }
-    hub.state.write().await.begin();
     let start = Instant::now();
+    let (basis, before) = {
+        let mut state = hub.state.write().await;
+        (state.begin(), state.served.clone())
+    };
     let worker = Arc::clone(hub);
-    let outcome = tokio::task::spawn_blocking(move || make_and_publish(&worker)).await;
-    let (made, published) = match outcome {
+    let make = move || make_and_publish(&worker, &basis, &before).map(|done| (done, before));
+    let outcome = tokio::task::spawn_blocking(make).await;
+    let ((made, published), before) = match outcome {
         Ok(Ok(done)) => done,
         Ok(Err(error)) => {
             tracing::error!("the last snapshot goes on serving: {error:#}");
@@ -210,15 +236,12 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         }
         Err(_) => return false,
     };
-    let shape = (made.image.memberships(), made.served.clone());
-    let mut state = hub.state.write().await;
-    let domains_changed = state.served != shape.1;
-    state.published(made);
-    let counts = state.domain_counts();
-    drop(state);
-    if domains_changed {
-        write_served(&hub.snapshot, &shape.1);
-    }
+    let (memberships, served) = (made.image.memberships(), made.served.clone());
+    let counts = {
+        let mut state = hub.state.write().await;
+        state.published(made);
+        state.domain_counts()
+    };
     let took = start.elapsed();
     metrics::histogram!("roster_publish_seconds").record(took.as_secs_f64());
     metrics::counter!("roster_publications_total").increment(1);
@@ -234,7 +257,7 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         status.published_unix_ms = unix_ms();
         status.users = counts.iter().map(|domain| domain.users).sum();
         status.groups = counts.iter().map(|domain| domain.groups).sum();
-        status.memberships = shape.0;
+        status.memberships = memberships;
         status.bytes = published.bytes;
         status.publications += 1;
         status.bytes_written += published.bytes;
@@ -245,12 +268,28 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     let generation = published.generation;
     tracing::info!(generation, bytes = published.bytes, ms = took.as_millis(), "published");
     hub.announce(generation).await;
+    if served != before {
+        let hub = Arc::clone(hub);
+        let written = tokio::task::spawn_blocking(move || hub.write_served(&served)).await;
+        if let Ok(Err(error)) = written {
+            // The worst is a question too many after a restart.
+            tracing::warn!("{error:#}");
+        }
+    }
     true
 }
 
-/// The blocking part: merge, build, verify, publish.
-fn make_and_publish(hub: &Hub) -> anyhow::Result<(Made, Published)> {
-    let made = hub.state.blocking_read().make()?;
+/// The blocking part: merge, build, verify, publish. `before` is what the snapshot in place has.
+fn make_and_publish(
+    hub: &Hub,
+    basis: &Basis,
+    before: &Served,
+) -> anyhow::Result<(Made, Published)> {
+    let made = basis.make()?;
+    if made.served.keys().any(|domain| !before.contains_key(domain)) {
+        let both = before.iter().chain(&made.served).map(|(name, counts)| (name.clone(), *counts));
+        hub.write_served(&both.collect())?;
+    }
     let last_bytes = hub.status.lock().unwrap_or_else(PoisonError::into_inner).bytes;
     // A little more than last time, as a rule, and then no copy to make room.
     let last_bytes = last_bytes + last_bytes / 16;
@@ -297,8 +336,27 @@ fn say_what_is_refused(counts: &[roster_bus::interfaces::DomainCounts]) {
 }
 
 impl Hub {
-    async fn take_in(&self, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
-        self.state.write().await.apply(domain, image)
+    /// Takes in what a back-end handed over, which may be long: it is read before anybody has to wait.
+    async fn take_in(self: &Arc<Self>, domain: usize, image: Vec<u8>) -> Result<Taken, Refused> {
+        let hub = Arc::clone(self);
+        let take = move || {
+            let image = Image::read(&image)?;
+            hub.state.blocking_write().apply(domain, image)
+        };
+        tokio::task::spawn_blocking(take).await.unwrap_or(Err(Refused::Unread))
+    }
+
+    /// Waits for an attempt to publish that begins from now on; how it came out is in the status.
+    async fn next_attempt(&self) {
+        let awaited = self.begun.load(Ordering::Relaxed) + 1;
+        let mut ended = self.ended.subscribe();
+        self.changed.notify_one();
+        let _ = ended.wait_for(|ended| *ended >= awaited).await;
+    }
+
+    fn write_served(&self, served: &Served) -> anyhow::Result<()> {
+        let state_dir = self.snapshot.parent().context("the snapshot is in no folder")?;
+        served::write(state_dir, served).with_context(|| format!("cannot write {}", served::FILE))
     }
 
     fn update(&self, change: impl FnOnce(&mut PublisherStatus)) {
@@ -312,8 +370,10 @@ impl Hub {
         else {
             return;
         };
-        if let Err(error) = Object::snapshot_published(&emitter, generation).await {
-            tracing::warn!("cannot announce generation {generation}: {error}");
+        match timeout(SIGNAL_DEADLINE, Object::snapshot_published(&emitter, generation)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("cannot announce generation {generation}: {error}"),
+            Err(_) => tracing::warn!("cannot announce generation {generation}: the bus hangs"),
         }
     }
 
@@ -336,8 +396,10 @@ impl Hub {
             }
             Ok(())
         };
-        if let Err(error) = told.await {
-            tracing::warn!("cannot tell what to forget: {error}");
+        match timeout(SIGNAL_DEADLINE, told).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("cannot tell what to forget: {error}"),
+            Err(_) => tracing::warn!("cannot tell what to forget: the bus hangs"),
         }
     }
 }
@@ -364,7 +426,7 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
 
 /// Fetches what one back-end has, now and whenever it says that there is more.
 async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: BackendProxy<'static>) {
-    let news = Arc::new(Notify::new());
+    let news = Arc::clone(&hub.news[position]);
     // Read by tasks of their own, so that the connection never waits for a fetch that waits for it.
     let (told, owned) = (Arc::clone(&news), Arc::clone(&news));
     match proxy.receive_changed().await {
@@ -389,40 +451,16 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
     }
     let mut from_start = false;
     let mut pause = ASK_AGAIN_MIN;
+    let mut stays_for = "";
     loop {
         let (epoch, since) = match from_start {
             true => (0, 0),
             false => hub.state.read().await.position(position),
         };
-        match fetch(&proxy, epoch, since).await {
-            Ok(image) => match hub.take_in(position, &image).await {
-                Ok(Taken::Changes(forget)) => {
-                    from_start = false;
-                    drop(image);
-                    hub.asker.forget_absent(position);
-                    hub.invalidate(&forget).await;
-                    hub.changed.notify_one();
-                    metrics::counter!("roster_fetches_total", "domain" => name.clone())
-                        .increment(1);
-                }
-                Ok(Taken::NothingNew) => from_start = false,
-                Ok(Taken::NotYet(why)) => {
-                    tracing::info!(domain = name, "what is here stays: {why}");
-                    from_start = false;
-                    let _ = timeout(pause, news.notified()).await;
-                    pause = (2 * pause).min(ASK_AGAIN_MAX);
-                    continue;
-                }
-                Err(error) if !from_start => {
-                    tracing::info!(domain = name, "fetching everything: {error}");
-                    from_start = true;
-                    continue;
-                }
-                Err(error) => {
-                    tracing::error!(domain = name, "the back-end is not believed: {error}");
-                    from_start = false;
-                }
-            },
+        let start = Instant::now();
+        let fetched = fetch(&proxy, epoch, since).await;
+        let taken = match fetched {
+            Ok(image) => hub.take_in(position, image).await,
             Err(error) => {
                 tracing::debug!(domain = name, "cannot fetch: {error:#}");
                 // Its name may not be there yet; then the bus tells when it comes.
@@ -430,8 +468,35 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 pause = (2 * pause).min(ASK_AGAIN_MAX);
                 continue;
             }
+        };
+        // A back-end that always has news takes half a processor at the most.
+        tokio::time::sleep(start.elapsed().min(ASK_AGAIN_MAX)).await;
+        match taken {
+            Ok(Taken::Changes(forget)) => {
+                hub.asker.forget_absent(position);
+                hub.invalidate(&forget).await;
+                hub.changed.notify_one();
+                metrics::counter!("roster_fetches_total", "domain" => name.clone()).increment(1);
+            }
+            Ok(Taken::NothingNew) => {}
+            Ok(Taken::NotYet(why)) => {
+                if why != stays_for {
+                    tracing::warn!(domain = name, "what is here stays: {why}");
+                    stays_for = why;
+                }
+                from_start = false;
+                let _ = timeout(pause, news.notified()).await;
+                pause = (2 * pause).min(ASK_AGAIN_MAX);
+                continue;
+            }
+            Err(error) if !from_start => {
+                tracing::info!(domain = name, "fetching everything: {error}");
+                from_start = true;
+                continue;
+            }
+            Err(error) => tracing::error!(domain = name, "the back-end is not believed: {error}"),
         }
-        pause = ASK_AGAIN_MIN;
+        (from_start, stays_for, pause) = (false, "", ASK_AGAIN_MIN);
         news.notified().await;
     }
 }
@@ -440,6 +505,10 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
 async fn fetch(proxy: &BackendProxy<'_>, epoch: u64, since: u64) -> anyhow::Result<Vec<u8>> {
     let descriptor = timeout(CALL_DEADLINE, proxy.fetch(epoch, since)).await??;
     let descriptor: OwnedFd = descriptor.into();
+    tokio::task::spawn_blocking(|| read(descriptor)).await?
+}
+
+fn read(descriptor: OwnedFd) -> anyhow::Result<Vec<u8>> {
     let seals = rustix::fs::fcntl_get_seals(&descriptor).context("that is no memfd")?;
     let wanted = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     anyhow::ensure!(seals.contains(wanted), "the memfd is not sealed");
@@ -460,19 +529,25 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The domains of the snapshot in place. Unreadable, none: the worst is that a domain is missing
-/// until its back-end is there.
-fn read_served(state_dir: &Path) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(state_dir.join(SERVED)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
-}
-
-fn write_served(snapshot: &Path, domains: &BTreeSet<String>) {
-    let path = snapshot.with_file_name(SERVED);
-    let text: String = domains.iter().map(|domain| format!("{domain}\n")).collect();
-    let temp = snapshot.with_file_name(".roster.domains.new");
-    let written = std::fs::write(&temp, text).and_then(|()| std::fs::rename(&temp, &path));
-    if let Err(error) = written {
-        tracing::warn!("cannot write {}: {error}", path.display());
-    }
+/// What is known of the snapshot in place, and its bytes. Where it is not known what it has, it may have
+/// entries of every domain.
+fn in_place(
+    state_dir: &Path,
+    snapshot: &Path,
+    config: &role::Publisher,
+) -> (Served, Option<Vec<u8>>) {
+    let bytes = match std::fs::read(snapshot) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Default::default(),
+        Err(error) => {
+            tracing::warn!("cannot read {}: {error}", snapshot.display());
+            Vec::new()
+        }
+    };
+    let served = served::read(state_dir).unwrap_or_else(|| {
+        tracing::warn!("{} is gone: every domain is waited for", served::FILE);
+        let domains = config.domains.iter();
+        domains.map(|domain| (domain.name.clone(), served::Counts::default())).collect()
+    });
+    (served, Some(bytes))
 }

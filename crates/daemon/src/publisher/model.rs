@@ -2,6 +2,9 @@
 //! `admit` and `merge`.
 
 use roster_bus::exchange::{self, Header, Malformed, NO_REFERENCE, Record, Records};
+use std::array;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 /// Entries and references that a domain may have. A back-end that was taken over could otherwise
 /// name an entry 4,294,967,295 and have the publisher make room for it.
@@ -13,6 +16,9 @@ pub enum Refused {
     /// The bytes make no sense.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// Something went wrong with reading it.
+    #[error("it could not be read")]
+    Unread,
     /// A number is beyond all bounds.
     #[error("it names entry or reference {0}, and there are at most {NUMBERS_MAX}")]
     Number(u32),
@@ -26,8 +32,12 @@ pub enum Refused {
     },
 }
 
-/// A domain's entries.
-#[derive(Default)]
+/// Entries that are copied together when one of them changes while the others are being read.
+const CHUNK: usize = 256;
+
+/// A domain's entries. A clone shares them with the original, so that a snapshot can be made from what
+/// was here at one moment while changes go on arriving.
+#[derive(Clone, Default)]
 pub struct Domain {
     /// Whether anything was handed over yet.
     pub present: bool,
@@ -37,20 +47,26 @@ pub struct Domain {
     pub epoch: u64,
     /// Its last change that is in here.
     pub sequence: u64,
-    slots: Vec<Slot>,
-    /// By reference, one more than the number of the entry that it leads to; 0 for none.
+    chunks: Vec<Arc<[Slot; CHUNK]>>,
+    /// By reference, one more than the number of the first entry that it leads to; 0 for none.
     referred: Vec<u32>,
+    /// The further ones: two users of one name, or an entry that is a user and a group.
+    also_referred: HashMap<u32, Vec<u32>>,
+    /// By reference, the numbers of the groups that list it. Made when somebody asks, until something
+    /// changes.
+    listed_by: OnceLock<Arc<HashMap<u32, Vec<u32>>>>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 enum Slot {
     #[default]
     Empty,
-    User(Box<User>),
-    Group(Box<Group>),
+    User(Arc<User>),
+    Group(Arc<Group>),
 }
 
 /// A user as the back-end said it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct User {
     /// How member lists name it.
     pub reference: u32,
@@ -107,6 +123,7 @@ impl User {
 }
 
 /// A group as the back-end said it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Group {
     /// How member lists name it.
     pub reference: u32,
@@ -119,12 +136,64 @@ pub struct Group {
 }
 
 /// A user or a group.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A user.
     User(&'a User),
     /// A group.
     Group(&'a Group),
+}
+
+/// What a back-end handed over, read and well formed.
+pub enum Image<'a> {
+    /// Everything.
+    Full(Header, Domain),
+    /// What changed.
+    Changes(Header, Records<'a>),
+}
+
+impl<'a> Image<'a> {
+    /// Reads it. Takes time in proportion to it.
+    pub fn read(image: &'a [u8]) -> Result<Self, Refused> {
+        let (header, records) = Header::parse(image)?;
+        check(records.clone())?;
+        if header.since != 0 {
+            return Ok(Self::Changes(header, records));
+        }
+        let mut domain = Domain::default();
+        for record in records.flatten() {
+            domain.put(&record);
+        }
+        domain.note(&header);
+        Ok(Self::Full(header, domain))
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        match self {
+            Self::Full(header, _) | Self::Changes(header, _) => header,
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn reference(&self) -> u32 {
+        match self {
+            Self::User(user) => user.reference,
+            Self::Group(group) => group.reference,
+        }
+    }
+}
+
+impl Slot {
+    fn entry(&self) -> Option<Entry<'_>> {
+        match self {
+            Self::Empty => None,
+            Self::User(user) => Some(Entry::User(user)),
+            Self::Group(group) => Some(Entry::Group(group)),
+        }
+    }
 }
 
 impl Domain {
@@ -134,133 +203,158 @@ impl Domain {
         Self { complete, ..Self::default() }
     }
 
-    /// Takes an image in: all of it or, when it is refused, nothing.
-    pub fn apply(&mut self, image: &[u8]) -> Result<(), Refused> {
-        let (header, records) = Header::parse(image)?;
-        let full = header.since == 0;
-        if !full && (header.epoch != self.epoch || header.since != self.sequence) {
+    /// Takes changes in: all of them or, when they are refused, none.
+    pub fn apply(&mut self, header: &Header, records: Records<'_>) -> Result<(), Refused> {
+        if header.epoch != self.epoch || header.since != self.sequence {
             let (since, here) = (header.since, self.sequence);
             return Err(Refused::Gap { since, here });
         }
-        check(records.clone())?;
-        if full {
-            (self.slots, self.referred) = (Vec::new(), Vec::new());
+        for record in records.flatten() {
+            self.put(&record);
         }
-        records.flatten().for_each(|record| self.put(&record));
-        self.present = true;
-        self.complete = header.flags & exchange::COMPLETE != 0;
-        (self.epoch, self.sequence) = (header.epoch, header.sequence);
+        self.note(header);
         Ok(())
     }
 
-    /// Takes in what a look-up found; gives the numbers of its users and groups.
-    pub fn learn(&mut self, records: &[u8]) -> Result<Vec<u32>, Refused> {
-        let records = Records::bare(records);
-        check(records.clone())?;
-        let mut numbers = Vec::new();
-        for record in records.flatten() {
-            self.put(&record);
-            match record {
-                Record::User(exchange::User { number, .. })
-                | Record::Group(exchange::Group { number, .. }) => numbers.push(number),
-                Record::Gone { .. } | Record::GroupsOf { .. } => {}
-            }
-        }
-        Ok(numbers)
+    fn note(&mut self, header: &Header) {
+        self.present = true;
+        self.complete = header.flags & exchange::COMPLETE != 0;
+        (self.epoch, self.sequence) = (header.epoch, header.sequence);
     }
 
-    fn put(&mut self, record: &Record<'_>) {
-        if !matches!(record, Record::GroupsOf { .. }) {
-            self.refer(record);
-        }
-        match record {
-            Record::User(user) => {
+    /// Takes in what a look-up found. Whether anything is other than it was.
+    pub fn learn(&mut self, records: &[u8]) -> Result<bool, Refused> {
+        let records = Records::bare(records);
+        check(records.clone())?;
+        Ok(records.flatten().fold(false, |changed, record| changed | self.put(&record)))
+    }
+
+    /// Whether the entry is other than it was.
+    fn put(&mut self, record: &Record<'_>) -> bool {
+        let number = record_number(record);
+        let new = match (record, self.entry(number)) {
+            (Record::User(user), old) => {
                 // Of another user who had the number nothing is kept.
-                let groups = match self.slot(user.number) {
-                    Slot::User(old) if old.reference == user.reference => old.groups.take(),
+                let groups = match old {
+                    Some(Entry::User(old)) if old.reference == user.reference => old.groups.clone(),
                     _ => None,
                 };
-                *self.slot(user.number) = Slot::User(Box::new(User { groups, ..User::new(user) }));
+                Slot::User(Arc::new(User { groups, ..User::new(user) }))
             }
-            Record::Group(group) => {
-                let members = match (group.members, self.slot(group.number)) {
+            (Record::Group(group), old) => {
+                let members = match (group.members, old) {
                     (Some(members), _) => Some(members.iter().collect()),
-                    (None, Slot::Group(old)) => old.members.take(),
+                    (None, Some(Entry::Group(old))) if *old.name == *group.name => {
+                        old.members.clone()
+                    }
                     (None, _) => None,
                 };
                 let exchange::Group { reference, gid, name, .. } = *group;
-                let group = Group { reference, gid, name: name.into(), members };
-                let number = record_number(record);
-                *self.slot(number) = Slot::Group(Box::new(group));
+                Slot::Group(Arc::new(Group { reference, gid, name: name.into(), members }))
             }
-            Record::Gone { number } => *self.slot(*number) = Slot::Empty,
-            Record::GroupsOf { user, groups } => {
-                if let Slot::User(user) = self.slot(*user) {
-                    user.groups = Some(groups.iter().collect());
-                }
+            (Record::GroupsOf { groups, .. }, Some(Entry::User(user))) => {
+                let groups = Some(groups.iter().collect());
+                Slot::User(Arc::new(User { groups, ..user.clone() }))
             }
+            (Record::Gone { .. }, _) => Slot::Empty,
+            (Record::GroupsOf { .. }, _) => return false,
+        };
+        if self.entry(number) == new.entry() {
+            return false;
         }
+        self.listed_by = OnceLock::new();
+        self.refer(number, new.entry().map_or(NO_REFERENCE, |entry| entry.reference()));
+        *self.slot(number) = new;
+        true
     }
 
     /// Has the entry's old reference lead nowhere and its new one to it.
-    fn refer(&mut self, record: &Record<'_>) {
-        let (number, new) = (record_number(record), record_reference(record));
-        let old = self.entry(number).map_or(NO_REFERENCE, |entry| match entry {
-            Entry::User(user) => user.reference,
-            Entry::Group(group) => group.reference,
-        });
+    fn refer(&mut self, number: u32, new: u32) {
+        let old = self.entry(number).map_or(NO_REFERENCE, |entry| entry.reference());
         if old == new {
             return;
         }
-        if self.referred(old) == Some(number) {
-            self.referred[old as usize] = 0;
-        }
-        if new != NO_REFERENCE {
-            let new = new as usize;
-            if self.referred.len() <= new {
-                self.referred.resize(new + 1, 0);
+        if let Some(place) = self.referred.get_mut(old as usize) {
+            let others = self.also_referred.entry(old).or_default();
+            if *place == number + 1 {
+                *place = others.pop().map_or(0, |other| other + 1);
+            } else {
+                others.retain(|&other| other != number);
             }
-            self.referred[new] = number + 1;
+            if others.is_empty() {
+                self.also_referred.remove(&old);
+            }
+        }
+        if new == NO_REFERENCE {
+            return;
+        }
+        let place = new as usize;
+        if self.referred.len() <= place {
+            self.referred.resize(place + 1, 0);
+        }
+        match &mut self.referred[place] {
+            first @ 0 => *first = number + 1,
+            _ => self.also_referred.entry(new).or_default().push(number),
         }
     }
 
-    /// The number of the entry that a reference leads to.
+    /// Numbers of the entries that a reference leads to.
+    pub fn referred(&self, reference: u32) -> impl Iterator<Item = u32> {
+        let first = self.referred.get(reference as usize).and_then(|place| place.checked_sub(1));
+        let others = first.and_then(|_| self.also_referred.get(&reference));
+        first.into_iter().chain(others.into_iter().flatten().copied())
+    }
+
+    /// Numbers of the groups that list a reference. The first call after a change looks at all members.
     #[must_use]
-    pub fn referred(&self, reference: u32) -> Option<u32> {
-        self.referred.get(reference as usize)?.checked_sub(1)
+    pub fn listed_by(&self, reference: u32) -> &[u32] {
+        let lists = self.listed_by.get_or_init(|| {
+            let mut lists: HashMap<u32, Vec<u32>> = HashMap::new();
+            for (number, group) in self.groups() {
+                for &member in group.members.iter().flatten() {
+                    lists.entry(member).or_default().push(number);
+                }
+            }
+            Arc::new(lists)
+        });
+        lists.get(&reference).map_or(&[], Vec::as_slice)
     }
 
     fn slot(&mut self, number: u32) -> &mut Slot {
         let number = number as usize;
-        if self.slots.len() <= number {
-            self.slots.resize_with(number + 1, Slot::default);
+        let chunk = number / CHUNK;
+        if self.chunks.len() <= chunk {
+            self.chunks.resize_with(chunk + 1, || Arc::new(array::from_fn(|_| Slot::Empty)));
         }
-        &mut self.slots[number]
+        &mut Arc::make_mut(&mut self.chunks[chunk])[number % CHUNK]
     }
 
     /// The entry of that number.
     #[must_use]
     pub fn entry(&self, number: u32) -> Option<Entry<'_>> {
-        match self.slots.get(number as usize)? {
-            Slot::Empty => None,
-            Slot::User(user) => Some(Entry::User(user)),
-            Slot::Group(group) => Some(Entry::Group(group)),
-        }
+        let number = number as usize;
+        self.chunks.get(number / CHUNK)?[number % CHUNK].entry()
+    }
+
+    /// Entries in the order of their numbers.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, Entry<'_>)> {
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        (0..).zip(slots).filter_map(|(number, slot)| Some((number, slot.entry()?)))
     }
 
     /// Users in the order of their numbers.
     pub fn users(&self) -> impl Iterator<Item = (u32, &User)> {
-        (0..).zip(&self.slots).filter_map(|(number, slot)| match slot {
-            Slot::User(user) => Some((number, &**user)),
-            _ => None,
+        self.entries().filter_map(|(number, entry)| match entry {
+            Entry::User(user) => Some((number, user)),
+            Entry::Group(_) => None,
         })
     }
 
     /// Groups in the order of their numbers.
     pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
-        (0..).zip(&self.slots).filter_map(|(number, slot)| match slot {
-            Slot::Group(group) => Some((number, &**group)),
-            _ => None,
+        self.entries().filter_map(|(number, entry)| match entry {
+            Entry::Group(group) => Some((number, group)),
+            Entry::User(_) => None,
         })
     }
 

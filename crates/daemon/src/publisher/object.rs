@@ -3,7 +3,9 @@
 use super::build::PASSWD;
 use super::on_demand::{Answer, Question, Unavailable, look_up};
 use super::{Hub, SNAPSHOT};
-use roster_bus::interfaces::{Error, Kind, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown};
+use roster_bus::interfaces::{
+    Error, Kind, MESSAGE_BYTES_MAX, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown,
+};
 use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
 use roster_record::{Group, User};
 use roster_wire::encode;
@@ -12,6 +14,10 @@ use std::time::Duration;
 
 /// How long `Publish` waits for the new snapshot.
 const PUBLISH_DEADLINE: Duration = Duration::from_secs(9);
+
+/// Longest answer that fits into a message of the bus with what is around it.
+#[allow(clippy::cast_possible_truncation)]
+const FRAME_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - 4096;
 
 pub(super) struct Object {
     hub: Arc<Hub>,
@@ -46,8 +52,12 @@ fn frame(answer: &Answer) -> Vec<u8> {
             encode::user(&mut frame, &user)
         }
     };
-    // Too large for a frame: there is such an entry, and it cannot be told.
-    if encoded.is_ok() { frame } else { encode::UNAVAILABLE.to_vec() }
+    // There is such an entry, and it cannot be told.
+    if encoded.is_ok() && frame.len() <= FRAME_BYTES_MAX {
+        frame
+    } else {
+        encode::UNAVAILABLE.to_vec()
+    }
 }
 
 #[interface(name = "org.roster.Publisher1")]
@@ -78,15 +88,20 @@ impl Object {
         Ok(self.hub.state.read().await.show(kind, &name))
     }
 
+    async fn confirm(&self, domain: String) -> Result<u64, Error> {
+        let confirmed = self.hub.state.write().await.confirm(&domain);
+        let (position, removals) =
+            confirmed.ok_or_else(|| Error::Invalid(format!("there is no domain {domain}")))?;
+        self.hub.news[position].notify_one();
+        Ok(removals)
+    }
+
     async fn publish(&self) -> Result<u64, Error> {
-        let mut attempts = self.hub.attempts.subscribe();
-        attempts.mark_unchanged();
-        self.hub.changed.notify_one();
-        let attempted = tokio::time::timeout(PUBLISH_DEADLINE, attempts.changed()).await;
+        let attempted = tokio::time::timeout(PUBLISH_DEADLINE, self.hub.next_attempt()).await;
         let status = self.hub.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match attempted {
-            Ok(Ok(())) if status.error.is_empty() => Ok(status.generation),
-            Ok(_) => Err(Error::Unavailable(status.error)),
+            Ok(()) if status.error.is_empty() => Ok(status.generation),
+            Ok(()) => Err(Error::Unavailable(status.error)),
             Err(_) => Err(Error::Unavailable(format!("{SNAPSHOT} is still being written"))),
         }
     }

@@ -9,6 +9,7 @@ use super::Hub;
 use super::merge::Claimant;
 use super::model::{Entry, Refused, User, record_number};
 use super::state::{Forget, State};
+use futures_util::future::try_join_all;
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::exchange::Records;
 use roster_bus::interfaces::{BackendProxy, Kind, LOOK_UP_DEADLINE};
@@ -25,6 +26,9 @@ const IN_FLIGHT_MAX: usize = 256;
 const ABSENT_MAX: usize = 16_384;
 /// Of what one look-up brought, names that are told one by one to be forgotten.
 const NAMES_TOLD_MAX: usize = 20;
+
+/// Questions of one look-up that earlier domains are asked at a time.
+const EARLIER_AT_ONCE: usize = 8;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +71,9 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unavailable(pub(super) String);
 
-type Asked = Result<Arc<Vec<u8>>, Unavailable>;
+/// What a back-end found: the epoch of its numbers, and the records.
+type Found = (u64, Vec<u8>);
+type Asked = Result<Arc<Found>, Unavailable>;
 
 /// The way to the back-ends that are asked.
 pub(super) struct Asker {
@@ -132,14 +138,14 @@ impl Asker {
         let request = || async move {
             let Question { kind, name, id } = asked;
             match timeout(LOOK_UP_DEADLINE, proxy.look_up(kind, &name, id)).await {
-                Ok(Ok(records)) => Ok(Arc::new(records)),
+                Ok(Ok(found)) => Ok(Arc::new(found)),
                 Ok(Err(error)) => Err(Unavailable(error.to_string())),
                 Err(_) => Err(Unavailable("the back-end did not answer in time".into())),
             }
         };
         let busy = |error: roster_bus::coalesce::Busy| Err(Unavailable(error.to_string()));
         let asked = self.in_flight.ask(key, joined, request).await.unwrap_or_else(busy);
-        if asked.as_ref().is_ok_and(|records| records.is_empty()) {
+        if asked.as_ref().is_ok_and(|found| found.1.is_empty()) {
             back_end.note_absent(question);
         }
         asked
@@ -178,10 +184,17 @@ pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Un
         return Ok(Answer::Absent);
     };
     if hub.state.read().await.lacks_list(question.kind, claimant) {
-        let records = hub.asker.ask(claimant.0, question).await?;
-        learn(hub, claimant.0, &records).await?;
+        ask(hub, claimant.0, question).await?;
+    }
+    if question.kind == Kind::GroupsOf && claimant.0 > 0 {
+        // So are the ids of the groups.
+        let groups = hub.state.read().await.group_questions(claimant);
+        ask_earlier(hub, claimant.0, &groups).await?;
     }
     let state = hub.state.read().await;
+    if state.lacks_list(question.kind, claimant) {
+        return Err(Unavailable("the directory did not say who belongs to it".into()));
+    }
     // Found a moment ago and changed since: there is no telling what it is now.
     let changed = || Unavailable("the entry changed while it was asked for".into());
     state.answer(question.kind, claimant).ok_or_else(changed)
@@ -201,29 +214,44 @@ async fn find(hub: &Hub, question: &Question) -> Result<Option<Claimant>, Unavai
     }
     let Some(found) = hub.state.read().await.claimant(question) else { return Ok(None) };
     let ids = hub.state.read().await.ids(found);
-    for domain in 0..found.0 {
-        for question in &ids {
-            ask(hub, domain, question).await?;
+    ask_earlier(hub, found.0, &ids).await?;
+    Ok(hub.state.read().await.claimant(question))
+}
+
+/// Asks the domains that go before that position, several questions at a time.
+async fn ask_earlier(
+    hub: &Hub,
+    position: usize,
+    questions: &[Question],
+) -> Result<(), Unavailable> {
+    for domain in 0..position {
+        for some in questions.chunks(EARLIER_AT_ONCE) {
+            try_join_all(some.iter().map(|question| ask(hub, domain, question))).await?;
         }
     }
-    Ok(hub.state.read().await.claimant(question))
+    Ok(())
 }
 
 /// Asks one domain, and takes in what it has.
 async fn ask(hub: &Hub, domain: usize, question: &Question) -> Result<(), Unavailable> {
-    let records = hub.asker.ask(domain, question).await?;
-    if records.is_empty() { Ok(()) } else { learn(hub, domain, &records).await }
+    let found = hub.asker.ask(domain, question).await?;
+    if found.1.is_empty() { Ok(()) } else { learn(hub, domain, &found).await }
 }
 
 /// Takes records in and has the next snapshot show them.
-async fn learn(hub: &Hub, domain: usize, records: &[u8]) -> Result<(), Unavailable> {
-    let learnt = hub.state.write().await.learn(domain, records);
+async fn learn(hub: &Hub, domain: usize, (epoch, records): &Found) -> Result<(), Unavailable> {
+    let mut state = hub.state.write().await;
+    state.is_of(domain, *epoch)?;
+    let learnt = state.learn(domain, records);
+    drop(state);
     let forget = learnt.map_err(|error| {
         tracing::error!("what the back-end answers is not believed: {error}");
         Unavailable(error.to_string())
     })?;
-    hub.changed.notify_one();
-    hub.invalidate(&forget).await;
+    if let Some(forget) = forget {
+        hub.learnt.notify_one();
+        hub.invalidate(&forget).await;
+    }
     Ok(())
 }
 
@@ -253,6 +281,16 @@ impl State {
         Err(Unavailable(format!("domain {} was not read yet", domain.name)))
     }
 
+    /// Whether the numbers of what was found are those of the entries that are here. A back-end that began
+    /// anew may have given them to others, until everything was fetched from it.
+    fn is_of(&self, domain: usize, epoch: u64) -> Result<(), Unavailable> {
+        if self.position(domain).0 == epoch {
+            return Ok(());
+        }
+        let name = &self.domains[domain].name;
+        Err(Unavailable(format!("domain {name}: its back-end began anew and was not read yet")))
+    }
+
     /// The questions by which another domain says whether an entry's ids are its own.
     fn ids(&self, claimant: Claimant) -> Vec<Question> {
         let by_id = |kind, id| Question { kind, name: Vec::new(), id };
@@ -263,6 +301,13 @@ impl State {
             Some(Entry::Group(group)) => vec![by_id(Kind::GroupByGid, group.gid)],
             None => Vec::new(),
         }
+    }
+
+    /// The same for the groups of a user.
+    fn group_questions(&self, claimant: Claimant) -> Vec<Question> {
+        let Some(Entry::User(user)) = self.served(claimant) else { return Vec::new() };
+        let gids = self.gids_of(claimant.0, user).into_iter();
+        gids.map(|id| Question { kind: Kind::GroupByGid, name: Vec::new(), id }).collect()
     }
 
     /// Who has the name or id, of what is known here. Claims are put down when something is merged
@@ -307,8 +352,9 @@ impl State {
         (claims == [Some(claimant); 2]).then_some(entry)
     }
 
-    /// Takes in what a back-end found, and puts down who may have its names and ids.
-    fn learn(&mut self, position: usize, records: &[u8]) -> Result<Forget, Refused> {
+    /// Takes in what a back-end found, and puts down who may have its names and ids. `None` when
+    /// nothing of it is new.
+    fn learn(&mut self, position: usize, records: &[u8]) -> Result<Option<Forget>, Refused> {
         let domain = &self.domains[position];
         let mut forget = Forget::default();
         for record in Records::bare(records).flatten() {
@@ -319,8 +365,8 @@ impl State {
         }
         let numbers: Vec<u32> =
             Records::bare(records).flatten().map(|record| record_number(&record)).collect();
-        self.change(position, &numbers, |entries| entries.learn(records))?;
-        Ok(forget)
+        let is_new = self.change(position, &numbers, |entries| entries.learn(records))?;
+        Ok(is_new.then_some(forget))
     }
 
     /// Whether the list that the question is for was not asked for yet.
@@ -366,17 +412,37 @@ impl State {
         while let Some(number) = groups.pop() {
             let Some(Entry::Group(group)) = entries.entry(number) else { continue };
             for &reference in group.members.iter().flatten() {
-                let Some(number) = entries.referred(reference) else { continue };
+                let Some(number) = self.meant(position, reference) else { continue };
                 if !seen.insert(number) {
                     continue;
                 }
-                match self.served((position, number)) {
+                match entries.entry(number) {
                     Some(Entry::User(user)) => members.push(user.name().to_owned()),
                     _ => groups.push(number),
                 }
             }
         }
         members
+    }
+
+    /// The entry that a member list means: a user who is served before a group, and of two users, or of
+    /// two groups, neither.
+    fn meant(&self, position: usize, reference: u32) -> Option<u32> {
+        let entries = &self.domains[position].entries;
+        let only = |is_kind: &dyn Fn(u32) -> bool| {
+            let mut found = entries.referred(reference).filter(|number| is_kind(*number));
+            (found.next(), found.next())
+        };
+        let is_user = |number| matches!(self.served((position, number)), Some(Entry::User(_)));
+        let is_group = |number| matches!(entries.entry(number), Some(Entry::Group(_)));
+        match only(&is_user) {
+            (None, _) => match only(&is_group) {
+                (found, None) => found,
+                _ => None,
+            },
+            (found, None) => found,
+            _ => None,
+        }
     }
 
     /// Gids of the user's groups: those that the directory named or, where everything is mirrored,
@@ -390,27 +456,23 @@ impl State {
         if domain.mode == Mode::OnDemand {
             return user.groups.iter().flatten().filter_map(|&group| gid(group)).collect();
         }
-        let mut listed = HashSet::from([user.reference]);
-        let mut groups = BTreeSet::new();
-        loop {
-            let before = groups.len();
-            for (number, group) in domain.entries.groups() {
-                let lists = |members: &[u32]| members.iter().any(|member| listed.contains(member));
-                if !groups.contains(&number) && group.members.as_deref().is_some_and(lists) {
-                    groups.insert(number);
-                    listed.insert(group.reference);
+        let (mut groups, mut references) = (BTreeSet::new(), vec![user.reference]);
+        while let Some(reference) = references.pop() {
+            for &number in domain.entries.listed_by(reference) {
+                if groups.insert(number)
+                    && let Some(Entry::Group(group)) = domain.entries.entry(number)
+                {
+                    references.push(group.reference);
                 }
             }
-            if groups.len() == before {
-                return groups.into_iter().filter_map(gid).collect();
-            }
         }
+        groups.into_iter().filter_map(gid).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Image, host, locals, published};
+    use super::super::tests::{Image, host, locals, published, take};
     use super::*;
 
     fn by_name(kind: Kind, name: &str) -> Question {
@@ -455,6 +517,15 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_another_process_of_the_back_end_are_not_believed() {
+        let mut state = host(&["asked"]);
+        assert!(state.is_of(0, 1).is_err(), "nothing was read yet");
+        take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+        assert_eq!(state.is_of(0, 1), Ok(()));
+        assert!(state.is_of(0, 2).is_err(), "1 may be bob there");
+    }
+
+    #[test]
     fn who_is_refused_is_not_learnt() {
         let mut state = host(&["asked"]);
         let found = Image::full()
@@ -494,7 +565,7 @@ mod tests {
     #[test]
     fn an_earlier_domain_takes_a_name_from_a_later_one_when_it_is_learnt() {
         let mut state = host(&["asked", "lab"]);
-        state.apply(1, &Image::full().user(1, "alice", 7001, 7001).bytes()).expect("well formed");
+        take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
         published(&mut state, |snapshot| {
             let alice = snapshot.user_by_name(b"alice").expect("undamaged").expect("there");
             assert!(alice.ask_first(), "the first domain may have an alice");
@@ -521,8 +592,7 @@ mod tests {
     #[test]
     fn what_was_learnt_while_a_snapshot_was_made_is_still_known_after_it() {
         let mut state = host(&["asked"]);
-        state.begin();
-        let made = state.make().expect("an image");
+        let made = state.begin().make().expect("an image");
         state.learn(0, &Image::full().user(1, "alice", 5001, 5001).records()).expect("well formed");
         state.published(made);
         let question = by_name(Kind::UserByName, "alice");
@@ -533,7 +603,7 @@ mod tests {
     fn a_later_domains_user_loses_to_ids_of_an_earlier_one_as_soon_as_they_are_known() {
         let mut state = host(&["asked", "lab"]);
         let lab = Image::full().user(1, "mallory", 5001, 7001).user(2, "eve", 7002, 6000);
-        state.apply(1, &lab.bytes()).expect("well formed");
+        take(&mut state, 1, lab).expect("well formed");
         published(&mut state, |_| {});
         let mallory = by_name(Kind::UserByName, "mallory");
         let claimant = state.claimant(&mallory).expect("nobody else is known yet");
@@ -563,7 +633,7 @@ mod tests {
             .user(1, "alice", 5001, 5001)
             .group(2, "inner", 6002, &[1, 3])
             .group(3, "outer", 6003, &[2]);
-        state.apply(0, &corp.bytes()).expect("well formed");
+        take(&mut state, 0, corp).expect("well formed");
         published(&mut state, |_| {});
         let gids = answer(&state, &by_name(Kind::GroupsOf, "alice"));
         assert_eq!(gids, Some(Answer::Gids(vec![6002, 6003])));

@@ -3,18 +3,28 @@
 
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
-use super::merge::{Claims, Merged, Source, merge};
-use super::model::{Domain, Entry, Refused, record_number};
+use super::merge::{Claimant, Claims, Merged, Source, merge};
+use super::model::{Domain, Entry, Image, Refused, record_number};
+use super::report;
+use super::served::{Counts, Served};
+use crate::backend::deletion::{Guard, Verdict};
 use crate::role::{DomainRules, Publisher};
-use roster_bus::interfaces::{DomainCounts, Kind, Rejected, Shown};
+use roster_bus::exchange::{COMPLETE, CURRENT, Record};
+use roster_bus::interfaces::DomainCounts;
 use roster_config::{Host, Mode};
-use roster_snapshot_build::{Image, TooLarge};
-use std::collections::{BTreeSet, HashMap};
+use roster_snapshot::Snapshot;
+use roster_snapshot_build::{self as snapshot, TooLarge};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Names that one change tells one by one; of more it says that anything may have changed.
 const NAMES_TOLD_MAX: usize = 100;
+/// Entries that are remembered one by one as changed while a snapshot is made; of more it is the whole
+/// domain.
+const CHANGED_MAX: usize = 10_000;
 
 /// One domain.
 pub struct DomainState {
@@ -24,33 +34,61 @@ pub struct DomainState {
     pub mode: Mode,
     pub(super) rules: Rules,
     pub(super) entries: Domain,
+    pub(super) refused: Vec<(u32, Refusal)>,
+    mass_deletion: f64,
     /// Whether an image was current since this process began.
     current: bool,
-    refused: Vec<(u32, Refusal)>,
+    held: Option<Held>,
+    /// The back-end process whose removals somebody confirmed.
+    confirmed: Option<u64>,
     counts: DomainCounts,
+}
+
+/// Removals that wait for a confirmation.
+struct Held {
+    /// The back-end process that has no such entries.
+    epoch: u64,
+    removals: u64,
 }
 
 /// Everything.
 pub struct State {
     pub(super) domains: Vec<DomainState>,
-    pub(super) locals: Option<Locals>,
+    pub(super) locals: Option<Arc<Locals>>,
     pub(super) claims: Claims,
     min_id: u32,
     /// The socket to ask about domains that are not mirrored.
     responder: Option<Vec<u8>>,
-    /// Domains with entries in the snapshot that is in place.
-    pub served: BTreeSet<String>,
-    /// What changed since the merge that is being published began: domain and number, or a whole
-    /// domain. The claims of that merge know nothing of it.
-    since_made: Vec<(usize, Option<u32>)>,
+    /// What the snapshot in place has of each domain.
+    pub served: Served,
+    /// The snapshot that was in place when this process began, until there is another.
+    previous: Option<Vec<u8>>,
+    since_made: Changed,
+}
+
+/// What changed since the merge that is being published began: the claims of that merge know nothing of
+/// it.
+#[derive(Default)]
+struct Changed {
+    entries: HashSet<Claimant>,
+    domains: HashSet<usize>,
+}
+
+/// What a snapshot is made of: the state at one moment. Entries are shared with the state, which goes on
+/// changing meanwhile.
+pub struct Basis {
+    domains: Vec<(String, Domain, Rules)>,
+    locals: Arc<Locals>,
+    min_id: u32,
+    responder: Option<Vec<u8>>,
 }
 
 /// What a merge came to, to be put in place of the last one when the image is published.
 pub struct Made {
     /// The snapshot to be.
-    pub image: Image,
-    /// Domains with entries in it.
-    pub served: BTreeSet<String>,
+    pub image: snapshot::Image,
+    /// What it has of each domain.
+    pub served: Served,
     claims: Claims,
     refused: Vec<Vec<(u32, Refusal)>>,
     counts: Vec<DomainCounts>,
@@ -80,9 +118,14 @@ pub struct Forget {
 
 impl State {
     /// Nothing known yet. `responder` is the socket to ask about domains that are not mirrored,
-    /// if there are any.
+    /// if there are any; `served` and `previous` are what is known of the snapshot in place.
     #[must_use]
-    pub fn new(config: &Publisher, responder: &Path, served: BTreeSet<String>) -> Self {
+    pub fn new(
+        config: &Publisher,
+        responder: &Path,
+        served: Served,
+        previous: Option<Vec<u8>>,
+    ) -> Self {
         let asked = config.domains.iter().any(|domain| domain.mode == Mode::OnDemand);
         let domains = config.domains.iter().map(|rules| DomainState::new(rules, &config.host));
         Self {
@@ -92,14 +135,15 @@ impl State {
             locals: None,
             claims: Claims::default(),
             served,
-            since_made: Vec::new(),
+            previous,
+            since_made: Changed::default(),
         }
     }
 
     /// The host's own accounts, as they are now. Whether they changed.
     pub fn set_locals(&mut self, locals: Locals) -> bool {
-        let changed = self.locals.as_ref() != Some(&locals);
-        self.locals = Some(locals);
+        let changed = self.locals.as_deref() != Some(&locals);
+        self.locals = Some(Arc::new(locals));
         changed
     }
 
@@ -111,34 +155,47 @@ impl State {
     }
 
     /// Takes in what a back-end handed over. Of a directory that is mirrored only what is whole
-    /// takes the place of what is here, for a back-end that lost its cache starts from nothing; and
-    /// only what is current, for one that was killed starts from a cache that may be a moment behind.
-    pub fn apply(&mut self, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
-        let position = domain;
-        let domain = &mut self.domains[position];
-        let (header, records) = roster_bus::exchange::Header::parse(image)?;
-        let complete = header.flags & roster_bus::exchange::COMPLETE != 0;
-        let current = header.flags & roster_bus::exchange::CURRENT != 0;
-        let goes_back = domain.entries.present && header.epoch != domain.entries.epoch && !current;
+    /// takes the place of what is here, for a back-end that lost its cache starts from nothing; only
+    /// what is current, for one that was killed starts from a cache that may be a moment behind; and
+    /// only what does not remove more at once than is allowed, for a back-end that starts from nothing
+    /// cannot tell.
+    pub fn apply(&mut self, position: usize, image: Image<'_>) -> Result<Taken, Refused> {
+        let header = *image.header();
+        let domain = &self.domains[position];
+        let complete = header.flags & COMPLETE != 0;
+        let current = header.flags & CURRENT != 0;
+        let is_another = header.epoch != domain.entries.epoch;
         if domain.mode == Mode::Replicate && !complete {
             return Ok(Taken::NotYet("the back-end does not have everything yet"));
         }
-        if domain.mode == Mode::Replicate && goes_back {
+        if domain.mode == Mode::Replicate && domain.entries.present && is_another && !current {
             return Ok(Taken::NotYet("the back-end has not heard from its directory yet"));
         }
         let mut forget = Forget::default();
-        if header.since == 0 || header.records as usize > NAMES_TOLD_MAX {
-            forget.all = true;
-        } else {
-            records.clone().flatten().for_each(|record| domain.note(&record, &mut forget));
-        }
-        if header.since == 0 {
-            domain.entries.apply(image)?;
-            self.since_made.push((position, None));
-        } else {
-            let numbers: Vec<u32> =
-                records.flatten().map(|record| record_number(&record)).collect();
-            self.change(position, &numbers, |entries| entries.apply(image))?;
+        match image {
+            Image::Full(header, entries) => {
+                if domain.mode == Mode::Replicate && is_another {
+                    let held = self.hold(position, header.epoch, &entries);
+                    self.domains[position].held = held;
+                    if self.domains[position].held.is_some() {
+                        return Ok(Taken::NotYet(
+                            "more would go at once than mass_deletion allows",
+                        ));
+                    }
+                }
+                forget.all = true;
+                self.replace(position, entries);
+            }
+            Image::Changes(header, records) => {
+                if header.records as usize > NAMES_TOLD_MAX {
+                    forget.all = true;
+                } else {
+                    records.clone().flatten().for_each(|record| domain.note(&record, &mut forget));
+                }
+                let numbers: Vec<u32> =
+                    records.clone().flatten().map(|record| record_number(&record)).collect();
+                self.change(position, &numbers, |entries| entries.apply(&header, records))?;
+            }
         }
         let domain = &mut self.domains[position];
         domain.entries.complete = domain.mode == Mode::Replicate;
@@ -147,19 +204,86 @@ impl State {
         Ok(if new { Taken::Changes(forget) } else { Taken::NothingNew })
     }
 
+    /// What would go from the snapshot in place if these were the domain's entries, if that is too much.
+    fn hold(&self, position: usize, epoch: u64, entries: &Domain) -> Option<Held> {
+        let domain = &self.domains[position];
+        if domain.confirmed == Some(epoch) {
+            return None;
+        }
+        let before = self.served.get(&domain.name)?;
+        let previous = self.previous.as_deref().and_then(|bytes| Snapshot::open(bytes).ok());
+        let owned =
+            |claimant: Option<Claimant>| claimant.is_some_and(|(owner, _)| owner == position);
+        let is_served = |entry: Entry<'_>| match (&previous, entry) {
+            // One that cannot be read now is no removal.
+            (Some(snapshot), Entry::User(user)) => {
+                !matches!(snapshot.user_by_name(user.name()), Ok(None))
+            }
+            (Some(snapshot), Entry::Group(group)) => {
+                !matches!(snapshot.group_by_name(&group.name), Ok(None))
+            }
+            (None, Entry::User(user)) => owned(self.claims.user_named(user.name())),
+            (None, Entry::Group(group)) => owned(self.claims.group_named(&group.name)),
+        };
+        let mut kept = Counts::default();
+        for (_, entry) in entries.entries().filter(|(_, entry)| is_served(*entry)) {
+            match entry {
+                Entry::User(_) => kept.users += 1,
+                Entry::Group(_) => kept.groups += 1,
+            }
+        }
+        let gone = [(before.users, kept.users), (before.groups, kept.groups)]
+            .map(|(before, kept)| (before, before.saturating_sub(kept)));
+        let now = Instant::now();
+        let too_many = |&(before, gone): &(u64, u64)| {
+            Guard::new(domain.mass_deletion).judge(now, before, 0, gone) == Verdict::Hold
+        };
+        let removals = gone.iter().map(|(_, gone)| gone).sum();
+        gone.iter().any(too_many).then_some(Held { epoch, removals })
+    }
+
+    /// Lets the removals that wait happen, the next time that the back-end is asked what it has. Gives
+    /// their number; `None` when there is no such domain.
+    pub fn confirm(&mut self, domain: &str) -> Option<(usize, u64)> {
+        let named = |(_, known): &(usize, &mut DomainState)| known.name == domain;
+        let (position, domain) = self.domains.iter_mut().enumerate().find(named)?;
+        let held = domain.held.take();
+        if let Some(held) = &held {
+            domain.confirmed = Some(held.epoch);
+        }
+        Some((position, held.map_or(0, |held| held.removals)))
+    }
+
+    /// Puts other entries in the place of all. Who may have their names and ids is known again when
+    /// they are published; of what is asked on demand at once, for the next question may come first.
+    fn replace(&mut self, position: usize, entries: Domain) {
+        let domain = &mut self.domains[position];
+        domain.entries = entries;
+        if domain.mode == Mode::OnDemand {
+            let numbers: Vec<u32> = domain.entries.entries().map(|(number, _)| number).collect();
+            self.claims.retain(|(owner, _)| *owner != position);
+            self.claim(numbers.iter().map(|&number| (position, number)));
+        }
+        self.since_made.domains.insert(position);
+    }
+
     /// Why it is too early to publish: a domain that is in the present snapshot, and whose back-end
-    /// has not said yet what it has, would vanish. One that may be a moment behind would go back;
-    /// that is waited for only as long as there is `patience`, for its directory may be away.
+    /// has not said yet what it has, would vanish, and so would those that come after it. One that may
+    /// be a moment behind would go back; that is waited for only as long as there is `patience`, for
+    /// its directory may be away.
     #[must_use]
     pub fn waits_for(&self, patience: bool) -> Option<String> {
         if self.locals.is_none() {
             return Some("the host's own accounts".into());
         }
-        let missing = |domain: &&DomainState| {
+        let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
+        let missing = |(position, domain): &(usize, &DomainState)| {
             let behind = patience && domain.mode == Mode::Replicate && !domain.current;
-            (!domain.entries.present || behind) && self.served.contains(&domain.name)
+            (!domain.entries.present || behind) && is_served(domain)
+                || domain.is_unread() && self.domains[*position..].iter().any(is_served)
         };
-        self.domains.iter().find(missing).map(|domain| format!("domain {}", domain.name))
+        let missing = self.domains.iter().enumerate().find(missing);
+        missing.map(|(_, domain)| format!("domain {}", domain.name))
     }
 
     /// Whether any domain has handed anything over.
@@ -183,65 +307,69 @@ impl State {
             }
         }
         let changed = change(entries);
-        self.since_made.extend(numbers.iter().map(|&number| (position, Some(number))));
-        self.claim(position, numbers.iter().copied());
+        let claimants = numbers.iter().map(|&number| (position, number));
+        self.since_made.add(claimants.clone());
+        self.claim(claimants);
         changed
     }
 
     /// Puts down the claims of entries; groups go first, as in a merge.
-    fn claim(&mut self, position: usize, numbers: impl Iterator<Item = u32> + Clone) {
+    fn claim(&mut self, claimants: impl Iterator<Item = Claimant> + Clone) {
         let Self { domains, claims, locals: Some(locals), .. } = self else { return };
-        let DomainState { entries, rules, .. } = &domains[position];
-        let each = |number| Some((number, entries.entry(number)?));
-        for (number, entry) in numbers.clone().filter_map(each) {
+        let each = |(position, number): Claimant| {
+            Some((position, number, domains[position].entries.entry(number)?))
+        };
+        for (position, number, entry) in claimants.clone().filter_map(each) {
             if let Entry::Group(group) = entry {
-                let _ = claims.group(position, number, group, rules, locals);
+                let _ = claims.group(position, number, group, &domains[position].rules, locals);
             }
         }
-        for (number, entry) in numbers.filter_map(each) {
+        for (position, number, entry) in claimants.filter_map(each) {
             if let Entry::User(user) = entry {
-                let _ = claims.user(position, number, user, rules, locals);
+                let _ = claims.user(position, number, user, &domains[position].rules, locals);
             }
         }
     }
 
-    /// A merge is about to begin.
-    pub fn begin(&mut self) {
-        self.since_made.clear();
+    /// What the next snapshot is made of. Behind a domain that was never read nothing is served: what
+    /// is whose would be decided by who is away.
+    pub fn begin(&mut self) -> Basis {
+        self.since_made = Changed::default();
+        let unread = self.unread();
+        let domains = self.domains.iter().enumerate().map(|(position, domain)| {
+            let entries = match unread {
+                Some(unread) if unread < position => Domain::new(domain.entries.complete),
+                _ => domain.entries.clone(),
+            };
+            (domain.name.clone(), entries, domain.rules.clone())
+        });
+        Basis {
+            domains: domains.collect(),
+            locals: self.locals.clone().unwrap_or_default(),
+            min_id: self.min_id,
+            responder: self.responder.clone(),
+        }
     }
 
-    /// Merges and builds. Takes time in proportion to all memberships.
-    pub fn make(&self) -> Result<Made, TooLarge> {
-        let none = Locals::default();
-        let locals = self.locals.as_ref().unwrap_or(&none);
-        let sources: Vec<_> = self.domains.iter().map(DomainState::source).collect();
-        let merged = merge(&sources, locals);
-        let entries: Vec<_> = sources.iter().map(|source| source.domain).collect();
-        let image = build(&entries, &merged, self.min_id, self.responder.as_deref())?;
-        let counts = self.counts(&merged);
-        let present = self.domains.iter().filter(|domain| domain.entries.present);
-        let served = present.map(|domain| domain.name.clone()).collect();
-        let Merged { claims, refused, .. } = merged;
-        Ok(Made { image, served, claims, refused, counts })
+    fn unread(&self) -> Option<usize> {
+        self.domains.iter().position(DomainState::is_unread)
     }
 
     /// What was made is in place.
     pub fn published(&mut self, made: Made) {
         self.claims = made.claims;
         self.served = made.served;
-        for (position, number) in std::mem::take(&mut self.since_made) {
-            match number {
-                Some(number) => self.claim(position, std::iter::once(number)),
-                None => {
-                    let entries = &self.domains[position].entries;
-                    let numbers: Vec<u32> = entries
-                        .groups()
-                        .map(|(number, _)| number)
-                        .chain(entries.users().map(|(number, _)| number))
-                        .collect();
-                    self.claim(position, numbers.into_iter());
-                }
-            }
+        self.previous = None;
+        let since = std::mem::take(&mut self.since_made);
+        if !since.is_empty() {
+            self.claims.retain(|claimant| !since.has(claimant));
+            let domains = since.domains.iter().flat_map(|&position| {
+                let entries = self.domains[position].entries.entries();
+                entries.map(move |(number, _)| (position, number))
+            });
+            let mut claimants: Vec<_> = domains.chain(since.entries.iter().copied()).collect();
+            claimants.sort_unstable();
+            self.claim(claimants.iter().copied());
         }
         let results = made.refused.into_iter().zip(made.counts);
         for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
@@ -249,103 +377,88 @@ impl State {
         }
     }
 
-    fn counts(&self, merged: &Merged<'_>) -> Vec<DomainCounts> {
-        let mut counts: Vec<_> = self.domains.iter().map(DomainState::no_counts).collect();
-        merged.users.iter().for_each(|user| counts[user.domain].users += 1);
-        merged.groups.iter().for_each(|group| counts[group.domain].groups += 1);
-        for (counts, refused) in counts.iter_mut().zip(&merged.refused) {
-            let mut reasons: HashMap<Refusal, u64> = HashMap::new();
-            refused.iter().for_each(|(_, refusal)| *reasons.entry(*refusal).or_default() += 1);
-            counts.refused =
-                reasons.into_iter().map(|(reason, count)| (reason.to_string(), count)).collect();
-            counts.refused.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        }
-        counts
-    }
-
     /// What became of each domain's entries.
     #[must_use]
     pub fn domain_counts(&self) -> Vec<DomainCounts> {
-        self.domains
-            .iter()
-            .map(|domain| DomainCounts { present: domain.entries.present, ..domain.counts.clone() })
-            .collect()
+        let unread = self.unread();
+        let counts = self.domains.iter().enumerate().map(|(position, domain)| DomainCounts {
+            present: domain.entries.present,
+            held_removals: domain.held.as_ref().map_or(0, |held| held.removals),
+            waits_for: unread
+                .filter(|unread| *unread < position)
+                .map(|unread| self.domains[unread].name.clone())
+                .unwrap_or_default(),
+            ..domain.counts.clone()
+        });
+        counts.collect()
     }
+}
 
-    /// Entries of a domain that are not served. `None` when there is no such domain.
-    #[must_use]
-    pub fn rejected(&self, domain: &str, from: u32, at_most: u32) -> Option<Vec<Rejected>> {
-        let domain = self.domains.iter().find(|known| known.name == domain)?;
-        let refused = domain.refused.iter().skip(from as usize).take(at_most as usize);
-        Some(refused.filter_map(|(number, refusal)| domain.rejected(*number, refusal)).collect())
-    }
-
-    /// Every entry of that name in any domain; of users when `kind` is one for users.
-    #[must_use]
-    pub fn show(&self, kind: Kind, name: &[u8]) -> Vec<Shown> {
-        let positions = 0..self.domains.len();
-        positions.flat_map(|position| self.show_in(position, kind, name)).collect()
-    }
-
-    fn show_in(&self, position: usize, kind: Kind, name: &[u8]) -> Vec<Shown> {
-        let domain = &self.domains[position];
-        let refused = |number: u32| {
-            let found = domain.refused.iter().find(|(refused, _)| *refused == number);
-            found.map(|(_, refusal)| refusal.to_string()).unwrap_or_default()
-        };
-        let shown = |number, id| Shown {
-            domain: domain.name.clone(),
-            name: printable(name),
-            id,
-            refused: refused(number),
-            ..Shown::default()
-        };
-        match kind {
-            Kind::UserByName | Kind::UserByUid | Kind::GroupsOf => {
-                let users = domain.entries.users().filter(|(_, user)| user.name() == name);
-                users
-                    .map(|(number, user)| Shown {
-                        gid: user.gid,
-                        details: [user.gecos(), user.dir(), user.shell()].map(printable).into(),
-                        related: domain.groups_of(user),
-                        ..shown(number, user.uid)
-                    })
-                    .collect()
-            }
-            Kind::GroupByName | Kind::GroupByGid => {
-                let groups = domain.entries.groups().filter(|(_, group)| *group.name == *name);
-                groups
-                    .map(|(number, group)| Shown {
-                        related: domain.named(group.members.as_deref().unwrap_or_default()),
-                        ..shown(number, group.gid)
-                    })
-                    .collect()
+impl Changed {
+    fn add(&mut self, claimants: impl Iterator<Item = Claimant>) {
+        for (position, number) in claimants {
+            if self.entries.len() < CHANGED_MAX {
+                self.entries.insert((position, number));
+            } else {
+                self.domains.insert(position);
             }
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.domains.is_empty()
+    }
+
+    fn has(&self, claimant: &Claimant) -> bool {
+        self.domains.contains(&claimant.0) || self.entries.contains(claimant)
+    }
+}
+
+impl Basis {
+    /// Merges and builds. Takes time in proportion to all memberships.
+    pub fn make(&self) -> Result<Made, TooLarge> {
+        let sources: Vec<_> =
+            self.domains.iter().map(|(_, domain, rules)| Source { domain, rules }).collect();
+        let mut merged = merge(&sources, &self.locals);
+        let entries: Vec<_> = sources.iter().map(|source| source.domain).collect();
+        let image = build(&entries, &mut merged, self.min_id, self.responder.as_deref())?;
+        let names: Vec<_> = self.domains.iter().map(|(name, ..)| name.as_str()).collect();
+        let counts = report::counts(&names, &merged);
+        let present = self.domains.iter().zip(&counts).filter(|((_, domain, _), _)| domain.present);
+        let served = present.map(|((name, ..), counts)| {
+            (name.clone(), Counts { users: counts.users, groups: counts.groups })
+        });
+        let served = served.collect();
+        let Merged { claims, refused, .. } = merged;
+        Ok(Made { image, served, claims, refused, counts })
     }
 }
 
 impl DomainState {
     fn new(rules: &DomainRules, host: &Host) -> Self {
         let allowed_local_gids = host.allowed_local_gids.clone();
-        let DomainRules { name, mode, min_id, max_id, .. } = rules.clone();
-        let counts = DomainCounts { domain: name.clone(), ..DomainCounts::default() };
-        let rules = Rules { min_id, max_id, allowed_local_gids };
-        let entries = Domain::new(mode == Mode::Replicate);
-        Self { name, mode, rules, entries, current: false, refused: Vec::new(), counts }
+        let DomainRules { name, mode, min_id, max_id, mass_deletion, .. } = rules.clone();
+        Self {
+            counts: DomainCounts { domain: name.clone(), ..DomainCounts::default() },
+            name,
+            mode,
+            rules: Rules { min_id, max_id, allowed_local_gids },
+            entries: Domain::new(mode == Mode::Replicate),
+            refused: Vec::new(),
+            mass_deletion,
+            current: false,
+            held: None,
+            confirmed: None,
+        }
     }
 
-    fn source(&self) -> Source<'_> {
-        Source { domain: &self.entries, rules: &self.rules }
-    }
-
-    fn no_counts(&self) -> DomainCounts {
-        DomainCounts { domain: self.name.clone(), ..DomainCounts::default() }
+    /// Whether nobody can tell who is in it: it is mirrored, and was never read.
+    fn is_unread(&self) -> bool {
+        self.mode == Mode::Replicate && !self.entries.present
     }
 
     /// Puts down whose memory a record makes untrue: under the old name and the new one.
-    pub(super) fn note(&self, record: &roster_bus::exchange::Record<'_>, forget: &mut Forget) {
-        use roster_bus::exchange::Record;
+    pub(super) fn note(&self, record: &Record<'_>, forget: &mut Forget) {
         let (number, new) = match record {
             Record::User(user) => (user.number, Some((true, user.name))),
             Record::Group(group) => (group.number, Some((false, group.name))),
@@ -362,51 +475,4 @@ impl DomainState {
             }
         }
     }
-
-    fn rejected(&self, number: u32, refusal: &Refusal) -> Option<Rejected> {
-        let (kind, name) = match self.entries.entry(number)? {
-            Entry::User(user) => ("user", user.name()),
-            Entry::Group(group) => ("group", &*group.name),
-        };
-        let name = printable(name);
-        Some(Rejected { kind: kind.into(), name, reason: refusal.to_string() })
-    }
-
-    /// Names behind references; of users, and of groups in parentheses.
-    fn named(&self, references: &[u32]) -> Vec<String> {
-        let wanted: std::collections::HashSet<_> = references.iter().copied().collect();
-        let users = self.entries.users().filter(|(_, user)| wanted.contains(&user.reference));
-        let groups = self.entries.groups().filter(|(_, group)| wanted.contains(&group.reference));
-        let users = users.map(|(_, user)| printable(user.name()));
-        let groups = groups.map(|(_, group)| format!("({})", printable(&group.name)));
-        users.chain(groups).collect()
-    }
-
-    /// Names of the groups that list the user, or that the directory named when it was asked.
-    fn groups_of(&self, user: &super::model::User) -> Vec<String> {
-        let lists = |group: &super::model::Group| {
-            group.members.iter().flatten().any(|&member| member == user.reference)
-        };
-        let asked = |number: u32| user.groups.iter().flatten().any(|&group| group == number);
-        let groups = self.entries.groups();
-        let groups = groups.filter(|(number, group)| asked(*number) || lists(group));
-        groups.map(|(_, group)| printable(&group.name)).collect()
-    }
-}
-
-/// Any bytes as text that can be printed and sent: a NUL does not go over the bus, and an escape
-/// sequence not onto a terminal.
-fn printable(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                text.extend(c.escape_default());
-            } else {
-                text.push(c);
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| text.extend(byte.escape_ascii().map(char::from)));
-    }
-    text
 }

@@ -1,14 +1,14 @@
 //! What the publisher makes of what back-ends hand over, up to the snapshot's bytes.
 
 use super::admit::Locals;
-use super::model::{Domain, NUMBERS_MAX, Refused};
+use super::model::{self, NUMBERS_MAX, Refused};
+use super::served::{Counts, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
 use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE};
 use roster_bus::interfaces::Kind as LookUp;
 use roster_config::{Host, Mode};
 use roster_snapshot::Snapshot;
-use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
@@ -102,6 +102,7 @@ fn config(domains: &[&str]) -> Publisher {
         min_id: 1000,
         max_id: 4_000_000_000,
         mode: mode(name),
+        mass_deletion: 0.5,
         negative: Duration::from_secs(10),
     };
     Publisher {
@@ -126,16 +127,29 @@ pub(super) fn locals(users: &[(&str, u32)], groups: &[(&str, u32)]) -> Locals {
     }
 }
 
+fn fresh(domains: &[&str], served: Served, previous: Option<Vec<u8>>) -> State {
+    State::new(&config(domains), Path::new("/run/roster/nss"), served, previous)
+}
+
+/// Hands an image over.
+pub(super) fn take(state: &mut State, domain: usize, image: Image) -> Result<Taken, Refused> {
+    take_bytes(state, domain, &image.bytes())
+}
+
+fn take_bytes(state: &mut State, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
+    state.apply(domain, model::Image::read(image)?)
+}
+
 /// A host with the accounts that every host has. A domain called `asked` is asked on demand.
 pub(super) fn host(domains: &[&str]) -> State {
-    let mut state = State::new(&config(domains), Path::new("/run/roster/nss"), BTreeSet::new());
+    let mut state = fresh(domains, Served::new(), None);
     state.set_locals(locals(&[("root", 0), ("daemon", 1)], &[("root", 0), ("users", 100)]));
     state
 }
 
 /// Publishes into memory and puts `question` to the snapshot.
 pub(super) fn published<T>(state: &mut State, question: impl FnOnce(&Snapshot<'_>) -> T) -> T {
-    let made = state.make().expect("an image");
+    let made = state.begin().make().expect("an image");
     let mut bytes = Cursor::new(Vec::new());
     made.image.write(&mut bytes, 1).expect("write to memory");
     state.published(made);
@@ -185,7 +199,7 @@ fn ids_that_no_directory_may_give_out_are_refused_with_the_reason() {
     ] {
         let mut state = host(&["corp"]);
         let image = Image::full().user(1, "mallory", uid, gid).bytes();
-        state.apply(0, &image).expect("well formed");
+        take_bytes(&mut state, 0, &image).expect("well formed");
         let served = published(&mut state, |snapshot| uid_of(snapshot, "mallory"));
         assert_eq!(served, None, "{uid} {gid}");
         assert_eq!(reasons(&state, "corp"), [format!("user mallory: {reason}")]);
@@ -196,13 +210,33 @@ fn ids_that_no_directory_may_give_out_are_refused_with_the_reason() {
 fn names_that_could_be_taken_for_something_else_are_refused() {
     let long = "x".repeat(256);
     let names = [
-        "", "a:b", "a\nb", "a\0b", "a/b", "a,b", ".", "..", "-a", "+", "+@all", "~a", "0", "1000",
-        " a", "a ", "a\u{7f}", "a\u{85}", &long,
+        "",
+        "a:b",
+        "a\nb",
+        "a\0b",
+        "a/b",
+        "a,b",
+        ".",
+        "..",
+        "-a",
+        "+",
+        "+@all",
+        "~a",
+        "0",
+        "1000",
+        " a",
+        "a ",
+        "a\u{7f}",
+        "a\u{85}",
+        "al\u{200b}ice",
+        "\u{202e}alice",
+        "a\u{a0}b",
+        &long,
     ];
     for name in names {
         let mut state = host(&["corp"]);
         let image = Image::full().user(1, name, 5000, 5000).group(2, name, 5000, &[]);
-        state.apply(0, &image.bytes()).expect("well formed");
+        take(&mut state, 0, image).expect("well formed");
         published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 0, "{name:?}"));
         assert_eq!(reasons(&state, "corp").len(), 2, "{name:?}");
     }
@@ -219,7 +253,7 @@ fn names_that_could_be_taken_for_something_else_are_refused() {
     let mut image = Image::full();
     exchange::write_user(&mut image.bytes, &invalid).expect("fits");
     let mut state = host(&["corp"]);
-    state.apply(0, &image.counted().bytes()).expect("well formed");
+    take(&mut state, 0, image.counted()).expect("well formed");
     published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 0));
 }
 
@@ -230,7 +264,7 @@ fn names_of_real_directories_are_served() {
     {
         let mut state = host(&["corp"]);
         let image = Image::full().user(1, name, 5000, 5000).bytes();
-        state.apply(0, &image).expect("well formed");
+        take_bytes(&mut state, 0, &image).expect("well formed");
         assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, name)), Some(5000), "{name}");
     }
 }
@@ -240,7 +274,7 @@ fn a_primary_gid_below_the_smallest_id_is_served_only_where_it_was_allowed() {
     let mut state = host(&["corp"]);
     let image =
         Image::full().user(1, "a", 5001, 100).user(2, "b", 5002, 27).group(3, "users", 100, &[1]);
-    state.apply(0, &image.bytes()).expect("well formed");
+    take(&mut state, 0, image).expect("well formed");
     let uids = published(&mut state, |s| (uid_of(s, "a"), uid_of(s, "b"), members_of(s, "users")));
     assert_eq!(uids, (Some(5001), None, None));
     let (a, b) =
@@ -259,7 +293,7 @@ fn a_local_account_displaces_that_of_a_directory_and_its_memberships() {
         6000,
         &[1, 2],
     );
-    state.apply(0, &image.bytes()).expect("well formed");
+    take(&mut state, 0, image).expect("well formed");
     let staff = published(&mut state, |snapshot| members_of(snapshot, "staff"));
     assert_eq!(staff.expect("there"), ["alice", "bob"]);
     assert!(state.set_locals(locals(&[("alice", 1000), ("carol", 5002)], &[])));
@@ -287,8 +321,8 @@ fn of_two_domains_the_first_wins_and_the_other_is_listed() {
         .group(4, "staff", 8000, &[3])
         .group(5, "crew", 6000, &[3])
         .group(6, "lab", 8001, &[1, 3]);
-    state.apply(0, &corp.bytes()).expect("well formed");
-    state.apply(1, &lab.bytes()).expect("well formed");
+    take(&mut state, 0, corp).expect("well formed");
+    take(&mut state, 1, lab).expect("well formed");
     published(&mut state, |snapshot| {
         assert_eq!(uid_of(snapshot, "alice"), Some(5001));
         assert_eq!(uid_of(snapshot, "bob"), None);
@@ -312,9 +346,9 @@ fn a_primary_group_of_another_domain_makes_nobody_its_member() {
     for (corp, lab) in [(0, 1), (1, 0)] {
         let mut state = host(&["first", "second"]);
         let owner = Image::full().group(1, "wheel", 6000, &[]);
-        state.apply(corp, &owner.bytes()).expect("well formed");
+        take(&mut state, corp, owner).expect("well formed");
         let intruder = Image::full().user(1, "mallory", 7000, 6000);
-        state.apply(lab, &intruder.bytes()).expect("well formed");
+        take(&mut state, lab, intruder).expect("well formed");
         assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "mallory")), None);
     }
 }
@@ -324,7 +358,7 @@ fn an_entry_that_is_a_user_and_the_users_own_group_is_meant_as_the_user() {
     let mut state = host(&["corp"]);
     let mut image = Image::full().user(1, "alice", 5001, 5001).group(3, "staff", 6003, &[1]);
     exchange::write_group(&mut image.bytes, 2, 1, 5001, b"alice", Some(&[])).expect("fits");
-    state.apply(0, &image.counted().bytes()).expect("well formed");
+    take(&mut state, 0, image.counted()).expect("well formed");
     published(&mut state, |snapshot| {
         assert_eq!(members_of(snapshot, "staff").expect("there"), ["alice"]);
     });
@@ -345,7 +379,7 @@ fn two_users_of_one_reference_get_nothing_by_it() {
         shell: b"",
     };
     exchange::write_user(&mut image.bytes, &other).expect("fits");
-    state.apply(0, &image.counted().bytes()).expect("well formed");
+    take(&mut state, 0, image.counted()).expect("well formed");
     published(&mut state, |snapshot| assert_eq!(members_of(snapshot, "staff"), Some(vec![])));
 }
 
@@ -358,7 +392,7 @@ fn nested_groups_are_flat_and_circles_end() {
         .group(3, "outer", 6003, &[1, 4, 4, 99])
         .group(4, "inner", 6004, &[2, 1, 3])
         .group(5, "itself", 6005, &[5, 2]);
-    state.apply(0, &image.bytes()).expect("well formed");
+    take(&mut state, 0, image).expect("well formed");
     published(&mut state, |snapshot| {
         assert_eq!(members_of(snapshot, "outer").expect("there"), ["alice", "bob"]);
         assert_eq!(members_of(snapshot, "inner").expect("there"), ["bob", "alice"]);
@@ -371,11 +405,11 @@ fn nested_groups_are_flat_and_circles_end() {
 fn changes_lead_on_from_where_they_start_and_nowhere_else() {
     let mut state = host(&["corp"]);
     let image = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5001);
-    state.apply(0, &image.bytes()).expect("well formed");
-    let gap = state.apply(0, &Image::changes(7).gone(1).bytes());
+    take(&mut state, 0, image).expect("well formed");
+    let gap = take(&mut state, 0, Image::changes(7).gone(1));
     assert_eq!(gap.err(), Some(Refused::Gap { since: 7, here: 1 }));
     let change = Image::changes(1).gone(1).user(2, "robert", 5002, 5001).bytes();
-    let taken = state.apply(0, &change);
+    let taken = take_bytes(&mut state, 0, &change);
     let users = ["alice", "bob", "robert"].map(|name| name.as_bytes().to_owned());
     let forget = Forget { all: false, users: users.into(), groups: vec![] };
     assert_eq!(taken, Ok(Taken::Changes(forget)));
@@ -387,16 +421,16 @@ fn changes_lead_on_from_where_they_start_and_nowhere_else() {
 
 #[test]
 fn a_domain_of_the_last_snapshot_is_waited_for() {
-    let served = BTreeSet::from(["corp".to_owned()]);
-    let mut state = State::new(&config(&["corp", "lab"]), Path::new("/run/roster/nss"), served);
+    let served = Served::from([("corp".to_owned(), Counts::default())]);
+    let mut state = fresh(&["corp", "lab"], served, None);
     state.set_locals(Locals::default());
-    state.apply(1, &Image::full().bytes()).expect("well formed");
+    take(&mut state, 1, Image::full()).expect("well formed");
     assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
     let mut nothing_yet = Image::full();
     nothing_yet.header.flags = 0;
-    assert!(matches!(state.apply(0, &nothing_yet.bytes()), Ok(Taken::NotYet(_))));
+    assert!(matches!(take(&mut state, 0, nothing_yet), Ok(Taken::NotYet(_))));
     assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
-    state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
     assert_eq!(state.waits_for(true), None);
 }
 
@@ -404,64 +438,230 @@ fn a_domain_of_the_last_snapshot_is_waited_for() {
 fn a_back_end_that_was_killed_takes_nothing_back() {
     let mut state = host(&["corp"]);
     let newest = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5001);
-    state.apply(0, &newest.bytes()).expect("well formed");
+    take(&mut state, 0, newest).expect("well formed");
     let mut stale = Image::full().user(1, "alice", 5001, 5001);
     (stale.header.flags, stale.header.epoch) = (COMPLETE, 2);
-    assert!(matches!(state.apply(0, &stale.bytes()), Ok(Taken::NotYet(_))));
+    assert!(matches!(take(&mut state, 0, stale), Ok(Taken::NotYet(_))));
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "bob")), Some(5002));
     let mut caught_up = Image::full().user(1, "alice", 5001, 5001);
     caught_up.header.epoch = 2;
     let mut nothing_since = Image::changes(1);
     nothing_since.header.epoch = 2;
     let nothing_since = nothing_since.bytes();
-    assert!(matches!(state.apply(0, &caught_up.bytes()), Ok(Taken::Changes(_))));
-    assert_eq!(state.apply(0, &nothing_since), Ok(Taken::NothingNew));
+    assert!(matches!(take(&mut state, 0, caught_up), Ok(Taken::Changes(_))));
+    assert_eq!(take_bytes(&mut state, 0, &nothing_since), Ok(Taken::NothingNew));
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "bob")), None);
 }
 
 #[test]
 fn a_domain_that_may_be_behind_the_snapshot_is_waited_for_with_patience_only() {
-    let served = BTreeSet::from(["corp".to_owned()]);
-    let mut state = State::new(&config(&["corp"]), Path::new("/run/roster/nss"), served);
+    let served = Served::from([("corp".to_owned(), Counts::default())]);
+    let mut state = fresh(&["corp"], served, None);
     state.set_locals(Locals::default());
     let mut stale = Image::full().user(1, "alice", 5001, 5001);
     stale.header.flags = COMPLETE;
-    state.apply(0, &stale.bytes()).expect("well formed");
+    take(&mut state, 0, stale).expect("well formed");
     assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
     assert_eq!(state.waits_for(false), None);
-    state.apply(0, &Image::changes(1).bytes()).expect("leads on");
+    take(&mut state, 0, Image::changes(1)).expect("leads on");
     assert_eq!(state.waits_for(true), None);
 }
 
 #[test]
 fn a_back_end_that_lost_its_cache_takes_nothing_away() {
     let mut state = host(&["corp"]);
-    state.apply(0, &Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
     let mut empty = Image::full();
     (empty.header.flags, empty.header.epoch) = (0, 2);
-    assert!(matches!(state.apply(0, &empty.bytes()), Ok(Taken::NotYet(_))));
+    assert!(matches!(take(&mut state, 0, empty), Ok(Taken::NotYet(_))));
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(5001));
 }
 
 #[test]
 fn an_image_that_is_refused_changes_nothing() {
-    let mut domain = Domain::default();
-    domain.apply(&Image::full().user(1, "alice", 5001, 5001).bytes()).expect("well formed");
-    let far = Image::full().user(2, "bob", 5002, 5002).user(NUMBERS_MAX, "far", 5003, 5003);
-    assert_eq!(domain.apply(&far.bytes()), Err(Refused::Number(NUMBERS_MAX)));
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+    let far = Image::changes(1).user(2, "bob", 5002, 5002).user(NUMBERS_MAX, "far", 5003, 5003);
+    assert_eq!(take(&mut state, 0, far), Err(Refused::Number(NUMBERS_MAX)));
     let mut cut = Image::full().user(2, "bob", 5002, 5002).user(3, "carol", 5003, 5003).bytes();
     cut.truncate(cut.len() - 1);
-    assert!(matches!(domain.apply(&cut), Err(Refused::Malformed(_))));
-    assert_eq!(domain.users().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
+    assert!(matches!(take_bytes(&mut state, 0, &cut), Err(Refused::Malformed(_))));
     let none = Image::full().user(NO_REFERENCE, "none", 5004, 5004);
-    assert_eq!(domain.apply(&none.bytes()), Err(Refused::Number(NO_REFERENCE)));
+    assert_eq!(take(&mut state, 0, none), Err(Refused::Number(NO_REFERENCE)));
+    let users = state.domains[0].entries.users().map(|(number, _)| number);
+    assert_eq!(users.collect::<Vec<_>>(), [1]);
+}
+
+/// Twenty users and groups, of which the first `gone` are not there, by a back-end's process.
+fn twenty_without(gone: u32, epoch: u64) -> Image {
+    let mut image = Image::full();
+    image.header.epoch = epoch;
+    (gone..20).fold(image, |image, i| {
+        let image = image.user(i, &format!("u{i}"), 5000 + i, 5000);
+        image.group(100 + i, &format!("g{i}"), 6000 + i, &[i])
+    })
+}
+
+#[test]
+fn a_back_end_that_began_anew_removes_much_only_after_a_confirmation() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    published(&mut state, |_| {});
+    assert!(matches!(take(&mut state, 0, twenty_without(10, 2)), Ok(Taken::Changes(_))));
+    published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 10, "half may go"));
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    published(&mut state, |_| {});
+    for _ in 0..2 {
+        assert!(matches!(take(&mut state, 0, twenty_without(11, 2)), Ok(Taken::NotYet(_))));
+        assert_eq!(state.domain_counts()[0].held_removals, 22);
+        published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 20));
+    }
+    assert_eq!(state.confirm("corp"), Some((0, 22)));
+    assert_eq!(state.confirm("corp"), Some((0, 0)), "nothing waits any more");
+    assert_eq!(state.confirm("lab"), None);
+    assert!(matches!(take(&mut state, 0, twenty_without(20, 3)), Ok(Taken::NotYet(_))));
+    assert!(matches!(take(&mut state, 0, twenty_without(11, 2)), Ok(Taken::Changes(_))));
+    published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 9));
+    assert_eq!(state.domain_counts()[0].held_removals, 0);
+}
+
+#[test]
+fn others_in_their_place_are_removals_too() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    published(&mut state, |_| {});
+    let mut others = Image::full();
+    others.header.epoch = 2;
+    let others = (0..30).fold(others, |image, i| image.user(i, &format!("x{i}"), 5000 + i, 5000));
+    assert!(matches!(take(&mut state, 0, others), Ok(Taken::NotYet(_))));
+}
+
+#[test]
+fn a_new_publisher_goes_by_the_snapshot_in_place() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    let made = state.begin().make().expect("an image");
+    let mut bytes = Cursor::new(Vec::new());
+    made.image.write(&mut bytes, 1).expect("write to memory");
+    assert_eq!(made.served["corp"], Counts { users: 20, groups: 20 });
+    let mut anew = fresh(&["corp"], made.served, Some(bytes.into_inner()));
+    anew.set_locals(Locals::default());
+    assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::NotYet(_))));
+    assert_eq!(anew.waits_for(false).as_deref(), Some("domain corp"), "the snapshot stays");
+    assert_eq!(anew.confirm("corp"), Some((0, 22)));
+    assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::Changes(_))));
+    assert_eq!(anew.waits_for(true), None);
+}
+
+#[test]
+fn behind_a_domain_that_was_never_read_nothing_is_served() {
+    let mut state = host(&["corp", "lab"]);
+    take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
+    assert_eq!(state.waits_for(true), None, "there is nothing to be lost");
+    assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
+    assert_eq!(state.domain_counts()[1].waits_for, "corp");
+    take(&mut state, 0, Image::full().user(1, "bob", 5001, 5001)).expect("well formed");
+    assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(7001));
+    assert_eq!(state.domain_counts()[1].waits_for, "");
+    let lab = Served::from([("lab".to_owned(), Counts::default())]);
+    let mut state = fresh(&["corp", "lab"], lab, None);
+    state.set_locals(Locals::default());
+    take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
+    assert_eq!(state.waits_for(false).as_deref(), Some("domain corp"), "alice would vanish");
+}
+
+#[test]
+fn groups_within_groups_that_add_up_to_too_much_are_refused_and_the_rest_is_served() {
+    // Each holds the one after it: 12,000 entries, 144 million steps.
+    let mut state = host(&["corp", "lab"]);
+    let chain = (1..12_000)
+        .fold(Image::full(), |image, i| image.group(i, &format!("g{i}"), 10_000 + i, &[i + 1]));
+    let chain = chain.user(12_000, "alice", 5001, 5001).group(12_001, "flat", 6001, &[12_000]);
+    take(&mut state, 0, chain).expect("well formed");
+    let lab = Image::full().user(1, "bob", 7001, 7001).group(2, "in", 7002, &[1]);
+    take(&mut state, 1, lab.group(3, "out", 7003, &[2])).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(members_of(snapshot, "flat").expect("there"), ["alice"]);
+        assert_eq!(members_of(snapshot, "out").expect("there"), ["bob"]);
+        assert_eq!(members_of(snapshot, "g1").expect("there"), ["alice"]);
+    });
+    let refused = &state.domain_counts()[0].refused;
+    let [(reason, count)] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(reason, "the groups within the domain's groups add up to too much");
+    assert_eq!(reasons(&state, "corp").len(), (*count).min(100) as usize);
+    assert!((1..11_999).contains(count), "{count}");
+}
+
+#[test]
+fn what_changed_while_a_snapshot_was_made_does_not_go_back_with_it() {
+    let mut state = host(&["asked"]);
+    let alice = Image::full().user(1, "alice", 5001, 5001).records();
+    let found = |state: &mut State, records: &[u8]| {
+        state.change(0, &[1, 2], |entries| entries.learn(records)).expect("well formed")
+    };
+    assert!(found(&mut state, &alice));
+    assert!(!found(&mut state, &alice), "nothing new");
+    let made = state.begin().make().expect("an image");
+    let anew = Image::full().gone(1).user(2, "alice", 5001, 5001).records();
+    assert!(found(&mut state, &anew));
+    state.published(made);
+    assert_eq!(state.claims.user_named(b"alice"), Some((0, 2)), "not the one that is gone");
+}
+
+#[test]
+fn many_ids_with_one_fault_are_one_reason() {
+    let mut state = host(&["corp"]);
+    let image = (0..300).fold(Image::full(), |image, i| {
+        image.user(i, &format!("u{i}"), 100 + i, 5000).group(1000 + i, &format!("g{i}"), 100, &[])
+    });
+    take(&mut state, 0, image).expect("well formed");
+    published(&mut state, |_| {});
+    let refused = &state.domain_counts()[0].refused;
+    let expected = ["gid 100 is below min_id (1000)", "uids below min_id (1000)"];
+    assert_eq!(refused[..], expected.map(|reason| (reason.to_owned(), 300)));
+    assert_eq!(reasons(&state, "corp")[0], "group g0: gid 100 is below min_id (1000)");
+}
+
+#[test]
+fn names_in_reports_are_cut() {
+    let mut state = host(&["corp"]);
+    let image = Image::full().user(1, &"x".repeat(60_000), 5000, 5000);
+    take(&mut state, 0, image).expect("well formed");
+    published(&mut state, |_| {});
+    let name = format!("user {}…: the name is longer than 255 bytes", "x".repeat(256));
+    assert_eq!(reasons(&state, "corp"), [name]);
+}
+
+#[test]
+fn two_users_of_one_name_leave_its_memberships_to_the_one_that_is_served() {
+    let mut state = host(&["asked"]);
+    let other = exchange::User {
+        number: 2,
+        reference: 1,
+        uid: 5002,
+        gid: 5002,
+        name: b"alice",
+        gecos: b"",
+        dir: b"/",
+        shell: b"",
+    };
+    let mut image = Image::full().user(1, "alice", 5001, 5001).group(3, "staff", 6003, &[1]);
+    exchange::write_user(&mut image.bytes, &other).expect("fits");
+    take(&mut state, 0, image.counted()).expect("well formed");
+    let staff = &state.domains[0].entries;
+    assert_eq!(staff.referred(1).collect::<Vec<_>>(), [1, 2]);
+    take(&mut state, 0, Image::changes(1).gone(2)).expect("leads on");
+    assert_eq!(state.domains[0].entries.referred(1).collect::<Vec<_>>(), [1]);
+    take(&mut state, 0, Image::changes(2).gone(1)).expect("leads on");
+    assert_eq!(state.domains[0].entries.referred(1).count(), 0);
 }
 
 #[test]
 fn names_in_reports_can_be_printed_and_sent() {
     let mut state = host(&["corp"]);
     let image = Image::full().user(1, "a\0b\u{1b}[2J", 5000, 5000).bytes();
-    state.apply(0, &image).expect("well formed");
+    take_bytes(&mut state, 0, &image).expect("well formed");
     published(&mut state, |_| {});
     assert_eq!(
         reasons(&state, "corp"),
@@ -473,8 +673,8 @@ fn names_in_reports_can_be_printed_and_sent() {
 fn show_tells_every_domains_entry_and_which_is_served() {
     let mut state = host(&["corp", "lab"]);
     let corp = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
-    state.apply(0, &corp.bytes()).expect("well formed");
-    state.apply(1, &Image::full().user(1, "alice", 7001, 7001).bytes()).expect("well formed");
+    take(&mut state, 0, corp).expect("well formed");
+    take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
     published(&mut state, |_| {});
     let shown = state.show(LookUp::UserByName, b"alice");
     assert_eq!(shown.len(), 2);

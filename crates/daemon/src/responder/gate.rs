@@ -1,10 +1,18 @@
 //! Who may have how many connections. Everybody may connect, so a user has a share, and root a larger
 //! one: all that root runs asks under one user id. A connection that has not asked yet is worth less
-//! than a new one: when a share is used up, the oldest silent one of it is closed.
+//! than a new one: when a share is used up, the oldest silent one of it is closed. Of a user's questions
+//! a few are asked at a time and the others wait for their turn, or one user with slow questions would
+//! keep all others waiting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
+
+/// Questions of one user that are asked at a time; a directory works on some 32.
+const ASKED_MAX: usize = 8;
+/// Of root.
+const ASKED_OF_ROOT_MAX: usize = 64;
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug)]
@@ -27,11 +35,19 @@ pub struct Gate {
 }
 
 /// Those of one user.
-#[derive(Default)]
 struct Connections {
+    /// As many as may be asking.
+    turns: Arc<Semaphore>,
     count: usize,
     /// What ends those that have not asked yet, oldest first.
     silent: BTreeMap<u64, AbortHandle>,
+}
+
+impl Connections {
+    fn of(uid: u32) -> Self {
+        let most = if uid == 0 { ASKED_OF_ROOT_MAX } else { ASKED_MAX };
+        Self { turns: Arc::new(Semaphore::new(most)), count: 0, silent: BTreeMap::new() }
+    }
 }
 
 /// What is to be done about a new connection.
@@ -68,11 +84,12 @@ impl Gate {
         }
     }
 
-    fn enter(&mut self, uid: u32) -> u64 {
+    fn enter(&mut self, uid: u32) -> (u64, Arc<Semaphore>) {
         self.places += 1;
         self.all += 1;
-        self.users.entry(uid).or_default().count += 1;
-        self.places
+        let own = self.users.entry(uid).or_insert_with(|| Connections::of(uid));
+        own.count += 1;
+        (self.places, Arc::clone(&own.turns))
     }
 
     /// Takes the place of the oldest silent connection of a user, and gives what ends it.
@@ -111,9 +128,11 @@ pub fn admit(
         Verdict::Instead(crowded) => inside.take_silent(crowded),
         Verdict::Refuse => return false,
     };
-    let place = inside.enter(uid);
-    let task = start(Admitted { gate: Arc::clone(gate), uid, place, has_asked: false });
-    inside.users.entry(uid).or_default().silent.insert(place, task);
+    let (place, turns) = inside.enter(uid);
+    let task = start(Admitted { gate: Arc::clone(gate), uid, place, turns, has_asked: false });
+    if let Some(own) = inside.users.get_mut(&uid) {
+        own.silent.insert(place, task);
+    }
     drop(inside);
     if let Some(task) = ended {
         task.abort();
@@ -130,10 +149,16 @@ pub struct Admitted {
     gate: Arc<Mutex<Gate>>,
     uid: u32,
     place: u64,
+    turns: Arc<Semaphore>,
     has_asked: bool,
 }
 
 impl Admitted {
+    /// Waits until another question of the user may be asked; it is until this is dropped.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turns).acquire_owned().await.ok()
+    }
+
     /// From now on it stays until it is answered.
     pub fn has_asked(&mut self) {
         // A place that was taken meanwhile is not given back twice.
@@ -202,6 +227,29 @@ mod tests {
         assert!(!connect(&gate, ALICE, true));
         assert!(connect(&gate, BOB, true));
         assert!(connect(&gate, 0, true));
+    }
+
+    #[tokio::test]
+    async fn a_users_questions_wait_for_each_other_and_for_nobody_elses() {
+        let gate = Gate::new(LIMITS);
+        let place = |uid| {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            assert!(admit(&gate, uid, |admitted| {
+                let _ = sender.send(admitted);
+                tokio::spawn(pending::<()>()).abort_handle()
+            }));
+            receiver.try_recv().expect("admitted")
+        };
+        let places: Vec<Admitted> = (0..=ASKED_MAX).map(|_| place(ALICE)).collect();
+        let mut turns = Vec::new();
+        for place in &places[1..] {
+            turns.push(place.turn().await);
+        }
+        let now = |place: &Admitted| Arc::clone(&place.turns).try_acquire_owned().is_ok();
+        assert!(!now(&places[0]));
+        assert!(now(&place(BOB)) && now(&place(0)));
+        turns.pop();
+        assert!(now(&places[0]));
     }
 
     #[tokio::test]

@@ -35,7 +35,7 @@ const LIMITS: Limits = Limits { of_a_user: 64, of_root: 512, of_all: 2048 };
 const REQUEST_WAIT: Duration = Duration::from_secs(2);
 /// How long it may take to fetch the answer; by then the module has given up.
 const REPLY_WAIT: Duration = Duration::from_secs(3);
-/// Different questions to the publisher at once, a quarter of them for one user at the most.
+/// Different questions to the publisher at once; `gate` bounds those of one user.
 const IN_FLIGHT_MAX: usize = 256;
 /// After an error of accept(2), which is most likely a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -125,7 +125,7 @@ async fn serve(
     let header = timeout(REQUEST_WAIT, read_request(&mut stream, &mut name)).await??;
     let request = header.with_name(&name).map_err(io::Error::other)?;
     admitted.has_asked();
-    let answer = responder.answer(&request).await;
+    let answer = responder.answer(&request, &admitted).await;
     timeout(REPLY_WAIT, stream.write_all(&answer)).await?
 }
 
@@ -150,14 +150,21 @@ struct Responder {
 
 impl Responder {
     /// The reply to a question, whatever happens.
-    async fn answer(&self, request: &Request<'_>) -> Frame {
+    async fn answer(&self, request: &Request<'_>, admitted: &Admitted) -> Frame {
         let start = Instant::now();
-        let frame = if self.absent().knows(request, start) {
-            metrics::counter!("roster_negative_hits_total").increment(1);
-            Arc::from(encode::ABSENT)
-        } else {
-            self.ask(request).await
+        let answer = async {
+            if let Some(absent) = self.known_absent(request) {
+                return absent;
+            }
+            let _turn = admitted.turn().await;
+            // It may have been found out meanwhile.
+            match self.known_absent(request) {
+                Some(absent) => absent,
+                None => self.ask(request).await,
+            }
         };
+        let late = |_| Arc::from(encode::UNAVAILABLE);
+        let frame = timeout(LOOK_UP_DEADLINE, answer).await.unwrap_or_else(late);
         let result = match ReplyHeader::of_frame(&frame).map(|header| header.reply) {
             Ok(Reply::Absent) => "absent",
             Ok(Reply::Unavailable) | Err(_) => "unavailable",
@@ -167,6 +174,14 @@ impl Responder {
         metrics::counter!("roster_lookups_total", "kind" => kind, "result" => result).increment(1);
         metrics::histogram!("roster_lookup_seconds").record(start.elapsed().as_secs_f64());
         frame
+    }
+
+    fn known_absent(&self, request: &Request<'_>) -> Option<Frame> {
+        let known = self.absent().knows(request, Instant::now());
+        known.then(|| {
+            metrics::counter!("roster_negative_hits_total").increment(1);
+            Arc::from(encode::ABSENT)
+        })
     }
 
     /// Asks the publisher, or waits with those who did.

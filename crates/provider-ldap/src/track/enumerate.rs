@@ -2,9 +2,11 @@
 //! changes are learned of by persistent search, or by asking from time to time what was modified.
 //!
 //! Neither tells all: a persistent search is silent about entries that stop matching the filter,
-//! and time stamps about removals and about entries that move with their parents. So the keys of
-//! all entries are compared from time to time ("swept"), and everything is listed again when they
-//! show an entry that is not known. There are no cookies: a new connection lists everything.
+//! and time stamps about removals, about entries that move with their parents, and about changes
+//! that a replica brings in long after they were stamped. So the keys of all entries, and their
+//! stamps where it is by those that changes are learned of, are compared from time to time
+//! ("swept"), and everything is listed again when they show something that is not known. There are
+//! no cookies: a new connection lists everything.
 
 use super::{Ear, Track, keyless, search_failed};
 use crate::connection::Connection;
@@ -16,7 +18,8 @@ use crate::message::{
 };
 use crate::schema::{PartSearch, entry_id};
 use roster_provider::{EntryId, Unmentioned};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -27,6 +30,9 @@ const SWEEP_POLLS: u32 = 10;
 /// A persistent search is not confirmed: it is given so long to be in place before the listing that
 /// it must not leave a gap to.
 const ESTABLISH: Duration = Duration::from_millis(200);
+
+/// Where entries have no stamps.
+const NO_VERSION: u64 = 0;
 
 /// How changes are learned of between two sweeps.
 enum Means {
@@ -45,15 +51,26 @@ struct Stamps {
     newest: Vec<u8>,
 }
 
+/// Longer is later (numbers), else the text decides (times).
+fn is_later(stamp: &[u8], than: &[u8]) -> bool {
+    (stamp.len(), stamp) > (than.len(), than)
+}
+
 impl Stamps {
-    /// Takes note of an entry's stamp. Longer is later (numbers), else the text decides (times).
-    fn note(&mut self, entry: &RawEntry<'_>) -> Result<(), Error> {
-        if let Some(stamp) = entry.values(self.attribute)?.next().transpose()?
-            && (stamp.len(), stamp) > (self.newest.len(), self.newest.as_slice())
-        {
+    /// An entry's stamp; nothing where it does not show one.
+    fn of<'a>(&self, entry: &RawEntry<'a>) -> Result<&'a [u8], Error> {
+        Ok(entry.values(self.attribute)?.next().transpose()?.unwrap_or_default())
+    }
+
+    fn note(&mut self, stamp: &[u8]) {
+        if is_later(stamp, &self.newest) {
             self.newest = stamp.to_vec();
         }
-        Ok(())
+    }
+
+    /// Whether the next poll asks for entries of this stamp.
+    fn covers(&self, stamp: &[u8]) -> bool {
+        !is_later(&self.since, stamp)
     }
 
     fn changed(&mut self) -> Option<Filter> {
@@ -97,12 +114,14 @@ pub(crate) struct Enumeration {
     page: Vec<u8>,
     filter: Filter,
     swept: Instant,
-    known: HashSet<EntryId>,
+    /// All entries, with a hash of their stamps where it is by those that changes are learned of.
+    known: HashMap<EntryId, u64>,
+    hasher: RandomState,
     /// Entries that the persistent search spoke of while a listing, which may be of an earlier
     /// moment, was under way.
     overtaken: HashSet<EntryId>,
-    /// A sweep met an entry that is not known, the search spoke of one that cannot be told, or
-    /// entries have moved with the one above them.
+    /// A sweep met an entry or a version of one that is not known, the search spoke of one that cannot
+    /// be told, or entries have moved with the one above them.
     is_behind: bool,
 }
 
@@ -134,7 +153,8 @@ impl Enumeration {
             phase: Phase::Asleep,
             page: Vec::new(),
             swept: Instant::now(),
-            known: HashSet::new(),
+            known: HashMap::new(),
+            hasher: RandomState::new(),
             overtaken: HashSet::new(),
             is_behind: false,
         }
@@ -194,9 +214,9 @@ impl Enumeration {
         let mut attributes = vec![self.key.as_str()];
         if listing != Listing::Keys {
             attributes.extend(self.search.attributes.iter().map(String::as_str));
-            if let Means::Polling(stamps, _) = &self.means {
-                attributes.push(stamps.attribute);
-            }
+        }
+        if let Means::Polling(stamps, _) = &self.means {
+            attributes.push(stamps.attribute);
         }
         let request = Request::Search(self.request(&self.filter, &attributes));
         let controls = self.page_size.map(|size| Control::Paged(size, &self.page));
@@ -215,21 +235,28 @@ impl Enumeration {
 
     fn list(&mut self, listing: Listing, entry: &RawEntry<'_>, ear: &mut Ear) -> Result<(), Error> {
         let Some(id) = self.id_of(entry)? else { return Err(keyless(entry, &self.key)) };
-        if let Means::Polling(stamps, _) = &mut self.means
-            && listing != Listing::Keys
-        {
-            stamps.note(entry)?;
-        }
         if self.overtaken.contains(&id) {
             return Ok(());
         }
-        match listing {
-            Listing::Keys => {
-                self.is_behind |= !self.known.contains(&id);
+        let (stamp, version) = match &self.means {
+            Means::Polling(stamps, _) => {
+                let stamp = stamps.of(entry)?;
+                (stamp, self.hasher.hash_one(stamp))
+            }
+            Means::PersistentSearch(_) => (&b""[..], NO_VERSION),
+        };
+        match (listing, &mut self.means) {
+            (Listing::Keys, means) => {
+                let known = self.known.get(&id);
+                let is_told = matches!(means, Means::Polling(stamps, _) if stamps.covers(stamp));
+                self.is_behind |= known.is_none_or(|known| *known != version && !is_told);
                 ear.present(&self.search, id);
             }
-            Listing::Whole | Listing::Changes => {
-                self.known.insert(id);
+            (Listing::Whole | Listing::Changes, means) => {
+                if let Means::Polling(stamps, _) = means {
+                    stamps.note(stamp);
+                }
+                self.known.insert(id, version);
                 let is_listing = listing == Listing::Whole;
                 self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
             }
@@ -282,7 +309,7 @@ impl Enumeration {
                     self.known.remove(&id);
                     self.is_behind |= ear.removed(&self.search, id);
                 } else {
-                    self.known.insert(id);
+                    self.known.insert(id, NO_VERSION);
                     self.is_behind |= ear.entry(&self.search, id, &entry, false)?;
                 }
             }

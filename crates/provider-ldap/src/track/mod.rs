@@ -7,6 +7,7 @@
 
 pub mod enumerate;
 pub mod sync;
+mod twins;
 
 use crate::ber::Malformed;
 use crate::connection::Connection;
@@ -24,13 +25,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
+use twins::{Twins, Verdict, twin_id};
 
 /// While changes are followed, silence is usual: after so much of it the server is asked whether it
 /// is still there. Half a minute finds a hung server soon and costs two packets.
 pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to say so.
 pub(crate) const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+/// Where the sink has no room, it is asked again so soon.
+const ROOM_PAUSE: Duration = Duration::from_millis(20);
 /// Changes that keep coming are let out at least this often.
 const BATCH_MAX: Duration = Duration::from_millis(50);
 
@@ -65,13 +69,14 @@ pub(crate) struct Ear {
     cookies: HashMap<Part, Cookie>,
     /// Names of the entries that others are below.
     containers: HashMap<(Part, EntryId), Vec<u8>>,
+    twins: Twins,
     is_changed: bool,
 }
 
 impl Ear {
     pub fn new(sink: Arc<dyn Sink>, mapping: Arc<Mapping>, cookies: Vec<(Part, Cookie)>) -> Self {
         let (cookies, containers) = (cookies.into_iter().collect(), HashMap::new());
-        Self { sink, mapping, cookies, containers, is_changed: false }
+        Self { sink, mapping, cookies, containers, twins: Twins::default(), is_changed: false }
     }
 
     /// The cookie of a part, if it was given under the same circumstances.
@@ -91,12 +96,13 @@ impl Ear {
     }
 
     pub fn began(&mut self, part: Part) {
+        self.twins.began(part);
         self.sink.refresh_began(part);
     }
 
     /// The entry is as given. `is_listing` spares saying what it is not: a refresh that lists
-    /// everything says so by silence. `true` when entries below may have moved with it, of which
-    /// the server says nothing: everything is to be listed anew.
+    /// everything says so by silence. `true` when everything is to be listed anew: entries below may
+    /// have moved with it, of which the server says nothing, or there are two of it.
     pub fn entry(
         &mut self,
         search: &PartSearch,
@@ -105,8 +111,13 @@ impl Ear {
         is_listing: bool,
     ) -> Result<bool, Malformed> {
         self.is_changed = true;
-        let is = search.classify(entry, &self.mapping)?;
         let (part, sink) = (search.part, &self.sink);
+        if let Verdict::Twin { of, is_news } = self.twins.judge(part, id, entry.dn, is_listing) {
+            let reason = format!("has the UUID of {}, which is served", printable(&of));
+            sink.rejected(part, twin_id(id, entry.dn), &printable(entry.dn), &reason);
+            return Ok(is_news);
+        }
+        let is = search.classify(entry, &self.mapping)?;
         if is.user {
             match self.mapping.user(entry)? {
                 Ok(user) => sink.put(part, id, Entry::User(user)),
@@ -150,7 +161,8 @@ impl Ear {
         if search.has_groups() {
             self.sink.removed(search.part, group_id(id));
         }
-        self.containers.remove(&(search.part, id)).is_some()
+        let is_twin = self.twins.removed(search.part, id);
+        self.containers.remove(&(search.part, id)).is_some() || is_twin
     }
 
     pub fn ended(&mut self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
@@ -159,6 +171,14 @@ impl Ear {
             Some(cookie) => self.cookies.insert(part, cookie.clone()),
             None => self.cookies.remove(&part),
         };
+        let twins = self.twins.ended(part);
+        if twins > 0 {
+            tracing::warn!(
+                twins,
+                "entries have the UUID of another entry and are not served: `roster domain \
+                 rejected` names them; each has to be made anew in the directory"
+            );
+        }
         self.sink.refresh_ended(part, unmentioned, cookie);
     }
 
@@ -250,10 +270,17 @@ impl Driver<'_> {
                 (false, None) => (last_traffic + PROBE_INTERVAL, None),
             };
             let due = self.tracks.iter().filter_map(|track| track.due()).min();
+            let has_room = self.ear.sink.has_room();
             tokio::select! {
                 biased;
                 () = &mut stop => return Ok(()),
-                ready = self.connection.ready() => ready?,
+                ready = self.connection.ready(), if has_room => ready?,
+                () = sleep(ROOM_PAUSE), if !has_room => {
+                    // It is us who are silent.
+                    last_traffic = Instant::now();
+                    probe = probe.map(|(id, _)| (id, last_traffic));
+                    continue;
+                }
                 () = self.network.changed() => {
                     is_doubtful = true;
                     continue;
@@ -287,7 +314,10 @@ impl Driver<'_> {
                     }
                 }
                 last_traffic = Instant::now();
-                if last_traffic >= batch_began + BATCH_MAX || !self.connection.ready_now().await? {
+                if last_traffic >= batch_began + BATCH_MAX
+                    || !self.ear.sink.has_room()
+                    || !self.connection.ready_now().await?
+                {
                     break;
                 }
             }
@@ -299,7 +329,8 @@ impl Driver<'_> {
     }
 }
 
-fn queue_probe(connection: &mut Connection) -> u32 {
+/// Asks the server for what every server has; its id.
+pub(crate) fn queue_probe(connection: &mut Connection) -> u32 {
     let request = Request::Search(SearchRequest {
         base: "",
         scope: Scope::Base,
@@ -320,6 +351,7 @@ fn search_failed(search: &PartSearch, outcome: Outcome<'_>) -> Error {
         }
         code::NO_SUCH_OBJECT => "; check the base, and that the bind DN may read it",
         code::INSUFFICIENT_ACCESS => "; the bind DN may not search there",
+        code::SYNC_REFRESH_REQUIRED => "; the server's content synchronization does not work",
         _ => "",
     };
     Error::Search {

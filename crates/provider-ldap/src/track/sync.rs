@@ -122,13 +122,18 @@ impl Synchronization {
         let resumed = matches!(self.phase, Phase::Refreshing { resumed: true, .. });
         // A server that does not like the cookie says so in several ways: syncRefreshRequired, or
         // unwillingToPerform when the cookie is of a later time than the server's restored data.
-        if (resumed && !passing) || outcome.code == code::SYNC_REFRESH_REQUIRED {
+        if resumed && !passing {
             tracing::info!(
                 "the server does not resume from where it was left ({outcome}): everything is fetched anew"
             );
             ear.forget(self.search.part);
             self.phase = Phase::Asleep;
             return Ok(());
+        }
+        // Without a cookie there is nothing to refresh from: asked again at once, the server would say
+        // the same again.
+        if outcome.code == code::SYNC_REFRESH_REQUIRED {
+            ear.forget(self.search.part);
         }
         Err(super::search_failed(&self.search, outcome))
     }

@@ -7,13 +7,14 @@ use roster_config::{
     Search, Secrets, Server as Address,
 };
 use roster_provider::{
-    Cookie, Entry, EntryId, Group, LookUp, Part, Provider, Sink, Unmentioned, User,
+    Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unanswered, Unmentioned, User,
 };
 use roster_provider_ldap::Ldap;
 use roster_system_tests as system;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -70,6 +71,8 @@ impl State {
 pub struct Book {
     now: Mutex<State>,
     out: Mutex<State>,
+    /// Nothing more is to be told.
+    pub full: AtomicBool,
 }
 
 impl Book {
@@ -98,6 +101,12 @@ impl Book {
             (text(&group.name), (group.gid, members))
         };
         out.groups.values().map(group).collect()
+    }
+
+    /// Whether the group is known and its members are.
+    pub fn members_known(&self, group: &str) -> bool {
+        let out = self.out.lock().unwrap();
+        out.groups.values().any(|one| *one.name == *group.as_bytes() && one.members.is_some())
     }
 
     pub fn rejected(&self) -> BTreeMap<String, String> {
@@ -241,6 +250,17 @@ impl Sink for Book {
         now.memberships.insert(user, groups.to_vec());
     }
 
+    fn has_room(&self) -> bool {
+        !self.full.load(Ordering::Relaxed)
+    }
+
+    fn knows(&self, reference: &[u8]) -> bool {
+        let now = self.now.lock().unwrap();
+        let user = now.users.values().any(|user| *user.reference == *reference);
+        let whole = |group: &Group<'_>| group.members.is_some() && *group.reference == *reference;
+        user || now.groups.values().any(whole)
+    }
+
     fn flush(&self) {
         let mut now = self.now.lock().unwrap();
         now.flushes += 1;
@@ -366,12 +386,34 @@ impl Mirror {
 
     /// Asks from another task of the same runtime.
     pub fn look_up(&self, what: LookUp) -> Result<bool, String> {
-        let ldap = Arc::clone(&self.ldap);
+        self.ask(move |ldap| async move { ldap.look_up(&what).await })
+            .map_err(|error| error.to_string())
+    }
+
+    /// Asks for several at once.
+    pub fn look_up_all(&self, of: Of, names: &[&str]) -> Result<(), Unanswered> {
+        let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+        self.ask(move |ldap| async move { ldap.look_up_all(of, &names).await })
+    }
+
+    pub fn ask<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        what: impl FnOnce(Arc<Ldap>) -> F,
+    ) -> T {
+        self.asked(what).recv_timeout(SOON).expect("an answer in time")
+    }
+
+    /// The same for who does not wait at once.
+    pub fn asked<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        what: impl FnOnce(Arc<Ldap>) -> F,
+    ) -> std::sync::mpsc::Receiver<T> {
         let (answer, answered) = std::sync::mpsc::channel();
+        let asking = what(Arc::clone(&self.ldap));
         self.runtime.as_ref().expect("runs").spawn(async move {
-            let _ = answer.send(ldap.look_up(&what).await.map_err(|error| error.0));
+            let _ = answer.send(asking.await);
         });
-        answered.recv_timeout(SOON).expect("an answer in time")
+        answered
     }
 
     /// Stops it and returns its book.

@@ -5,12 +5,14 @@
 //! server, by `ldapmodify` and by signals, is the trait [`Server`].
 
 mod certificates;
+mod dns;
 mod ds389;
 mod process;
 mod relay;
 mod slapd;
 
 pub use certificates::{Certificate, Certificates};
+pub use dns::{Dns, Service};
 pub use ds389::Ds389;
 pub use process::Process;
 pub use relay::Relay;
@@ -106,20 +108,15 @@ pub trait Server {
     /// # Panics
     /// If the server refuses any.
     fn change(&self, ldif: &str) {
-        let mut command = client("ldapmodify", self);
-        let mut child = command
-            .arg("-a")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("start ldapmodify");
-        let mut input = child.stdin.take().expect("was piped");
-        input.write_all(ldif.as_bytes()).expect("feed ldapmodify");
-        drop(input);
-        let done = child.wait_with_output().expect("wait for ldapmodify");
-        let words = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "ldapmodify: {words}{}", first_lines(ldif));
+        modify(self, &[], ldif);
+    }
+
+    /// Carries out changes that may set what the server itself keeps, such as time stamps.
+    ///
+    /// # Panics
+    /// If the server refuses any.
+    fn change_relaxed(&self, ldif: &str) {
+        modify(self, &["-e", "!relax"], ldif);
     }
 
     /// Deletes entries, each named by its DN, with all that is below.
@@ -171,6 +168,25 @@ pub trait Server {
         fs::write(&path, self.search(self.base(), "(objectClass=*)", &["*"])).expect("write LDIF");
         path
     }
+}
+
+/// `ldapmodify` as the administrator.
+fn modify<S: Server + ?Sized>(server: &S, options: &[&str], ldif: &str) {
+    let mut command = client("ldapmodify", server);
+    let mut child = command
+        .args(options)
+        .arg("-a")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start ldapmodify");
+    let mut input = child.stdin.take().expect("was piped");
+    input.write_all(ldif.as_bytes()).expect("feed ldapmodify");
+    drop(input);
+    let done = child.wait_with_output().expect("wait for ldapmodify");
+    let words = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "ldapmodify: {words}{}", first_lines(ldif));
 }
 
 /// `ldapsearch` as the administrator.

@@ -1,0 +1,158 @@
+//! What was asked of a directory on demand: kept with its age, asked for again, and gone when the
+//! directory is asked for it and does not speak of it.
+
+use super::super::asked::{Answer, Seen};
+use super::super::deletion::REMOVALS_MIN;
+use super::super::entries::{Kind, Slot};
+use super::{Engine, State, digest, header, unix_now};
+use roster_provider::{Entry, EntryId, LookUp, Of, Sink};
+use roster_store::Key;
+use std::time::{Duration, Instant};
+
+/// Entries that the directory is being asked for. Those that it does not speak of before
+/// [`Engine::conclude`] are gone.
+#[must_use]
+pub struct Inquiry {
+    number: u64,
+    entries: Vec<u32>,
+}
+
+impl Engine {
+    /// The records of the entry that a question is about and of those that they speak of, if all
+    /// that the question is for is known.
+    #[must_use]
+    pub fn found(&self, what: &LookUp) -> Option<Vec<u8>> {
+        let state = self.state();
+        Some(state.records(state.asked.whole(what)?))
+    }
+
+    /// The same, if the directory said so no longer ago than that.
+    #[must_use]
+    pub fn fresh(&self, what: &LookUp, age: Duration) -> Option<Vec<u8>> {
+        let state = self.state();
+        let now = unix_now();
+        Some(state.records(state.asked.fresh(what, now.saturating_sub(age.as_secs()), now)?))
+    }
+
+    /// The question that asks for all that is known of an entry.
+    #[must_use]
+    pub fn question(&self, what: &LookUp) -> LookUp {
+        let state = self.state();
+        let known = state.asked.find(what).and_then(|number| state.asked.get(number));
+        match what {
+            LookUp::UserByName(name) if known.is_some_and(Answer::has_list) => {
+                LookUp::GroupsOf(name.clone())
+            }
+            _ => what.clone(),
+        }
+    }
+
+    /// The directory is asked this.
+    pub fn inquire(&self, what: &LookUp) -> Inquiry {
+        let mut state = self.state();
+        let entries = state.asked.find(what).into_iter().collect();
+        Inquiry { number: state.asked.inquire(), entries }
+    }
+
+    /// The directory is asked for these entries.
+    pub fn inquire_all(&self, entries: Vec<u32>) -> Inquiry {
+        Inquiry { number: self.state().asked.inquire(), entries }
+    }
+
+    /// The directory has answered whole: what it did not speak of is gone. Who goes alone goes; a
+    /// directory that has none of many is judged like one whose mirror would be emptied.
+    pub fn conclude(&self, inquiry: Inquiry) {
+        let Inquiry { number, entries } = inquiry;
+        let mut state = self.state();
+        let asked = entries.len();
+        let untold = entries.into_iter().filter(|&entry| !state.asked.was_told(entry, number));
+        let gone: Vec<Key> = untold.filter_map(|entry| Some(state.asked.get(entry)?.key)).collect();
+        if gone.len() == asked && gone.len() as u64 >= REMOVALS_MIN {
+            state.remove_all(&self.settings, &gone);
+        } else {
+            for key in gone {
+                if !state.waits(key) {
+                    state.remove(key);
+                }
+            }
+        }
+        drop(state);
+        self.flush();
+    }
+
+    /// Entries of which something was said longer ago than `age` that is asked for in this way, by
+    /// number and name.
+    #[must_use]
+    pub fn stale(&self, of: Of, age: Duration) -> Vec<(u32, Vec<u8>)> {
+        let state = self.state();
+        let now = unix_now();
+        state.named(state.asked.stale(of, now.saturating_sub(age.as_secs()), now))
+    }
+
+    /// Groups whose members are likely to be asked for next when those of one group are, that one
+    /// included: whoever lists a user's groups asks for one after the other.
+    #[must_use]
+    pub fn asked_next(&self, what: &LookUp) -> Vec<(u32, Vec<u8>)> {
+        let state = self.state();
+        let (LookUp::GroupByName(_) | LookUp::GroupByGid(_)) = what else { return Vec::new() };
+        let Some(group) = state.asked.find(what) else { return Vec::new() };
+        let mut groups = state.asked.found_with(group);
+        groups.remove(&group);
+        state.named([group].into_iter().chain(groups))
+    }
+
+    /// Every answer is to be asked for again.
+    pub fn expire(&self) {
+        self.state().asked.expire();
+    }
+}
+
+impl State {
+    fn records(&self, number: u32) -> Vec<u8> {
+        let numbers = self.asked.with_related(number);
+        let answers = numbers.into_iter().filter_map(|number| self.asked.get(number));
+        answers.flat_map(Answer::records).collect()
+    }
+
+    fn named(&self, numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, Vec<u8>)> {
+        let named = |number| Some((number, self.asked.get(number)?.name.to_vec()));
+        numbers.into_iter().filter_map(named).collect()
+    }
+
+    /// When an entry that is told now was said to be as it is: its list only if it is told too.
+    pub(super) fn seen_now(&self, number: u32, entry: &Entry<'_>) -> Seen {
+        let now = unix_now();
+        let before = self.asked.get(number).map(|answer| answer.seen.list);
+        let list = match entry {
+            Entry::Group(group) if group.members.is_some() => now,
+            Entry::Group(_) | Entry::User(_) => before.unwrap_or_default(),
+        };
+        Seen { entry: now, list }
+    }
+
+    pub(super) fn knows(&self, reference: &[u8]) -> bool {
+        self.references.number(reference).is_some_and(|number| self.asked.refers(number))
+    }
+
+    pub(super) fn groups_of(&mut self, user: EntryId, groups: &[EntryId]) {
+        let parts = || self.parts_known();
+        let find = |kind, id| self.entries.find(kind, id, parts()).copied();
+        let Some(user) = find(Kind::User, user) else { return };
+        let mut numbers: Vec<u32> =
+            groups.iter().filter_map(|&id| Some(find(Kind::Group, id)?.number)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let news = self.asked.groups_of(user.number, &numbers, unix_now());
+        let Some(answer) = self.asked.get(user.number) else { return };
+        let (records, seen) = (answer.records(), answer.seen);
+        let slot = Slot { digest: digest(&records), ..user };
+        let header = header(slot.number, slot.kind, slot.digest, seen);
+        if !news {
+            self.open.seen(slot.key, header);
+            return;
+        }
+        self.entries.put(slot);
+        self.open.put(slot.key, header, &records);
+        self.unfetched.get_or_insert_with(Instant::now);
+    }
+}

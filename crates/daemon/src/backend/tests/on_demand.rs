@@ -1,0 +1,550 @@
+//! What an engine and its asker promise of a directory that is asked on demand.
+
+use super::*;
+use crate::backend::asking::Asking;
+use roster_bus::interfaces::Error;
+use roster_provider::files::FilesProvider;
+use roster_provider::{LookUp, Of, Provider, Unanswered};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// How long an answer counts.
+const AGE: Duration = Duration::from_secs(300);
+
+#[test]
+fn only_what_was_asked_is_there_and_it_is_never_all() {
+    let engine = engine(Mode::OnDemand);
+    assert_eq!(fetched(&engine).entries.len(), 0, "served from the beginning");
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    let known = fetched(&engine);
+    assert_eq!(known.names(), ["alice"]);
+    assert!(!known.complete);
+}
+
+#[test]
+fn a_users_groups_do_not_touch_the_members_that_are_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["bob"])));
+    engine.put(GROUPS, named("other"), group("other", 5001, None));
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(named("alice"), &[named("staff"), named("other")]);
+    engine.flush();
+    let check = |known: &Known| {
+        assert_eq!(known.fact("staff").members.as_ref().map(Vec::len), Some(1));
+        assert_eq!(known.fact("other").members, None);
+        assert_eq!(known.fact("alice").groups.as_ref().map(Vec::len), Some(2));
+    };
+    check(&fetched(&engine));
+    engine.put(USERS, named("alice"), user("alice", 1001));
+    engine.flush();
+    check(&fetched(&engine));
+    end(engine);
+    check(&fetched(&cached(folder.path(), Mode::OnDemand)));
+}
+
+#[test]
+fn an_answer_brings_the_records_that_it_speaks_of() {
+    let engine = engine(Mode::OnDemand);
+    let alice = || LookUp::GroupsOf(b"alice".to_vec());
+    assert_eq!(engine.found(&alice()), None);
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(USERS, named("bob"), user("bob", 1001));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["alice", "bob"])));
+    engine.groups_of(named("alice"), &[named("staff")]);
+    let learnt = |what: &LookUp| {
+        let records = engine.found(what).expect("known");
+        let mut known = Known::default();
+        for record in roster_bus::exchange::Records::bare(&records) {
+            known.learn(&record.expect("a record"));
+        }
+        known
+    };
+    assert_eq!(learnt(&alice()).names(), ["alice", "staff"]);
+    assert_eq!(learnt(&LookUp::UserByUid(1001)).names(), ["bob"]);
+    let staff = learnt(&LookUp::GroupByName(b"staff".to_vec()));
+    assert_eq!(staff.names(), ["alice", "bob", "staff"]);
+}
+
+#[test]
+fn whoever_comes_under_the_key_of_another_does_not_get_the_others_groups() {
+    let engine = engine(Mode::OnDemand);
+    engine.put(USERS, id(1), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(id(1), &[named("staff")]);
+    engine.put(USERS, id(1), user("bob", 1001));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["alice"])));
+    engine.put(GROUPS, named("staff"), group("wheel", 5001, None));
+    engine.flush();
+    let known = fetched(&engine);
+    assert_eq!(known.fact("bob").groups, None);
+    assert_eq!(known.fact("wheel").members, None);
+}
+
+#[test]
+fn what_the_directory_does_not_have_any_more_goes() {
+    let engine = engine(Mode::OnDemand);
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    let mut known = fetched(&engine);
+    not_found(&engine, "nobody");
+    not_found(&engine, "alice");
+    known.fetch(&engine);
+    assert_eq!(known.names(), [""; 0]);
+    assert_eq!(engine.found(&LookUp::UserByUid(1000)), None);
+}
+
+/// The directory is asked for the user and has none of that name.
+fn not_found(engine: &Engine, name: &str) {
+    engine.conclude(engine.inquire(&LookUp::UserByName(name.into())));
+}
+
+#[test]
+fn leavers_go_one_by_one_however_many_there_are() {
+    let engine = engine(Mode::OnDemand);
+    for name in names(0..20) {
+        engine.put(USERS, named(&name), user(&name, 1000));
+    }
+    engine.flush();
+    names(0..20).iter().for_each(|name| not_found(&engine, name));
+    assert_eq!((fetched(&engine).entries.len(), engine.status().held_removals), (0, 0));
+}
+
+#[test]
+fn a_cache_whose_numbers_are_mostly_nobodys_is_renumbered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    engine.put(USERS, named("gone"), user("gone", 999));
+    engine.put(GROUPS, named("other"), group("other", 5001, Some(&["alice"])));
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, None));
+    engine.groups_of(named("alice"), &[named("staff"), named("other")]);
+    not_found(&engine, "gone");
+    let before = fetched(&engine);
+    write(&engine);
+    let store = engine.take_store().expect("a cache");
+    store.write(|writer| writer.next_number(9_000_000)).expect("written");
+    drop((store, engine));
+    let engine = cached(folder.path(), Mode::OnDemand);
+    let known = fetched(&engine);
+    assert_eq!(known.entries.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(known.fact("alice").groups, Some(vec![0, 2]));
+    assert_eq!(known.fact("other"), before.fact("other"));
+    // It is as it was: nothing changes when the directory says so again.
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(USERS, named("new"), user("new", 1001));
+    engine.flush();
+    assert_eq!(fetched(&engine).entries[&3].name, "new");
+}
+
+/// A domain that is asked, with files for a directory.
+struct Directory {
+    folder: tempfile::TempDir,
+    engine: Arc<Engine>,
+    asking: Asking<FilesProvider>,
+}
+
+impl Directory {
+    fn new(mode: Mode) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
+        std::fs::write(&passwd, "alice:x:1000:100:::\n").expect("written");
+        std::fs::write(&group, "staff:x:5000:alice\n").expect("written");
+        let engine = engine(mode);
+        let sink: Arc<dyn Sink> = Arc::clone(&engine) as _;
+        let files = Files { passwd, group };
+        let provider = FilesProvider::new("corp", files, Overrides::default(), sink);
+        let asking = Asking::new(Arc::clone(&engine), Arc::new(provider), mode, AGE);
+        Self { folder, engine, asking }
+    }
+
+    async fn ask(&self, name: &str) -> Result<Vec<u8>, Error> {
+        self.asking.look_up(&LookUp::UserByName(name.into())).await
+    }
+}
+
+#[tokio::test]
+async fn an_absent_user_is_an_empty_answer_and_an_unreachable_directory_is_none() {
+    let directory = Directory::new(Mode::OnDemand);
+    assert!(!directory.ask("alice").await.expect("an answer").is_empty());
+    assert!(directory.ask("nobody").await.expect("an answer").is_empty());
+    let users = directory.folder.path().join("passwd");
+    std::fs::remove_file(users).expect("removed");
+    assert!(!directory.ask("alice").await.expect("what is known").is_empty());
+    let unknown = directory.ask("nobody").await;
+    assert!(matches!(unknown, Err(Error::Unavailable(_))), "broken never looks like absent");
+}
+
+#[tokio::test]
+async fn expiring_asks_again_and_takes_nothing_while_the_directory_is_away() {
+    let directory = Directory::new(Mode::OnDemand);
+    directory.ask("alice").await.expect("an answer");
+    let users = directory.folder.path().join("passwd");
+    let alice = LookUp::UserByName(b"alice".to_vec());
+    std::fs::remove_file(&users).expect("removed");
+    let expired = directory.asking.expire(&alice).await;
+    assert!(matches!(expired, Err(Error::Unavailable(_))));
+    assert!(directory.engine.found(&alice).is_some());
+    std::fs::write(&users, "").expect("written");
+    directory.asking.expire(&alice).await.expect("an answer");
+    assert_eq!(directory.engine.found(&alice), None);
+}
+
+#[tokio::test]
+async fn a_mirror_is_not_asked() {
+    let directory = Directory::new(Mode::Replicate);
+    assert!(matches!(directory.ask("alice").await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn answers_are_asked_for_again_and_go_when_the_entry_does() {
+    let directory = Directory::new(Mode::OnDemand);
+    directory.ask("alice").await.expect("an answer");
+    directory.engine.online("files");
+    directory.asking.expire_all();
+    std::fs::write(directory.folder.path().join("passwd"), "").expect("written");
+    let alice = LookUp::UserByName(b"alice".to_vec());
+    let gone = async {
+        while directory.engine.found(&alice).is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = directory.asking.keep_fresh() => {}
+        gone = tokio::time::timeout(Duration::from_secs(60), gone) => gone.expect("asked again"),
+    }
+}
+
+/// A directory that is played: what it has, what it fails at, and what it was asked for.
+struct Played {
+    engine: Arc<Engine>,
+    users: Mutex<BTreeMap<String, u32>>,
+    /// Groups and their members.
+    groups: Mutex<BTreeMap<String, Vec<String>>>,
+    failing: Mutex<BTreeSet<String>>,
+    /// Groups whose members are too many to be told.
+    vast: Mutex<BTreeSet<String>>,
+    unreachable: Mutex<bool>,
+    refreshes: Mutex<u32>,
+    asked: Mutex<Vec<(Option<Of>, Vec<String>)>>,
+}
+
+impl Played {
+    fn asking(users: impl IntoIterator<Item = String>) -> (Arc<Self>, Asking<Self>) {
+        let engine = engine(Mode::OnDemand);
+        let played = Arc::new(Self {
+            engine: Arc::clone(&engine),
+            users: Mutex::new(users.into_iter().zip(1000..).collect()),
+            groups: Mutex::default(),
+            failing: Mutex::default(),
+            vast: Mutex::default(),
+            unreachable: Mutex::new(false),
+            refreshes: Mutex::default(),
+            asked: Mutex::default(),
+        });
+        let asking = Asking::new(engine, Arc::clone(&played), Mode::OnDemand, AGE);
+        (played, asking)
+    }
+
+    fn tell_user(&self, name: &str) -> bool {
+        let users = self.users.lock().unwrap();
+        let Some(&uid) = users.get(name) else { return false };
+        self.engine.put(USERS, named(&format!("{name}-{uid}")), user(name, uid));
+        true
+    }
+
+    fn tell_group(&self, name: &str, with_members: bool) -> bool {
+        let groups = self.groups.lock().unwrap();
+        let Some(members) = groups.get(name) else { return false };
+        let members = all(members);
+        let gid = 5000 + uid_of(name);
+        let with_members = with_members && !self.vast.lock().unwrap().contains(name);
+        let told = group(name, gid, with_members.then_some(&members));
+        self.engine.put(GROUPS, named(name), told);
+        true
+    }
+
+    fn tell(&self, of: Of, name: &str) -> bool {
+        let told = match of {
+            Of::Users | Of::UsersWithGroups => self.tell_user(name),
+            Of::Groups | Of::GroupsWithMembers => {
+                self.tell_group(name, of == Of::GroupsWithMembers)
+            }
+        };
+        if told && of == Of::UsersWithGroups {
+            let groups = self.groups.lock().unwrap().clone();
+            let of_user = groups.iter().filter(|(_, members)| members.iter().any(|m| m == name));
+            let of_user: Vec<&String> = of_user.map(|(group, _)| group).collect();
+            of_user.iter().for_each(|group| assert!(self.tell_group(group, false)));
+            let ids: Vec<EntryId> = of_user.iter().map(|group| named(group)).collect();
+            let uid = self.users.lock().unwrap()[name];
+            self.engine.groups_of(named(&format!("{name}-{uid}")), &ids);
+        }
+        told
+    }
+
+    fn answer(&self, of: Option<Of>, names: &[String]) -> Result<(), Unanswered> {
+        self.asked.lock().unwrap().push((of, names.to_vec()));
+        if *self.unreachable.lock().unwrap() {
+            return Err(Unanswered::Unreachable("it is away".into()));
+        }
+        let failing = self.failing.lock().unwrap();
+        match names.iter().find(|name| failing.contains(*name)) {
+            Some(name) => Err(Unanswered::Failed(format!("{name} is too much"))),
+            None => Ok(()),
+        }
+    }
+
+    fn questions(&self) -> Vec<(Option<Of>, Vec<String>)> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+impl Provider for Played {
+    fn parts(&self) -> Vec<Part> {
+        vec![USERS, GROUPS]
+    }
+
+    fn tracking(&self) -> Cow<'static, str> {
+        "on demand".into()
+    }
+
+    async fn mirror(&self, _: Vec<(Part, Cookie)>) -> String {
+        std::future::pending().await
+    }
+
+    async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
+        let text = |name: &[u8]| String::from_utf8(name.to_vec()).expect("ASCII");
+        let (of, name) = match what {
+            LookUp::UserByName(name) => (Of::Users, text(name)),
+            LookUp::GroupsOf(name) => (Of::UsersWithGroups, text(name)),
+            LookUp::GroupByName(name) => (Of::GroupsWithMembers, text(name)),
+            LookUp::GroupByGid(gid) => {
+                let groups = self.groups.lock().unwrap();
+                let found = groups.keys().find(|name| 5000 + uid_of(name) == *gid);
+                (Of::GroupsWithMembers, found.cloned().unwrap_or_default())
+            }
+            LookUp::UserByUid(_) => unreachable!("not asked here"),
+        };
+        tokio::task::yield_now().await;
+        self.answer(None, std::slice::from_ref(&name))?;
+        Ok(self.tell(of, &name))
+    }
+
+    async fn look_up_all(&self, of: Of, names: &[Vec<u8>]) -> Result<(), Unanswered> {
+        let text = |name: &Vec<u8>| String::from_utf8(name.clone()).expect("ASCII");
+        let names: Vec<String> = names.iter().map(text).collect();
+        self.answer(Some(of), &names)?;
+        for name in &names {
+            self.tell(of, name);
+        }
+        Ok(())
+    }
+
+    fn refresh(&self) {
+        *self.refreshes.lock().unwrap() += 1;
+    }
+}
+
+fn by_name(name: &str) -> LookUp {
+    LookUp::UserByName(name.into())
+}
+
+/// Has all these users asked for, and what was asked forgotten.
+async fn ask_for(played: &Played, asking: &Asking<Played>, names: &[String]) {
+    for name in names {
+        assert!(!asking.look_up(&by_name(name)).await.expect("an answer").is_empty(), "{name}");
+    }
+    played.questions();
+}
+
+#[tokio::test]
+async fn what_is_old_is_asked_for_by_the_hundred() {
+    let users = names(0..250);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), [], "all of it is young");
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    let questions = played.questions();
+    assert_eq!(questions.len(), 3);
+    assert!(questions.iter().all(|(of, _)| *of == Some(Of::Users)));
+    assert_eq!(questions.iter().map(|(_, names)| names.len()).sum::<usize>(), 250);
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), [], "all of it is young again");
+}
+
+#[tokio::test]
+async fn what_is_known_and_young_is_not_asked_for() {
+    let (played, asking) = Played::asking(names(0..1));
+    ask_for(&played, &asking, &names(0..1)).await;
+    ask_for(&played, &asking, &names(0..1)).await;
+    assert!(!asking.look_up(&by_name("user0")).await.expect("an answer").is_empty());
+    assert_eq!(played.questions(), []);
+}
+
+#[tokio::test]
+async fn a_members_list_is_asked_for_again_although_the_groups_of_a_member_were() {
+    let (played, asking) = Played::asking(names(0..2));
+    let staff = || LookUp::GroupByName(b"staff".to_vec());
+    played.groups.lock().unwrap().insert("staff".into(), names(0..1));
+    asking.look_up(&staff()).await.expect("an answer");
+    asking.look_up(&LookUp::GroupsOf(b"user0".to_vec())).await.expect("an answer");
+    played.engine.expire();
+    played.groups.lock().unwrap().insert("staff".into(), names(0..2));
+    // Speaks of the group, and not of its members.
+    asking.look_up(&LookUp::GroupsOf(b"user0".to_vec())).await.expect("an answer");
+    played.questions();
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), [(Some(Of::GroupsWithMembers), vec!["staff".to_owned()])]);
+    assert_eq!(fetched(&played.engine).fact("staff").members.as_ref().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn an_entry_that_always_fails_holds_up_no_other_and_is_left_alone() {
+    let users = names(0..3);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    played.failing.lock().unwrap().insert("user1".into());
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    played.questions();
+    assert_eq!(played.engine.stale(Of::Users, AGE).len(), 1, "the others are young");
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), [], "it has time");
+    // It is an old truth, and none that is worth nothing.
+    assert!(!asking.look_up(&by_name("user1")).await.expect("what is known").is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_ends_a_refresh() {
+    let users = names(0..1000);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    *played.unreachable.lock().unwrap() = true;
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions().len(), 1);
+    assert_eq!(fetched(&played.engine).entries.len(), 1000);
+}
+
+#[tokio::test]
+async fn a_directory_that_was_emptied_empties_nothing() {
+    let users = names(0..100);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    let stay: BTreeMap<_, _> = [("user7".to_owned(), 1007)].into();
+    let all = std::mem::take(&mut *played.users.lock().unwrap());
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    assert_eq!(fetched(&played.engine).entries.len(), 100);
+    assert_eq!(played.engine.status().held_removals, 100);
+    *played.users.lock().unwrap() = all;
+    asking.refresh(AGE).await;
+    assert_eq!(played.engine.status().held_removals, 0, "they are back");
+    // Where it has some of them, the others are gone.
+    *played.users.lock().unwrap() = stay;
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    assert_eq!(fetched(&played.engine).names(), ["user7"]);
+}
+
+#[tokio::test]
+async fn who_was_made_anew_under_the_old_name_takes_the_place_of_the_old() {
+    let (played, asking) = Played::asking(["alice".to_owned()]);
+    ask_for(&played, &asking, &["alice".to_owned()]).await;
+    played.users.lock().unwrap().insert("alice".into(), 2000);
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    assert_eq!(fetched(&played.engine).names(), ["alice"], "and there is one");
+    assert!(played.engine.found(&LookUp::UserByUid(2000)).is_some());
+}
+
+#[tokio::test]
+async fn expiring_a_user_asks_for_the_groups_that_are_known_too() {
+    let (played, asking) = Played::asking(["alice".to_owned()]);
+    asking.look_up(&LookUp::GroupsOf(b"alice".to_vec())).await.expect("an answer");
+    played.groups.lock().unwrap().insert("staff".into(), vec!["alice".into()]);
+    asking.expire(&by_name("alice")).await.expect("an answer");
+    assert_eq!(fetched(&played.engine).fact("alice").groups.as_ref().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn of_a_mirror_no_single_entry_is_asked_for_again() {
+    let (played, _) = Played::asking(names(0..1));
+    let engine = Arc::clone(&played.engine);
+    let asking = Asking::new(engine, Arc::clone(&played), Mode::Replicate, AGE);
+    asking.expire(&LookUp::GroupByName(b"staff".to_vec())).await.expect("made anew");
+    assert_eq!((played.questions(), *played.refreshes.lock().unwrap()), (vec![], 1));
+}
+
+#[tokio::test]
+async fn who_lists_a_users_groups_has_them_fetched_in_a_few_questions() {
+    let (played, asking) = Played::asking(["big".to_owned()]);
+    let groups: BTreeMap<String, Vec<String>> =
+        (0..500).map(|number| (format!("{number:03}group"), vec!["big".to_owned()])).collect();
+    *played.groups.lock().unwrap() = groups.clone();
+    asking.look_up(&LookUp::GroupsOf(b"big".to_vec())).await.expect("an answer");
+    played.questions();
+    for name in groups.keys() {
+        let answer = asking.look_up(&LookUp::GroupByName(name.as_str().into())).await;
+        assert!(!answer.expect("an answer").is_empty(), "{name}");
+    }
+    let questions = played.questions().len();
+    assert!(questions <= 12, "{questions} questions for 500 groups");
+}
+
+#[tokio::test]
+async fn a_group_whose_members_cannot_be_told_is_no_group_without_members() {
+    let (played, asking) = Played::asking(["big".to_owned()]);
+    for name in ["small", "vast"] {
+        played.groups.lock().unwrap().insert(name.into(), vec!["big".into()]);
+    }
+    asking.look_up(&LookUp::GroupsOf(b"big".to_vec())).await.expect("an answer");
+    played.failing.lock().unwrap().insert("vast".into());
+    let vast = asking.look_up(&LookUp::GroupByName(b"vast".to_vec())).await;
+    assert!(matches!(vast, Err(Error::Unavailable(_))), "{vast:?}");
+    let small = asking.look_up(&LookUp::GroupByName(b"small".to_vec())).await;
+    assert!(!small.expect("an answer").is_empty());
+}
+
+#[tokio::test]
+async fn a_group_that_grew_beyond_what_is_told_is_not_asked_for_all_the_time() {
+    let (played, asking) = Played::asking(names(0..3));
+    for name in ["staff", "vast"] {
+        played.groups.lock().unwrap().insert(name.into(), names(0..1));
+        asking.look_up(&LookUp::GroupByName(name.into())).await.expect("an answer");
+    }
+    played.vast.lock().unwrap().insert("vast".into());
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    played.questions();
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), []);
+    // Nor with every other group of a user.
+    played.groups.lock().unwrap().insert("huge".into(), names(2..3));
+    played.groups.lock().unwrap().insert("small".into(), names(2..3));
+    played.vast.lock().unwrap().insert("huge".into());
+    asking.look_up(&LookUp::GroupsOf(b"user2".to_vec())).await.expect("an answer");
+    played.questions();
+    asking.look_up(&LookUp::GroupByName(b"small".to_vec())).await.expect("an answer");
+    let both = vec!["small".to_owned(), "huge".to_owned()];
+    assert_eq!(played.questions(), [(Some(Of::GroupsWithMembers), both)]);
+    played.groups.lock().unwrap().insert("tiny".into(), names(2..3));
+    asking.expire(&by_name("user2")).await.expect("an answer");
+    played.questions();
+    asking.look_up(&LookUp::GroupByName(b"tiny".to_vec())).await.expect("an answer");
+    assert_eq!(played.questions(), [(None, vec!["tiny".to_owned()])]);
+}
+
+#[tokio::test]
+async fn more_questions_than_may_be_under_way_wait_for_their_turn() {
+    let users = names(0..300);
+    let (_played, asking) = Played::asking(users.clone());
+    let questions = users.iter().map(|name| async { asking.look_up(&by_name(name)).await });
+    let answers = futures_util::future::join_all(questions).await;
+    assert!(answers.iter().all(Result::is_ok));
+}

@@ -1,0 +1,116 @@
+//! Servers that are found by DNS: which of them are asked, in which order, and which are not believed.
+
+use roster_system_tests::rosterd::SOON;
+use roster_system_tests::servers::{Certificate, Dns, Relay, Service};
+use roster_system_tests::{
+    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, needs_root, wait_for, wait_until,
+};
+
+const DOMAIN: &str = "corp.test";
+
+fn slapd(setup: Setup) -> Slapd {
+    let directory = Directory::new(setup.schema);
+    Slapd::serving(setup, &(directory.tree() + &directory.user("alice", 5001)))
+}
+
+fn plain() -> Slapd {
+    slapd(Setup::new(Schema::Rfc2307))
+}
+
+fn discovered(server: &Slapd) -> Domain {
+    Domain::ldap("corp", server)
+        .without("uris")
+        .with("discover", &format!("{DOMAIN:?}"))
+        .with("fail_back", "\"1s\"")
+}
+
+fn asking(dns: &Dns, domain: Domain) -> Rosterd {
+    let mut rosterd = Rosterd::prepared(&[domain]);
+    rosterd.within(&dns.mounts());
+    rosterd.launch();
+    rosterd
+}
+
+#[test]
+fn servers_within_the_domain_are_asked_by_priority_and_weight_and_new_records_count() {
+    if !needs_root() {
+        return;
+    }
+    let (mut first, mut second, mut third) = (plain(), plain(), plain());
+    let stranger = Relay::to(first.port());
+    let port_of = |uri: &str| uri.rsplit(':').next().and_then(|port| port.parse().ok());
+    let elsewhere = Service {
+        host: "ldap.corp.test.elsewhere.test",
+        port: port_of(&stranger.uri()).expect("a port"),
+        priority: 0,
+        weight: 0,
+    };
+    let inside = |host, server: &Slapd, priority, weight| Service {
+        host,
+        port: server.port(),
+        priority,
+        weight,
+    };
+    let heavy = inside("ldap1.corp.test", &first, 10, u16::MAX);
+    let light = inside("ldap2.corp.test", &second, 10, 0);
+    let last = inside("ldap3.corp.test", &third, 20, 0);
+    let mut dns = Dns::serving(DOMAIN, &[last, light, heavy, elsewhere]);
+    let uri = |service: Service<'_>| format!("ldap://{}:{}", service.host, service.port);
+
+    let rosterd = asking(&dns, discovered(&first));
+    rosterd.expect_of_domain("corp", "server", uri(heavy));
+    let alice = "alice:*:5001:5001:alice of dc=example,dc=com:/home/alice:/bin/sh";
+    rosterd.expect("passwd", "alice", Some(alice));
+    first.stop();
+    rosterd.expect_of_domain("corp", "server", uri(light));
+
+    // Nothing fails, and a better server comes to be known.
+    let best = Service { priority: 5, ..last };
+    dns.set(DOMAIN, &[elsewhere, light, best]);
+    rosterd.expect_of_domain("corp", "server", uri(best));
+
+    assert_eq!(stranger.accepted(), 0, "nobody was sent elsewhere");
+    let log = rosterd.log();
+    let complaints = log.lines().filter(|line| line.contains("outside of it")).count();
+    assert_eq!(complaints, 1, "{log}");
+    assert!(log.contains("not believed: ldap.corp.test.elsewhere.test; "), "{log}");
+
+    // Nobody is left. Why that is so changes, and is told by status; the log has it once.
+    let reason = |expected: &str| {
+        wait_for(SOON, || {
+            let domain = rosterd.domain("corp")?;
+            let found = domain["reason"].as_str().is_some_and(|text| text.contains(expected));
+            if found { Ok(()) } else { Err(domain.to_string()) }
+        });
+    };
+    let before = rosterd.log().matches("offline: ").count();
+    second.stop();
+    third.stop();
+    reason("cannot connect");
+    dns.set(DOMAIN, &[elsewhere]);
+    reason("no server is known");
+    assert_eq!(rosterd.log().matches("offline: ").count(), before + 1, "{}", rosterd.log());
+    assert_eq!(stranger.accepted(), 0, "not even then");
+}
+
+#[test]
+fn a_server_outside_the_domain_is_believed_by_an_authority_that_was_chosen() {
+    if !needs_root() {
+        return;
+    }
+    let good = Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) };
+    let slapd = slapd(good);
+    let outside = Service { host: "localhost", port: slapd.port(), priority: 0, weight: 0 };
+    let dns = Dns::serving(DOMAIN, &[outside]);
+    let secured = discovered(&slapd).with("start_tls", "true").without("allow_clear_password");
+
+    // Any authority that the host trusts might have signed for it.
+    let rosterd = asking(&dns, secured.clone());
+    wait_until(SOON, "it is not believed", || rosterd.log().contains("not believed: localhost; "));
+    rosterd.expect_of_domain("corp", "online", false);
+    drop(rosterd);
+
+    let authority = format!("{:?}", slapd.authority());
+    let rosterd = asking(&dns, secured.with("tls_ca", &authority));
+    rosterd.expect_of_domain("corp", "server", format!("ldap://localhost:{}", slapd.port()));
+}

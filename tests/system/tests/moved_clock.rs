@@ -1,0 +1,137 @@
+//! A wall clock that is set ten years back or ahead, while the daemon runs and between two of its lives:
+//! changes are followed, what was asked on demand is asked again, and nobody goes.
+
+use roster_system_tests::host::tool;
+use roster_system_tests::rosterd::SOON;
+use roster_system_tests::{
+    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program_with, run, wait_until,
+};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const TEN_YEARS: i64 = 3653 * 86_400;
+const LAB: &str = "dc=lab,dc=example";
+
+/// The wall clock of processes that `c/clock.c` is loaded into.
+struct Clock(File);
+
+impl Clock {
+    fn at(path: &Path) -> Self {
+        fs::write(path, 0_i64.to_ne_bytes()).expect("write the clock");
+        Self(File::options().write(true).open(path).expect("open the clock"))
+    }
+
+    fn set(&self, shift: i64) {
+        self.0.write_all_at(&shift.to_ne_bytes(), 0).expect("move the clock");
+    }
+}
+
+/// The year in which a clock that is so far off is.
+fn year(shift: i64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let there = now.checked_add_signed(shift).expect("after 1970");
+    run(Command::new(tool("date", "coreutils")).args(["-u", &format!("--date=@{there}"), "+%Y-"]))
+        .text()
+}
+
+struct World {
+    corp: Slapd,
+    lab: Slapd,
+    steps: u32,
+}
+
+impl World {
+    /// Whatever the clock says: changes come, what was asked is asked again, newcomers are found, and
+    /// everybody else stays.
+    fn goes_on(&mut self, rosterd: &Rosterd, shift: i64) {
+        self.steps += 1;
+        let (corp, lab) = (Directory::new(Schema::Rfc2307), Directory::at(LAB, Schema::Rfc2307));
+        let line = |name: &str, id: u32, base: &str, shell: &str| {
+            format!("{name}:*:{id}:{id}:{name} of {base}:/home/{name}:{shell}")
+        };
+        let shell = format!("/bin/sh{}", self.steps);
+
+        self.corp.set(&corp.user_dn("alice"), "loginShell", &[&shell]);
+        let alice = line("alice", 5001, self.corp.base(), &shell);
+        rosterd.expect("passwd", "alice", Some(&alice));
+        self.lab.set(&lab.user_dn("laura"), "loginShell", &[&shell]);
+        let laura = line("laura", 7001, LAB, &shell);
+        rosterd.expect("passwd", "laura", Some(&laura));
+
+        let (name, id) = (format!("new{}", self.steps), 8000 + self.steps);
+        assert_eq!(rosterd.getent("passwd", &name), None);
+        self.lab.change(&lab.user(&name, id));
+        let newcomer = line(&name, id, LAB, "/bin/sh");
+        rosterd.expect("passwd", &name, Some(&newcomer));
+        self.lab.delete(&[lab.user_dn(&name)]);
+        rosterd.expect("passwd", &name, None);
+
+        let domain = rosterd.domain("corp").expect("a status");
+        assert_eq!(domain["users"], 41, "{domain}");
+        for user in (0..40).map(|number| format!("c{number}")) {
+            assert!(rosterd.getent("passwd", &user).is_some(), "{user}");
+        }
+        let log = rosterd.log();
+        let last = log.lines().rfind(|line| line.contains(" published ")).expect("a publication");
+        assert!(last.starts_with(&year(shift)), "the clock was moved: {last}");
+        assert!(!log.contains("mass_deletion"), "{log}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_or_ahead_stops_nothing_and_takes_nobody_away() {
+    let setup = Setup::new(Schema::Rfc2307);
+    let people = Directory::new(Schema::Rfc2307);
+    let others = Directory::at(LAB, Schema::Rfc2307);
+    let crowd: String =
+        (0..40).map(|number| people.user(&format!("c{number}"), 5100 + number)).collect();
+    let corp =
+        Slapd::serving(setup.clone(), &(people.tree() + &people.user("alice", 5001) + &crowd));
+    let lab = Slapd::serving(
+        Setup { base: LAB.to_owned(), ..setup },
+        &(others.tree() + &others.user("laura", 7001)),
+    );
+    let on_demand = Domain::ldap("lab", &lab)
+        .with("mode", "\"on-demand\"")
+        .with("refresh", "\"1s\"")
+        .with("negative", "\"1s\"");
+    let mut rosterd = Rosterd::prepared(&[Domain::ldap("corp", &corp), on_demand]);
+    let mut world = World { corp, lab, steps: 0 };
+
+    let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
+    let file = rosterd.host().path("clock");
+    let clock = Clock::at(&file);
+    rosterd.within(&format!(
+        "export LD_PRELOAD={} ROSTER_TEST_CLOCK={}; exec \"$@\"",
+        library.display(),
+        file.display()
+    ));
+    let start = |rosterd: &mut Rosterd| {
+        rosterd.launch();
+        rosterd.expect_of_domain("lab", "online", true);
+        rosterd.expect_of_domain("corp", "online", true);
+    };
+    start(&mut rosterd);
+    world.goes_on(&rosterd, 0);
+
+    for (shift, runs_meanwhile) in
+        [(-TEN_YEARS, true), (TEN_YEARS, false), (0, true), (TEN_YEARS, true), (-TEN_YEARS, false)]
+    {
+        if !runs_meanwhile {
+            rosterd.stop();
+        }
+        clock.set(shift);
+        if !runs_meanwhile {
+            start(&mut rosterd);
+        }
+        world.goes_on(&rosterd, shift);
+    }
+    // Nothing is asked or written more often than before, whatever time has passed for the clock.
+    let before = world.lab.searches();
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(world.lab.searches() - before <= 40, "questions without pause");
+    wait_until(SOON, "all is well", || rosterd.status().is_ok());
+}
