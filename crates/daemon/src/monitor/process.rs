@@ -22,6 +22,10 @@ const MALLOC: &str = "glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_thres
 /// Longest line of what a process says that is not one of ours; the rest of it is another line.
 const LINE_BYTES_MAX: u64 = 1 << 10;
 
+/// What dbus-daemon says in the ordinary run of things: as root it asks for more descriptors than its
+/// policy lets it use, and gets by without; and it is told of a new policy by us.
+const HARMLESS: [&str; 2] = ["Failed to set fd limit", "Reloaded configuration"];
+
 /// Starts the process of a role. `user` is none where it runs as the monitor does. Standard error of
 /// `relayed` is a pipe.
 pub fn start(
@@ -72,8 +76,7 @@ pub fn relay(role: String, said: ChildStderr) {
         let mut line = Vec::new();
         while let Ok(1..) = (&mut said).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
             let text = String::from_utf8_lossy(&line);
-            // dbus-daemon as root asks for more than its policy lets it use, and gets by without.
-            if text.contains("Failed to set fd limit") {
+            if HARMLESS.iter().any(|harmless| text.contains(harmless)) {
                 debug!("{role}: {}", text.trim_end());
             } else {
                 info!("{role}: {}", text.trim_end());
