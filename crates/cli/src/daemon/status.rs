@@ -336,7 +336,10 @@ pub fn remedy(reason: &str) -> Option<String> {
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]"
         )),
-        ["uid", _, "is", "below", "min_id", ..] | ["uids" | "gids", "below", "min_id", ..] => {
+        ["uid", _, "is", "below", "min_id", ..] => {
+            Some("if such users are to be served, lower min_id".to_owned())
+        }
+        ["uids" | "gids", "below", "min_id", ..] => {
             Some("if such entries are to be served, lower min_id".to_owned())
         }
         ["the", "home", "folder", "is", "empty"] => Some(
