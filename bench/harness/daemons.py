@@ -226,10 +226,9 @@ class Nslcd(Daemon):
 
 
 LOCAL_PASSWD = who.LOCAL_PASSWD + "".join(
-    f"{name}:x:{ROLES_FIRST_UID + i}:{ROLES_FIRST_UID + i}::/nonexistent:/usr/sbin/nologin\n"
-    for i, name in enumerate(ROLES)
+    f"{name}:x:{ROLES_FIRST_UID + i}:{ROLES_FIRST_UID}::/nonexistent:/usr/sbin/nologin\n" for i, name in enumerate(ROLES)
 )
-LOCAL_GROUP = who.LOCAL_GROUP + "".join(f"{name}:x:{ROLES_FIRST_UID + i}:\n" for i, name in enumerate(ROLES))
+LOCAL_GROUP = who.LOCAL_GROUP + f"roster:x:{ROLES_FIRST_UID}:\n"
 
 
 class MemoryPeak:

@@ -11,7 +11,7 @@ from ..ldap import equals, message, search_request
 from ..measure import summary
 from .programs import IdAnswer
 
-SNAPSHOT_WITHIN_MS = 300_000
+SNAPSHOT_WITHIN_MS = 60_000
 READY_WITHIN_S = 60
 # The durable cache follows within a second, and memory settles.
 SETTLE_S = 5
