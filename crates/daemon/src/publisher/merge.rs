@@ -137,6 +137,19 @@ impl Claims {
         }
     }
 
+    /// Whether nobody has the entry's name, or nobody its id.
+    #[must_use]
+    pub fn is_free(&self, entry: Entry<'_>) -> bool {
+        match entry {
+            Entry::User(user) => {
+                !self.user_names.contains_key(user.name()) || !self.uids.contains_key(&user.uid)
+            }
+            Entry::Group(group) => {
+                !self.group_names.contains_key(&group.name) || !self.gids.contains_key(&group.gid)
+            }
+        }
+    }
+
     /// Only these keep what they claimed.
     pub fn retain(&mut self, keep: impl Fn(&Claimant) -> bool) {
         self.user_names.retain(|_, claimant| keep(claimant));

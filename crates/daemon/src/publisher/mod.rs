@@ -94,6 +94,8 @@ pub struct Hub {
     /// Attempts to publish, begun and ended.
     begun: AtomicU64,
     ended: tokio::sync::watch::Sender<u64>,
+    /// What is in [`served::FILE`], if that is known.
+    written: Mutex<Option<Served>>,
     /// By domain: wakes who asks its back-end for news.
     news: Vec<Arc<Notify>>,
     status: Mutex<PublisherStatus>,
@@ -136,6 +138,7 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         learnt: Notify::new(),
         begun: AtomicU64::new(0),
         ended: tokio::sync::watch::channel(0).0,
+        written: Mutex::default(),
         news: config.domains.iter().map(|_| Arc::default()).collect(),
         status: Mutex::new(status),
         snapshot,
@@ -210,10 +213,15 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         let state = hub.state.read().await;
         let waits_for = state.waits_for(hub.patience.load(Ordering::Relaxed));
         let waits = waits_for.is_some() || state.is_empty();
-        let text = waits_for
-            .map(|what| format!("the last snapshot goes on serving until {what} can be read"));
         drop(state);
-        hub.update(|status| status.error = text.unwrap_or_default());
+        let text = waits_for.map(|what| format!("the last snapshot goes on serving until {what}"));
+        let text = text.unwrap_or_default();
+        hub.update(|status| {
+            if !text.is_empty() && status.error != text {
+                tracing::warn!("{text}");
+            }
+            status.error = text;
+        });
         if waits {
             return true;
         }
@@ -224,9 +232,9 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         (state.begin(), state.served.clone())
     };
     let worker = Arc::clone(hub);
-    let make = move || make_and_publish(&worker, &basis, &before).map(|done| (done, before));
+    let make = move || make_and_publish(&worker, &basis, &before);
     let outcome = tokio::task::spawn_blocking(make).await;
-    let ((made, published), before) = match outcome {
+    let (made, published) = match outcome {
         Ok(Ok(done)) => done,
         Ok(Err(error)) => {
             tracing::error!("the last snapshot goes on serving: {error:#}");
@@ -268,13 +276,11 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     let generation = published.generation;
     tracing::info!(generation, bytes = published.bytes, ms = took.as_millis(), "published");
     hub.announce(generation).await;
-    if served != before {
-        let hub = Arc::clone(hub);
-        let written = tokio::task::spawn_blocking(move || hub.write_served(&served)).await;
-        if let Ok(Err(error)) = written {
-            // The worst is a question too many after a restart.
-            tracing::warn!("{error:#}");
-        }
+    let hub = Arc::clone(hub);
+    let written = tokio::task::spawn_blocking(move || hub.write_served(&served)).await;
+    if let Ok(Err(error)) = written {
+        // The worst is a question too many after a restart; the next publication tries again.
+        tracing::warn!("{error:#}");
     }
     true
 }
@@ -354,9 +360,17 @@ impl Hub {
         let _ = ended.wait_for(|ended| *ended >= awaited).await;
     }
 
+    /// Puts down what the snapshot has, if that is not on the disk yet.
     fn write_served(&self, served: &Served) -> anyhow::Result<()> {
-        let state_dir = self.snapshot.parent().context("the snapshot is in no folder")?;
-        served::write(state_dir, served).with_context(|| format!("cannot write {}", served::FILE))
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.as_ref() != Some(served) {
+            *written = None;
+            let state_dir = self.snapshot.parent().context("the snapshot is in no folder")?;
+            let error = || format!("cannot write {}", served::FILE);
+            served::write(state_dir, served).with_context(error)?;
+            *written = Some(served.clone());
+        }
+        Ok(())
     }
 
     fn update(&self, change: impl FnOnce(&mut PublisherStatus)) {
@@ -545,7 +559,10 @@ fn in_place(
         }
     };
     let served = served::read(state_dir).unwrap_or_else(|| {
-        tracing::warn!("{} is gone: every domain is waited for", served::FILE);
+        tracing::warn!(
+            "{} is gone: every domain is waited for, and none can be told to have lost many",
+            served::FILE
+        );
         let domains = config.domains.iter();
         domains.map(|domain| (domain.name.clone(), served::Counts::default())).collect()
     });

@@ -262,7 +262,9 @@ impl Domain {
         if self.entry(number) == new.entry() {
             return false;
         }
-        self.listed_by = OnceLock::new();
+        if matches!((self.entry(number), &new), (Some(Entry::Group(_)), _) | (_, Slot::Group(_))) {
+            self.listed_by = OnceLock::new();
+        }
         self.refer(number, new.entry().map_or(NO_REFERENCE, |entry| entry.reference()));
         *self.slot(number) = new;
         true
@@ -324,7 +326,8 @@ impl Domain {
         let number = number as usize;
         let chunk = number / CHUNK;
         if self.chunks.len() <= chunk {
-            self.chunks.resize_with(chunk + 1, || Arc::new(array::from_fn(|_| Slot::Empty)));
+            let empty = Arc::new(array::from_fn(|_| Slot::Empty));
+            self.chunks.resize(chunk + 1, empty);
         }
         &mut Arc::make_mut(&mut self.chunks[chunk])[number % CHUNK]
     }

@@ -18,10 +18,13 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Names that one change tells one by one; of more it says that anything may have changed.
 const NAMES_TOLD_MAX: usize = 100;
+/// How long a confirmation holds: until the back-end has handed its entries over once more, which may
+/// have been started again meanwhile.
+const CONFIRMED_FOR: Duration = Duration::from_secs(600);
 /// Entries that are remembered one by one as changed while a snapshot is made; of more it is the whole
 /// domain.
 const CHANGED_MAX: usize = 10_000;
@@ -38,17 +41,11 @@ pub struct DomainState {
     mass_deletion: f64,
     /// Whether an image was current since this process began.
     current: bool,
-    held: Option<Held>,
-    /// The back-end process whose removals somebody confirmed.
-    confirmed: Option<u64>,
+    /// Removals that wait for a confirmation.
+    held: Option<u64>,
+    /// Until when as many removals may happen, because somebody confirmed them.
+    confirmed: Option<(Instant, u64)>,
     counts: DomainCounts,
-}
-
-/// Removals that wait for a confirmation.
-struct Held {
-    /// The back-end process that has no such entries.
-    epoch: u64,
-    removals: u64,
 }
 
 /// Everything.
@@ -142,9 +139,15 @@ impl State {
 
     /// The host's own accounts, as they are now. Whether they changed.
     pub fn set_locals(&mut self, locals: Locals) -> bool {
-        let changed = self.locals.as_deref() != Some(&locals);
+        if self.locals.as_deref() == Some(&locals) {
+            return false;
+        }
         self.locals = Some(Arc::new(locals));
-        changed
+        if self.is_asked() {
+            self.claims = Claims::default();
+            self.claim_all();
+        }
+        true
     }
 
     /// Where to go on with the domain's changes: epoch and last change.
@@ -173,15 +176,16 @@ impl State {
         }
         let mut forget = Forget::default();
         match image {
-            Image::Full(header, entries) => {
+            Image::Full(_, entries) => {
                 if domain.mode == Mode::Replicate && is_another {
-                    let held = self.hold(position, header.epoch, &entries);
+                    let held = self.hold(position, &entries);
                     self.domains[position].held = held;
-                    if self.domains[position].held.is_some() {
+                    if held.is_some() {
                         return Ok(Taken::NotYet(
                             "more would go at once than mass_deletion allows",
                         ));
                     }
+                    self.domains[position].confirmed = None;
                 }
                 forget.all = true;
                 self.replace(position, entries);
@@ -204,26 +208,40 @@ impl State {
         Ok(if new { Taken::Changes(forget) } else { Taken::NothingNew })
     }
 
-    /// What would go from the snapshot in place if these were the domain's entries, if that is too much.
-    fn hold(&self, position: usize, epoch: u64, entries: &Domain) -> Option<Held> {
+    /// How many entries would go from the snapshot in place if these were the domain's, if that is too
+    /// many. One with another id is another's.
+    fn hold(&self, position: usize, entries: &Domain) -> Option<u64> {
         let domain = &self.domains[position];
-        if domain.confirmed == Some(epoch) {
-            return None;
-        }
         let before = self.served.get(&domain.name)?;
-        let previous = self.previous.as_deref().and_then(|bytes| Snapshot::open(bytes).ok());
-        let owned =
-            |claimant: Option<Claimant>| claimant.is_some_and(|(owner, _)| owner == position);
+        let previous = match self.previous.as_deref().map(Snapshot::open) {
+            None => None,
+            Some(Ok(snapshot)) => Some(snapshot),
+            // Nobody can read it, so that nothing is served that could go.
+            Some(Err(_)) => return None,
+        };
+        let known = |claimant: Option<Claimant>| {
+            claimant
+                .filter(|(owner, _)| *owner == position)
+                .and_then(|(_, n)| domain.entries.entry(n))
+        };
         let is_served = |entry: Entry<'_>| match (&previous, entry) {
-            // One that cannot be read now is no removal.
-            (Some(snapshot), Entry::User(user)) => {
-                !matches!(snapshot.user_by_name(user.name()), Ok(None))
+            (Some(snapshot), Entry::User(user)) => match snapshot.user_by_name(user.name()) {
+                Ok(found) => found.is_some_and(|found| found.uid == user.uid),
+                // What cannot be read now is no removal.
+                Err(_) => true,
+            },
+            (Some(snapshot), Entry::Group(group)) => match snapshot.group_by_name(&group.name) {
+                Ok(found) => found.is_some_and(|found| found.gid == group.gid),
+                Err(_) => true,
+            },
+            (None, Entry::User(user)) => {
+                let known = known(self.claims.user_named(user.name()));
+                matches!(known, Some(Entry::User(known)) if known.uid == user.uid)
             }
-            (Some(snapshot), Entry::Group(group)) => {
-                !matches!(snapshot.group_by_name(&group.name), Ok(None))
+            (None, Entry::Group(group)) => {
+                let known = known(self.claims.group_named(&group.name));
+                matches!(known, Some(Entry::Group(known)) if known.gid == group.gid)
             }
-            (None, Entry::User(user)) => owned(self.claims.user_named(user.name())),
-            (None, Entry::Group(group)) => owned(self.claims.group_named(&group.name)),
         };
         let mut kept = Counts::default();
         for (_, entry) in entries.entries().filter(|(_, entry)| is_served(*entry)) {
@@ -234,47 +252,53 @@ impl State {
         }
         let gone = [(before.users, kept.users), (before.groups, kept.groups)]
             .map(|(before, kept)| (before, before.saturating_sub(kept)));
+        let removals = gone.iter().map(|(_, gone)| gone).sum();
         let now = Instant::now();
+        if domain.confirmed.is_some_and(|(until, most)| now < until && removals <= most) {
+            return None;
+        }
         let too_many = |&(before, gone): &(u64, u64)| {
             Guard::new(domain.mass_deletion).judge(now, before, 0, gone) == Verdict::Hold
         };
-        let removals = gone.iter().map(|(_, gone)| gone).sum();
-        gone.iter().any(too_many).then_some(Held { epoch, removals })
+        gone.iter().any(too_many).then_some(removals)
     }
 
     /// Lets the removals that wait happen, the next time that the back-end is asked what it has. Gives
-    /// their number; `None` when there is no such domain.
+    /// the domain's position and their number; `None` when there is no such domain.
     pub fn confirm(&mut self, domain: &str) -> Option<(usize, u64)> {
-        let named = |(_, known): &(usize, &mut DomainState)| known.name == domain;
-        let (position, domain) = self.domains.iter_mut().enumerate().find(named)?;
-        let held = domain.held.take();
-        if let Some(held) = &held {
-            domain.confirmed = Some(held.epoch);
+        let position = self.domains.iter().position(|known| known.name == domain)?;
+        let domain = &mut self.domains[position];
+        let held = domain.held.take().unwrap_or_default();
+        if held > 0 {
+            domain.confirmed = Some((Instant::now() + CONFIRMED_FOR, held));
         }
-        Some((position, held.map_or(0, |held| held.removals)))
+        Some((position, held))
     }
 
-    /// Puts other entries in the place of all. Who may have their names and ids is known again when
-    /// they are published; of what is asked on demand at once, for the next question may come first.
+    /// Puts other entries in the place of all. Where questions are asked the next may come before the
+    /// next snapshot, and who has which name and id is known at once.
     fn replace(&mut self, position: usize, entries: Domain) {
-        let domain = &mut self.domains[position];
-        domain.entries = entries;
-        if domain.mode == Mode::OnDemand {
-            let numbers: Vec<u32> = domain.entries.entries().map(|(number, _)| number).collect();
+        self.domains[position].entries = entries;
+        if self.is_asked() {
             self.claims.retain(|(owner, _)| *owner != position);
-            self.claim(numbers.iter().map(|&number| (position, number)));
+            self.claim_all();
         }
         self.since_made.domains.insert(position);
     }
 
-    /// Why it is too early to publish: a domain that is in the present snapshot, and whose back-end
+    /// Whether any domain is asked on demand, so that claims answer questions.
+    fn is_asked(&self) -> bool {
+        self.responder.is_some()
+    }
+
+    /// What has to be before anything is published: a domain that is in the present snapshot, and whose back-end
     /// has not said yet what it has, would vanish, and so would those that come after it. One that may
     /// be a moment behind would go back; that is waited for only as long as there is `patience`, for
     /// its directory may be away.
     #[must_use]
     pub fn waits_for(&self, patience: bool) -> Option<String> {
         if self.locals.is_none() {
-            return Some("the host's own accounts".into());
+            return Some("the host's own accounts can be read".into());
         }
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
@@ -283,7 +307,12 @@ impl State {
                 || domain.is_unread() && self.domains[*position..].iter().any(is_served)
         };
         let missing = self.domains.iter().enumerate().find(missing);
-        missing.map(|(_, domain)| format!("domain {}", domain.name))
+        missing.map(|(_, DomainState { name, held, .. })| match held {
+            Some(_) => {
+                format!("the removals of domain {name} are confirmed: roster domain confirm {name}")
+            }
+            None => format!("domain {name} can be read"),
+        })
     }
 
     /// Whether any domain has handed anything over.
@@ -300,6 +329,7 @@ impl State {
         numbers: &[u32],
         change: impl FnOnce(&mut Domain) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
+        let before = self.is_asked().then(|| self.domains[position].entries.clone());
         let entries = &mut self.domains[position].entries;
         for &number in numbers {
             if let Some(entry) = entries.entry(number) {
@@ -310,7 +340,23 @@ impl State {
         let claimants = numbers.iter().map(|&number| (position, number));
         self.since_made.add(claimants.clone());
         self.claim(claimants);
+        // Somebody else may have been waiting for a name or an id that is free now.
+        let is_free = |&number: &u32| {
+            let entry = before.as_ref().and_then(|before| before.entry(number));
+            entry.is_some_and(|entry| self.claims.is_free(entry))
+        };
+        if numbers.iter().any(is_free) {
+            self.claim_all();
+        }
         changed
+    }
+
+    fn claim_all(&mut self) {
+        let each = self.domains.iter().enumerate().flat_map(|(position, domain)| {
+            domain.entries.entries().map(move |(number, _)| (position, number))
+        });
+        let each: Vec<_> = each.collect();
+        self.claim(each.iter().copied());
     }
 
     /// Puts down the claims of entries; groups go first, as in a merge.
@@ -383,7 +429,7 @@ impl State {
         let unread = self.unread();
         let counts = self.domains.iter().enumerate().map(|(position, domain)| DomainCounts {
             present: domain.entries.present,
-            held_removals: domain.held.as_ref().map_or(0, |held| held.removals),
+            held_removals: domain.held.unwrap_or_default(),
             waits_for: unread
                 .filter(|unread| *unread < position)
                 .map(|unread| self.domains[unread].name.clone())

@@ -425,11 +425,11 @@ fn a_domain_of_the_last_snapshot_is_waited_for() {
     let mut state = fresh(&["corp", "lab"], served, None);
     state.set_locals(Locals::default());
     take(&mut state, 1, Image::full()).expect("well formed");
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
+    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
     let mut nothing_yet = Image::full();
     nothing_yet.header.flags = 0;
     assert!(matches!(take(&mut state, 0, nothing_yet), Ok(Taken::NotYet(_))));
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
+    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
     take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
     assert_eq!(state.waits_for(true), None);
 }
@@ -461,7 +461,7 @@ fn a_domain_that_may_be_behind_the_snapshot_is_waited_for_with_patience_only() {
     let mut stale = Image::full().user(1, "alice", 5001, 5001);
     stale.header.flags = COMPLETE;
     take(&mut state, 0, stale).expect("well formed");
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp"));
+    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
     assert_eq!(state.waits_for(false), None);
     take(&mut state, 0, Image::changes(1)).expect("leads on");
     assert_eq!(state.waits_for(true), None);
@@ -520,8 +520,8 @@ fn a_back_end_that_began_anew_removes_much_only_after_a_confirmation() {
     assert_eq!(state.confirm("corp"), Some((0, 22)));
     assert_eq!(state.confirm("corp"), Some((0, 0)), "nothing waits any more");
     assert_eq!(state.confirm("lab"), None);
-    assert!(matches!(take(&mut state, 0, twenty_without(20, 3)), Ok(Taken::NotYet(_))));
-    assert!(matches!(take(&mut state, 0, twenty_without(11, 2)), Ok(Taken::Changes(_))));
+    assert!(matches!(take(&mut state, 0, twenty_without(20, 3)), Ok(Taken::NotYet(_))), "more");
+    assert!(matches!(take(&mut state, 0, twenty_without(11, 4)), Ok(Taken::Changes(_))));
     published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 9));
     assert_eq!(state.domain_counts()[0].held_removals, 0);
 }
@@ -548,10 +548,63 @@ fn a_new_publisher_goes_by_the_snapshot_in_place() {
     let mut anew = fresh(&["corp"], made.served, Some(bytes.into_inner()));
     anew.set_locals(Locals::default());
     assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::NotYet(_))));
-    assert_eq!(anew.waits_for(false).as_deref(), Some("domain corp"), "the snapshot stays");
+    let waits_for = anew.waits_for(false).expect("the snapshot stays");
+    assert!(waits_for.contains("roster domain confirm corp"), "{waits_for}");
     assert_eq!(anew.confirm("corp"), Some((0, 22)));
     assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::Changes(_))));
     assert_eq!(anew.waits_for(true), None);
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_is_not_missed() {
+    let served = Served::from([("corp".to_owned(), Counts { users: 20, groups: 20 })]);
+    let mut state = fresh(&["corp"], served, Some(b"cut".to_vec()));
+    state.set_locals(Locals::default());
+    assert!(matches!(take(&mut state, 0, twenty_without(20, 2)), Ok(Taken::Changes(_))));
+    assert_eq!(state.waits_for(true), None);
+}
+
+#[test]
+fn entries_with_the_ids_of_others_do_not_count_as_kept() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    published(&mut state, |_| {});
+    let mut others = Image::full();
+    others.header.epoch = 2;
+    let others = (0..20).fold(others, |image, i| {
+        let image = image.user(i, &format!("u{i}"), 7000 + i, 5000);
+        image.group(100 + i, &format!("g{i}"), 6000 + i, &[])
+    });
+    assert!(matches!(take(&mut state, 0, others), Ok(Taken::NotYet(_))));
+}
+
+#[test]
+fn before_the_first_publication_it_is_known_who_has_what() {
+    for locals_first in [true, false] {
+        let mut state = fresh(&["lab", "asked"], Served::new(), None);
+        let accounts = Locals::default();
+        if locals_first {
+            state.set_locals(accounts.clone());
+        }
+        take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+        take(&mut state, 1, Image::full()).expect("well formed");
+        state.set_locals(accounts);
+        assert_eq!(state.claims.user_named(b"alice"), Some((0, 1)));
+        let mallory = Image::full().user(1, "mallory", 5001, 5001).records();
+        state.change(1, &[1], |entries| entries.learn(&mallory)).expect("well formed");
+        assert_eq!(state.claims.uid(5001), Some((0, 1)), "{locals_first}");
+    }
+}
+
+#[test]
+fn a_name_that_is_free_again_is_the_next_ones_at_once() {
+    let mut state = host(&["asked", "lab"]);
+    take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+    published(&mut state, |_| {});
+    assert_eq!(state.claims.user_named(b"alice"), Some((0, 1)));
+    take(&mut state, 0, Image::changes(1).gone(1)).expect("leads on");
+    assert_eq!(state.claims.user_named(b"alice"), Some((1, 1)));
 }
 
 #[test]
@@ -568,7 +621,11 @@ fn behind_a_domain_that_was_never_read_nothing_is_served() {
     let mut state = fresh(&["corp", "lab"], lab, None);
     state.set_locals(Locals::default());
     take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
-    assert_eq!(state.waits_for(false).as_deref(), Some("domain corp"), "alice would vanish");
+    assert_eq!(
+        state.waits_for(false).as_deref(),
+        Some("domain corp can be read"),
+        "alice would vanish"
+    );
 }
 
 #[test]
