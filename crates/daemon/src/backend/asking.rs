@@ -228,13 +228,7 @@ impl<P: Provider + 'static> Asking<P> {
         stale.retain(|(number, _)| !self.is_failing(*number));
         let size = if of == Of::GroupsWithMembers { BATCH_OF_GROUPS } else { BATCH };
         let batches = stream::iter(stale.chunks(size)).map(Ok);
-        let asked =
-            batches.try_for_each_concurrent(REFRESHES_MAX, |batch| self.ask_batch(of, batch));
-        asked.await?;
-        if of == Of::GroupsWithMembers {
-            self.note_untold(&stale, self.engine.stale(of, age));
-        }
-        Ok(())
+        batches.try_for_each_concurrent(REFRESHES_MAX, |batch| self.ask_batch(of, batch)).await
     }
 
     /// Groups that were asked for and told without their members, for these are too many, are not

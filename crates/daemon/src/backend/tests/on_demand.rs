@@ -46,6 +46,40 @@ fn a_users_groups_do_not_touch_the_members_that_are_known() {
 }
 
 #[test]
+fn members_that_cannot_be_told_any_more_are_not_known_nor_are_those_of_groups_around() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    let by_dn = |name: &'static str, members: &[&'static str]| {
+        let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
+        Entry::Group(Group { reference: name.as_bytes().into(), ..one })
+    };
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(GROUPS, named("inner"), by_dn("inner", &["alice"]));
+    engine.put(GROUPS, named("middle"), by_dn("middle", &["inner", "outer"]));
+    engine.put(GROUPS, named("outer"), by_dn("outer", &["middle"]));
+    engine.put(GROUPS, named("other"), by_dn("other", &["alice"]));
+    engine.flush();
+    let mut known = fetched(&engine);
+    let Entry::Group(one) = by_dn("inner", &[]) else { unreachable!() };
+    engine.put(GROUPS, named("inner"), Entry::Group(Group { members: None, ..one }));
+    engine.members_unknown(GROUPS, named("inner"));
+    engine.flush();
+    let check = |known: &Known| {
+        for name in ["inner", "middle", "outer"] {
+            assert_eq!(known.fact(name).members, None, "{name}");
+        }
+        assert_eq!(known.fact("other").members.as_ref().map(Vec::len), Some(1));
+    };
+    assert!(!known.fetch(&engine), "a change");
+    check(&known);
+    assert_eq!(engine.found(&LookUp::GroupByName(b"outer".to_vec())), None);
+    assert!(!engine.knows(b"middle"));
+    assert_eq!(engine.stale(Of::GroupsWithMembers, AGE), [], "nothing to confirm");
+    end(engine);
+    check(&fetched(&cached(folder.path(), Mode::OnDemand)));
+}
+
+#[test]
 fn an_answer_brings_the_records_that_it_speaks_of() {
     let engine = engine(Mode::OnDemand);
     let alice = || LookUp::GroupsOf(b"alice".to_vec());
@@ -260,9 +294,12 @@ impl Played {
         let Some(members) = groups.get(name) else { return false };
         let members = all(members);
         let gid = 5000 + uid_of(name);
-        let with_members = with_members && !self.vast.lock().unwrap().contains(name);
-        let told = group(name, gid, with_members.then_some(&members));
+        let vast = self.vast.lock().unwrap().contains(name);
+        let told = group(name, gid, (with_members && !vast).then_some(&members));
         self.engine.put(GROUPS, named(name), told);
+        if with_members && vast {
+            self.engine.members_unknown(GROUPS, named(name));
+        }
         true
     }
 
@@ -524,6 +561,11 @@ async fn a_group_that_grew_beyond_what_is_told_is_not_asked_for_all_the_time() {
     played.questions();
     asking.refresh(AGE).await;
     assert_eq!(played.questions(), []);
+    assert_eq!(fetched(&played.engine).fact("vast").members, None, "who left it is not in it");
+    played.failing.lock().unwrap().insert("vast".into());
+    let vast = asking.look_up(&LookUp::GroupByName(b"vast".to_vec())).await;
+    assert!(matches!(vast, Err(Error::Unavailable(_))), "{vast:?}");
+    played.questions();
     // Nor with every other group of a user.
     played.groups.lock().unwrap().insert("huge".into(), names(2..3));
     played.groups.lock().unwrap().insert("small".into(), names(2..3));
