@@ -401,10 +401,12 @@ impl Sink for Engine {
         self.state().knows(reference)
     }
 
-    /// Without a cache that can be written everything stays in memory, and there is nothing to wait for.
+    /// Without a cache that can be written everything stays in memory, and there is nothing to wait
+    /// for. One that is open again after a failed write may be for reading only.
     fn has_room(&self) -> bool {
         let state = self.state();
-        state.store.is_none() || state.unwritten_bytes < UNWRITTEN_BYTES_MAX
+        let is_written = state.store.is_some() && state.cache_error.is_empty();
+        !is_written || state.unwritten_bytes < UNWRITTEN_BYTES_MAX
     }
 
     fn flush(&self) {
