@@ -345,8 +345,7 @@ mod tests {
     fn group(number: u32, name: &str, reference: u32, members: &[u32]) -> Answer {
         let mut record = Vec::new();
         let name = name.as_bytes();
-        exchange::write_group(&mut record, number, reference, 500, name, Some(members))
-            .expect("fits");
+        write_group(&mut record, number, reference, 500, name, Some(members)).expect("fits");
         Answer::read(KEY, SEEN, &record).expect("a group")
     }
 
@@ -419,7 +418,7 @@ mod tests {
         let unasked = |number, name: &str| {
             let mut record = Vec::new();
             let name = name.as_bytes();
-            exchange::write_group(&mut record, number, number, 500, name, None).expect("fits");
+            write_group(&mut record, number, number, 500, name, None).expect("fits");
             Answer::read(KEY, SEEN, &record).expect("a group")
         };
         asked.put(1, user(1, "alice", 1000, 10));
