@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::asking::Asking;
-use roster_bus::interfaces::Error;
+use roster_bus::interfaces::{CALL_DEADLINE, Error};
 use roster_provider::files::FilesProvider;
 use roster_provider::{LookUp, Of, Provider, Unanswered};
 use std::collections::BTreeSet;
@@ -258,6 +258,8 @@ struct Played {
     /// Groups and their members.
     groups: Mutex<BTreeMap<String, Vec<String>>>,
     failing: Mutex<BTreeSet<String>>,
+    /// What there is never an answer about.
+    silent: Mutex<BTreeSet<String>>,
     /// Groups whose members are too many to be told.
     vast: Mutex<BTreeSet<String>>,
     unreachable: Mutex<bool>,
@@ -273,6 +275,7 @@ impl Played {
             users: Mutex::new(users.into_iter().zip(1000..).collect()),
             groups: Mutex::default(),
             failing: Mutex::default(),
+            silent: Mutex::default(),
             vast: Mutex::default(),
             unreachable: Mutex::new(false),
             refreshes: Mutex::default(),
@@ -374,6 +377,9 @@ impl Provider for Played {
         let text = |name: &Vec<u8>| String::from_utf8(name.clone()).expect("ASCII");
         let names: Vec<String> = names.iter().map(text).collect();
         self.answer(Some(of), &names)?;
+        if names.iter().any(|name| self.silent.lock().unwrap().contains(name)) {
+            std::future::pending::<()>().await;
+        }
         for name in &names {
             self.tell(of, name);
         }
@@ -454,6 +460,38 @@ async fn an_entry_that_always_fails_holds_up_no_other_and_is_left_alone() {
     assert_eq!(played.questions(), [], "it has time");
     // It is an old truth, and none that is worth nothing.
     assert!(!asking.look_up(&by_name("user1")).await.expect("what is known").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_no_answer_about_is_found_in_a_few_questions_and_holds_up_no_other() {
+    let users = names(0..300);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    played.silent.lock().unwrap().extend(["user0".to_owned(), "user299".to_owned()]);
+    played.engine.expire();
+    let began = tokio::time::Instant::now();
+    asking.refresh(AGE).await;
+    let stale = played.engine.stale(Of::Users, AGE);
+    assert_eq!(stale.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 299]);
+    assert!(began.elapsed() < 9 * CALL_DEADLINE, "{:?}", began.elapsed());
+    let questions = played.questions().len();
+    assert!(questions < 35, "{questions} questions for two in 300 without an answer");
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), [], "they have time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_too_slow_for_all_of_a_batch_is_asked_for_others() {
+    let users = names(0..600);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    played.silent.lock().unwrap().extend(names(0..400));
+    played.engine.expire();
+    let began = tokio::time::Instant::now();
+    asking.refresh(AGE).await;
+    assert!(began.elapsed() <= 11 * CALL_DEADLINE, "{:?}", began.elapsed());
+    assert_eq!(played.engine.stale(Of::Users, AGE).len(), 400, "the others are young");
+    assert_eq!(fetched(&played.engine).entries.len(), 600, "nobody is gone");
 }
 
 #[tokio::test]
