@@ -106,7 +106,8 @@ pub struct Group<'a> {
     pub gid: u32,
     /// Group name.
     pub name: &'a [u8],
-    /// References of users and nested groups; `None` when nobody has asked for them yet.
+    /// References of users and nested groups; `None` when they are not known: nobody
+    /// has asked for them yet, or there are too many by now.
     pub members: Option<Numbers<'a>>,
 }
 

@@ -263,7 +263,8 @@ impl LookUps {
 
     /// Reports groups once all their members are known, with those of groups among them: members that
     /// the sink does not know are fetched first. Of a group with too many only the group itself is
-    /// reported; that is an error if it `must` be whole.
+    /// reported, and what was known of its members before is taken back; that is an error if it
+    /// `must` be whole.
     async fn report_whole(
         &self,
         asker: &mut Asker<'_>,
@@ -271,19 +272,34 @@ impl LookUps {
         mut groups: Vec<FoundGroup>,
         must: bool,
     ) -> Result<bool, Unanswered> {
-        let mut too_large = None;
+        let (mut untold, mut error) = (Vec::new(), None);
         for found in &mut groups {
             let members = found.group.members.as_ref().map_or(0, Vec::len);
             if members > REPORTED_MAX {
                 found.group.members = None;
-                too_large = Some(self.too_large(asker, found, members));
+                untold.push(found.id);
+                error = Some(self.too_large(asker, found, members));
             }
         }
         let is_found = !groups.is_empty();
-        let nested = self.fetch_members(asker, sink, &groups).await?;
+        let mut nested = Vec::new();
+        match (self.fetch_members(asker, sink, &groups).await?, groups.as_mut_slice()) {
+            (Ok(all), _) => nested = all,
+            (Err(reason), [found]) => {
+                found.group.members = None;
+                untold.push(found.id);
+                error = Some(failed(asker, reason));
+            }
+            // Whose members are too many shows when each is asked for.
+            (Err(reason), _) => return Err(failed(asker, reason)),
+        }
         groups.into_iter().chain(nested).for_each(|group| self.report(sink, group));
-        match too_large {
-            Some(error) if must => Err(error),
+        untold.into_iter().for_each(|group| sink.members_unknown(self.groups.part, group));
+        match error {
+            Some(error) if must => {
+                sink.flush();
+                Err(error)
+            }
             _ => Ok(is_found),
         }
     }
@@ -301,24 +317,25 @@ impl LookUps {
         failed(asker, reason)
     }
 
-    /// Reports the users among the members of groups, and gives the groups among them.
+    /// Reports the users among the members of groups, and gives the groups among them, or why these
+    /// are too much to be told.
     async fn fetch_members(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
         groups: &[FoundGroup],
-    ) -> Result<Vec<FoundGroup>, Unanswered> {
+    ) -> Result<Result<Vec<FoundGroup>, String>, Unanswered> {
         let mut seen: HashSet<Vec<u8>> =
             groups.iter().map(|found| found.group.reference.to_vec()).collect();
         let mut nested: Vec<FoundGroup> = Vec::new();
         let mut asked = unknown(groups, sink, &mut seen);
         for _level in 0..LEVELS_MAX {
             if asked.is_empty() {
-                return Ok(nested);
+                return Ok(Ok(nested));
             }
             if seen.len() > groups.len() + REPORTED_MAX {
-                let text = format!("more than {REPORTED_MAX} members would have to be asked for");
-                return Err(failed(asker, text));
+                let most = REPORTED_MAX;
+                return Ok(Err(format!("more than {most} members would have to be asked for")));
             }
             let first = nested.len();
             for members in asked.chunks(NAMES_PER_SEARCH) {
@@ -326,7 +343,7 @@ impl LookUps {
             }
             asked = unknown(&nested[first..], sink, &mut seen);
         }
-        Err(failed(asker, format!("groups are in groups more than {LEVELS_MAX} levels deep")))
+        Ok(Err(format!("groups are in groups more than {LEVELS_MAX} levels deep")))
     }
 
     /// Reports the users that these references lead to, and gives the groups that they do.

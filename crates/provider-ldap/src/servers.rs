@@ -2,7 +2,8 @@
 
 use crate::lock;
 use hickory_resolver::TokioResolver;
-use hickory_resolver::proto::rr::{RData, Record};
+use hickory_resolver::proto::rr::rdata::SRV;
+use hickory_resolver::proto::rr::{Name, RData, Record};
 use roster_config::{Ldap, Server};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -136,12 +137,7 @@ async fn ask(domain: &str) -> Result<Vec<Service>, String> {
     let name = format!("_ldap._tcp.{}.", domain.trim_end_matches('.'));
     let answer = resolver.srv_lookup(name).await.map_err(|error| error.to_string())?;
     let service = |record: &Record| match &record.data {
-        RData::SRV(srv) => Some(Service {
-            priority: srv.priority,
-            weight: srv.weight,
-            port: srv.port,
-            host: srv.target.to_utf8().trim_end_matches('.').to_owned(),
-        }),
+        RData::SRV(srv) => Some(Service::from(srv)),
         _ => None,
     };
     let services = answer.answers().iter().filter_map(service);
@@ -149,13 +145,15 @@ async fn ask(domain: &str) -> Result<Vec<Service>, String> {
     Ok(services.filter(|service| !service.host.is_empty()).take(DISCOVERED_MAX).collect())
 }
 
-/// Whether a host is the domain itself or below it. An escaped dot does not part labels, and no host
-/// has one.
+/// Whether a host, as DNS writes it, is the domain itself or below it. An escaped dot does not part
+/// labels, and no host has one.
 fn is_within(host: &str, domain: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !host.bytes().all(is_plain) {
         return false;
     }
+    // Letters beyond ASCII may stand in the configuration.
+    let domain = Name::from_utf8(domain).map_or(domain.to_owned(), |name| name.to_ascii());
     let (host, domain) = (host.to_ascii_lowercase(), domain.to_ascii_lowercase());
     let domain = domain.trim_end_matches('.');
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -168,6 +166,14 @@ struct Service {
     weight: u16,
     port: u16,
     host: String,
+}
+
+impl From<&SRV> for Service {
+    fn from(srv: &SRV) -> Self {
+        // As it stands in DNS and in certificates: letters beyond ASCII as xn--.
+        let host = srv.target.to_ascii().trim_end_matches('.').to_owned();
+        Self { priority: srv.priority, weight: srv.weight, port: srv.port, host }
+    }
 }
 
 impl Service {
@@ -336,6 +342,22 @@ mod tests {
         servers.believes_any_name = true;
         assert_eq!(hosts(&servers), named);
         assert_eq!(*lock(&servers.complaint), "");
+    }
+
+    #[test]
+    fn servers_of_a_domain_with_letters_beyond_ascii_are_believed() {
+        let host = |target: Name| Service::from(&SRV::new(0, 0, 389, target)).host;
+        let named = host(Name::from_ascii("ldap-1.xn--bcher-kva.test.").unwrap());
+        assert_eq!(named, "ldap-1.xn--bcher-kva.test");
+        assert_eq!(host(Name::from_utf8("ldap-1.b\u{fc}cher.test.").unwrap()), named);
+        for domain in ["xn--bcher-kva.test", "XN--bcher-KVA.test.", "b\u{fc}cher.test"] {
+            assert!(is_within(&named, domain), "{domain}");
+        }
+        let other = host(Name::from_ascii("ldap.xn--bcher-other.test.").unwrap());
+        assert!(!is_within(&other, "b\u{fc}cher.test"));
+        let dotted = Name::from_labels([&b"evil.xn--bcher-kva"[..], b"test"]).unwrap();
+        assert!(!is_within(&host(dotted), "b\u{fc}cher.test"), "one label and no host");
+        assert_eq!(host(Name::root()), "", "no such service");
     }
 
     #[test]

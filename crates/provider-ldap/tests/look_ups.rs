@@ -175,8 +175,29 @@ fn a_group_with_too_many_members_is_never_cut() {
     let reason = mirror.look_up(LookUp::GroupByGid(7100)).unwrap_err();
     assert!(reason.contains("10001 members") && reason.contains("mode"), "{reason}");
     assert!(!mirror.book.members_known("vast"));
+    assert!(mirror.book.members_taken_back("vast"), "said although there is no answer");
     assert_eq!(mirror.look_up_all(Of::GroupsWithMembers, &["vast", "large", "staff"]), Ok(()));
     assert!(!mirror.book.members_known("vast"));
+    assert!(!mirror.book.members_taken_back("large"));
     assert!(mirror.book.members_known("large") && mirror.book.members_known("staff"));
     assert_eq!(mirror.look_up(LookUp::GroupsOf(name("m7"))), Ok(false), "there is no such user");
+}
+
+#[test]
+fn a_group_around_one_with_too_many_members_is_told_without_any() {
+    let schema = Schema::Rfc2307bis;
+    let directory = Directory::new(schema);
+    let members: Vec<String> = (0..=10_000).map(|number| format!("m{number}")).collect();
+    let ldif = ldif(schema)
+        + &directory.group("vast", 7100, &members)
+        + &directory.group_of_groups("around", 7101, &["alice"], &["vast"]);
+    let slapd = Slapd::serving(Setup::new(schema), &ldif);
+    let mirror = asked(&slapd);
+    let reason = mirror.look_up(LookUp::GroupByGid(7101)).unwrap_err();
+    assert!(reason.contains("more than 10000 members"), "{reason}");
+    assert!(mirror.book.members_taken_back("around"));
+    assert!(mirror.look_up_all(Of::GroupsWithMembers, &["around", "staff"]).is_err());
+    assert_eq!(mirror.look_up_all(Of::GroupsWithMembers, &["around"]), Ok(()));
+    assert_eq!(mirror.look_up_all(Of::GroupsWithMembers, &["staff"]), Ok(()));
+    assert!(mirror.book.members_known("staff"));
 }

@@ -123,6 +123,10 @@ pub trait Sink: Send + Sync {
     /// The user's groups are exactly these, of which each was [`put`](Self::put) before: what a
     /// look-up of [`LookUp::GroupsOf`] found.
     fn groups_of(&self, user: EntryId, groups: &[EntryId]);
+    /// The group was [`put`](Self::put) without its members, for these cannot be told, as when there
+    /// are too many: what is known of them from before is not true any more. Means nothing for an id
+    /// that is not known.
+    fn members_unknown(&self, part: Part, id: EntryId);
     /// Whether an entry that a member list names so was [`put`](Self::put), with its own members if
     /// it is a group: a look-up need not fetch it to tell its name.
     fn knows(&self, reference: &[u8]) -> bool;

@@ -113,6 +113,10 @@ impl Sink for Notes {
 
     fn groups_of(&self, _user: EntryId, _groups: &[EntryId]) {}
 
+    fn members_unknown(&self, _part: Part, _id: EntryId) {
+        panic!("a file tells all members");
+    }
+
     fn knows(&self, _reference: &[u8]) -> bool {
         false
     }

@@ -2,7 +2,9 @@
 //! reference, and when each was true last.
 
 use super::entries::Kind;
-use roster_bus::exchange::{NO_REFERENCE, Numbers, Record, Records, write_groups_of};
+use roster_bus::exchange::{
+    Group, NO_REFERENCE, Numbers, Record, Records, write_group, write_groups_of,
+};
 use roster_provider::{LookUp, Of};
 use roster_store::Key;
 use std::collections::{BTreeSet, HashMap};
@@ -96,6 +98,15 @@ impl Answer {
         match Records::bare(&self.record).next() {
             Some(Ok(Record::Group(group))) => group.members,
             _ => None,
+        }
+    }
+
+    /// Appends the record of a group as one whose members are not known.
+    pub fn write_without_members(&self, out: &mut Vec<u8>) {
+        if let Some(Ok(Record::Group(group))) = Records::bare(&self.record).next() {
+            let Group { number, reference, gid, name, .. } = group;
+            let written = write_group(out, number, reference, gid, name, None);
+            debug_assert!(written.is_ok(), "shorter than the record that it was");
         }
     }
 
@@ -259,6 +270,25 @@ impl Asked {
         found
     }
 
+    /// Groups with their members known, whose members include what is in this group: itself, those
+    /// that list it, those that list these. Each once, however they are nested.
+    #[must_use]
+    pub fn lists_through(&self, group: u32) -> BTreeSet<u32> {
+        let mut found = BTreeSet::from([group]);
+        let mut next = vec![group];
+        while let Some(number) = next.pop() {
+            let reference = self.entries.get(&number).map_or(NO_REFERENCE, |group| group.reference);
+            let lists = |answer: &Answer| {
+                reference != NO_REFERENCE
+                    && answer.members().is_some_and(|all| all.iter().any(|one| one == reference))
+            };
+            let listing = self.entries.iter().filter(|(_, answer)| lists(answer));
+            next.extend(listing.map(|(&number, _)| number).filter(|number| found.insert(*number)));
+        }
+        found.retain(|number| self.entries.get(number).is_some_and(Answer::has_list));
+        found
+    }
+
     /// What is to be asked for in that way, to hear again what was said before that time.
     #[must_use]
     pub fn stale(&self, of: Of, since: u64, now: u64) -> Vec<u32> {
@@ -315,8 +345,7 @@ mod tests {
     fn group(number: u32, name: &str, reference: u32, members: &[u32]) -> Answer {
         let mut record = Vec::new();
         let name = name.as_bytes();
-        exchange::write_group(&mut record, number, reference, 500, name, Some(members))
-            .expect("fits");
+        write_group(&mut record, number, reference, 500, name, Some(members)).expect("fits");
         Answer::read(KEY, SEEN, &record).expect("a group")
     }
 
@@ -389,7 +418,7 @@ mod tests {
         let unasked = |number, name: &str| {
             let mut record = Vec::new();
             let name = name.as_bytes();
-            exchange::write_group(&mut record, number, number, 500, name, None).expect("fits");
+            write_group(&mut record, number, number, 500, name, None).expect("fits");
             Answer::read(KEY, SEEN, &record).expect("a group")
         };
         asked.put(1, user(1, "alice", 1000, 10));

@@ -2,7 +2,8 @@
 //! before, so that the answers that are kept stay true.
 //!
 //! What is asked again goes by the hundred into one question. An entry about which the directory
-//! fails to answer is left alone for a while, longer each time, and holds up no other.
+//! fails to answer is found by halves, left alone for a while, longer each time, and holds up no
+//! other.
 
 use super::engine::Engine;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -36,6 +37,9 @@ const AHEAD_MAX: usize = 64;
 const AHEAD_WITHIN: Duration = Duration::from_millis(400);
 /// Into how many rounds one refresh of all answers is spread.
 const ROUNDS: u32 = 10;
+/// Parts of a batch in a row that have no answer in time before the rest is left for the next round: a
+/// few more than it takes to find one entry among a hundred.
+const LATE_MAX: u32 = 10;
 /// How long an entry is left alone at the most that cannot be answered.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Of so many the list is cleared of those whose time is over: they may be gone.
@@ -57,6 +61,15 @@ pub struct Asking<P> {
     /// How many groups to ask for at once.
     ahead: AtomicUsize,
     failing: Mutex<HashMap<u32, Failing>>,
+}
+
+/// What a server says to a question.
+enum Heard {
+    Answer,
+    /// That it does not answer.
+    Failure,
+    /// Nothing in time.
+    Nothing,
 }
 
 /// An entry that the directory did not answer for.
@@ -228,13 +241,7 @@ impl<P: Provider + 'static> Asking<P> {
         stale.retain(|(number, _)| !self.is_failing(*number));
         let size = if of == Of::GroupsWithMembers { BATCH_OF_GROUPS } else { BATCH };
         let batches = stream::iter(stale.chunks(size)).map(Ok);
-        let asked =
-            batches.try_for_each_concurrent(REFRESHES_MAX, |batch| self.ask_batch(of, batch));
-        asked.await?;
-        if of == Of::GroupsWithMembers {
-            self.note_untold(&stale, self.engine.stale(of, age));
-        }
-        Ok(())
+        batches.try_for_each_concurrent(REFRESHES_MAX, |batch| self.ask_batch(of, batch)).await
     }
 
     /// Groups that were asked for and told without their members, for these are too many, are not
@@ -246,35 +253,51 @@ impl<P: Provider + 'static> Asking<P> {
         }
     }
 
-    /// Asks for entries together and, if there is one among them that has no answer, for each.
+    /// Asks for entries together and, where one among them has no answer, for each half of them. What
+    /// a server is too slow for waits for the next round, and holds up no other batch.
     async fn ask_batch(&self, of: Of, batch: &[Known]) -> Result<(), ()> {
-        if self.ask_in_time(of, batch).await? {
-            return Ok(());
-        }
-        for one in batch {
-            if batch.len() == 1 || !self.ask_in_time(of, std::slice::from_ref(one)).await? {
-                self.note_failure(one.0);
+        let mut parts = vec![batch];
+        let mut late = 0;
+        while let Some(part) = parts.pop() {
+            late = match self.ask_in_time(of, part).await? {
+                Heard::Answer => {
+                    late = 0;
+                    continue;
+                }
+                Heard::Failure => 0,
+                Heard::Nothing => late + 1,
+            };
+            match part {
+                [(number, _)] => self.note_failure(*number),
+                _ => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+            }
+            if late >= LATE_MAX {
+                tracing::debug!(?of, "a batch is left for the next round: no answer in time");
+                break;
             }
         }
         Ok(())
     }
 
-    /// Whether there was an answer; an error is that no server answers.
-    async fn ask_in_time(&self, of: Of, entries: &[Known]) -> Result<bool, ()> {
+    /// What came of a question; an error is that no server answers.
+    async fn ask_in_time(&self, of: Of, entries: &[Known]) -> Result<Heard, ()> {
         match timeout(CALL_DEADLINE, self.ask_all(of, entries)).await {
             Ok(Ok(())) => {
                 let mut failing = self.failing();
                 for (number, _) in entries {
                     failing.remove(number);
                 }
-                Ok(true)
+                Ok(Heard::Answer)
             }
             Ok(Err(Unanswered::Unreachable(_))) => Err(()),
             Ok(Err(Unanswered::Failed(reason))) => {
                 tracing::debug!(?of, entries = entries.len(), "not refreshed: {reason}");
-                Ok(false)
+                Ok(Heard::Failure)
             }
-            Err(_) => Ok(false),
+            Err(_) => Ok(Heard::Nothing),
         }
     }
 

@@ -393,14 +393,20 @@ impl Sink for Engine {
         self.state().groups_of(user, groups);
     }
 
+    fn members_unknown(&self, part: Part, id: EntryId) {
+        self.state().members_unknown(key_of(part, id));
+    }
+
     fn knows(&self, reference: &[u8]) -> bool {
         self.state().knows(reference)
     }
 
-    /// Without a cache that can be written everything stays in memory, and there is nothing to wait for.
+    /// Without a cache that can be written everything stays in memory, and there is nothing to wait
+    /// for. One that is open again after a failed write may be for reading only.
     fn has_room(&self) -> bool {
         let state = self.state();
-        state.store.is_none() || state.unwritten_bytes < UNWRITTEN_BYTES_MAX
+        let is_written = state.store.is_some() && state.cache_error.is_empty();
+        !is_written || state.unwritten_bytes < UNWRITTEN_BYTES_MAX
     }
 
     fn flush(&self) {
@@ -514,25 +520,30 @@ impl State {
             Mode::Replicate => Seen::default(),
             Mode::OnDemand => self.seen_now(number, entry),
         };
-        let digest = digest(&self.scratch);
-        let header = header(number, kind, digest, seen);
-        let slot = Slot { key, kind, number, mark: self.mark(key.part), digest };
-        self.entries.put(slot);
-        if known.is_some_and(|known| (known.kind, known.digest) == (kind, digest)) {
-            if settings.mode == Mode::OnDemand {
-                self.asked.seen(number, seen);
-                self.open.seen(key, header);
-            }
-            return;
-        }
         if known.is_none() {
             self.parts.entry(key.part).or_default();
             self.next_number += 1;
             self.open.next_number(self.next_number);
         }
+        self.keep(settings.mode, key, kind, number, seen);
+    }
+
+    /// The entry's records are what is in `scratch`.
+    fn keep(&mut self, mode: Mode, key: Key, kind: Kind, number: u32, seen: Seen) {
+        let known = self.entries.get(key).map(|slot| (slot.kind, slot.digest));
+        let digest = digest(&self.scratch);
+        let header = header(number, kind, digest, seen);
+        self.entries.put(Slot { key, kind, number, mark: self.mark(key.part), digest });
+        if known == Some((kind, digest)) {
+            if mode == Mode::OnDemand {
+                self.asked.seen(number, seen);
+                self.open.seen(key, header);
+            }
+            return;
+        }
         self.open.put(key, header, &self.scratch);
         self.unfetched.get_or_insert_with(Instant::now);
-        if settings.mode == Mode::OnDemand
+        if mode == Mode::OnDemand
             && let Some(answer) = Answer::read(key, seen, &self.scratch)
         {
             self.asked.put(number, answer);

@@ -721,9 +721,14 @@ fn a_provider_waits_for_a_slow_disk_and_for_none_that_is_away() {
     let told = told.expect("an end before 120 MB");
     write(&engine);
     assert!(engine.has_room());
+    let store = engine.take_store().expect("a cache");
     engine.unwritable("the disk is full");
     (told + 1..2 * told + 10).for_each(put);
     assert!(engine.has_room());
+    engine.reopened(store);
+    assert!(engine.has_room(), "it is open for reading, and nothing was written yet");
+    engine.written(&[]);
+    assert!(!engine.has_room(), "the disk takes it again");
 }
 
 /// A cache in that folder, whatever is there.

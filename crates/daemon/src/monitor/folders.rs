@@ -237,7 +237,9 @@ fn give(file: impl AsFd, owner: Ids) -> rustix::io::Result<()> {
 }
 
 /// Gives a file in `folder`, whose stat is `before`, to `owner`: one that was the folder's owner's
-/// own, and has no other name under which it would change hands too.
+/// own, and has no other name under which it would change hands too. A folder may have been left half
+/// handed over: files in it are the new owner's already or, in one that was taken away, still those of
+/// the role that had it, which are known by the group that only roles have.
 fn give_file(folder: &OwnedFd, name: &CStr, before: &Stat, owner: Ids) -> anyhow::Result<()> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let shown = shown(name);
@@ -245,7 +247,9 @@ fn give_file(folder: &OwnedFd, name: &CStr, before: &Stat, owner: Ids) -> anyhow
         .with_context(|| format!("cannot open {shown}"))?;
     let stat = fs::fstat(&file)?;
     let plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if !plain || stat.st_nlink != 1 || stat.st_uid != before.st_uid {
+    let is_left = before.st_uid == ROOT.uid && stat.st_gid == owner.gid;
+    let is_own = [before.st_uid, owner.uid].contains(&stat.st_uid) || is_left;
+    if !plain || stat.st_nlink != 1 || !is_own {
         bail!("{shown} is no file of the user {}; remove it", before.st_uid);
     }
     give(&file, owner)?;
@@ -345,6 +349,42 @@ pub fn unlisten(place: &Listen) {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_cache_that_was_left_half_handed_over_is_handed_over_and_a_strangers_file_is_not() {
+        if own_uid() != 0 {
+            eprintln!("skipped: files of other users take root");
+            return;
+        }
+        let [gone, before, owner] = [64_910, 64_911, 64_912].map(|uid| Ids { uid, gid: 900 });
+        let stranger = Ids { uid: 64_999, gid: 64_999 };
+        for (folder_of, file_of, is_fine) in [
+            (ROOT, gone, true),
+            (ROOT, ROOT, true),
+            (before, owner, true),
+            (before, before, true),
+            (before, gone, false),
+            (before, ROOT, false),
+            (ROOT, stranger, false),
+        ] {
+            let state = tempfile::TempDir::new().unwrap();
+            let domains = state.path().join(DOMAINS);
+            let (lab, file) = (domains.join("lab"), domains.join("lab/cache.redb"));
+            std::fs::create_dir_all(&lab).unwrap();
+            give(File::create(&file).unwrap(), file_of).unwrap();
+            give(File::open(&lab).unwrap(), folder_of).unwrap();
+            let folders = Folders {
+                state: state.path().to_owned(),
+                run: state.path().to_owned(),
+                domains: File::open(&domains).unwrap().into(),
+                _lock: tempfile::tempfile().unwrap(),
+            };
+            let handed = folders.cache("lab", Some(owner));
+            assert_eq!(handed.is_ok(), is_fine, "{folder_of:?} {file_of:?} {handed:?}");
+            let uid = |path: &Path| path.symlink_metadata().unwrap().uid();
+            assert_eq!(uid(&file) == owner.uid && uid(&lab) == owner.uid, is_fine);
+        }
+    }
 
     #[test]
     fn a_socket_is_open_to_all_from_its_first_moment_and_files_are_not() {

@@ -34,6 +34,7 @@ use crate::exit::{self, Failure, Status};
 use crate::logging::LogLevel;
 use crate::metrics::Counters;
 use crate::role::{self, Launch, RoleConfig, bus_address};
+use anyhow::Context as _;
 use decide::{Action, Event, Phase, State, Times, decide};
 use folders::Folders;
 use link::News;
@@ -66,6 +67,8 @@ const PING_WAIT: Duration = Duration::from_secs(5);
 const END_WAIT: Duration = Duration::from_secs(20);
 /// How long the bus may take to read its policy anew.
 const POLICY_WAIT: Duration = Duration::from_secs(3);
+/// After it did not, how long until it is told again: nothing else goes on while it is.
+const POLICY_PAUSE: Duration = Duration::from_secs(10);
 /// The policy's file in the run-time folder.
 const BUS_CONF: &str = "bus.conf";
 /// News that may wait.
@@ -128,8 +131,10 @@ struct Monitor {
     users: Users,
     bus_program: PathBuf,
     folders: Folders,
-    /// What the bus was told last.
+    /// What the bus goes by.
     policy: String,
+    /// Not before then it is told of another.
+    policy_due: Instant,
     level: LogLevel,
     counters: Counters,
     started: SystemTime,
@@ -175,6 +180,7 @@ impl Monitor {
             bus_program,
             folders,
             policy: String::new(),
+            policy_due: Instant::now(),
             level,
             counters: Counters::start(),
             started: SystemTime::now(),
@@ -394,25 +400,29 @@ impl Monitor {
         policy::bus_conf(&socket, &self.users, &domains, &self.taken())
     }
 
-    /// Has the bus go by what must hold now, if that is something else than it was told.
+    /// Has the bus go by what must hold now, if that is something else than it goes by.
     async fn renew_policy(&mut self) {
         let Some(connection) = self.bus.clone() else { return };
         let policy = self.policy_now();
-        if policy == self.policy {
+        if policy == self.policy || Instant::now() < self.policy_due {
             return;
         }
-        if let Err(error) = self.folders.write(BUS_CONF, &policy) {
-            error!("the bus keeps its old policy: {error:#}");
-            return;
+        match self.tell_policy(&connection, &policy).await {
+            Ok(()) => self.policy = policy,
+            Err(error) => {
+                // Who may not own its name yet will be started again. What the bus goes by now is
+                // not known: it may have read the file and the answer be lost.
+                error!("the bus did not take its new policy, and is told again: {error:#}");
+                self.policy.clear();
+                self.policy_due = Instant::now() + POLICY_PAUSE;
+            }
         }
-        self.policy = policy;
-        let told = async { DBusProxy::new(&connection).await?.reload_config().await };
-        match timeout(POLICY_WAIT, told).await {
-            Ok(Ok(())) => {}
-            // Who may not own its name yet will be started again.
-            Ok(Err(error)) => warn!("the bus did not take its new policy: {error}"),
-            Err(_) => warn!("the bus did not take its new policy: no answer"),
-        }
+    }
+
+    async fn tell_policy(&self, bus: &Connection, policy: &str) -> anyhow::Result<()> {
+        self.folders.write(BUS_CONF, policy)?;
+        let told = async { DBusProxy::new(bus).await?.reload_config().await };
+        Ok(timeout(POLICY_WAIT, told).await.context("no answer")??)
     }
 
     /// Has a task connect to the bus and listen to it.

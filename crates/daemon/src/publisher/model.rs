@@ -241,14 +241,8 @@ impl Domain {
                 };
                 Slot::User(Arc::new(User { groups, ..User::new(user) }))
             }
-            (Record::Group(group), old) => {
-                let members = match (group.members, old) {
-                    (Some(members), _) => Some(members.iter().collect()),
-                    (None, Some(Entry::Group(old))) if *old.name == *group.name => {
-                        old.members.clone()
-                    }
-                    (None, _) => None,
-                };
+            (Record::Group(group), _) => {
+                let members = group.members.map(|members| members.iter().collect());
                 let exchange::Group { reference, gid, name, .. } = *group;
                 Slot::Group(Arc::new(Group { reference, gid, name: name.into(), members }))
             }

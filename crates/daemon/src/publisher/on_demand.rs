@@ -517,6 +517,23 @@ mod tests {
     }
 
     #[test]
+    fn members_that_are_not_known_any_more_are_asked_for_and_not_answered() {
+        let mut state = host(&["asked"]);
+        let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
+        take(&mut state, 0, found).expect("well formed");
+        let question = by_name(Kind::GroupByName, "staff");
+        published(&mut state, |_| {});
+        let staff = state.claimant(&question).expect("there");
+        assert!(!state.lacks_list(Kind::GroupByName, staff));
+        take(&mut state, 0, Image::changes(1).unasked(2, "staff", 6000)).expect("well formed");
+        assert!(state.lacks_list(Kind::GroupByName, staff));
+        published(&mut state, |snapshot| {
+            let staff = snapshot.group_by_name(b"staff").expect("undamaged").expect("there");
+            assert!(staff.members_unknown());
+        });
+    }
+
+    #[test]
     fn numbers_of_another_process_of_the_back_end_are_not_believed() {
         let mut state = host(&["asked"]);
         assert!(state.is_of(0, 1).is_err(), "nothing was read yet");

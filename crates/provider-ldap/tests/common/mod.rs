@@ -38,6 +38,8 @@ struct State {
     of_part: HashMap<EntryId, Part>,
     rejected: BTreeMap<String, String>,
     rejected_ids: HashMap<EntryId, String>,
+    /// Groups whose members are not known any more.
+    taken_back: HashSet<EntryId>,
     refreshing: HashMap<Part, HashSet<EntryId>>,
     cookies: HashMap<Part, Cookie>,
     memberships: HashMap<EntryId, Vec<EntryId>>,
@@ -107,6 +109,12 @@ impl Book {
     pub fn members_known(&self, group: &str) -> bool {
         let out = self.out.lock().unwrap();
         out.groups.values().any(|one| *one.name == *group.as_bytes() && one.members.is_some())
+    }
+
+    /// Whether it was told that the group's members are not known any more.
+    pub fn members_taken_back(&self, group: &str) -> bool {
+        let id = self.id(group);
+        id.is_some_and(|id| self.out.lock().unwrap().taken_back.contains(&id))
     }
 
     pub fn rejected(&self) -> BTreeMap<String, String> {
@@ -248,6 +256,12 @@ impl Sink for Book {
         assert!(now.users.contains_key(&user), "the user was put before");
         assert!(groups.iter().all(|id| now.groups.contains_key(id)), "so was each group");
         now.memberships.insert(user, groups.to_vec());
+    }
+
+    fn members_unknown(&self, _part: Part, id: EntryId) {
+        let mut now = self.now.lock().unwrap();
+        assert!(now.groups[&id].members.is_none(), "the group was put without them");
+        now.taken_back.insert(id);
     }
 
     fn has_room(&self) -> bool {

@@ -5,6 +5,7 @@ use super::super::asked::{Answer, Seen};
 use super::super::deletion::REMOVALS_MIN;
 use super::super::entries::{Kind, Slot};
 use super::{Engine, State, digest, header, unix_now};
+use roster_config::Mode;
 use roster_provider::{Entry, EntryId, LookUp, Of, Sink};
 use roster_store::Key;
 use std::time::{Duration, Instant};
@@ -132,6 +133,19 @@ impl State {
 
     pub(super) fn knows(&self, reference: &[u8]) -> bool {
         self.references.number(reference).is_some_and(|number| self.asked.refers(number))
+    }
+
+    /// The members of a group are not known any more, nor those of the groups that it is in: their
+    /// lists would be cut.
+    pub(super) fn members_unknown(&mut self, key: Key) {
+        let Some(group) = self.entries.get(key).map(|slot| slot.number) else { return };
+        for number in self.asked.lists_through(group) {
+            let Some(answer) = self.asked.get(number) else { continue };
+            let (key, seen) = (answer.key, Seen { list: 0, ..answer.seen });
+            self.scratch.clear();
+            answer.write_without_members(&mut self.scratch);
+            self.keep(Mode::OnDemand, key, Kind::Group, number, seen);
+        }
     }
 
     pub(super) fn groups_of(&mut self, user: EntryId, groups: &[EntryId]) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::asking::Asking;
-use roster_bus::interfaces::Error;
+use roster_bus::interfaces::{CALL_DEADLINE, Error};
 use roster_provider::files::FilesProvider;
 use roster_provider::{LookUp, Of, Provider, Unanswered};
 use std::collections::BTreeSet;
@@ -41,6 +41,40 @@ fn a_users_groups_do_not_touch_the_members_that_are_known() {
     engine.put(USERS, named("alice"), user("alice", 1001));
     engine.flush();
     check(&fetched(&engine));
+    end(engine);
+    check(&fetched(&cached(folder.path(), Mode::OnDemand)));
+}
+
+#[test]
+fn members_that_cannot_be_told_any_more_are_not_known_nor_are_those_of_groups_around() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    let by_dn = |name: &'static str, members: &[&'static str]| {
+        let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
+        Entry::Group(Group { reference: name.as_bytes().into(), ..one })
+    };
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.put(GROUPS, named("inner"), by_dn("inner", &["alice"]));
+    engine.put(GROUPS, named("middle"), by_dn("middle", &["inner", "outer"]));
+    engine.put(GROUPS, named("outer"), by_dn("outer", &["middle"]));
+    engine.put(GROUPS, named("other"), by_dn("other", &["alice"]));
+    engine.flush();
+    let mut known = fetched(&engine);
+    let Entry::Group(one) = by_dn("inner", &[]) else { unreachable!() };
+    engine.put(GROUPS, named("inner"), Entry::Group(Group { members: None, ..one }));
+    engine.members_unknown(GROUPS, named("inner"));
+    engine.flush();
+    let check = |known: &Known| {
+        for name in ["inner", "middle", "outer"] {
+            assert_eq!(known.fact(name).members, None, "{name}");
+        }
+        assert_eq!(known.fact("other").members.as_ref().map(Vec::len), Some(1));
+    };
+    assert!(!known.fetch(&engine), "a change");
+    check(&known);
+    assert_eq!(engine.found(&LookUp::GroupByName(b"outer".to_vec())), None);
+    assert!(!engine.knows(b"middle"));
+    assert_eq!(engine.stale(Of::GroupsWithMembers, AGE), [], "nothing to confirm");
     end(engine);
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
 }
@@ -224,6 +258,8 @@ struct Played {
     /// Groups and their members.
     groups: Mutex<BTreeMap<String, Vec<String>>>,
     failing: Mutex<BTreeSet<String>>,
+    /// What there is never an answer about.
+    silent: Mutex<BTreeSet<String>>,
     /// Groups whose members are too many to be told.
     vast: Mutex<BTreeSet<String>>,
     unreachable: Mutex<bool>,
@@ -239,6 +275,7 @@ impl Played {
             users: Mutex::new(users.into_iter().zip(1000..).collect()),
             groups: Mutex::default(),
             failing: Mutex::default(),
+            silent: Mutex::default(),
             vast: Mutex::default(),
             unreachable: Mutex::new(false),
             refreshes: Mutex::default(),
@@ -260,9 +297,12 @@ impl Played {
         let Some(members) = groups.get(name) else { return false };
         let members = all(members);
         let gid = 5000 + uid_of(name);
-        let with_members = with_members && !self.vast.lock().unwrap().contains(name);
-        let told = group(name, gid, with_members.then_some(&members));
+        let vast = self.vast.lock().unwrap().contains(name);
+        let told = group(name, gid, (with_members && !vast).then_some(&members));
         self.engine.put(GROUPS, named(name), told);
+        if with_members && vast {
+            self.engine.members_unknown(GROUPS, named(name));
+        }
         true
     }
 
@@ -337,6 +377,9 @@ impl Provider for Played {
         let text = |name: &Vec<u8>| String::from_utf8(name.clone()).expect("ASCII");
         let names: Vec<String> = names.iter().map(text).collect();
         self.answer(Some(of), &names)?;
+        if names.iter().any(|name| self.silent.lock().unwrap().contains(name)) {
+            std::future::pending::<()>().await;
+        }
         for name in &names {
             self.tell(of, name);
         }
@@ -417,6 +460,38 @@ async fn an_entry_that_always_fails_holds_up_no_other_and_is_left_alone() {
     assert_eq!(played.questions(), [], "it has time");
     // It is an old truth, and none that is worth nothing.
     assert!(!asking.look_up(&by_name("user1")).await.expect("what is known").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_no_answer_about_is_found_in_a_few_questions_and_holds_up_no_other() {
+    let users = names(0..300);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    played.silent.lock().unwrap().extend(["user0".to_owned(), "user299".to_owned()]);
+    played.engine.expire();
+    let began = tokio::time::Instant::now();
+    asking.refresh(AGE).await;
+    let stale = played.engine.stale(Of::Users, AGE);
+    assert_eq!(stale.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 299]);
+    assert!(began.elapsed() < 9 * CALL_DEADLINE, "{:?}", began.elapsed());
+    let questions = played.questions().len();
+    assert!(questions < 35, "{questions} questions for two in 300 without an answer");
+    asking.refresh(AGE).await;
+    assert_eq!(played.questions(), [], "they have time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_too_slow_for_all_of_a_batch_is_asked_for_others() {
+    let users = names(0..600);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    played.silent.lock().unwrap().extend(names(0..400));
+    played.engine.expire();
+    let began = tokio::time::Instant::now();
+    asking.refresh(AGE).await;
+    assert!(began.elapsed() <= 11 * CALL_DEADLINE, "{:?}", began.elapsed());
+    assert_eq!(played.engine.stale(Of::Users, AGE).len(), 400, "the others are young");
+    assert_eq!(fetched(&played.engine).entries.len(), 600, "nobody is gone");
 }
 
 #[tokio::test]
@@ -524,6 +599,11 @@ async fn a_group_that_grew_beyond_what_is_told_is_not_asked_for_all_the_time() {
     played.questions();
     asking.refresh(AGE).await;
     assert_eq!(played.questions(), []);
+    assert_eq!(fetched(&played.engine).fact("vast").members, None, "who left it is not in it");
+    played.failing.lock().unwrap().insert("vast".into());
+    let vast = asking.look_up(&LookUp::GroupByName(b"vast".to_vec())).await;
+    assert!(matches!(vast, Err(Error::Unavailable(_))), "{vast:?}");
+    played.questions();
     // Nor with every other group of a user.
     played.groups.lock().unwrap().insert("huge".into(), names(2..3));
     played.groups.lock().unwrap().insert("small".into(), names(2..3));
