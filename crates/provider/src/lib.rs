@@ -61,7 +61,8 @@ pub struct Group<'a> {
     pub reference: Cow<'a, [u8]>,
     /// References of the members, in the canonical form of the source, so that equal bytes mean the
     /// same entry: user names (RFC2307, files) or normalised DNs (RFC2307bis), of users or of nested
-    /// groups. Some may lead nowhere. `None` when the members were not asked for.
+    /// groups. Some may lead nowhere. `None` when the members were not asked for, or
+    /// cannot be told, see [`Sink::members_unknown`].
     pub members: Option<Vec<Cow<'a, [u8]>>>,
 }
 
@@ -194,8 +195,9 @@ pub trait Provider: Send + Sync {
     fn mirror(&self, cookies: Vec<(Part, Cookie)>) -> impl Future<Output = String> + Send;
 
     /// Asks the directory one question and reports what it found into the sink, `true` when it
-    /// found something. A group is reported when all its members are known, or not at all. Has its
-    /// own deadline; whoever does not wait for it any more drops it, and the directory is told.
+    /// found something. A group is reported when all its members are known; one whose members cannot
+    /// be told is reported without them, which is an error. Has its own deadline; whoever does not
+    /// wait for it any more drops it, and the directory is told.
     fn look_up(&self, what: &LookUp) -> impl Future<Output = Result<bool, Unanswered>> + Send;
 
     /// Asks for several entries by name, in as few questions as that takes, and reports those that
