@@ -97,6 +97,12 @@ impl Error {
         )
     }
 
+    /// Whether it may be that the server answers no question at all; limits are of one question.
+    pub fn casts_doubt(&self) -> bool {
+        use crate::message::code::{ADMIN_LIMIT, SIZE_LIMIT, TIME_LIMIT};
+        matches!(self, Self::Search { code, .. } if ![ADMIN_LIMIT, SIZE_LIMIT, TIME_LIMIT].contains(code))
+    }
+
     /// Whether the server does not do what was asked, or not for us, so that something else may be
     /// tried on the same connection.
     pub fn is_refusal(&self) -> bool {

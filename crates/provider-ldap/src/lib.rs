@@ -56,7 +56,7 @@ pub struct Ldap {
     config: roster_config::Ldap,
     settings: Settings,
     servers: Servers,
-    setbacks: Setbacks,
+    setbacks: Arc<Setbacks>,
     mapping: Arc<Mapping>,
     searches: Vec<PartSearch>,
     look_ups: LookUps,
@@ -117,12 +117,16 @@ impl Ldap {
         };
         let mapping = Arc::new(Mapping::new(domain, config));
         let searches = schema::searches(config).map_err(bad)?;
+        let look_ups = LookUps::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?;
+        let setbacks = Arc::new(Setbacks::new(config.fail_back));
+        let is_tended = domain.mode == Mode::OnDemand;
+        let plain = look_ups.plain();
         Ok(Self {
             settings: Settings::new(config, secrets).map_err(bad)?,
             servers: Servers::new(config),
-            setbacks: Setbacks::new(config.fail_back),
-            look_ups: LookUps::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?,
-            link: Link::new(config.search_timeout, domain.mode == Mode::OnDemand),
+            link: Link::new(config.search_timeout, is_tended, plain, Arc::clone(&setbacks)),
+            setbacks,
+            look_ups,
             mapping,
             searches,
             mode: domain.mode,
@@ -183,11 +187,11 @@ impl Ldap {
                 Served::Stopped
             }
             Some(error) if was_good => {
-                self.setbacks.forget(server);
+                self.setbacks.forget(&describe(server));
                 Served::Lost(error)
             }
             Some(error) => {
-                self.setbacks.note(server, Instant::now());
+                self.setbacks.note(&describe(server), Instant::now());
                 Served::Failed(error)
             }
         }
@@ -224,15 +228,26 @@ impl Ldap {
         Ok((connection, root))
     }
 
-    /// Connects the look-ups to the first server that answers.
+    /// Connects the look-ups to a server, if it answers any.
+    async fn reach_link(&self, candidate: &Candidate) -> Result<Open, Error> {
+        let Candidate { server, rank } = candidate;
+        let (connection, root) = self.reach(server).await?;
+        let open = Open::over(connection, root, *rank, &describe(server));
+        self.link.try_out(&open).await?;
+        Ok(open)
+    }
+
+    /// Connects the look-ups to the first server that answers them. Servers that failed us lately are
+    /// tried after the others.
     async fn connect_link(&self) -> Result<Open, String> {
+        let mut candidates = self.servers.list().await;
+        let now = Instant::now();
+        candidates.sort_by_key(|one| !self.setbacks.is_over(&describe(&one.server), now));
         let mut reasons = Vec::new();
-        for Candidate { server, rank } in self.servers.list().await {
-            match self.reach(&server).await {
-                Ok((connection, root)) => {
-                    return Ok(Open::over(connection, root, rank, &describe(&server)));
-                }
-                Err(error) => reasons.push(format!("{}: {error}", describe(&server))),
+        for candidate in candidates {
+            match self.reach_link(&candidate).await {
+                Ok(open) => return Ok(open),
+                Err(error) => reasons.push(format!("{}: {error}", describe(&candidate.server))),
             }
         }
         if reasons.is_empty() {
@@ -332,9 +347,9 @@ impl Ldap {
             sleep(self.config.fail_back).await;
             for candidate in self.servers.list().await {
                 let server = &candidate.server;
-                let is_tried =
-                    candidate.rank < rank && self.setbacks.is_over(server, Instant::now());
-                if is_tried && self.is_good(server).await {
+                let is_tried = candidate.rank < rank
+                    && self.setbacks.is_over(&describe(server), Instant::now());
+                if is_tried && self.is_good(&candidate).await {
                     tracing::info!(server = describe(server), "a preferred server answers again");
                     return;
                 }
@@ -342,18 +357,27 @@ impl Ldap {
         }
     }
 
-    /// Whether a server lets us in and, for a mirror, search: what can be known before it is tried.
-    async fn is_good(&self, server: &Server) -> bool {
-        let Ok((mut connection, _)) = self.reach(server).await else { return false };
-        let searches = if self.mode == Mode::OnDemand { &[][..] } else { &self.searches };
-        for PartSearch { base, filter, .. } in searches {
-            if let Err(error) = connection.try_out(base, filter, self.config.search_timeout).await {
-                tracing::debug!(server = describe(server), %error, "a preferred server is of no use");
-                return false;
-            }
+    /// Whether a server lets us in and search: what can be known before it is tried.
+    async fn is_good(&self, candidate: &Candidate) -> bool {
+        let tried = match self.mode {
+            Mode::OnDemand => self.reach_link(candidate).await.map(drop),
+            Mode::Replicate => self.try_out(&candidate.server).await,
+        };
+        if let Err(error) = &tried {
+            let server = describe(&candidate.server);
+            tracing::debug!(server, %error, "a preferred server is of no use");
+        }
+        tried.is_ok()
+    }
+
+    /// Lets a server find one entry of each search.
+    async fn try_out(&self, server: &Server) -> Result<(), Error> {
+        let (mut connection, _) = self.reach(server).await?;
+        for PartSearch { base, filter, .. } in &self.searches {
+            connection.try_out(base, filter, self.config.search_timeout).await?;
         }
         connection.close().await;
-        true
+        Ok(())
     }
 }
 

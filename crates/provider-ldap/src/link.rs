@@ -7,12 +7,16 @@
 //! A question that takes long is its asker's misfortune alone: when nobody waits for it any more, or
 //! its time is over, the server is told to stop, and the others go on. The server counts as gone only
 //! when it leaves a probe unanswered too.
+//!
+//! A server that refuses a question may refuse that one only: it lacks an index, or somebody asked for
+//! something strange. It is left for the next when it refuses plain questions as well.
 
 use crate::connection::{Connection, Root};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{Operation, Request, Response, Scope, SearchRequest, code};
 use crate::network::Network;
+use crate::servers::Setbacks;
 use crate::track::{PROBE_DEADLINE, PROBE_INTERVAL, queue_probe};
 use roster_provider::Unanswered;
 use std::collections::HashMap;
@@ -30,6 +34,9 @@ const WAITING_MAX: usize = 256;
 const ENTRIES_MAX: usize = 10_000;
 /// Bytes of all answers that are on their way: 32 groups of 10,000 members by DN are 20 MiB.
 const BYTES_MAX: usize = 64 << 20;
+/// A server that answered a plain question counts as good for so long: strange questions may come in
+/// any number.
+const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// A question, with all that outlives who asked it.
 #[derive(Clone, Debug)]
@@ -58,6 +65,18 @@ struct Calls {
     doubt: Notify,
     /// Why the connection ended, if the server fell silent.
     silent: OnceLock<String>,
+    /// The server is left for another.
+    useless: Notify,
+    /// How the server did when it was tried last.
+    trial: Mutex<Trial>,
+}
+
+#[derive(Default)]
+enum Trial {
+    #[default]
+    Never,
+    Good(Instant),
+    Useless,
 }
 
 /// A connection that is open, or was until a moment ago.
@@ -99,9 +118,12 @@ impl Open {
         Self { asks, calls, root, rank, server: server.into() }
     }
 
-    /// Over when the connection is; with the reason if its server fell silent.
+    /// Over when the connection is, or its server was left; with the reason if that fell silent.
     pub async fn closed(&self) -> Option<String> {
-        self.asks.closed().await;
+        tokio::select! {
+            () = self.asks.closed() => {}
+            () = self.calls.useless.notified() => {}
+        }
         self.calls.silent.get().map(|reason| format!("{}: {reason}", self.server))
     }
 
@@ -127,6 +149,10 @@ pub(crate) struct Link {
     search_timeout: Duration,
     /// Whether somebody else tries again after a failure, so that a question need not.
     is_tended: bool,
+    /// Plain questions. A server is of use if it answers one of them: where one fails everywhere, for
+    /// its base is not there, others may be served.
+    plain: Vec<Question>,
+    setbacks: Arc<Setbacks>,
 }
 
 enum State {
@@ -141,8 +167,48 @@ enum State {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Link {
-    pub fn new(search_timeout: Duration, is_tended: bool) -> Self {
-        Self { state: Mutex::new(State::Idle), search_timeout, is_tended }
+    pub fn new(
+        search_timeout: Duration,
+        is_tended: bool,
+        plain: Vec<Question>,
+        setbacks: Arc<Setbacks>,
+    ) -> Self {
+        Self { state: Mutex::new(State::Idle), search_timeout, is_tended, plain, setbacks }
+    }
+
+    /// Whether the server answers plain questions. One that meets a limit of its has an answer.
+    pub async fn try_out(&self, open: &Open) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for question in &self.plain {
+            match open.ask(question.clone(), self.search_timeout).await {
+                Err(error) if error.casts_doubt() => outcome = Err(error),
+                Ok(_) | Err(Error::Search { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        outcome
+    }
+
+    /// Tries a server out that failed a question; whether it is left. One at a time does that, for
+    /// all whose questions failed.
+    async fn leaves(&self, open: &Open) -> bool {
+        let mut trial = open.calls.trial.lock().await;
+        match *trial {
+            Trial::Useless => return true,
+            Trial::Good(since) if since.elapsed() < GOOD_FOR => return false,
+            _ => {}
+        }
+        let Err(error) = self.try_out(open).await else {
+            *trial = Trial::Good(Instant::now());
+            return false;
+        };
+        // Whoever asks may give up here: then the next tries it out.
+        self.set(open, State::Idle).await;
+        *trial = Trial::Useless;
+        self.setbacks.note(&open.server, Instant::now());
+        tracing::warn!(server = %open.server, %error, "the server answers no look-ups and is left");
+        open.calls.useless.notify_one();
+        true
     }
 
     /// The open connection; opens one with `connect` if that seems worth trying, or at any rate if
@@ -183,11 +249,16 @@ impl Link {
     }
 
     async fn failed(&self, open: &Open, reason: String) {
+        self.set(open, State::Offline(reason, Instant::now())).await;
+    }
+
+    /// What becomes of a connection, unless there is another already.
+    async fn set(&self, open: &Open, next: State) {
         let mut state = self.state.lock().await;
         if let State::Open(present) = &*state
             && present.asks.same_channel(&open.asks)
         {
-            *state = State::Offline(reason, Instant::now());
+            *state = next;
         }
     }
 
@@ -214,7 +285,7 @@ impl Link {
     }
 
     /// Asks over a connection that is open, and once more over a new one if the old one turns out
-    /// to be closed.
+    /// to be closed, or its server to be of no use.
     pub async fn ask<F>(
         &self,
         open: &mut Open,
@@ -225,7 +296,12 @@ impl Link {
         F: Future<Output = Result<Open, String>>,
     {
         let mut answer = open.ask(question.clone(), self.search_timeout).await;
-        if let Err(Error::Closed | Error::Io(_) | Error::Disconnected(_)) = answer {
+        let is_over = match &answer {
+            Err(Error::Closed | Error::Io(_) | Error::Disconnected(_)) => true,
+            Err(error) if error.casts_doubt() => self.leaves(open).await,
+            _ => false,
+        };
+        if is_over {
             *open = self.open(false, connect).await.map_err(Unanswered::Unreachable)?;
             answer = open.ask(question, self.search_timeout).await;
         }

@@ -35,7 +35,14 @@ struct Target {
     part: Part,
     base: Arc<str>,
     filter: Filter,
+    /// The first is that of the name.
     attributes: Vec<String>,
+}
+
+impl Target {
+    fn name(&self) -> &str {
+        self.attributes.first().map_or("", String::as_str)
+    }
 }
 
 /// What look-ups are made of.
@@ -135,6 +142,17 @@ impl LookUps {
             mapping,
             named: Mutex::default(),
         })
+    }
+
+    /// Questions of the kind that is asked most, cheap for any server that can answer them.
+    pub fn plain(&self) -> Vec<Question> {
+        let plain = |target: &Target| Question {
+            base: Arc::clone(&target.base),
+            scope: Scope::Subtree,
+            filter: Filter::all([&target.filter, &Filter::equals(target.name(), b"roster")]),
+            attributes: Arc::new(["1.1".to_owned()]),
+        };
+        [&self.users, &self.groups].map(plain).into()
     }
 
     /// Answers one question into the sink; whether it found anything.

@@ -203,7 +203,7 @@ fn in_order(services: Vec<Service>, random: &RandomState) -> Vec<Service> {
 /// The longest time for which a server that failed us is not gone back to.
 const SETBACK_MAX: Duration = Duration::from_secs(3600);
 
-/// Servers that let us in and were of no use then. Going back to one takes the domain away from a
+/// Servers, by URI, that let us in and were of no use then. Going back to one takes the domain away from a
 /// server that serves it, so each failure doubles the time until that is tried again.
 pub struct Setbacks {
     first: Duration,
@@ -223,24 +223,22 @@ impl Setbacks {
     }
 
     /// The server failed.
-    pub fn note(&self, server: &Server, now: Instant) {
+    pub fn note(&self, server: &str, now: Instant) {
         let mut servers = lock(&self.servers);
         servers.retain(|_, one| now < one.since + one.wait + SETBACK_MAX);
-        let setback = servers.entry(describe(server)).and_modify(|one| one.wait *= 2);
+        let setback = servers.entry(server.to_owned()).and_modify(|one| one.wait *= 2);
         let setback = setback.or_insert(Setback { wait: self.first, since: now });
         *setback = Setback { wait: setback.wait.min(SETBACK_MAX.max(self.first)), since: now };
     }
 
     /// The server was good.
-    pub fn forget(&self, server: &Server) {
-        lock(&self.servers).remove(&describe(server));
+    pub fn forget(&self, server: &str) {
+        lock(&self.servers).remove(server);
     }
 
     /// Whether it is time to try the server again.
-    pub fn is_over(&self, server: &Server, now: Instant) -> bool {
-        lock(&self.servers)
-            .get(&describe(server))
-            .is_none_or(|setback| now >= setback.since + setback.wait)
+    pub fn is_over(&self, server: &str, now: Instant) -> bool {
+        lock(&self.servers).get(server).is_none_or(|setback| now >= setback.since + setback.wait)
     }
 }
 
@@ -364,19 +362,19 @@ mod tests {
     fn a_server_that_fails_again_is_left_alone_for_longer() {
         let second = Duration::from_secs(1);
         let setbacks = Setbacks::new(30 * second);
-        let (server, now) = (service("preferred", 0, 0).server(), Instant::now());
-        assert!(setbacks.is_over(&server, now));
+        let (server, now) = ("ldap://preferred", Instant::now());
+        assert!(setbacks.is_over(server, now));
         let mut wait = 30 * second;
         for _ in 0..20 {
-            setbacks.note(&server, now);
-            assert!(!setbacks.is_over(&server, now + wait - second));
-            assert!(setbacks.is_over(&server, now + wait));
+            setbacks.note(server, now);
+            assert!(!setbacks.is_over(server, now + wait - second));
+            assert!(setbacks.is_over(server, now + wait));
             wait = (wait * 2).min(SETBACK_MAX);
         }
-        setbacks.forget(&server);
-        assert!(setbacks.is_over(&server, now));
-        setbacks.note(&server, now);
-        assert!(setbacks.is_over(&server, now + 30 * second), "from the beginning");
+        setbacks.forget(server);
+        assert!(setbacks.is_over(server, now));
+        setbacks.note(server, now);
+        assert!(setbacks.is_over(server, now + 30 * second), "from the beginning");
     }
 
     #[test]

@@ -328,7 +328,12 @@ fn questions_that_nobody_waits_for_any_more_leave_their_places_to_others() {
 
 #[test]
 fn a_server_that_leaves_a_question_and_a_probe_unanswered_is_gone() {
-    let mirror = asked(&played(|_, _, _, _| {}));
+    // It answers what it is tried out with.
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, "roster") {
+            send(stream, &done(id, 0x65, 0));
+        }
+    }));
     let asked = mirror.asked(|ldap| async move {
         let patience = Duration::from_millis(100);
         let _ = tokio::time::timeout(patience, ldap.look_up(&user("alice"))).await;

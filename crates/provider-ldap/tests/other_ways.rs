@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mirror, domain, keys, secrets};
+use common::{Book, Mirror, domain, keys, secrets};
 use roster_provider::Provider;
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 
@@ -49,4 +49,57 @@ fn a_change_that_a_replica_brings_in_late_is_found_by_the_sweep() {
     let late = slapd.search(slapd.base(), "(modifyTimestamp=20200101000000Z)", &["uid"]);
     assert!(String::from_utf8_lossy(&late).contains("uid: u7"), "stamped as it would be");
     mirror.until("her shell", |book| book.users()["u7"].shell == "/bin/late");
+}
+
+#[test]
+fn users_of_one_uuid_are_polled_as_others_are_and_one_is_served() {
+    const OLD: u32 = 50;
+    let directory = Directory::new(SCHEMA);
+    let made = |name: &str, uid: u32, uuid: u32, year: u32| {
+        let stamp = format!("{year}0101000000Z");
+        let kept = format!(
+            "entryUUID: 00000000-0000-4000-8000-{uuid:012}\ncreateTimestamp: {stamp}\n\
+             modifyTimestamp: {stamp}\n\n"
+        );
+        directory.user(name, uid).trim_end().to_owned() + "\n" + &kept
+    };
+    let old: String = (0..OLD).map(|n| made(&format!("u{n}"), 6000 + n, n, 2019)).collect();
+    let ldif = directory.tree()
+        + &old
+        + &made("alice", 5001, 1000, 2020)
+        + &made("bob", 5002, 1000, 2021)
+        + &made("carol", 5003, 1001, 2022);
+    let setup = Setup { syncprov: false, ..Setup::new(SCHEMA) };
+    let slapd = Slapd::serving(setup, &ldif);
+    let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+    let twin_is_told = |book: &Book, name: &str| {
+        let rejected = book.rejected();
+        rejected.len() == 1 && rejected.contains_key(&directory.user_dn(name))
+    };
+    mirror.until("all but one", |book| {
+        book.users().contains_key("alice") && twin_is_told(book, "bob")
+    });
+    assert_eq!(mirror.ldap.tracking(), "polling");
+    let sweeps = |count: usize| {
+        let before = mirror.book.ends().len();
+        mirror.until("sweeps", |book| book.ends().len() >= before + count);
+    };
+    sweeps(1);
+    let before = mirror.book.puts();
+    sweeps(3);
+    let listed = mirror.book.puts() - before;
+    assert!(listed < OLD as usize, "the newest at each poll, never all: {listed}");
+    assert!(twin_is_told(&mirror.book, "bob") && !mirror.book.users().contains_key("bob"));
+
+    slapd.set(&directory.user_dn("bob"), "loginShell", &["/bin/zsh"]);
+    sweeps(2);
+    assert_eq!(mirror.book.users()["alice"].uid, 5001);
+    assert!(twin_is_told(&mirror.book, "bob"));
+
+    slapd.delete(&[directory.user_dn("alice")]);
+    mirror.until("the other in her place", |book| {
+        book.users().get("bob").is_some_and(|bob| bob.shell == "/bin/zsh")
+            && !book.users().contains_key("alice")
+    });
+    assert!(mirror.book.rejected().is_empty());
 }

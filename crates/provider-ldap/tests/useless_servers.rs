@@ -3,23 +3,42 @@
 mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
+use roster_config::Mode;
+use roster_provider::{LookUp, Provider, Unanswered};
 use roster_provider_ldap::ber::{Frame, Reader, Writer, frame, tag};
 use roster_provider_ldap::message::{code, oid};
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 const SCHEMA: Schema = Schema::Rfc2307;
+/// Result codes that a server may give to one question or to all.
+const OPERATIONS_ERROR: u32 = 1;
+const UNWILLING: u32 = 53;
+const OTHER: u32 = 80;
+
+/// What a question contains that the double refuses in any case.
+const STRANGE: &str = "strange";
 
 /// Answers binds and asks about itself, says that it offers content synchronization, and refuses it.
 struct Double {
     port: u16,
+    part: Arc<Played>,
+}
+
+struct Played {
+    /// The result code of searches with controls.
+    sync: u32,
+    /// And of others.
+    search: AtomicU32,
     /// Synchronizations that were asked for.
-    asked: Arc<AtomicUsize>,
+    asked: AtomicUsize,
+    /// Connections that were let in.
+    let_in: AtomicUsize,
 }
 
 impl Double {
@@ -27,15 +46,16 @@ impl Double {
     fn refusing(sync: u32, search: u32) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
         let port = listener.local_addr().expect("its own address").port();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
+        let (search, zero) = (AtomicU32::new(search), AtomicUsize::default);
+        let part = Arc::new(Played { sync, search, asked: zero(), let_in: zero() });
+        let played = Arc::clone(&part);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let count = Arc::clone(&count);
-                thread::spawn(move || serve(client, &count, sync, search));
+                let played = Arc::clone(&played);
+                thread::spawn(move || serve(client, &played));
             }
         });
-        Self { port, asked }
+        Self { port, part }
     }
 
     fn uri(&self) -> String {
@@ -43,28 +63,41 @@ impl Double {
     }
 
     fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+        self.part.asked.load(Ordering::Relaxed)
+    }
+
+    fn let_in(&self) -> usize {
+        self.part.let_in.load(Ordering::Relaxed)
+    }
+
+    fn answers(&self, search: u32) {
+        self.part.search.store(search, Ordering::Relaxed);
     }
 }
 
-fn serve(mut client: TcpStream, asked: &AtomicUsize, sync: u32, search: u32) {
+fn serve(mut client: TcpStream, played: &Played) {
     let (mut bytes, mut read) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = client.read(&mut read) {
         bytes.extend_from_slice(&read[..count]);
         while let Ok(Frame::Whole(length)) = frame(&bytes, 1 << 20) {
-            let message: Vec<u8> = bytes.drain(..length).collect();
-            let mut message = Reader::new(&message).inner(tag::SEQUENCE).expect("a message");
+            let whole: Vec<u8> = bytes.drain(..length).collect();
+            let is_strange = whole.windows(STRANGE.len()).any(|part| part == STRANGE.as_bytes());
+            let mut message = Reader::new(&whole).inner(tag::SEQUENCE).expect("a message");
             let id = message.number(tag::INTEGER).expect("its id");
             let (kind, body) = message.element().expect("what is asked");
             let answer = match kind {
-                0x60 => done(id, 0x61, code::SUCCESS),
+                0x60 => {
+                    played.let_in.fetch_add(1, Ordering::Relaxed);
+                    done(id, 0x61, code::SUCCESS)
+                }
                 0x63 if Reader::new(body).expect(tag::OCTETS) == Ok(b"") => {
                     [root(id), done(id, 0x65, code::SUCCESS)].concat()
                 }
-                0x63 if message.is_empty() => done(id, 0x65, search),
+                0x63 if is_strange => done(id, 0x65, UNWILLING),
+                0x63 if message.is_empty() => done(id, 0x65, played.search.load(Ordering::Relaxed)),
                 0x63 => {
-                    asked.fetch_add(1, Ordering::Relaxed);
-                    done(id, 0x65, sync)
+                    played.asked.fetch_add(1, Ordering::Relaxed);
+                    done(id, 0x65, played.sync)
                 }
                 _ => Vec::new(),
             };
@@ -146,4 +179,79 @@ fn a_preferred_server_that_does_not_let_us_search_is_not_gone_back_to() {
     let before = double.asked();
     thread::sleep(Duration::from_secs(4));
     assert_eq!(double.asked(), before);
+}
+
+/// Asks a double, and if that is of no use a server that knows alice.
+fn asked_on_demand(double: &Double, good: &Slapd) -> Mirror {
+    let mut domain = domain(good);
+    domain.mode = Mode::OnDemand;
+    keys(&mut domain).servers = vec![address(&double.uri()), address(&good.uri())];
+    Mirror::start(&domain, &secrets(None))
+}
+
+fn user(name: &str) -> LookUp {
+    LookUp::UserByName(name.into())
+}
+
+#[test]
+fn a_server_that_lets_us_in_and_answers_nothing_is_not_asked() {
+    let good = slapd();
+    for code in [code::BUSY, code::UNAVAILABLE, code::INSUFFICIENT_ACCESS, UNWILLING, OTHER] {
+        let double = Double::refusing(code::BUSY, code);
+        let mirror = asked_on_demand(&double, &good);
+        assert_eq!(mirror.look_up(user("alice")), Ok(true), "{code}");
+        assert_eq!(mirror.book.online(), Some(good.uri()));
+        let before = double.let_in();
+        // It is tried each second.
+        while double.let_in() < before + 2 {
+            thread::sleep(Duration::from_millis(10));
+            assert_eq!(mirror.book.online(), Some(good.uri()), "{code}: it is not gone back to");
+        }
+        double.answers(code::SUCCESS);
+        mirror.until("the preferred again", |book| book.online() == Some(double.uri()));
+    }
+}
+
+#[test]
+fn a_server_that_answers_nothing_any_more_is_left_by_the_question_that_finds_out() {
+    let good = slapd();
+    for code in [OPERATIONS_ERROR, code::BUSY, code::UNAVAILABLE, UNWILLING, OTHER] {
+        let double = Double::refusing(code::BUSY, code::SUCCESS);
+        let mirror = asked_on_demand(&double, &good);
+        assert_eq!(mirror.look_up(user("alice")), Ok(false), "the double has nobody");
+        assert_eq!(mirror.book.online(), Some(double.uri()));
+        double.answers(code);
+        assert_eq!(mirror.look_up(user("alice")), Ok(true), "{code}");
+        mirror.until("the other server", |book| book.online() == Some(good.uri()));
+    }
+}
+
+#[test]
+fn where_no_server_answers_anything_the_domain_is_offline_and_says_why() {
+    let double = Double::refusing(code::BUSY, code::UNAVAILABLE);
+    let mut domain = domain(&slapd());
+    domain.mode = Mode::OnDemand;
+    keys(&mut domain).servers = vec![address(&double.uri())];
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("a reason", |book| {
+        book.offline().is_some_and(|reason| reason.contains("unavailable"))
+    });
+    let asked = mirror.ask(|ldap| async move { ldap.look_up(&user("alice")).await });
+    assert!(matches!(asked, Err(Unanswered::Unreachable(_))), "{asked:?}");
+    double.answers(code::SUCCESS);
+    mirror.until("online", |book| book.online() == Some(double.uri()));
+}
+
+#[test]
+fn a_question_that_is_refused_for_itself_takes_the_server_away_from_nobody() {
+    let (double, good) = (Double::refusing(code::BUSY, code::SUCCESS), slapd());
+    let mirror = asked_on_demand(&double, &good);
+    assert_eq!(mirror.look_up(user("alice")), Ok(false));
+    let before = double.let_in();
+    for _ in 0..10 {
+        let asked = mirror.ask(|ldap| async move { ldap.look_up(&user(STRANGE)).await });
+        assert!(matches!(asked, Err(Unanswered::Failed(_))), "{asked:?}");
+    }
+    assert_eq!(mirror.look_up(user("alice")), Ok(false));
+    assert_eq!((double.let_in(), mirror.book.online()), (before, Some(double.uri())));
 }

@@ -213,6 +213,26 @@ impl<P: Provider + 'static> Asking<P> {
     /// Asks again what was answered too long ago, a part of it at a time, for as long as it is
     /// polled.
     pub async fn keep_fresh(&self) {
+        tokio::join!(self.ask_in_rounds(), self.forgive());
+    }
+
+    /// A server that takes over, or is back, may answer what could not be answered before.
+    async fn forgive(&self) {
+        let mut news = self.engine.news();
+        let mut before = None;
+        while news.changed().await.is_ok() {
+            let server = {
+                let news = news.borrow_and_update();
+                (news.online == Some(true)).then(|| news.server.clone())
+            };
+            if server.is_some() && server != before {
+                self.failing().clear();
+            }
+            before = server;
+        }
+    }
+
+    async fn ask_in_rounds(&self) {
         let round = (self.refresh / ROUNDS).max(Duration::from_secs(1));
         loop {
             tokio::select! {

@@ -114,7 +114,8 @@ pub(crate) struct Enumeration {
     page: Vec<u8>,
     filter: Filter,
     swept: Instant,
-    /// All entries, with a hash of their stamps where it is by those that changes are learned of.
+    /// All entries, by the keys that they are told of by, with a hash of their stamps where it is by
+    /// those that changes are learned of.
     known: HashMap<EntryId, u64>,
     hasher: RandomState,
     /// Entries that the persistent search spoke of while a listing, which may be of an earlier
@@ -235,7 +236,7 @@ impl Enumeration {
 
     fn list(&mut self, listing: Listing, entry: &RawEntry<'_>, ear: &mut Ear) -> Result<(), Error> {
         let Some(id) = self.id_of(entry)? else { return Err(keyless(entry, &self.key)) };
-        if self.overtaken.contains(&id) {
+        if self.overtaken.contains(&ear.key(self.search.part, id, entry.dn)) {
             return Ok(());
         }
         let (stamp, version) = match &self.means {
@@ -247,18 +248,17 @@ impl Enumeration {
         };
         match (listing, &mut self.means) {
             (Listing::Keys, means) => {
-                let known = self.known.get(&id);
+                let known = self.known.get(&ear.seen(&self.search, id, entry.dn));
                 let is_told = matches!(means, Means::Polling(stamps, _) if stamps.covers(stamp));
                 self.is_behind |= known.is_none_or(|known| *known != version && !is_told);
-                ear.present(&self.search, id);
             }
             (Listing::Whole | Listing::Changes, means) => {
                 if let Means::Polling(stamps, _) = means {
                     stamps.note(stamp);
                 }
-                self.known.insert(id, version);
                 let is_listing = listing == Listing::Whole;
                 self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
+                self.known.insert(ear.key(self.search.part, id, entry.dn), version);
             }
         }
         Ok(())
@@ -283,6 +283,9 @@ impl Enumeration {
         if let (Listing::Whole, Means::Polling(stamps, _)) = (listing, &mut self.means) {
             stamps.since = stamps.newest.clone();
         }
+        if listing == Listing::Keys {
+            self.is_behind |= ear.misses_any(self.search.part);
+        }
         if listing != Listing::Changes {
             self.swept = now;
             ear.ended(self.search.part, Unmentioned::Gone, None);
@@ -304,13 +307,15 @@ impl Enumeration {
                     self.is_behind = true;
                     return Ok(());
                 };
-                self.overtaken.insert(id);
                 if response.controls.change_type()? == Some(CHANGE_DELETE) {
+                    self.overtaken.insert(id);
                     self.known.remove(&id);
                     self.is_behind |= ear.removed(&self.search, id);
                 } else {
-                    self.known.insert(id, NO_VERSION);
                     self.is_behind |= ear.entry(&self.search, id, &entry, false)?;
+                    let key = ear.key(self.search.part, id, entry.dn);
+                    self.overtaken.insert(key);
+                    self.known.insert(key, NO_VERSION);
                 }
             }
             Operation::SearchDone(outcome) => return Err(search_failed(&self.search, outcome)),

@@ -143,13 +143,39 @@ impl Ear {
         Ok(is_moved)
     }
 
+    /// The entry of that key is there, and all of them if there are several.
     pub fn present(&mut self, search: &PartSearch, id: EntryId) {
+        self.tell_present(search, id);
+        for twin in self.twins.others(search.part, id) {
+            self.sink.present(search.part, twin);
+        }
+    }
+
+    /// The entry of that name is there; the key by which it is told of.
+    pub fn seen(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> EntryId {
+        let key = self.twins.see(search.part, id, name);
+        self.tell_present(search, key);
+        key
+    }
+
+    fn tell_present(&self, search: &PartSearch, id: EntryId) {
         if search.has_users() {
             self.sink.present(search.part, id);
         }
         if search.has_groups() {
             self.sink.present(search.part, group_id(id));
         }
+    }
+
+    /// Whether one of several entries that share a key was not [`seen`](Self::seen): another may have
+    /// to be served.
+    pub fn misses_any(&self, part: Part) -> bool {
+        self.twins.misses_any(part)
+    }
+
+    /// The key by which an entry is told of.
+    pub fn key(&self, part: Part, id: EntryId, name: &[u8]) -> EntryId {
+        self.twins.key(part, id, name)
     }
 
     /// The entry is gone. `true` as of [`entry`](Self::entry).

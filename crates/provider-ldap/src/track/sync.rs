@@ -254,11 +254,12 @@ impl Synchronization {
         match response.operation {
             Operation::Entry(entry) => {
                 match entry.values(self.key)?.next().transpose()?.and_then(entry_id) {
-                    Some(id) => ear.present(&self.search, id),
+                    Some(id) => _ = ear.seen(&self.search, id, entry.dn),
                     None => return Err(super::keyless(&entry, self.key)),
                 }
             }
             Operation::SearchDone(outcome) if outcome.code == code::SUCCESS => {
+                self.is_behind |= ear.misses_any(self.search.part);
                 self.settle(Unmentioned::Gone, ear);
             }
             Operation::SearchDone(outcome) => {

@@ -4,11 +4,12 @@
 //!
 //! Of those that one listing names, the first is served and the others are told of. An entry that was
 //! renamed while it was listed looks the same, so a listing that shows twins nobody knew of is
-//! repeated once.
+//! repeated once. Where only keys are listed, each of the twins has to be seen: which of them is gone,
+//! and whether another is to be served, only everything tells.
 
 use crate::dn;
 use roster_provider::{EntryId, Part};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Names that one key is remembered to have; of more, a few tell enough.
@@ -36,6 +37,8 @@ type Names = HashMap<EntryId, Vec<Vec<u8>>>;
 pub(crate) struct Twins {
     known: HashMap<Part, Names>,
     listings: HashMap<Part, Listing>,
+    /// Keys of twins that were seen since the listing began.
+    seen: HashSet<(Part, EntryId)>,
 }
 
 /// Everything that a listing brought so far.
@@ -49,19 +52,54 @@ impl Twins {
     /// A listing begins.
     pub fn began(&mut self, part: Part) {
         self.listings.remove(&part);
+        self.seen.retain(|(of, _)| *of != part);
     }
 
-    /// It is over; how many entries are not served.
+    /// It is over; how many entries it showed that are not served.
     pub fn ended(&mut self, part: Part) -> usize {
-        if let Some(listing) = self.listings.remove(&part) {
-            self.known.insert(part, listing.twins);
+        let Some(listing) = self.listings.remove(&part) else { return 0 };
+        let count = listing.twins.values().map(|names| names.len() - 1).sum();
+        self.known.insert(part, listing.twins);
+        count
+    }
+
+    /// The key by which an entry is told of: of those that share one, only the entry that is served
+    /// has that.
+    pub fn key(&self, part: Part, id: EntryId, name: &[u8]) -> EntryId {
+        let listing = self.listings.get(&part).filter(|one| one.names.contains_key(&id));
+        let names = match listing {
+            Some(listing) => listing.twins.get(&id).map_or(&[][..], Vec::as_slice),
+            None => self.names(part, id),
+        };
+        let [first, others @ ..] = names else { return id };
+        let name = dn::normalise(name);
+        let is_known = others.len() + 1 == NAMES_MAX || others.iter().any(|other| *other == *name);
+        if *first != *name && is_known { twin_id(id, &name) } else { id }
+    }
+
+    /// The entry was seen where only keys are listed; the key by which it is told of.
+    pub fn see(&mut self, part: Part, id: EntryId, name: &[u8]) -> EntryId {
+        let key = self.key(part, id, name);
+        if !self.names(part, id).is_empty() {
+            self.seen.insert((part, key));
         }
-        self.known
-            .get(&part)
-            .into_iter()
-            .flat_map(HashMap::values)
-            .map(|names| names.len() - 1)
-            .sum()
+        key
+    }
+
+    /// Whether one of the twins was not seen.
+    pub fn misses_any(&self, part: Part) -> bool {
+        let known = self.known.get(&part).into_iter().flatten();
+        let mut keys = known.flat_map(|(id, names)| keys(*id, names));
+        keys.any(|key| !self.seen.contains(&(part, key)))
+    }
+
+    /// The keys of entries that share this one, but for the one that is served.
+    pub fn others(&self, part: Part, id: EntryId) -> impl Iterator<Item = EntryId> {
+        keys(id, self.names(part, id)).skip(1)
+    }
+
+    fn names(&self, part: Part, id: EntryId) -> &[Vec<u8>] {
+        self.known.get(&part).and_then(|known| known.get(&id)).map_or(&[], Vec::as_slice)
     }
 
     /// What an entry is; `is_listing` that everything is being listed.
@@ -86,6 +124,12 @@ impl Twins {
     pub fn removed(&mut self, part: Part, id: EntryId) -> bool {
         self.known.get_mut(&part).is_some_and(|known| known.remove(&id).is_some())
     }
+}
+
+/// The keys of entries of these names.
+fn keys(id: EntryId, names: &[Vec<u8>]) -> impl Iterator<Item = EntryId> {
+    let others = names.iter().skip(1).map(move |name| twin_id(id, name));
+    names.first().map(|_| id).into_iter().chain(others)
 }
 
 fn note(names: &mut Names, id: EntryId, first: &[u8], other: &[u8]) {
@@ -165,6 +209,49 @@ mod tests {
         assert!(twins.removed(PART, ID), "the other one may be there");
         assert!(!twins.removed(PART, ID));
         assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", false), Verdict::Served);
+    }
+
+    #[test]
+    fn twins_are_known_apart_where_only_keys_are_listed() {
+        let (a, b, other) = (b"uid=a,dc=x", b"uid=b,dc=x", EntryId([8; 16]));
+        let mut twins = Twins::default();
+        twins.began(PART);
+        for (id, name) in [(ID, a), (ID, b), (other, b"uid=c,dc=x")] {
+            twins.judge(PART, id, name, true);
+        }
+        let keys = [twins.key(PART, ID, a), twins.key(PART, ID, b)];
+        assert_eq!(keys, [ID, twin_id(ID, b)], "while they are listed");
+        assert_eq!(twins.ended(PART), 1);
+        for seen in [&[a, b][..], &[a], &[b]] {
+            twins.began(PART);
+            for name in seen {
+                let key = keys[usize::from(*name == b)];
+                assert_eq!(twins.see(PART, ID, *name), key);
+            }
+            assert_eq!(twins.see(PART, other, b"uid=c,dc=x"), other);
+            assert_eq!(twins.misses_any(PART), seen.len() < 2);
+            assert_eq!(twins.ended(PART), 0, "they were told of");
+        }
+        assert_eq!(twins.others(PART, ID).collect::<Vec<_>>(), [keys[1]]);
+        assert_eq!(twins.others(PART, other).count(), 0);
+        assert!(!twins.misses_any(Part(1)));
+    }
+
+    #[test]
+    fn of_very_many_twins_each_has_a_key() {
+        let names: Vec<String> = (0..NAMES_MAX + 5).map(|n| format!("uid=u{n},dc=x")).collect();
+        let mut twins = Twins::default();
+        twins.began(PART);
+        let mut keys = HashSet::new();
+        for name in &names {
+            twins.judge(PART, ID, name.as_bytes(), true);
+            keys.insert(twins.key(PART, ID, name.as_bytes()));
+        }
+        assert_eq!(keys.len(), names.len());
+        twins.ended(PART);
+        twins.began(PART);
+        assert!(names.iter().all(|name| keys.contains(&twins.see(PART, ID, name.as_bytes()))));
+        assert!(!twins.misses_any(PART));
     }
 
     #[test]

@@ -495,6 +495,34 @@ async fn a_server_that_is_too_slow_for_all_of_a_batch_is_asked_for_others() {
 }
 
 #[tokio::test]
+async fn an_entry_that_failed_is_asked_for_again_when_a_server_is_back() {
+    let users = names(0..3);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users).await;
+    let again = async {
+        tokio::task::yield_now().await;
+        for server in ["one", "another"] {
+            played.engine.offline("it is away");
+            played.failing.lock().unwrap().insert("user1".into());
+            played.engine.expire();
+            asking.refresh(AGE).await;
+            played.failing.lock().unwrap().clear();
+            asking.refresh(AGE).await;
+            assert_eq!(played.engine.stale(Of::Users, AGE).len(), 1, "it is left alone");
+            played.engine.online(server);
+            while !played.engine.stale(Of::Users, AGE).is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                asking.refresh(AGE).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = asking.keep_fresh() => {}
+        again = tokio::time::timeout(Duration::from_secs(20), again) => again.expect("asked again"),
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_away_ends_a_refresh() {
     let users = names(0..1000);
     let (played, asking) = Played::asking(users.clone());
