@@ -291,10 +291,10 @@ impl State {
         self.responder.is_some()
     }
 
-    /// What has to be before anything is published: a domain that is in the present snapshot, and whose back-end
-    /// has not said yet what it has, would vanish, and so would those that come after it. One that may
-    /// be a moment behind would go back; that is waited for only as long as there is `patience`, for
-    /// its directory may be away.
+    /// What has to be before anything is published: a domain that is in the present snapshot, and whose
+    /// back-end has not said yet what it has, would vanish, and so would those that come after it. One
+    /// that may be a moment behind would go back; that is waited for only as long as there is `patience`,
+    /// for its directory may be away.
     #[must_use]
     pub fn waits_for(&self, patience: bool) -> Option<String> {
         if self.locals.is_none() {
