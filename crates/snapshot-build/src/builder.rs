@@ -2,13 +2,15 @@
 
 use crate::image::Image;
 use crate::index::{IndexBuilder, TooFar};
+use crate::invert::{Line, invert};
 use crate::names::{Names, name_bytes};
+use crate::parallel::{self, cut, threads};
 use crate::slots;
 use roster_record::{Group, Shadow, User, is_nis};
-use roster_snapshot::hash::{self, GidSum, NameSum, Seed};
+use roster_snapshot::hash::{self, NameSum, Seed};
 use roster_snapshot::layout::{
-    Bucket, GroupSlot, Kind, LongText, Membership, NameSlot, RESPONDER_BYTES, SectionId,
-    ShadowSlot, UserSlot, flags,
+    Bucket, GroupSlot, Kind, LongText, NameSlot, RESPONDER_BYTES, SectionId, ShadowSlot, UserSlot,
+    flags,
 };
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, FromZeros};
@@ -101,29 +103,6 @@ pub struct Builder {
     lines: Vec<Line>,
 }
 
-/// A list of members as it is being added.
-#[derive(Default)]
-struct List {
-    first: usize,
-    sum: NameSum,
-    bytes: u64,
-}
-
-impl List {
-    fn add(&mut self, slot: &NameSlot, len: usize) {
-        self.sum.add(u128::from_le_bytes(slot.0));
-        self.bytes += len as u64 + 1;
-    }
-}
-
-/// A group line as initgroups sees it.
-struct Line {
-    gid: u32,
-    count: u32,
-    first: u64,
-    unseen: bool,
-}
-
 impl Builder {
     /// An empty snapshot, whose readers will take ids below `min_id` for damage.
     #[must_use]
@@ -140,6 +119,15 @@ impl Builder {
             unseen_ids: Vec::new(),
             lines: Vec::new(),
         }
+    }
+
+    /// Makes room for so many users, groups and members.
+    pub fn reserve(&mut self, users: usize, groups: usize, members: usize) {
+        self.users.reserve(users);
+        self.names.reserve(users);
+        self.groups.reserve(groups);
+        self.lines.reserve(groups);
+        self.member_ids.reserve(members);
     }
 
     /// Says that there is more than is here, and the absolute path of the socket at which to ask.
@@ -167,7 +155,7 @@ impl Builder {
         slot.gid = U32::new(user.gid);
         slot.check = U32::new(hash::check(&slot, SectionId::Users, position));
         self.users.push(slot);
-        Ok(MemberId(self.names.know(user.name, &mut self.long_text)?.number))
+        Ok(MemberId(self.names.know(user.name, &mut self.long_text)?))
     }
 
     /// Adds a group entry with its members by name.
@@ -178,58 +166,49 @@ impl Builder {
         count_for: Members,
         gaps: Gaps,
     ) -> Result<(), TooLarge> {
-        let mut list = List { first: self.member_ids.len(), ..List::default() };
+        let first = self.member_ids.len();
         for member in members {
-            let known = self.names.know(member, &mut self.long_text)?;
-            list.add(&known.slot, member.len());
-            self.member_ids.push(U32::new(known.number));
+            let number = self.names.know(member, &mut self.long_text)?;
+            self.member_ids.push(U32::new(number));
         }
-        self.add_group(group, &list, count_for, gaps)
+        self.add_group(group, first, count_for, gaps)
     }
 
     /// Adds a group entry whose members are users that were added before.
     pub fn group_of(
         &mut self,
         group: &Group<'_>,
-        members: impl Iterator<Item = MemberId>,
+        members: &[MemberId],
         count_for: Members,
         gaps: Gaps,
     ) -> Result<(), TooLarge> {
-        let mut list = List { first: self.member_ids.len(), ..List::default() };
-        self.member_ids.reserve(members.size_hint().0);
-        for MemberId(number) in members {
-            let slot = self.names.slot(number);
-            list.add(slot, name_bytes(slot, &self.long_text).len());
-            self.member_ids.push(U32::new(number));
-        }
-        self.add_group(group, &list, count_for, gaps)
+        let first = self.member_ids.len();
+        self.member_ids.extend(members.iter().map(|&MemberId(number)| U32::new(number)));
+        self.add_group(group, first, count_for, gaps)
     }
 
-    /// Adds a group entry whose members are the ids from `list.first` on.
+    /// Adds a group entry whose members are the ids from `first` on. Their sum and the record's checksum
+    /// come when all names are known.
     fn add_group(
         &mut self,
         group: &Group<'_>,
-        list: &List,
+        first: usize,
         count_for: Members,
         gaps: Gaps,
     ) -> Result<(), TooLarge> {
-        let position = position(self.groups.len())?;
+        position(self.groups.len())?;
         let mut slot = GroupSlot::new_zeroed();
         let text = [Some(group.name), group.passwd];
         (slot.flags, slot.lens) = slots::write_text(text, &mut slot.text, &mut self.long_text)?;
         slot.flags |= gaps.flags();
-        let count = self.member_ids.len() - list.first;
-        let too_long = |_| TooLarge("a group with 4 GiB of member names");
+        let count = u32::try_from(self.member_ids.len() - first)
+            .map_err(|_| TooLarge("a group with 4,294,967,296 members"))?;
         slot.gid = U32::new(group.gid);
-        slot.count = U32::new(u32::try_from(count).map_err(too_long)?);
-        slot.first = U64::new(list.first as u64);
-        slot.sum = U64::new(list.sum.finish());
-        slot.member_bytes = U32::new(u32::try_from(list.bytes).map_err(too_long)?);
-        slot.check = U32::new(hash::check(&slot, SectionId::Groups, position));
+        slot.count = U32::new(count);
+        slot.first = U64::new(first as u64);
         self.groups.push(slot);
         if count_for == Members::Both {
-            let (gid, first) = (group.gid, list.first as u64);
-            self.lines.push(Line { gid, count: slot.count.get(), first, unseen: false });
+            self.lines.push(Line { gid: group.gid, count, first: first as u64, unseen: false });
         }
         Ok(())
     }
@@ -242,8 +221,8 @@ impl Builder {
     ) -> Result<(), TooLarge> {
         let first = self.unseen_ids.len();
         for member in members {
-            let known = self.names.know(member, &mut self.long_text)?;
-            self.unseen_ids.push(U32::new(known.number));
+            let number = self.names.know(member, &mut self.long_text)?;
+            self.unseen_ids.push(U32::new(number));
         }
         let count = u32::try_from(self.unseen_ids.len() - first)
             .map_err(|_| TooLarge("a group line with 4,294,967,296 members"))?;
@@ -268,14 +247,23 @@ impl Builder {
     /// Builds lists and indices.
     pub fn finish(self, kind: Kind) -> Result<Finished, TooLarge> {
         let Self {
-            min_id, responder, users, groups, shadows, names, long_text, member_ids, ..
+            min_id,
+            responder,
+            users,
+            mut groups,
+            shadows,
+            names,
+            long_text,
+            member_ids,
+            ..
         } = self;
         let names = names.into_slots();
+        sum_members(&mut groups, &member_ids, &names, &long_text)?;
         let member_ids_of = |line: &Line| {
             let ids = if line.unseen { &self.unseen_ids } else { &member_ids };
             &ids[line.first as usize..][..line.count as usize]
         };
-        let (memberships, group_ids) = invert(&self.lines, member_ids_of, &names);
+        let (memberships, group_ids) = invert(&self.lines, member_ids_of, &names)?;
         let gids: Vec<U32> = self.lines.iter().map(|line| U32::new(line.gid)).collect();
         drop((self.lines, self.unseen_ids));
         for seed in 0..SEEDS_MAX {
@@ -314,58 +302,33 @@ fn position(len: usize) -> Result<u32, TooLarge> {
     u32::try_from(len).map_err(|_| TooLarge("more than 4,294,967,295 entries"))
 }
 
-/// From members of lines to lines of members. A line counts once for a member that it names twice.
-fn invert<'i>(
-    lines: &[Line],
-    member_ids: impl Fn(&Line) -> &'i [U32],
+/// Sums the members of each group up, and gives its record the checksum that it is served with.
+fn sum_members(
+    groups: &mut [GroupSlot],
+    member_ids: &[U32],
     names: &[NameSlot],
-) -> (Vec<Membership>, Vec<U32>) {
-    /// What is kept of a name, together so that a membership touches one cache line.
-    #[derive(Clone, Default)]
-    struct Lists {
-        /// One more than the last line that named it.
-        last_line: u32,
-        next: usize,
-        sum: GidSum,
-    }
-    let mut lists = vec![Lists::default(); names.len()];
-    for (number, line) in (1..).zip(lines) {
-        for id in member_ids(line) {
-            let list = &mut lists[id.get() as usize];
-            list.next += usize::from(list.last_line != number);
-            list.last_line = number;
-        }
-    }
-    let mut memberships = vec![Membership::new_zeroed(); names.len()];
-    let mut first = 0;
-    for (membership, list) in memberships.iter_mut().zip(&mut lists) {
-        membership.first = U64::new(first as u64);
-        // Of 4,294,967,295 lines at most.
-        membership.count = U32::new(list.next as u32);
-        let count = list.next;
-        *list = Lists { next: first, ..Lists::default() };
-        first += count;
-    }
-    let mut group_ids = vec![U32::ZERO; first];
-    for (number, line) in (1..).zip(lines) {
-        for id in member_ids(line) {
-            let list = &mut lists[id.get() as usize];
-            if list.last_line != number {
-                list.last_line = number;
-                group_ids[list.next] = U32::new(number - 1);
-                list.next += 1;
-                list.sum.add(line.gid);
+    long_text: &[u8],
+) -> Result<(), TooLarge> {
+    let sum = |(first, groups): (usize, &mut [GroupSlot])| {
+        for (position, slot) in (first as u32..).zip(groups) {
+            let ids = &member_ids[slot.first.get() as usize..][..slot.count.get() as usize];
+            let (mut sum, mut bytes) = (NameSum::default(), 0);
+            for id in ids {
+                let name = &names[id.get() as usize];
+                sum.add(u128::from_le_bytes(name.0));
+                bytes += name_bytes(name, long_text).len() as u64 + 1;
             }
+            slot.sum = U64::new(sum.finish());
+            let bytes = u32::try_from(bytes);
+            let too_long = |_| TooLarge("a group with 4 GiB of member names");
+            slot.member_bytes = U32::new(bytes.map_err(too_long)?);
+            slot.check = U32::new(hash::check(slot, SectionId::Groups, position));
         }
-    }
-    for (position, membership) in (0..).zip(&mut memberships) {
-        let index = position as usize;
-        membership.sum = U64::new(lists[index].sum.finish());
-        let check =
-            hash::check_with_name(membership, &names[index], SectionId::Memberships, position);
-        membership.check = U32::new(check);
-    }
-    (memberships, group_ids)
+        Ok(())
+    };
+    let counts = groups.iter().map(|slot| slot.count.get().into());
+    let ranges = cut(counts, threads());
+    parallel::each(parallel::pieces(groups, ranges), sum).into_iter().collect()
 }
 
 /// What indices are built from.
@@ -378,6 +341,17 @@ struct Sources<'a> {
     long_text: &'a [u8],
 }
 
+/// The sections, and what look-up each is for, if entries of one key are told as duplicates: names of
+/// members are distinct already.
+const INDICES: [(SectionId, Option<Key>); 6] = [
+    (SectionId::ByUserName, Some(Key::UserName)),
+    (SectionId::ByUid, Some(Key::Uid)),
+    (SectionId::ByGroupName, Some(Key::GroupName)),
+    (SectionId::ByGid, Some(Key::Gid)),
+    (SectionId::ByShadowName, Some(Key::ShadowName)),
+    (SectionId::ByMember, None),
+];
+
 /// Positions left out of an index, each with the earlier position of the same key.
 type LeftOut = Vec<(u32, u32)>;
 
@@ -385,61 +359,40 @@ type Indices = Vec<(SectionId, Vec<Bucket>)>;
 
 impl<'a> Sources<'a> {
     fn index(&self) -> Result<(Indices, Vec<Duplicate>), TooFar> {
-        let mut duplicates = Vec::new();
+        let made = parallel::each(INDICES.to_vec(), |(id, _)| self.index_of(id));
+        let (mut indices, mut duplicates) = (Vec::new(), Vec::new());
+        for ((id, key), made) in INDICES.into_iter().zip(made) {
+            let (buckets, left_out) = made?;
+            indices.push((id, buckets));
+            for (key, (position, first)) in key.into_iter().cycle().zip(left_out) {
+                duplicates.push(Duplicate { key, position, first });
+            }
+        }
+        Ok((indices, duplicates))
+    }
+
+    fn index_of(&self, id: SectionId) -> Result<(Vec<Bucket>, LeftOut), TooFar> {
+        let seed = Seed::new(self.seed);
         let user_name = |slot: &'a UserSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
         let group_name =
             |slot: &'a GroupSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
         let shadow_name =
             |slot: &'a ShadowSlot| self.first_text(slot.flags, slot.lens[0], &slot.text);
-        let seed = Seed::new(self.seed);
         let by_text = |name: &'a [u8]| (!is_nis(name)).then(|| (hash::bytes(name, seed), name));
         let by_id =
             |name: &[u8], id: U32| (!is_nis(name)).then(|| (hash::id(id.get(), seed), id.get()));
-        let mut add = |id, key, result: (Vec<Bucket>, LeftOut)| {
-            duplicates.extend(result.1.iter().map(|&(position, first)| Duplicate {
-                key,
-                position,
-                first,
-            }));
-            (id, result.0)
-        };
-        let indices = vec![
-            add(
-                SectionId::ByUserName,
-                Key::UserName,
-                index(SectionId::ByUserName, self.users, |slot| by_text(user_name(slot)))?,
-            ),
-            add(
-                SectionId::ByUid,
-                Key::Uid,
-                index(SectionId::ByUid, self.users, |slot| by_id(user_name(slot), slot.uid))?,
-            ),
-            add(
-                SectionId::ByGroupName,
-                Key::GroupName,
-                index(SectionId::ByGroupName, self.groups, |slot| by_text(group_name(slot)))?,
-            ),
-            add(
-                SectionId::ByGid,
-                Key::Gid,
-                index(SectionId::ByGid, self.groups, |slot| by_id(group_name(slot), slot.gid))?,
-            ),
-            add(
-                SectionId::ByShadowName,
-                Key::ShadowName,
-                index(SectionId::ByShadowName, self.shadows, |slot| by_text(shadow_name(slot)))?,
-            ),
-            // Names are distinct already, and initgroups finds even those of NIS lines.
-            (
-                SectionId::ByMember,
-                index(SectionId::ByMember, self.names, |slot| {
-                    let name = name_bytes(slot, self.long_text);
-                    Some((hash::bytes(name, seed), name))
-                })?
-                .0,
-            ),
-        ];
-        Ok((indices, duplicates))
+        match id {
+            SectionId::ByUserName => index(id, self.users, |slot| by_text(user_name(slot))),
+            SectionId::ByUid => index(id, self.users, |slot| by_id(user_name(slot), slot.uid)),
+            SectionId::ByGroupName => index(id, self.groups, |slot| by_text(group_name(slot))),
+            SectionId::ByGid => index(id, self.groups, |slot| by_id(group_name(slot), slot.gid)),
+            SectionId::ByShadowName => index(id, self.shadows, |slot| by_text(shadow_name(slot))),
+            // initgroups finds even names of NIS lines.
+            _ => index(id, self.names, |slot| {
+                let name = name_bytes(slot, self.long_text);
+                Some((hash::bytes(name, seed), name))
+            }),
+        }
     }
 
     fn first_text(&self, slot_flags: u8, len: u8, slot_text: &'a [u8]) -> &'a [u8] {

@@ -17,10 +17,9 @@ pub(crate) struct Names {
 
 /// A name's slot and its number. The slot stands in the table too: in a large corpus each further
 /// place to look at is another wait for memory, ten million times.
-#[derive(Clone, Copy)]
-pub(crate) struct Known {
-    pub(crate) slot: NameSlot,
-    pub(crate) number: u32,
+struct Known {
+    slot: NameSlot,
+    number: u32,
 }
 
 impl Default for Names {
@@ -31,8 +30,17 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The slot and number of this name, new ones if it is new.
-    pub(crate) fn know(&mut self, name: &[u8], long_text: &mut Vec<u8>) -> Result<Known, TooLarge> {
+    /// Makes room for so many names, if there are none yet.
+    pub(crate) fn reserve(&mut self, names: usize) {
+        let seed = self.seed;
+        self.slots.reserve(names);
+        if self.table.is_empty() {
+            self.table.reserve(names, |known| hash::bytes(&known.slot.0, seed));
+        }
+    }
+
+    /// The number of this name, a new one if it is new.
+    pub(crate) fn know(&mut self, name: &[u8], long_text: &mut Vec<u8>) -> Result<u32, TooLarge> {
         let seed = self.seed;
         let short = slots::short_name(name);
         let key = match &short {
@@ -47,7 +55,7 @@ impl Names {
             hash::bytes(long_bytes(&known.slot, long_text).unwrap_or(&known.slot.0), seed)
         };
         match self.table.entry(key, same, rehash) {
-            Entry::Occupied(entry) => Ok(*entry.get()),
+            Entry::Occupied(entry) => Ok(entry.get().number),
             Entry::Vacant(entry) => {
                 let number = u32::try_from(self.slots.len())
                     .map_err(|_| TooLarge("more than 4,294,967,295 names"))?;
@@ -55,17 +63,11 @@ impl Names {
                     Some(slot) => slot,
                     None => slots::long_name(name, long_text)?,
                 };
-                let known = Known { slot, number };
-                entry.insert(known);
+                entry.insert(Known { slot, number });
                 self.slots.push(slot);
-                Ok(known)
+                Ok(number)
             }
         }
-    }
-
-    /// The slot of a number that was given out.
-    pub(crate) fn slot(&self, number: u32) -> &NameSlot {
-        &self.slots[number as usize]
     }
 
     /// Gives up the table, which finishing has no use for.
@@ -75,6 +77,7 @@ impl Names {
 }
 
 /// The name of a long slot; `None` for a short one.
+#[inline]
 pub(crate) fn long_bytes<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Option<&'a [u8]> {
     if slot.0.last() != Some(&LONG_NAME) {
         return None;
@@ -85,6 +88,7 @@ pub(crate) fn long_bytes<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Option<&'a
 }
 
 /// The bytes of any name slot.
+#[inline]
 pub(crate) fn name_bytes<'a>(slot: &'a NameSlot, long_text: &'a [u8]) -> &'a [u8] {
     long_bytes(slot, long_text).unwrap_or_else(|| {
         let [short @ .., missing] = &slot.0;

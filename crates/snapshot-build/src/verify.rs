@@ -3,9 +3,13 @@
 //! Look-ups check what they touch; this touches everything: the hash of the whole file, every
 //! record and list, and that every entry is where its index says.
 
+use crate::parallel;
 use roster_record::is_nis;
 use roster_snapshot::layout::{Kind, SectionId, fingerprint};
 use roster_snapshot::{Damage, Index, OpenError, Shape, Snapshot, hash};
+
+/// Records that one thread looks at before it asks what to do next.
+const RECORDS_AT_ONCE: u32 = 1 << 12;
 
 /// Why a file must not be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,36 +45,58 @@ pub fn verify(bytes: &[u8], kind: Kind) -> Result<Shape, VerifyError> {
         Kind::Shadow => Snapshot::open_shadow(bytes)?,
     };
     let shape = snapshot.shape();
-    records("user", shape.users, |position| snapshot.user(position).map(drop))?;
-    records("group", shape.groups, |position| {
+    let snapshot = &snapshot;
+    let mut checks: Vec<Check<'_>> = Vec::new();
+    each_record(&mut checks, "user", shape.users, |position| snapshot.user(position).map(drop));
+    each_record(&mut checks, "group", shape.groups, |position| {
         snapshot.group(position)?.map_or(Ok(()), |group| group.members.verify())
-    })?;
-    records("shadow entry", shape.shadows, |position| snapshot.shadow(position).map(drop))?;
-    records("name", shape.names, |position| {
+    });
+    each_record(&mut checks, "shadow entry", shape.shadows, |position| {
+        snapshot.shadow(position).map(drop)
+    });
+    each_record(&mut checks, "name", shape.names, |position| {
         let name = snapshot.name(position)?.ok_or(Damage)?;
         // A user without groups has an empty list, so every name has one.
         snapshot.supplementary(name)?.ok_or(Damage)?.each(|_| {})
-    })?;
+    });
     for index in snapshot.indices() {
-        verify_index(&snapshot, &index)?;
+        checks.push(Box::new(move || verify_index(snapshot, &index)));
     }
-    reach(&snapshot, shape)?;
-    if !snapshot.content_matches() {
-        return Err(VerifyError::Content);
-    }
+    reach(&mut checks, snapshot, shape);
+    checks.push(Box::new(|| match snapshot.content_matches() {
+        true => Ok(()),
+        false => Err(VerifyError::Content),
+    }));
+    // The first that fails in this order tells what is wrong, whoever was quicker.
+    parallel::each(checks, |check| check()).into_iter().collect::<Result<(), _>>()?;
     Ok(shape)
 }
 
-fn records(
+/// A part of the work that needs no other.
+type Check<'a> = Box<dyn Fn() -> Result<(), VerifyError> + Send + 'a>;
+
+/// Adds checks that call `check` with each position below `count`.
+fn each_position<'a>(
+    checks: &mut Vec<Check<'a>>,
+    count: u32,
+    check: impl Fn(u32) -> Result<(), VerifyError> + Copy + Send + 'a,
+) {
+    let positions = (0..count).step_by(RECORDS_AT_ONCE as usize);
+    for first in positions {
+        let end = first.saturating_add(RECORDS_AT_ONCE).min(count);
+        checks.push(Box::new(move || (first..end).try_for_each(check)));
+    }
+}
+
+fn each_record<'a>(
+    checks: &mut Vec<Check<'a>>,
     what: &'static str,
     count: u32,
-    check: impl Fn(u32) -> Result<(), Damage>,
-) -> Result<(), VerifyError> {
-    for position in 0..count {
-        check(position)
-            .map_err(|Damage| VerifyError::Record { what, position: position.into() })?;
-    }
-    Ok(())
+    check: impl Fn(u32) -> Result<(), Damage> + Copy + Send + 'a,
+) {
+    each_position(checks, count, move |position| {
+        check(position).map_err(|Damage| VerifyError::Record { what, position: position.into() })
+    });
 }
 
 /// Every entry leads to a record whose key has that fingerprint.
@@ -110,12 +136,12 @@ fn key_hash(
 }
 
 /// Every entry's keys find an entry with that key.
-fn reach(snapshot: &Snapshot<'_>, shape: Shape) -> Result<(), VerifyError> {
+fn reach<'a>(checks: &mut Vec<Check<'a>>, snapshot: &'a Snapshot<'a>, shape: Shape) {
     let lost = |index, position: u32| {
         move || VerifyError::Index { index, problem: format!("record {position} is not found") }
     };
-    for position in 0..shape.users {
-        let Ok(Some(user)) = snapshot.user(position) else { continue };
+    each_position(checks, shape.users, move |position| {
+        let Ok(Some(user)) = snapshot.user(position) else { return Ok(()) };
         let name = user.record().name;
         if !is_nis(name) {
             let by_name = snapshot.user_by_name(name).ok().flatten();
@@ -123,9 +149,10 @@ fn reach(snapshot: &Snapshot<'_>, shape: Shape) -> Result<(), VerifyError> {
             let by_uid = snapshot.user_by_uid(user.uid).ok().flatten();
             by_uid.ok_or_else(lost(SectionId::ByUid, position))?;
         }
-    }
-    for position in 0..shape.groups {
-        let Ok(Some(group)) = snapshot.group(position) else { continue };
+        Ok(())
+    });
+    each_position(checks, shape.groups, move |position| {
+        let Ok(Some(group)) = snapshot.group(position) else { return Ok(()) };
         let name = group.record().name;
         if !is_nis(name) {
             let by_name = snapshot.group_by_name(name).ok().flatten();
@@ -133,14 +160,15 @@ fn reach(snapshot: &Snapshot<'_>, shape: Shape) -> Result<(), VerifyError> {
             let by_gid = snapshot.group_by_gid(group.gid).ok().flatten();
             by_gid.ok_or_else(lost(SectionId::ByGid, position))?;
         }
-    }
-    for position in 0..shape.shadows {
-        let Ok(Some(shadow)) = snapshot.shadow(position) else { continue };
+        Ok(())
+    });
+    each_position(checks, shape.shadows, move |position| {
+        let Ok(Some(shadow)) = snapshot.shadow(position) else { return Ok(()) };
         let name = shadow.record().name;
         if !is_nis(name) {
             let by_name = snapshot.shadow_by_name(name).ok().flatten();
             by_name.ok_or_else(lost(SectionId::ByShadowName, position))?;
         }
-    }
-    Ok(())
+        Ok(())
+    });
 }

@@ -303,6 +303,7 @@ impl<'a> Snapshot<'a> {
     }
 }
 
+#[inline]
 fn at<T, R>(slots: &[T], position: u32, read: impl FnOnce(&T) -> Result<R, Damage>) -> Found<R> {
     slots.get(position as usize).map(read).transpose()
 }

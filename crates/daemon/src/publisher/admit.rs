@@ -277,6 +277,9 @@ fn folder(what: &'static str, path: &[u8]) -> Result<(), Refusal> {
 /// What makes two names look alike: all of Unicode's default-ignorable characters that UTS #39 has no use
 /// for in names, those for the direction of text, and the spaces other than U+0020.
 fn has_invisible_characters(name: &[u8]) -> bool {
+    if name.is_ascii() {
+        return false;
+    }
     let is_invisible = |c| {
         matches!(c,
             '\u{ad}' | '\u{a0}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{1680}'
@@ -290,6 +293,9 @@ fn has_invisible_characters(name: &[u8]) -> bool {
 
 /// C0, DEL, and in UTF-8 C1 and the line and paragraph separators.
 fn has_control_characters(text: &[u8]) -> bool {
+    if text.is_ascii() {
+        return text.iter().any(u8::is_ascii_control);
+    }
     std::str::from_utf8(text).is_ok_and(|text| {
         text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
     })

@@ -7,8 +7,10 @@ use super::merge::{Merged, Served};
 use super::model::{Domain, Entry, Group};
 use roster_record as record;
 use roster_snapshot::layout::Kind;
-use roster_snapshot_build::{Builder, Gaps, Image, Members, TooLarge};
+use roster_snapshot_build::parallel::{self, cut, threads};
+use roster_snapshot_build::{Builder, Gaps, Image, MemberId, Members, TooLarge};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 /// The password field of whoever comes from a directory: a hash elsewhere, which is none. With `x`
 /// pam_unix would look for a shadow entry and fail.
@@ -26,6 +28,8 @@ pub fn build(
     if let Some(path) = responder {
         builder.responder(path)?;
     }
+    let references = merged.groups.iter().map(|group| group.entry.entry().references().len());
+    builder.reserve(merged.users.len(), merged.groups.len(), references.sum());
     let first_asked = domains.iter().position(|domain| !domain.complete);
     let gaps = |domain: usize, list_known: bool| Gaps {
         ask_first: first_asked.is_some_and(|first| first < domain),
@@ -47,19 +51,26 @@ pub fn build(
         ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
         targets[user.domain].claim(entry.reference, Target::User(position));
     }
-    let mut walk = Walk::new(merged.users.len());
+    let weights = merged.groups.iter().map(|group| group.entry.entry().references().len() as u64);
+    let ranges = cut(weights, threads());
+    let flat = parallel::each(ranges, |range| Flat::new(&merged.groups[range], &targets, &ids));
+    let lists = flat.iter().flat_map(Flat::lists);
+    let mut walk = Walk::new(&ids);
     let mut budgets = vec![NESTED_MAX; domains.len()];
     let mut refused = HashSet::new();
-    for group in &merged.groups {
+    for (group, list) in merged.groups.iter().zip(lists) {
         let (domain, budget) = (domains[group.domain], &mut budgets[group.domain]);
-        let Some(members) = walk.members(domain, &targets[group.domain], group, budget) else {
+        let members = match list {
+            Some(members) => Some(members),
+            None => walk.members(domain, &targets[group.domain], group, budget),
+        };
+        let Some(members) = members else {
             refused.insert((group.domain, group.number));
             merged.refused[group.domain].push((group.number, Refusal::Nested));
             continue;
         };
         let entry = group.entry.entry();
         let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
-        let members = members.iter().map(|&user| ids[user as usize]);
         let gaps = gaps(group.domain, entry.members.is_some());
         builder.group_of(&record, members, count_for(domains[group.domain]), gaps)?;
     }
@@ -138,27 +149,71 @@ impl Targets {
     }
 }
 
+/// Member lists of some groups that have no groups within them, which are nearly all and need nothing of
+/// each other.
+struct Flat {
+    members: Vec<MemberId>,
+    /// Where each group's list is; nothing for a group that has groups.
+    lists: Vec<Option<Range<usize>>>,
+}
+
+impl Flat {
+    fn new(groups: &[Served<'_, Group>], targets: &[Targets], ids: &[MemberId]) -> Self {
+        // For each user the last group that listed it.
+        let mut listed = vec![0; ids.len()];
+        let mut members = Vec::new();
+        let list = |(number, group): (u32, &Served<'_, Group>)| {
+            let start = members.len();
+            let references = group.entry.entry().references();
+            members.reserve(references.len());
+            let is_flat = references.iter().all(|&reference| {
+                let target = targets[group.domain].get(reference);
+                if let Target::User(user) = target {
+                    let user = user as usize;
+                    if std::mem::replace(&mut listed[user], number) != number {
+                        members.push(ids[user]);
+                    }
+                }
+                !matches!(target, Target::Group(_))
+            });
+            if !is_flat {
+                members.truncate(start);
+            }
+            is_flat.then_some(start..members.len())
+        };
+        let lists = (1..).zip(groups).map(list).collect();
+        Self { members, lists }
+    }
+
+    fn lists(&self) -> impl Iterator<Item = Option<&[MemberId]>> {
+        self.lists.iter().map(|range| Some(&self.members[range.clone()?]))
+    }
+}
+
 /// References that one build looks at, for each domain, in groups because they are within others: ten
 /// times the members of a very large directory. Groups nested within each other could multiply to
 /// anything, and one domain's shall not keep those of the others from being served.
 const NESTED_MAX: u64 = 1 << 26;
 
-/// Resolves one group after the other; what it needs for that is made once.
-struct Walk {
+/// Resolves groups that have groups within them, one after the other; what it needs for that is made
+/// once.
+struct Walk<'a> {
+    ids: &'a [MemberId],
     /// For each user the last group that listed it.
     listed: Vec<u32>,
     group: u32,
-    members: Vec<u32>,
+    members: Vec<MemberId>,
     /// Numbers of the group and of those within it, in the order in which they were met.
     groups: Vec<u32>,
     /// For each entry the last group that it was met in.
     met: Vec<u32>,
 }
 
-impl Walk {
-    fn new(users: usize) -> Self {
+impl<'a> Walk<'a> {
+    fn new(ids: &'a [MemberId]) -> Self {
         Self {
-            listed: vec![0; users],
+            ids,
+            listed: vec![0; ids.len()],
             group: 0,
             members: Vec::new(),
             groups: Vec::new(),
@@ -166,7 +221,7 @@ impl Walk {
         }
     }
 
-    /// Positions of the users in a group and in the groups within it, each once. Every group is
+    /// The users in a group and in the groups within it, each once. Every group is
     /// entered once, so that circles end. `None` when that looks at more than is left of the budget.
     fn members(
         &mut self,
@@ -174,7 +229,7 @@ impl Walk {
         targets: &Targets,
         group: &Served<'_, Group>,
         budget: &mut u64,
-    ) -> Option<&[u32]> {
+    ) -> Option<&[MemberId]> {
         self.group += 1;
         self.members.clear();
         self.groups.clear();
@@ -183,7 +238,7 @@ impl Walk {
         while let Some(&number) = self.groups.get(next) {
             next += 1;
             let Some(Entry::Group(group)) = domain.entry(number) else { continue };
-            let references = group.members.as_deref().unwrap_or_default();
+            let references = group.references();
             if number != self.groups[0] {
                 // An empty one costs a step too.
                 *budget = budget.checked_sub(1 + references.len() as u64)?;
@@ -195,7 +250,7 @@ impl Walk {
                         let last = &mut self.listed[user as usize];
                         if *last != self.group {
                             *last = self.group;
-                            self.members.push(user);
+                            self.members.push(self.ids[user as usize]);
                         }
                     }
                     Target::Group(nested) => {

@@ -19,7 +19,6 @@ pub struct Served<'a, T> {
 }
 
 /// What all domains together come to.
-#[derive(Default)]
 pub struct Merged<'a> {
     /// Users, domain by domain.
     pub users: Vec<Served<'a, User>>,
@@ -43,7 +42,14 @@ pub struct Source<'a> {
 /// Merges. Groups go first: whose a primary gid is decides about its users.
 #[must_use]
 pub fn merge<'a>(sources: &[Source<'a>], locals: &Locals) -> Merged<'a> {
-    let mut merged = Merged { refused: vec![Vec::new(); sources.len()], ..Merged::default() };
+    let users = sources.iter().map(|source| source.domain.users().count()).sum();
+    let groups = sources.iter().map(|source| source.domain.groups().count()).sum();
+    let mut merged = Merged {
+        users: Vec::with_capacity(users),
+        groups: Vec::with_capacity(groups),
+        refused: vec![Vec::new(); sources.len()],
+        claims: Claims::with_capacity(users, groups),
+    };
     for (domain, source) in sources.iter().enumerate() {
         for (number, group) in source.domain.groups() {
             match merged.claims.group(domain, number, group, source.rules, locals) {
@@ -76,6 +82,15 @@ pub struct Claims {
 }
 
 impl Claims {
+    fn with_capacity(users: usize, groups: usize) -> Self {
+        Self {
+            user_names: HashMap::with_capacity(users),
+            uids: HashMap::with_capacity(users),
+            group_names: HashMap::with_capacity(groups),
+            gids: HashMap::with_capacity(groups),
+        }
+    }
+
     /// Admits a user if nobody who goes before has the name or the uid, and puts the claims down.
     pub fn user<'a>(
         &mut self,

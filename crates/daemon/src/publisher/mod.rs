@@ -9,6 +9,7 @@
 //! | `merge` | of two with one name or id the first |
 //! | `build` | members resolved, the image made |
 //! | `state` | all of it together, and when it is too early |
+//! | `pace` | when the next publication may begin |
 //! | `served` | what the snapshot in place has, for the next process |
 //! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
@@ -16,9 +17,8 @@
 //!
 //! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
 //! which is asked again after one to 60 seconds. A change is published at once, the next one not
-//! before `[publisher] interval` has passed, nor before as much time has passed as the last one took: a
-//! storm of changes takes half a processor at the most. What a look-up found is published a second
-//! later, for whoever asked has it already.
+//! before `[publisher] interval` has passed, and a storm of changes takes half of the time at the most,
+//! see `pace`. What a look-up found is published a second later, for whoever asked has it already.
 
 mod admit;
 mod build;
@@ -27,6 +27,7 @@ mod merge;
 mod model;
 mod object;
 mod on_demand;
+mod pace;
 mod report;
 mod served;
 mod state;
@@ -39,6 +40,7 @@ use futures_util::StreamExt;
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
+use pace::Pace;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
 use roster_bus::names::Role;
 use roster_bus::zbus;
@@ -173,6 +175,7 @@ async fn lose_patience(hub: Arc<Hub>) {
 async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shutdown) {
     // Set after a failure: until the next attempt, whatever changes in between.
     let mut again: Option<Duration> = None;
+    let mut pace = Pace::new(interval);
     loop {
         let due = async {
             match again {
@@ -199,9 +202,9 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
             (false, None) => Some(RETRY_MIN),
             (false, Some(pause)) => Some((2 * pause).min(RETRY_MAX)),
         };
-        let pause = interval.saturating_sub(start.elapsed()).max(start.elapsed());
+        let next = pace.next(start, Instant::now());
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep_until(next.into()) => {}
             () = shutdown.wait() => return,
         }
     }
@@ -483,7 +486,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 continue;
             }
         };
-        // A back-end that always has news takes half a processor at the most.
+        // A back-end that always has news takes half of the time at the most.
         tokio::time::sleep(start.elapsed().min(ASK_AGAIN_MAX)).await;
         match taken {
             Ok(Taken::Changes(forget)) => {

@@ -135,6 +135,14 @@ pub struct Group {
     pub members: Option<Box<[u32]>>,
 }
 
+impl Group {
+    /// References of its members, as far as they are known.
+    #[must_use]
+    pub fn references(&self) -> &[u32] {
+        self.members.as_deref().unwrap_or_default()
+    }
+}
+
 /// A user or a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
