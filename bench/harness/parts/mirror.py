@@ -4,6 +4,7 @@ reboot with the directory down. SSSD and nslcd beside it, as far as they do the 
 
 import time
 
+from ..contenders import FLOOR_LAST
 from ..daemons import MemoryPeak, Nslcd, Rosterd, Sssd
 from ..directory import BASE, USER_ATTRIBUTES, as_reader
 from ..field import DS389, SLAPD, SLAPD_BIS, label
@@ -23,22 +24,38 @@ def measure(bench):
     shape = bench.field.large
     result = {"corpus": str(shape), "roster": {}, "peers": {}, "faults": []}
     user = bench.field.directory(shape).user("big")
-    for kind, schema in (SLAPD, SLAPD_BIS, DS389):
-        with bench.field.serving(kind, schema, shape) as server:
-            name = label(kind, schema)
-            result["roster"][name] = _roster(bench, server, user, name, result["faults"])
-            first = (kind, schema) == SLAPD
-            for peer in (Sssd, Nslcd):
-                if bench.has_daemon(peer) and (first or bench.options.slow):
-                    bench.progress.begin(f"{name}: {peer.name}")
-                    measured = _peer(bench, peer, server, user, name, result["faults"])
-                    result["peers"].setdefault(name, {})[peer.name] = measured
+    with bench.setting(Groups(bench), "mirror-floor").room(FLOOR_LAST) as floor:
+        for kind, schema in (SLAPD, SLAPD_BIS, DS389):
+            with bench.field.serving(kind, schema, shape) as server:
+                name = label(kind, schema)
+                result["roster"][name] = _roster(bench, server, floor, user, name, result["faults"])
+                first = (kind, schema) == SLAPD
+                for peer in (Sssd, Nslcd):
+                    if bench.has_daemon(peer) and (first or bench.options.slow):
+                        bench.progress.begin(f"{name}: {peer.name}")
+                        measured = _peer(bench, peer, server, user, name, result["faults"])
+                        result["peers"].setdefault(name, {})[peer.name] = measured
     return result
 
 
-def _roster(bench, server, user, name, faults):
+class Groups:
+    """What the floor needs of the directory: `big`, and all groups."""
+
+    def __init__(self, bench):
+        directory = bench.field.directory(bench.field.large)
+        self.big = directory.passwd_line("big").encode().split(b":")
+        self.group = bench.work / "groups-of-big"
+        with self.group.open("w") as output:
+            for name, gid, members in directory.groups():
+                output.write(f"{name}:x:{gid}:{'big' if 'big' in members else ''}\n")
+
+    def users(self):
+        return [self.big]
+
+
+def _roster(bench, server, floor, user, name, faults):
     shape = bench.field.large
-    walls, first_ids, later_ids, cpu_first, cpu_settled = [], [], [], [], []
+    walls, first_ids, later_ids, floor_ids, cpu_first, cpu_settled = [], [], [], [], [], []
     with Rosterd(bench, bench.folder("mirror"), server) as roster:
         bench.progress.begin(f"{name}: bare searches for everything")
         bare = [_bare_enumeration(bench, roster, server) for _ in range(bench.mirrors)]
@@ -53,7 +70,9 @@ def _roster(bench, server, user, name, faults):
             first_ids.append(_id(bench, roster, user, faults, f"{name}, after a full mirror"))
             time.sleep(SETTLE_S)
             cpu_settled.append(roster.cpu_s())
-            later_ids += [_id(bench, roster, user, faults, f"{name}, mirrored") for _ in range(bench.ids)]
+            for _ in range(bench.ids):
+                later_ids.append(_id(bench, roster, user, faults, f"{name}, mirrored"))
+                floor_ids.append(_floor_id(bench, floor, user, faults))
         bench.progress.begin(f"{name}: memory")
         time.sleep(IDLE_S)
         memory_idle = roster.memory()
@@ -71,6 +90,7 @@ def _roster(bench, server, user, name, faults):
             "cpu_settled_s": summary(cpu_settled),
             "id_first_ns": summary(first_ids),
             "id_ns": summary(later_ids),
+            "id_floor_ns": summary(floor_ids),
             "id_after_boot_ns": after_boot,
             "snapshot_bytes": snapshot_bytes,
             "idle": _sums(memory_idle),
@@ -103,11 +123,19 @@ def _mirror(bench, roster):
 
 
 def _id(bench, daemon, user, faults, where, within_s=600):
+    return _id_in(bench, daemon.room, user, faults, f"{daemon.name}, {where}", within_s)
+
+
+def _floor_id(bench, room, user, faults):
+    return _id_in(bench, room, user, faults, "floor", 600)
+
+
+def _id_in(bench, room, user, faults, who, within_s):
     output = bench.work / "answer"
-    ran = daemon.room.run(["timeout", str(within_s), "/usr/bin/id", user.name], output)
+    ran = room.run(["timeout", str(within_s), "/usr/bin/id", user.name], output)
     fault = IdAnswer(user).fault(output.read_text(), ran["status"], True)
     if fault:
-        faults.append(f"id {user.name}, {daemon.name}, {where}: {fault}")
+        faults.append(f"id {user.name}, {who}: {fault}")
     return ran["ns"]
 
 

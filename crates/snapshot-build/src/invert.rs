@@ -44,7 +44,7 @@ fn invert_in<'i>(
         membership.count = U32::new(count as u32);
         first += count;
     }
-    let mut group_ids = vec![U32::ZERO; first];
+    let mut group_ids = zeros(first)?;
     let counts = memberships.iter().map(|membership| membership.count.get().into());
     let ranges = cut(counts, threads);
     let mut rest = &mut group_ids[..];
@@ -72,6 +72,11 @@ fn invert_in<'i>(
         }
     });
     Ok((memberships, group_ids))
+}
+
+/// Memory that the kernel zeroes, when and where it is first used: in the threads that fill it.
+fn zeros(count: usize) -> Result<Vec<U32>, TooLarge> {
+    U32::new_vec_zeroed(count).map_err(|_| TooLarge("the lists of groups"))
 }
 
 /// The lists as some consecutive lines make them.
@@ -115,7 +120,7 @@ impl Part {
         for place in &mut places {
             (first, *place) = (first + place.next, Place { last_line: 0, next: first });
         }
-        let mut lines = vec![U32::ZERO; first as usize];
+        let mut lines = zeros(first as usize)?;
         for (number, line) in numbered() {
             for id in member_ids(line) {
                 let place = &mut places[id.get() as usize];

@@ -2,16 +2,17 @@
 //! long as the work, and where none can be started the caller's does it all.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, Builder};
 
 /// More than this gain little, for the file is written by one, and each has tables of its own.
 const THREADS_MAX: usize = 8;
 
-/// As many as there are processors for this process, and not more than 8.
+/// As many as there were processors for this process when this was first asked, and not more than 8.
 #[must_use]
 pub fn threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX))
 }
 
 /// Ranges of consecutive items, at most `parts` and at least one, that weigh about the same. `weights`

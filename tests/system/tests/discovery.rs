@@ -120,3 +120,24 @@ fn a_server_outside_the_domain_is_believed_by_an_authority_that_was_chosen() {
     let rosterd = asking(&dns, secured.with("tls_ca", &authority));
     rosterd.expect_of_domain("corp", "server", format!("ldap://localhost:{}", slapd.port()));
 }
+
+#[test]
+fn a_host_that_comes_into_another_network_asks_the_dns_of_that_network() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = plain();
+    let ldap = Service { host: "ldap.corp.test", port: slapd.port(), priority: 0, weight: 0 };
+    let (old, new) = (Dns::serving(DOMAIN, &[]), Dns::serving(DOMAIN, &[ldap]));
+    let rosterd = asking(&old, discovered(&slapd));
+    wait_for(SOON, || {
+        let domain = rosterd.domain("corp")?;
+        let found =
+            domain["reason"].as_str().is_some_and(|text| text.contains("no server is known"));
+        if found { Ok(()) } else { Err(domain.to_string()) }
+    });
+    old.leave_to(&new);
+    rosterd.expect_of_domain("corp", "server", format!("ldap://ldap.corp.test:{}", slapd.port()));
+    let alice = "alice:*:5001:5001:alice of dc=example,dc=com:/home/alice:/bin/sh";
+    rosterd.expect("passwd", "alice", Some(alice));
+}

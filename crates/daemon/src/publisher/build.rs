@@ -161,11 +161,11 @@ impl Flat {
     fn new(groups: &[Served<'_, Group>], targets: &[Targets], ids: &[MemberId]) -> Self {
         // For each user the last group that listed it.
         let mut listed = vec![0; ids.len()];
-        let mut members = Vec::new();
+        let references = groups.iter().map(|group| group.entry.entry().references().len());
+        let mut members = Vec::with_capacity(references.sum());
         let list = |(number, group): (u32, &Served<'_, Group>)| {
             let start = members.len();
             let references = group.entry.entry().references();
-            members.reserve(references.len());
             let is_flat = references.iter().all(|&reference| {
                 let target = targets[group.domain].get(reference);
                 if let Target::User(user) = target {

@@ -49,9 +49,8 @@ impl Dns {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let address = format!("127.{}.{high}.{low}", 50 + COUNT.fetch_add(1, Ordering::Relaxed));
         let mut dns = Self { address, process: None, folder };
-        fs::write(dns.path("resolv.conf"), format!("nameserver {}\n", dns.address))
-            .and_then(|()| fs::write(dns.path("nsswitch.conf"), "hosts: files dns\n"))
-            .expect("write what resolvers read");
+        dns.send_to(&dns.address);
+        fs::write(dns.path("nsswitch.conf"), "hosts: files dns\n").expect("write nsswitch.conf");
         dns.set(domain, services);
         dns
     }
@@ -90,6 +89,19 @@ impl Dns {
     pub fn mounts(&self) -> String {
         let bind = |name: &str| format!("mount --bind {} /etc/{name}", self.path(name).display());
         format!("{}\n{}\nexec \"$@\"", bind("resolv.conf"), bind("nsswitch.conf"))
+    }
+
+    /// From now on hosts within [`Self::mounts`] ask another server, as in another network.
+    ///
+    /// # Panics
+    /// If that cannot be written.
+    pub fn leave_to(&self, other: &Self) {
+        self.send_to(&other.address);
+    }
+
+    fn send_to(&self, address: &str) {
+        let text = format!("nameserver {address}\n");
+        fs::write(self.path("resolv.conf"), text).expect("write resolv.conf");
     }
 
     fn path(&self, name: &str) -> PathBuf {
