@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `model` | what the back-ends said |
 //! | `admit` | what may be served at all |
-//! | `merge` | of two with one name or id the first |
+//! | `merge` | whose a name or id is, where several have it |
 //! | `build` | members resolved, the image made |
 //! | `state` | all of it together, and when it is too early |
 //! | `pace` | when the next publication may begin |
@@ -28,6 +28,8 @@ mod model;
 mod object;
 mod on_demand;
 mod pace;
+#[cfg(test)]
+mod precedence;
 mod report;
 mod served;
 mod state;
@@ -231,7 +233,7 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     }
     let start = Instant::now();
     let (basis, before) = {
-        let mut state = hub.state.write().await;
+        let state = hub.state.read().await;
         (state.begin(), state.served.clone())
     };
     let worker = Arc::clone(hub);
