@@ -110,6 +110,12 @@ pub trait Sink: Send + Sync {
     fn refresh_began(&self, part: Part);
     /// An entry as it is now; replaces the one with the same id.
     fn put(&self, part: Part, id: EntryId, entry: Entry<'_>);
+    /// Entries of one part that name each other: nobody may see some of them without the others.
+    fn put_together(&self, part: Part, entries: Vec<(EntryId, Entry<'_>)>) {
+        for (id, entry) in entries {
+            self.put(part, id, entry);
+        }
+    }
     /// During a refresh: the entry is as it was. Means nothing for an id that is not known.
     fn present(&self, part: Part, id: EntryId);
     /// The entry is gone. Means nothing for an id that is not known.

@@ -355,8 +355,15 @@ impl Sink for Engine {
     }
 
     fn put(&self, part: Part, id: EntryId, entry: Entry<'_>) {
+        self.put_together(part, vec![(id, entry)]);
+    }
+
+    /// Under one lock, so that no flush of another comes between two of them.
+    fn put_together(&self, part: Part, entries: Vec<(EntryId, Entry<'_>)>) {
         let mut state = self.state();
-        state.put(&self.settings, key_of(part, id), &entry);
+        for (id, entry) in entries {
+            state.put(&self.settings, key_of(part, id), &entry);
+        }
         if !state.serving && state.open.bytes() >= BATCH_BYTES {
             // Nobody sees it before all is there, so it may go to the disk.
             state.seal();

@@ -398,14 +398,14 @@ impl State {
         Ok(is_new.then_some(forget))
     }
 
-    /// Whether the list that the question is for was not asked for yet.
+    /// Whether the list that the question is for is not known whole.
     fn lacks_list(&self, kind: Kind, (position, number): Claimant) -> bool {
         let domain = &self.domains[position];
         match (domain.mode, kind, domain.entries.entry(number)) {
             (Mode::Replicate, ..) => false,
             (_, Kind::GroupsOf, Some(Entry::User(user))) => user.groups.is_none(),
-            (_, Kind::GroupByName | Kind::GroupByGid, Some(Entry::Group(group))) => {
-                group.members.is_none()
+            (_, Kind::GroupByName | Kind::GroupByGid, Some(Entry::Group(_))) => {
+                !domain.entries.knows_members(number)
             }
             _ => false,
         }
@@ -543,6 +543,49 @@ mod tests {
             let alice = snapshot.user_by_name(b"alice").expect("undamaged").expect("there");
             assert!(!alice.groups_unknown() && !alice.ask_first());
         });
+    }
+
+    #[test]
+    fn a_group_is_asked_for_as_long_as_the_members_of_one_within_it_are_not_known() {
+        let mut state = host(&["asked"]);
+        let found = Image::full()
+            .user(1, "alice", 5001, 5001)
+            .group(2, "outer", 6002, &[3, 99])
+            .group(3, "middle", 6003, &[4, 2])
+            .unasked(4, "inner", 6004);
+        take(&mut state, 0, found).expect("well formed");
+        let question = by_name(Kind::GroupByName, "outer");
+        published(&mut state, |snapshot| {
+            for name in [&b"outer"[..], b"middle", b"inner"] {
+                let group = snapshot.group_by_name(name).expect("undamaged").expect("there");
+                assert!(group.members_unknown(), "{}", group.gid());
+            }
+        });
+        let outer = state.claimant(&question).expect("there");
+        assert!(state.lacks_list(Kind::GroupByName, outer));
+        let found = Image::full().group(4, "inner", 6004, &[1]);
+        state.learn(0, &found.records()).expect("well formed");
+        assert!(!state.lacks_list(Kind::GroupByName, outer), "99 is nobody");
+        let Some(Answer::Group { members, .. }) = answer(&state, &question) else {
+            panic!("a group")
+        };
+        assert_eq!(members, [b"alice"]);
+        published(&mut state, |snapshot| {
+            let outer = snapshot.group_by_name(b"outer").expect("undamaged").expect("there");
+            assert!(!outer.members_unknown());
+        });
+    }
+
+    #[test]
+    fn the_groups_of_a_user_leave_what_is_known_of_their_members_as_it_is() {
+        let mut state = host(&["asked"]);
+        let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
+        state.learn(0, &found.records()).expect("well formed");
+        let staff = state.claimant(&by_name(Kind::GroupByName, "staff")).expect("there");
+        state.learn(0, &Image::full().unasked(2, "staff", 6000).records()).expect("well formed");
+        assert!(!state.lacks_list(Kind::GroupByName, staff));
+        state.learn(0, &Image::full().unasked(2, "wheel", 6000).records()).expect("well formed");
+        assert!(state.lacks_list(Kind::GroupByName, staff), "another group");
     }
 
     #[test]
