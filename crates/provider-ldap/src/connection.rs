@@ -443,6 +443,12 @@ impl Root {
             "entryUUID"
         }
     }
+
+    /// The attribute that has another value after each change of an entry.
+    #[must_use]
+    pub fn stamp_attribute(&self) -> &'static str {
+        if self.is_389 || self.is_active_directory { "modifyTimestamp" } else { "entryCSN" }
+    }
 }
 
 async fn dial(host: &str, port: u16, settings: &Settings) -> Result<TcpStream, Error> {

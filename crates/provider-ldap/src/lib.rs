@@ -326,8 +326,8 @@ impl Ldap {
                 let binding = format!("{} as {who} {}", describe(server), search.description);
                 // An entry that was added and removed between two connections was seen to be
                 // forgotten by the 389 directory server's resumption.
-                let key = root.uuid_attribute();
-                Box::new(Synchronization::new(search, binding, key, root.is_389))
+                let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
+                Box::new(Synchronization::new(search, binding, key, stamp, root.is_389))
             }
             Method::PersistentSearch => Box::new(Enumeration::persistent(search, key, page_size)),
             Method::Polling => {

@@ -86,7 +86,7 @@ pub struct Cookie {
     /// What the cookie is valid for: server, bind DN, base, filter, attributes. Under any other
     /// binding it is worthless.
     pub binding: String,
-    /// The server's bytes, or the provider's own time stamps.
+    /// The provider's bytes: what the server gave, and what else it takes to go on from there.
     pub value: Vec<u8>,
 }
 
@@ -110,8 +110,9 @@ pub trait Sink: Send + Sync {
     fn refresh_began(&self, part: Part);
     /// An entry as it is now; replaces the one with the same id.
     fn put(&self, part: Part, id: EntryId, entry: Entry<'_>);
-    /// During a refresh: the entry is as it was. Means nothing for an id that is not known.
-    fn present(&self, part: Part, id: EntryId);
+    /// During a refresh: the entry is as it was. `false` for an id that is not known, for which it
+    /// means nothing.
+    fn present(&self, part: Part, id: EntryId) -> bool;
     /// The entry is gone. Means nothing for an id that is not known.
     fn removed(&self, part: Part, id: EntryId);
     /// The entry is there and cannot be read as a user or a group; an earlier good version of it is

@@ -91,7 +91,9 @@ impl Sink for Notes {
         known.entries.insert(id, line);
     }
 
-    fn present(&self, _part: Part, _id: EntryId) {}
+    fn present(&self, _part: Part, _id: EntryId) -> bool {
+        false
+    }
 
     fn removed(&self, _part: Part, _id: EntryId) {}
 

@@ -365,8 +365,8 @@ impl Sink for Engine {
         }
     }
 
-    fn present(&self, part: Part, id: EntryId) {
-        self.state().present(key_of(part, id));
+    fn present(&self, part: Part, id: EntryId) -> bool {
+        self.state().present(key_of(part, id))
     }
 
     fn removed(&self, part: Part, id: EntryId) {
@@ -622,12 +622,10 @@ impl State {
         }
     }
 
-    fn present(&mut self, key: Key) {
+    fn present(&mut self, key: Key) -> bool {
         let mark = self.mark(key.part);
         self.not_held(key);
-        if !self.entries.mark(key, mark) {
-            self.rejected.present(key, mark);
-        }
+        self.entries.mark(key, mark) || self.rejected.present(key, mark)
     }
 
     fn reject(&mut self, settings: &Settings, key: Key, rejection: Rejection) {

@@ -211,11 +211,13 @@ impl Sink for Book {
         }
     }
 
-    fn present(&self, part: Part, id: EntryId) {
+    fn present(&self, part: Part, id: EntryId) -> bool {
         let mut now = self.now.lock().unwrap();
-        if now.of_part.contains_key(&id) {
+        let is_known = now.of_part.contains_key(&id);
+        if is_known {
             now.mention(part, id);
         }
+        is_known
     }
 
     fn removed(&self, _part: Part, id: EntryId) {
