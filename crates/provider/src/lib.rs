@@ -102,8 +102,9 @@ pub enum Unmentioned {
 /// A back-end's ear. Calls take effect in their order; a change becomes visible outside with the
 /// next [`Sink::flush`]. Nothing here waits.
 pub trait Sink: Send + Sync {
-    /// The directory answers, through this server.
-    fn online(&self, server: &str);
+    /// The directory answers, through this server; and why those that go before it do not, empty when
+    /// none does.
+    fn online(&self, server: &str, passed_over: &str);
     /// It does not, for this reason. What was served goes on being served.
     fn offline(&self, reason: &str);
     /// A refresh of a part begins; an earlier one of the part that has not ended is void.

@@ -51,7 +51,7 @@ impl Notes {
 }
 
 impl Sink for Notes {
-    fn online(&self, _server: &str) {
+    fn online(&self, _server: &str, _passed_over: &str) {
         let mut known = self.known();
         (known.online, known.reason) = (Some(true), String::new());
     }

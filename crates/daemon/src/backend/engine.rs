@@ -338,8 +338,8 @@ impl Engine {
 }
 
 impl Sink for Engine {
-    fn online(&self, server: &str) {
-        self.set_online(true, Some(server), "");
+    fn online(&self, server: &str, passed_over: &str) {
+        self.set_online(true, Some(server), passed_over);
     }
 
     fn offline(&self, reason: &str) {
