@@ -184,7 +184,8 @@ pub struct DomainStatus {
     pub since_unix: u64,
     /// The server in use, or the last one.
     pub server: String,
-    /// Why it does not answer; empty when it does.
+    /// Why it does not answer, or when it does, why servers that go before the one in use do not;
+    /// empty when there is nothing to tell.
     pub reason: String,
     /// How changes are followed: `syncrepl`, `persistent search`, `polling`, `inotify`, `on demand`.
     pub tracking: String,

@@ -463,7 +463,8 @@ pub const KEYS: &[Key] = &[
         "connect_timeout",
         duration_of(MILLIS_100, Duration::from_secs(300)),
         Unset::Is("\"5s\""),
-        "How long connecting, TLS and bind may take together before the next server is tried.",
+        "How long connecting, TLS, bind and a first answer may take together before the next server is \
+         tried.",
     ),
     ldap(
         "search_timeout",

@@ -136,12 +136,18 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects, secures and binds, all within `connect_timeout`.
-    pub async fn open(server: &Server, settings: &Settings) -> Result<Self, Error> {
+    /// Connects, secures, binds and asks the server what it can do, all within `connect_timeout`: a
+    /// server may take connections and say nothing, and without a bind its first word is that answer.
+    pub async fn open(server: &Server, settings: &Settings) -> Result<(Self, Root), Error> {
         let deadline = settings.connect_timeout;
-        timeout(deadline, Self::establish(server, settings))
+        let opened = async {
+            let mut connection = Self::establish(server, settings).await?;
+            let root = connection.root().await?;
+            Ok((connection, root))
+        };
+        timeout(deadline, opened)
             .await
-            .unwrap_or(Err(Error::Silent { what: "connect and bind", deadline }))
+            .unwrap_or(Err(Error::Silent { what: "connect, bind and a first question", deadline }))
     }
 
     async fn establish(server: &Server, settings: &Settings) -> Result<Self, Error> {
@@ -311,20 +317,9 @@ impl Connection {
         Ok(self.transport.read_buf(&mut self.buffer).await?)
     }
 
-    /// Asks one question and hands each entry to `each`, all within the deadline; for questions
-    /// with few answers, while nothing else runs on the connection.
+    /// Asks one question and hands each entry to `each`; for questions with few answers, while
+    /// nothing else runs on the connection. Whoever asks has a deadline.
     async fn search(
-        &mut self,
-        request: SearchRequest<'_>,
-        deadline: Duration,
-        each: impl FnMut(&Response<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        timeout(deadline, self.search_all(request, each))
-            .await
-            .unwrap_or(Err(Error::Silent { what: "a search", deadline }))
-    }
-
-    async fn search_all(
         &mut self,
         request: SearchRequest<'_>,
         mut each: impl FnMut(&Response<'_>) -> Result<(), Error>,
@@ -358,14 +353,15 @@ impl Connection {
     ) -> Result<(), Error> {
         let (scope, attributes) = (Scope::Subtree, &["1.1"][..]);
         let request = SearchRequest { base, scope, filter, attributes, entries_max: 1 };
-        match self.search(request, deadline, |_| Ok(())).await {
-            Err(Error::Search { code: code::SIZE_LIMIT, .. }) => Ok(()),
-            outcome => outcome,
+        match timeout(deadline, self.search(request, |_| Ok(()))).await {
+            Err(_) => Err(Error::Silent { what: "a search", deadline }),
+            Ok(Err(Error::Search { code: code::SIZE_LIMIT, .. })) => Ok(()),
+            Ok(outcome) => outcome,
         }
     }
 
     /// What the server says of itself.
-    pub async fn root(&mut self, deadline: Duration) -> Result<Root, Error> {
+    async fn root(&mut self) -> Result<Root, Error> {
         let mut root = Root::default();
         let filter = Filter::present("objectClass");
         let request = SearchRequest {
@@ -375,7 +371,7 @@ impl Connection {
             attributes: &["supportedControl", "vendorName", "supportedCapabilities", "lastusn"],
             entries_max: 0,
         };
-        self.search(request, deadline, |response| {
+        self.search(request, |response| {
             if let Operation::Entry(entry) = response.operation {
                 root.read(&entry)?;
             }
@@ -442,6 +438,12 @@ impl Root {
         } else {
             "entryUUID"
         }
+    }
+
+    /// The attribute that has another value after each change of an entry.
+    #[must_use]
+    pub fn stamp_attribute(&self) -> &'static str {
+        if self.is_389 || self.is_active_directory { "modifyTimestamp" } else { "entryCSN" }
     }
 }
 

@@ -138,9 +138,16 @@ impl Ldap {
     }
 
     /// Connects to a server and follows it for as long as that goes well.
-    async fn serve(&self, candidate: &Candidate, ear: &mut Ear, network: &Network) -> Served {
+    /// `passed_over` is why those before it were not taken.
+    async fn serve(
+        &self,
+        candidate: &Candidate,
+        passed_over: &str,
+        ear: &mut Ear,
+        network: &Network,
+    ) -> Served {
         let Candidate { server, rank } = candidate;
-        let (mut connection, root) = match self.reach(server).await {
+        let (mut connection, root) = match Connection::open(server, &self.settings).await {
             Ok(reached) => reached,
             Err(error) => return Served::Failed(error),
         };
@@ -165,7 +172,7 @@ impl Ldap {
                 &mut tracks,
                 ear,
                 self.config.search_timeout,
-                || self.sink.online(&describe(server)),
+                || self.sink.online(&describe(server), passed_over),
                 network,
                 stop.as_mut(),
             )
@@ -203,7 +210,7 @@ impl Ldap {
         let mut reasons = Vec::new();
         for candidate in self.servers.list().await {
             let server = &candidate.server;
-            match self.serve(&candidate, ear, network).await {
+            match self.serve(&candidate, &reasons.join("; "), ear, network).await {
                 Served::Stopped => return Ok(()),
                 Served::Failed(error) => reasons.push(format!("{}: {error}", describe(server))),
                 Served::Lost(error) => {
@@ -222,17 +229,11 @@ impl Ldap {
         Err(reasons.join("; "))
     }
 
-    async fn reach(&self, server: &Server) -> Result<(Connection, Root), Error> {
-        let mut connection = Connection::open(server, &self.settings).await?;
-        let root = connection.root(self.config.search_timeout).await?;
-        Ok((connection, root))
-    }
-
     /// Connects the look-ups to a server, if it answers any.
-    async fn reach_link(&self, candidate: &Candidate) -> Result<Open, Error> {
+    async fn reach_link(&self, candidate: &Candidate, passed_over: &str) -> Result<Open, Error> {
         let Candidate { server, rank } = candidate;
-        let (connection, root) = self.reach(server).await?;
-        let open = Open::over(connection, root, *rank, &describe(server));
+        let (connection, root) = Connection::open(server, &self.settings).await?;
+        let open = Open::over(connection, root, *rank, &describe(server), passed_over);
         self.link.try_out(&open).await?;
         Ok(open)
     }
@@ -245,7 +246,7 @@ impl Ldap {
         candidates.sort_by_key(|one| !self.setbacks.is_over(&describe(&one.server), now));
         let mut reasons = Vec::new();
         for candidate in candidates {
-            match self.reach_link(&candidate).await {
+            match self.reach_link(&candidate, &reasons.join("; ")).await {
                 Ok(open) => return Ok(open),
                 Err(error) => reasons.push(format!("{}: {error}", describe(&candidate.server))),
             }
@@ -270,7 +271,7 @@ impl Ldap {
         loop {
             match self.link.open(true, || self.connect_link()).await {
                 Ok(open) => {
-                    self.sink.online(&open.server);
+                    self.sink.online(&open.server, &open.passed_over);
                     let opened = Instant::now();
                     tokio::select! {
                         reason = self.link.watch(&open, &network) => {
@@ -326,8 +327,8 @@ impl Ldap {
                 let binding = format!("{} as {who} {}", describe(server), search.description);
                 // An entry that was added and removed between two connections was seen to be
                 // forgotten by the 389 directory server's resumption.
-                let key = root.uuid_attribute();
-                Box::new(Synchronization::new(search, binding, key, root.is_389))
+                let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
+                Box::new(Synchronization::new(search, binding, key, stamp, root.is_389))
             }
             Method::PersistentSearch => Box::new(Enumeration::persistent(search, key, page_size)),
             Method::Polling => {
@@ -360,7 +361,7 @@ impl Ldap {
     /// Whether a server lets us in and search: what can be known before it is tried.
     async fn is_good(&self, candidate: &Candidate) -> bool {
         let tried = match self.mode {
-            Mode::OnDemand => self.reach_link(candidate).await.map(drop),
+            Mode::OnDemand => self.reach_link(candidate, "").await.map(drop),
             Mode::Replicate => self.try_out(&candidate.server).await,
         };
         if let Err(error) = &tried {
@@ -372,7 +373,7 @@ impl Ldap {
 
     /// Lets a server find one entry of each search.
     async fn try_out(&self, server: &Server) -> Result<(), Error> {
-        let (mut connection, _) = self.reach(server).await?;
+        let (mut connection, _) = Connection::open(server, &self.settings).await?;
         for PartSearch { base, filter, .. } in &self.searches {
             connection.try_out(base, filter, self.config.search_timeout).await?;
         }

@@ -48,6 +48,12 @@ impl Mapping {
         &self.attributes
     }
 
+    /// The attributes that tell what an entry is: all that [`PartSearch::classify`] looks at.
+    #[must_use]
+    pub fn telling(&self) -> [&str; 3] {
+        ["objectClass", &self.attributes.user_uid, &self.attributes.group_gid]
+    }
+
     /// How groups name members.
     #[must_use]
     pub fn schema(&self) -> Schema {

@@ -46,7 +46,7 @@ impl FilesProvider {
     async fn report(&self) -> Result<(), String> {
         let Files { passwd, group } = &self.files;
         let (users, groups) = (read(passwd).await?, read(group).await?);
-        self.sink.online(&format!("{} and {}", passwd.display(), group.display()));
+        self.sink.online(&format!("{} and {}", passwd.display(), group.display()), "");
         self.refresh(USERS, passwd, &users, text::passwd_line, |user| {
             let text = |field: Option<&'_ [u8]>| Cow::Owned(field.unwrap_or_default().to_vec());
             let name = Cow::Borrowed(user.name);

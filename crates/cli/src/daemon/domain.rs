@@ -65,7 +65,7 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
     };
     let state = if status.online { "online" } else { "offline" };
     row("state", &format!("{state} for {}", super::age(now, status.since_unix)));
-    row("reason", &status.reason);
+    row(if status.online { "others failed" } else { "reason" }, &status.reason);
     row(if status.online { "server" } else { "last server" }, &status.server);
     row("changes by", &status.tracking);
     row("last change", &ago(now, status.last_change_unix));

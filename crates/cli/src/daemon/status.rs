@@ -256,6 +256,16 @@ fn of_domain(
                     format!("it is tried again by itself; at once: roster domain refresh {name}"),
                 ));
             }
+            if status.online && !status.reason.is_empty() {
+                found.push((
+                    Level::Warning,
+                    format!(
+                        "{name} is served by {}, after others failed: {}",
+                        status.server, status.reason
+                    ),
+                    "the first that is good again is gone back to by itself".to_owned(),
+                ));
+            }
             if !status.cache_error.is_empty() {
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
@@ -788,6 +798,22 @@ All well.
             ]
         );
         assert!(!is_well(&judge(&report)));
+    }
+
+    #[test]
+    fn servers_that_fail_beside_a_good_one_are_named_and_are_no_failure() {
+        let mut report = report();
+        change(&mut report, |status| {
+            status.server = "ldaps://ldap2.example.com".to_owned();
+            status.reason = "ldaps://ldap1.example.com: connection refused".to_owned();
+        });
+        assert_eq!(
+            said(&report),
+            ["! corp is served by ldaps://ldap2.example.com, after others failed: \
+              ldaps://ldap1.example.com: connection refused\n    → the first that is good again is \
+              gone back to by itself"]
+        );
+        assert!(is_well(&judge(&report)));
     }
 
     #[test]

@@ -338,8 +338,8 @@ impl Engine {
 }
 
 impl Sink for Engine {
-    fn online(&self, server: &str) {
-        self.set_online(true, Some(server), "");
+    fn online(&self, server: &str, passed_over: &str) {
+        self.set_online(true, Some(server), passed_over);
     }
 
     fn offline(&self, reason: &str) {
@@ -372,8 +372,8 @@ impl Sink for Engine {
         }
     }
 
-    fn present(&self, part: Part, id: EntryId) {
-        self.state().present(key_of(part, id));
+    fn present(&self, part: Part, id: EntryId) -> bool {
+        self.state().present(key_of(part, id))
     }
 
     fn removed(&self, part: Part, id: EntryId) {
@@ -629,12 +629,10 @@ impl State {
         }
     }
 
-    fn present(&mut self, key: Key) {
+    fn present(&mut self, key: Key) -> bool {
         let mark = self.mark(key.part);
         self.not_held(key);
-        if !self.entries.mark(key, mark) {
-            self.rejected.present(key, mark);
-        }
+        self.entries.mark(key, mark) || self.rejected.present(key, mark)
     }
 
     fn reject(&mut self, settings: &Settings, key: Key, rejection: Rejection) {

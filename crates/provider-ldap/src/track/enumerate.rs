@@ -8,7 +8,7 @@
 //! ("swept"), and everything is listed again when they show something that is not known. There are
 //! no cookies: a new connection lists everything.
 
-use super::{Ear, Track, keyless, search_failed};
+use super::{Ear, Track, is_later, keyless, search_failed};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::filter::Filter;
@@ -49,11 +49,6 @@ struct Stamps {
     /// before: in a replicated directory stamps may arrive a little out of order.
     since: Vec<u8>,
     newest: Vec<u8>,
-}
-
-/// Longer is later (numbers), else the text decides (times).
-fn is_later(stamp: &[u8], than: &[u8]) -> bool {
-    (stamp.len(), stamp) > (than.len(), than)
 }
 
 impl Stamps {
@@ -248,7 +243,8 @@ impl Enumeration {
         };
         match (listing, &mut self.means) {
             (Listing::Keys, means) => {
-                let known = self.known.get(&ear.seen(&self.search, id, entry.dn));
+                let (key, _) = ear.seen(&self.search, id, entry.dn);
+                let known = self.known.get(&key);
                 let is_told = matches!(means, Means::Polling(stamps, _) if stamps.covers(stamp));
                 self.is_behind |= known.is_none_or(|known| *known != version && !is_told);
             }

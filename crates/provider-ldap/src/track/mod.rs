@@ -6,6 +6,7 @@
 //! what comes, keeps the deadlines, and lets changes be published in batches.
 
 pub mod enumerate;
+mod history;
 pub mod sync;
 mod twins;
 
@@ -143,28 +144,35 @@ impl Ear {
         Ok(is_moved)
     }
 
-    /// The entry of that key is there, and all of them if there are several.
-    pub fn present(&mut self, search: &PartSearch, id: EntryId) {
-        self.tell_present(search, id);
+    /// The entry of that key is there, and all of them if there are several; whether it is known.
+    pub fn present(&mut self, search: &PartSearch, id: EntryId) -> bool {
         for twin in self.twins.others(search.part, id) {
             self.sink.present(search.part, twin);
         }
+        self.tell_present(search, id)
     }
 
-    /// The entry of that name is there; the key by which it is told of.
-    pub fn seen(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> EntryId {
+    /// The entry of that name is there; the key by which it is told of, and whether it is known.
+    pub fn seen(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> (EntryId, bool) {
         let key = self.twins.see(search.part, id, name);
-        self.tell_present(search, key);
-        key
+        (key, self.tell_present(search, key))
     }
 
-    fn tell_present(&self, search: &PartSearch, id: EntryId) {
-        if search.has_users() {
-            self.sink.present(search.part, id);
-        }
-        if search.has_groups() {
-            self.sink.present(search.part, group_id(id));
-        }
+    fn tell_present(&self, search: &PartSearch, id: EntryId) -> bool {
+        let is_user = search.has_users() && self.sink.present(search.part, id);
+        let is_group = search.has_groups() && self.sink.present(search.part, group_id(id));
+        is_user || is_group
+    }
+
+    /// Whether an entry is one that the sink is told of, by [`Mapping::telling`] attributes alone.
+    pub fn is_told(&self, search: &PartSearch, entry: &RawEntry<'_>) -> Result<bool, Malformed> {
+        let is = search.classify(entry, &self.mapping)?;
+        Ok(is.user || is.group)
+    }
+
+    /// The attributes that tell what an entry is.
+    pub fn telling(&self) -> [&str; 3] {
+        self.mapping.telling()
     }
 
     /// Whether one of several entries that share a key was not [`seen`](Self::seen): another may have
@@ -385,6 +393,12 @@ fn search_failed(search: &PartSearch, outcome: Outcome<'_>) -> Error {
         outcome: format!("{outcome}{advice}"),
         code: outcome.code,
     }
+}
+
+/// Of the stamps that servers give to changed entries: longer is later (numbers), else the text
+/// decides (times).
+fn is_later(stamp: &[u8], than: &[u8]) -> bool {
+    (stamp.len(), stamp) > (than.len(), than)
 }
 
 /// An entry that cannot be kept apart from others over time.
