@@ -446,7 +446,7 @@ pub const KEYS: &[Key] = &[
         "tls_ca",
         Kind::Path,
         Unset::Follows("the host's own authorities"),
-        "Certificate authorities that are trusted, in PEM.",
+        "Certificate authorities that are trusted, in PEM. Those of the host are read for each connection.",
     ),
     ldap(
         "allow_clear_password",
