@@ -49,7 +49,9 @@ impl Table {
                  dots is written in quotes: [domain.\"example.com\"]."
             }
             Self::Attributes => {
-                "Names of LDAP attributes where they differ from the schema's; case does not matter."
+                "Names of LDAP attributes where they differ from the schema's, as the server writes them in \
+                 its answers: neither numbers nor second names (\"userid\" for \"uid\"). Case does not \
+                 matter."
             }
             Self::Publisher => "How the snapshot is published.",
             Self::Metrics => "Figures for Prometheus. Off unless this table is there.",
@@ -97,7 +99,7 @@ pub enum Kind {
     Dn,
     /// A search filter (RFC 4515).
     Filter,
-    /// Name or number of an attribute.
+    /// Name of an attribute, as servers write it in their answers.
     Attribute,
     /// A DNS domain.
     DnsDomain,
@@ -444,7 +446,7 @@ pub const KEYS: &[Key] = &[
         "tls_ca",
         Kind::Path,
         Unset::Follows("the host's own authorities"),
-        "Certificate authorities that are trusted, in PEM.",
+        "Certificate authorities that are trusted, in PEM. Those of the host are read for each connection.",
     ),
     ldap(
         "allow_clear_password",

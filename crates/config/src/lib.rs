@@ -177,7 +177,7 @@ pub struct Ldap {
     pub allow_clear_password: bool,
     /// Entries a page when pages are asked for.
     pub page_size: u32,
-    /// Deadline of connecting, TLS and bind together.
+    /// Deadline of connecting, TLS, bind and a first answer together.
     pub connect_timeout: Duration,
     /// Deadline of one search, and longest silence in the middle of one.
     pub search_timeout: Duration,

@@ -557,7 +557,7 @@ fn single(kind: Kind, value: &DeValue<'_>) -> Result<Value, Wrong> {
         Kind::Template { original } => checked(value, |text| syntax::template(text, original))?,
         Kind::Dn => checked(value, syntax::dn)?,
         Kind::Filter => checked(value, syntax::filter)?,
-        Kind::Attribute => checked(value, syntax::attribute)?,
+        Kind::Attribute => checked(value, syntax::answered_attribute)?,
         Kind::DnsDomain => Value::Text(syntax::dns_name(text(value)?)?),
         Kind::Listen => Value::Listen(syntax::listen(text(value)?)?),
         Kind::Uris | Kind::Domains | Kind::Gids => return Err(must_be("a list", value)),

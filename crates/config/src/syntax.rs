@@ -309,6 +309,34 @@ pub fn attribute(text: &str) -> Result<(), Wrong> {
     ))
 }
 
+/// Second names that servers understand in a question and do not use in an answer.
+const ALIASES: [(&str, &str); 5] = [
+    ("userid", "uid"),
+    ("commonName", "cn"),
+    ("surname", "sn"),
+    ("gn", "givenName"),
+    ("rfc822Mailbox", "mail"),
+];
+
+/// An attribute by the name that servers give it in their answers, by which it is found there.
+pub fn answered_attribute(text: &str) -> Result<(), Wrong> {
+    attribute(text)?;
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err(Wrong::new(
+            format!("{text:?} is an attribute's number, which answers do not have"),
+            "write its name, such as \"uidNumber\"",
+        ));
+    }
+    let of = |(alias, _): &&(&str, &str)| text.eq_ignore_ascii_case(alias);
+    match ALIASES.iter().find(of) {
+        Some((_, name)) => Err(Wrong::new(
+            format!("{text:?} is a second name, which answers do not have"),
+            format!("write \"{name}\""),
+        )),
+        None => Ok(()),
+    }
+}
+
 /// A search filter by RFC 4515. Only its form is looked at.
 pub fn filter(text: &str) -> Result<(), Wrong> {
     let mut scan = Scan { rest: text };

@@ -375,6 +375,14 @@ fn each_mistake_has_its_remedy() {
             "attributes.user_uid: \"1x\" is no attribute; write a name of letters, digits and dashes, such as \"uidNumber\"",
         ),
         (
+            "attributes.user_uid = '1.3.6.1.1.1.1.0'",
+            "attributes.user_uid: \"1.3.6.1.1.1.1.0\" is an attribute's number, which answers do not have; write its name, such as \"uidNumber\"",
+        ),
+        (
+            "attributes.user_name = 'userID'",
+            "attributes.user_name: \"userID\" is a second name, which answers do not have; write \"uid\"",
+        ),
+        (
             "attributes.user_ui = 'x'",
             "attributes.user_ui: is not a key of this table; did you mean user_uid?",
         ),

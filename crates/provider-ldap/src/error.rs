@@ -39,6 +39,12 @@ pub enum Error {
     /// The server closed it.
     #[error("the server closed the connection")]
     Closed,
+    /// The server closed it, or broke it off, before it had said anything.
+    #[error(
+        "the server closed the connection without a word: is its port one for TLS? Such a one, as \
+         636, takes ldaps://"
+    )]
+    Wordless,
     /// The server announced that it will close it.
     #[error("the server ends the connection: {0}")]
     Disconnected(String),

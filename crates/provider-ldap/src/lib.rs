@@ -48,9 +48,6 @@ use tokio::time::{Instant, sleep};
 /// beginning.
 const GOOD_SERVICE: Duration = Duration::from_secs(5);
 
-/// What is wrong when there is nobody to ask.
-const NO_SERVER: &str = "no server is known: none is configured in `uris`, and DNS names none that is believed for the domain in `discover`";
-
 /// One LDAP domain.
 pub struct Ldap {
     config: roster_config::Ldap,
@@ -224,7 +221,7 @@ impl Ldap {
             }
         }
         if reasons.is_empty() {
-            reasons.push(NO_SERVER.to_owned());
+            reasons.push(self.servers.why_none());
         }
         Err(reasons.join("; "))
     }
@@ -252,7 +249,7 @@ impl Ldap {
             }
         }
         if reasons.is_empty() {
-            return Err(NO_SERVER.to_owned());
+            return Err(self.servers.why_none());
         }
         Err(reasons.join("; "))
     }

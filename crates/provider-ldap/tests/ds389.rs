@@ -57,6 +57,9 @@ fn a_mirror_is_followed_and_resumed_without_losing_removals() {
     assert_eq!(mirror.ldap.parts().len(), 2);
     changes_are_followed(&directory, &server, &mirror);
 
+    // The server itself notes at carol where she is a member, which is a change of hers.
+    server.change(&directory.membership("staff", "carol", false));
+    mirror.until("carol out of staff", |book| !book.groups()["staff"].1.contains("carol"));
     let book = mirror.stop();
     let before = book.puts();
     server.change(&directory.user("erin", 5005));
@@ -77,6 +80,35 @@ fn a_mirror_is_followed_and_resumed_without_losing_removals() {
     let mirror = Mirror::resume(&domain, &secrets(None), book);
     mirror.until("everything anew", |book| {
         book.users().into_keys().collect::<Vec<_>>() == ["alicia", "carol", "gina"]
+    });
+}
+
+/// After a restoration the numbers of changes are given a second time: what took those that the mirror
+/// had heard of is not told.
+#[test]
+fn an_entry_that_is_not_told_of_is_found_by_its_key() {
+    let directory = Directory::new(SCHEMA);
+    let mut server = Ds389::serving(&few(&directory));
+    server.stop();
+    let saved = server.save();
+    server.start();
+    let domain = domain(&server);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users", |book| book.users().len() == 3);
+    for i in 0..2 {
+        server.change(&directory.user(&format!("lost{i}"), 5010 + i));
+    }
+    mirror.until("five users", |book| book.users().len() == 5);
+    let book = mirror.stop();
+    server.stop();
+    server.restore(&saved);
+    server.start();
+    for i in 0..3 {
+        server.change(&directory.user(&format!("new{i}"), 5020 + i));
+    }
+    let mirror = Mirror::resume(&domain, &secrets(None), book);
+    mirror.until("the state of now", |book| {
+        book.users().into_keys().eq(["alice", "bob", "carol", "new0", "new1", "new2"])
     });
 }
 

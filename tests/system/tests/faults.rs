@@ -2,7 +2,7 @@
 //! answered before, never anything wrong, and what the directory has as soon as that can be known.
 
 use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::servers::{Certificate, Relay};
+use roster_system_tests::servers::{Certificate, Certificates, Relay};
 use roster_system_tests::{
     Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, c_program,
     library_folder, needs_root, tool, wait_for, wait_until,
@@ -353,6 +353,30 @@ fn a_certificate_that_is_expired_or_of_another_host_is_refused_and_the_snapshot_
     for rosterd in [&rosterd, &by_start_tls] {
         rosterd.expect_mirror(&[Source::Server(&slapd)]);
     }
+}
+
+/// Without `tls_ca` it is the host's authorities that count, and an update of the host brings others.
+#[test]
+fn an_authority_that_the_host_comes_to_know_is_trusted_without_a_restart() {
+    let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) };
+    let slapd = Slapd::serving(setup, &directory().populated(20, 10, 3));
+    let domain = Domain::ldap_through("corp", &slapd, &[&slapd.ldaps_uri()]);
+    let mut rosterd = Rosterd::prepared(&[domain.without("allow_clear_password")]);
+    let authorities = rosterd.host().path("authorities");
+    let file = authorities.join("ca-certificates.crt");
+    fs::create_dir(&authorities).expect("create a folder");
+    fs::copy(Certificates::make(&rosterd.host().path("")).authority(), &file).expect("copy");
+    rosterd
+        .within(&format!("mount --bind '{}' /etc/ssl/certs; exec \"$@\"", authorities.display()));
+    rosterd.launch();
+    wait_for(SOON, || {
+        let reason = rosterd.domain("corp")?["reason"].to_string();
+        if reason.contains("TLS: the certificate") { Ok(()) } else { Err(reason) }
+    });
+    let backend = rosterd.role("backend:corp");
+    fs::copy(slapd.authority(), &file).expect("copy");
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    assert_eq!(rosterd.role("backend:corp"), backend, "it is the same process");
 }
 
 #[test]

@@ -86,8 +86,8 @@ impl Synchronization {
     }
 
     /// Takes up where a kept cookie was left; without one, from the beginning.
-    fn recall(&mut self, kept: Option<Vec<u8>>) {
-        let kept = kept.as_deref().and_then(|kept| History::parse(kept).ok());
+    fn recall(&mut self, kept: Option<&[u8]>) {
+        let kept = kept.and_then(|kept| History::parse(kept).ok());
         let (history, cookie) = kept.map_or((History::default(), None), |(history, cookie)| {
             (history, Some(cookie.to_vec()))
         });
@@ -202,7 +202,8 @@ impl Track for Synchronization {
                 if let Some(id) = self.abandoned.take() {
                     connection.queue(&Request::Abandon(id), &[]);
                 }
-                self.recall(ear.cookie_for(self.search.part, &self.binding));
+                let kept = ear.cookie_for(self.search.part, &self.binding);
+                self.recall(kept.as_deref());
                 let attributes = self.search.attributes.iter().map(String::as_str);
                 let attributes: Vec<&str> = attributes.chain([self.stamp]).collect();
                 let request = self.request(&self.search.filter, &attributes);
