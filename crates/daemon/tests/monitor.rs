@@ -125,6 +125,19 @@ fn a_wrong_configuration_leaves_the_old_one_in_force() {
     assert_eq!(daemon.children(), before, "the same configuration restarted something");
 }
 
+#[test]
+fn an_order_to_reload_that_comes_too_early_ends_nothing() {
+    for _ in 0..5 {
+        let mut daemon = Daemon::prepared(&["lab"]);
+        daemon.launch();
+        while !daemon.path("run").exists() {
+            std::hint::spin_loop();
+        }
+        signal(daemon.pid(), Signal::HUP);
+        daemon.wait_until_all_run();
+    }
+}
+
 /// A back-end would end of it, again and again, where the one that runs is of use.
 #[test]
 fn a_damaged_file_of_authorities_leaves_the_old_configuration_in_force() {
