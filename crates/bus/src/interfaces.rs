@@ -297,6 +297,8 @@ pub struct DomainCounts {
     pub users: u64,
     /// Groups served.
     pub groups: u64,
+    /// Members that these groups list, whoever they are.
+    pub listed: u64,
     /// Removals that wait for `Publisher::confirm`: the back-end began anew and has far fewer entries.
     pub held_removals: u64,
     /// The domain that goes before this one and was never read; until it is, this one is not served.

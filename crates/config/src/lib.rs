@@ -12,6 +12,7 @@
 mod check;
 mod domain;
 pub mod explain;
+pub mod filter;
 pub mod keys;
 mod problem;
 mod read;
@@ -20,6 +21,7 @@ mod syntax;
 
 pub use check::{Parsed, parse};
 pub use problem::{Problem, Severity};
+pub use secrets::trust_anchors;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

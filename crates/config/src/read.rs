@@ -361,6 +361,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("binddn", "bind_dn"),
     ("ldap_tls_cacert", "tls_ca"),
     ("tls_cacertfile", "tls_ca"),
+    ("tls_cacert", "tls_ca"),
     ("ca_file", "tls_ca"),
     ("ldap_id_use_start_tls", "start_tls"),
     ("enumerate", "mode"),

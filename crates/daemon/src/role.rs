@@ -1,8 +1,8 @@
 //! A role's process: takes what the monitor hands it, gives up all rights that it does not need,
 //! joins the bus and runs the role's own code. The role `bus` becomes `dbus-daemon`.
 //!
-//! The monitor gives a role its [`RoleConfig`] as standard input, and its listening socket, if it
-//! serves one, as standard output. A role reads no configuration file. Its code builds its state,
+//! The monitor gives a role its [`RoleConfig`] as standard input, and as standard output its listening
+//! socket or, if it serves none, a file into which it writes why it ended. A role reads no configuration file. Its code builds its state,
 //! puts its object at its path, calls [`Context::ready`], works until [`Shutdown::wait`] returns,
 //! flushes and returns.
 
@@ -21,7 +21,7 @@ use roster_provider_ldap::RESOLUTIONS_MAX;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,9 @@ const STOP_WAIT: Duration = Duration::from_secs(4);
 const DISK_THREADS_MAX: usize = 4;
 /// Largest text that the monitor hands to a role; certificates are most of it.
 pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
+
+/// Longest word that a role leaves of why it ended.
+pub const WORDS_BYTES_MAX: usize = 1 << 10;
 
 /// What the monitor hands to a role's process.
 #[derive(Serialize, Deserialize)]
@@ -249,11 +252,21 @@ pub fn main() -> u8 {
                 }
                 Err(End::Failed(error)) => {
                     error!("{error:#}");
+                    leave_word(&format!("{error:#}"));
                     exit::SOFTWARE
                 }
             }
         }
         Some(None) => exit::USAGE,
+    }
+}
+
+/// Tells the monitor why this process ends; where the role serves a socket there is no way to.
+fn leave_word(why: &str) {
+    if let Ok(output) = io::stdout().as_fd().try_clone_to_owned() {
+        let end = why.floor_char_boundary(WORDS_BYTES_MAX);
+        // What cannot be told is in the log.
+        let _ = File::from(output).write_all(&why.as_bytes()[..end]);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::message::{
 use crate::names::Names;
 use roster_config::{Bind, Ldap, Secrets, Server};
 use rustls::RootCertStore;
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls::pki_types::ServerName;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -88,13 +88,7 @@ impl Settings {
 /// The authorities of `tls_ca`.
 fn chosen(text: &str) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-        let certificate = certificate.map_err(|error| format!("tls_ca is not PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("tls_ca: {error}"))?;
-    }
-    if roots.is_empty() {
-        return Err("tls_ca holds no certificate: it must be a PEM file of authorities".to_owned());
-    }
+    roots.extend(roster_config::trust_anchors(text).map_err(|why| format!("tls_ca {why}"))?);
     Ok(roots)
 }
 

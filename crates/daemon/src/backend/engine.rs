@@ -154,6 +154,12 @@ impl Engine {
     ) -> Arc<Self> {
         let Loaded { parts, entries, references, rejected, asked, next_number } = loaded;
         let stored = store.as_ref().map(|_| next_number);
+        // Damage is worth knowing for as long as the process lives, what keeps a cache from being opened
+        // only until it is.
+        let (found_error, cache_error) = match &store {
+            Some(_) => (found_error, String::new()),
+            None => (String::new(), found_error),
+        };
         let mut held: [HashSet<Key>; Kind::ALL.len()] = Default::default();
         for (&part, state) in &parts {
             let keys = state.lasting.held.iter().map(|&id| Key { part, id });
@@ -184,7 +190,7 @@ impl Engine {
             store,
             stored,
             found_error,
-            cache_error: String::new(),
+            cache_error,
             last_change_unix: 0,
             scratch: Vec::new(),
             members: Vec::new(),

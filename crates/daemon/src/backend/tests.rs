@@ -787,6 +787,7 @@ async fn a_cache_that_cannot_be_opened_is_written_when_it_can() {
     assert_eq!(fetched(&engine), before);
     std::fs::create_dir(&folder).expect("made");
     write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
+    assert_eq!(engine.status().cache_error, "", "it is open now");
     assert_eq!(fetched(&engine), before);
     cache.close(&engine).await.expect("closed");
     let engine = begun(&cache).await;

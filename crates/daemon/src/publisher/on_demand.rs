@@ -558,7 +558,7 @@ mod tests {
         published(&mut state, |snapshot| {
             for name in [&b"outer"[..], b"middle", b"inner"] {
                 let group = snapshot.group_by_name(name).expect("undamaged").expect("there");
-                assert!(group.members_unknown(), "{}", group.gid());
+                assert!(group.members_unknown(), "{}", group.gid);
             }
         });
         let outer = state.claimant(&question).expect("there");

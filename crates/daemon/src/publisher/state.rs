@@ -353,7 +353,7 @@ impl State {
         }
     }
 
-    fn unread(&self) -> Option<usize> {
+    pub(super) fn unread(&self) -> Option<usize> {
         self.domains.iter().position(DomainState::is_unread)
     }
 

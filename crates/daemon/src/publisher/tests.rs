@@ -646,9 +646,12 @@ fn behind_a_domain_that_was_never_read_nothing_is_served() {
     assert_eq!(state.waits_for(true), None, "there is nothing to be lost");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
     assert_eq!(state.domain_counts()[1].waits_for, "corp");
+    let shown = state.show(LookUp::UserByName, b"alice");
+    assert_eq!(shown[0].refused, "domain corp, which goes before, was never read");
     take(&mut state, 0, Image::full().user(1, "bob", 5001, 5001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(7001));
     assert_eq!(state.domain_counts()[1].waits_for, "");
+    assert_eq!(state.show(LookUp::UserByName, b"alice")[0].refused, "");
     let lab = Served::from([("lab".to_owned(), Counts::default())]);
     let mut state = fresh(&["corp", "lab"], lab, None);
     state.set_locals(Locals::default());
