@@ -755,6 +755,17 @@ All well.
     }
 
     #[test]
+    fn local_accounts_that_cannot_be_read_are_a_problem() {
+        let mut report = report();
+        if let Ok(publisher) = &mut report.publisher {
+            publisher.locals_error = "cannot read /etc/passwd: Permission denied".to_owned();
+        }
+        assert!(!is_well(&judge(&report)));
+        let said = said(&report).concat();
+        assert!(said.contains("own accounts cannot be read: cannot read /etc/passwd"), "{said}");
+    }
+
+    #[test]
     fn rejected_entries_are_named_with_reason_and_remedy_and_are_no_failure() {
         let mut report = report();
         let reasons = [
