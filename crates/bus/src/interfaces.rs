@@ -282,6 +282,8 @@ pub struct PublisherStatus {
     pub last_publish_us: u64,
     /// Why the last attempt failed; empty when it did not.
     pub error: String,
+    /// Why the host's own accounts cannot be read; empty when they can.
+    pub locals_error: String,
     /// What became of each domain's entries.
     pub domains: Vec<DomainCounts>,
 }

@@ -8,6 +8,7 @@
 
 use crate::logging::{self, LogLevel};
 use crate::metrics::Counters;
+use crate::reach::Reach;
 use crate::{backend, exit, publisher, responder, sandbox};
 use anyhow::{Context as _, anyhow, bail};
 use roster_bus::interfaces::{CALL_DEADLINE, Error, RoleStatus};
@@ -242,12 +243,21 @@ pub fn main() -> u8 {
     match launch.role.as_deref().map(Role::parse) {
         None => become_bus(&launch),
         Some(Some(role)) => {
+            let reach = Reach::new(&sandbox::followed(&launch.config));
             let limits = sandbox::apply(&launch);
             let level = logging::start(&role, &launch.log);
-            match serve(role, launch, limits, level) {
+            match serve(role, launch, limits, &reach, level) {
                 Ok(()) => 0,
                 Err(End::BusLost) => {
                     warn!("the bus is gone; this process ends with it and will be started again");
+                    exit::TEMPORARY
+                }
+                Err(End::OutOfReach(file)) => {
+                    warn!(
+                        "{} is in another folder than at the start, which this process may not read; \
+                         it ends and will be started again",
+                        file.display()
+                    );
                     exit::TEMPORARY
                 }
                 Err(End::Failed(error)) => {
@@ -316,6 +326,8 @@ fn become_bus(launch: &Launch) -> u8 {
 /// Why a role ended without having been told to.
 enum End {
     BusLost,
+    /// A file that it follows is where it has no rights.
+    OutOfReach(PathBuf),
     Failed(anyhow::Error),
 }
 
@@ -325,7 +337,13 @@ impl<E: Into<anyhow::Error>> From<E> for End {
     }
 }
 
-fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result<(), End> {
+fn serve(
+    role: Role,
+    launch: Launch,
+    sandbox: String,
+    reach: &Reach,
+    level: LogLevel,
+) -> Result<(), End> {
     let counters = Counters::start();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -356,22 +374,21 @@ fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result
         };
         let closing = connection.clone();
         let mut work = pin!(run(role, launch, connection, shutdown));
-        let lost = tokio::select! {
+        let why = tokio::select! {
             result = &mut work => return result.map_err(End::Failed),
-            () = closing.closed() => true,
-            _ = terminate.recv() => false,
+            () = closing.closed() => Some(End::BusLost),
+            file = reach.lost() => Some(End::OutOfReach(file)),
+            _ = terminate.recv() => None,
         };
-        if !lost {
+        if why.is_none() {
             info!("stops");
         }
         let _ = stop.send(true);
-        // Without the bus there may still be something to write down.
-        match timeout(STOP_WAIT, work).await {
-            Ok(Err(error)) if !lost => Err(End::Failed(error)),
-            Ok(_) if lost => Err(End::BusLost),
-            Ok(_) => Ok(()),
-            Err(_) if lost => Err(End::BusLost),
-            Err(_) => Err(anyhow!("did not stop in {STOP_WAIT:?}").into()),
+        // Whatever the reason, there may still be something to write down.
+        match (timeout(STOP_WAIT, work).await, why) {
+            (_, Some(why)) => Err(why),
+            (Ok(result), None) => result.map_err(End::Failed),
+            (Err(_), None) => Err(anyhow!("did not stop in {STOP_WAIT:?}").into()),
         }
     });
     // Whatever still blocks after this will not be waited for.

@@ -206,6 +206,17 @@ pub fn judge(report: &Report) -> Vec<Finding> {
         Ok(_) => {}
         Err(why) => find(Level::Problem, why.clone(), SEE_LOG.to_owned()),
     }
+    if let Ok(publisher) = &report.publisher
+        && !publisher.locals_error.is_empty()
+    {
+        find(
+            Level::Problem,
+            format!("the host's own accounts cannot be read: {}", publisher.locals_error),
+            "accounts that were added since may be a directory's as well: see to the file, or to \
+             [host] passwd and group in roster.toml"
+                .to_owned(),
+        );
+    }
     for (name, status) in &report.domains {
         let counts = counts(report, name);
         for (level, message, advice) in of_domain(report.now, name, status, counts) {
@@ -611,6 +622,7 @@ fn snapshot_json(publisher: &PublisherStatus) -> Value {
         "bytes_written": publisher.bytes_written,
         "last_publish_us": publisher.last_publish_us,
         "error": some(&publisher.error),
+        "locals_error": some(&publisher.locals_error),
     })
 }
 
@@ -813,6 +825,17 @@ All well.
 "
         );
         assert!(is_well(&judge(&report)));
+    }
+
+    #[test]
+    fn local_accounts_that_cannot_be_read_are_a_problem() {
+        let mut report = report();
+        if let Ok(publisher) = &mut report.publisher {
+            publisher.locals_error = "cannot read /etc/passwd: Permission denied".to_owned();
+        }
+        assert!(!is_well(&judge(&report)));
+        let said = said(&report).concat();
+        assert!(said.contains("own accounts cannot be read: cannot read /etc/passwd"), "{said}");
     }
 
     #[test]
