@@ -306,6 +306,8 @@ pub struct PartSearch {
     pub attributes: Vec<String>,
     /// The text of all this, for binding a cookie to it.
     pub description: String,
+    /// The base in canonical form.
+    canonical_base: Vec<u8>,
 }
 
 impl PartSearch {
@@ -319,6 +321,12 @@ impl PartSearch {
     #[must_use]
     pub fn has_groups(&self) -> bool {
         self.kind != Kind::Users
+    }
+
+    /// The base in canonical form.
+    #[must_use]
+    pub fn normalised_base(&self) -> &[u8] {
+        &self.canonical_base
     }
 
     /// What an entry of this search is.
@@ -383,6 +391,7 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
             part: Part(part),
             kind,
             base: base.to_owned(),
+            canonical_base: dn::normalise(base.as_bytes()).into_owned(),
             filter,
             attributes,
             description: String::new(),
@@ -582,6 +591,7 @@ mod tests {
             part: Part(0),
             kind: Kind::Both { users: "posixAccount".to_owned(), groups: "posixGroup".to_owned() },
             base: String::new(),
+            canonical_base: Vec::new(),
             filter: Filter::present("objectClass"),
             attributes: Vec::new(),
             description: String::new(),

@@ -368,18 +368,22 @@ fn an_answer_without_end_is_refused_and_the_others_come() {
 #[test]
 fn of_two_entries_with_one_uuid_the_second_is_told_of_and_takes_nobodys_place() {
     // Every search of the mirror lists the two, however often it begins anew.
-    let mirror = mirror_of(&played(|stream, id, kind, _| {
-        if kind == SEARCH {
+    let mirror = mirror_of(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let listing =
                 [synchronized_user(id, "eve"), synchronized_user(id, "adam"), refreshed(id)];
             send(stream, &listing.concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
         }
     }));
     mirror.until("eve", |book| book.users().contains_key("eve"));
     assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["eve"]);
     let rejected = mirror.book.rejected();
     let reason = &rejected["uid=adam,dc=example,dc=com"];
-    assert_eq!(reason, "has the UUID of uid=eve,dc=example,dc=com, which is served");
+    let uuid = "07070707-0707-0707-0707-070707070707";
+    assert_eq!(*reason, format!("has the same UUID ({uuid}) as another entry, which is served"));
     assert_eq!(
         (mirror.book.ends().len(), mirror.book.offline()),
         (1, None),

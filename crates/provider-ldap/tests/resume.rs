@@ -64,7 +64,11 @@ fn a_cookie_that_the_server_cannot_read_means_everything_anew() {
         let mut cookies = book.cookies();
         assert_eq!(cookies.len(), 1);
         let (part, mut cookie) = cookies.remove(0);
-        cookie.value = value.to_vec();
+        // The server's part of what is kept, whose length goes before it.
+        let length = usize::try_from(u32::from_le_bytes(cookie.value[..4].try_into().unwrap()));
+        let folders = cookie.value.split_off(4 + length.unwrap());
+        let length = u32::try_from(value.len()).unwrap().to_le_bytes();
+        cookie.value = [&length[..], value, &folders].concat();
         roster_provider::Sink::cookie(&*book, part, cookie);
         roster_provider::Sink::flush(&*book);
         let mirror = Mirror::resume(&domain, &secrets(None), book);

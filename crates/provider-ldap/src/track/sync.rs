@@ -141,6 +141,13 @@ impl Synchronization {
 
 impl Track for Synchronization {
     fn act(&mut self, connection: &mut Connection, ear: &mut Ear, _now: Instant) {
+        self.is_behind |= ear.take_behind(self.search.part);
+        if self.is_behind && self.phase == Phase::Following {
+            tracing::info!(
+                "entries may have moved with the one above them: everything is fetched anew"
+            );
+            self.restart(ear);
+        }
         let attributes: Vec<&str> = self.search.attributes.iter().map(String::as_str).collect();
         let request = |attributes| SearchRequest {
             base: &self.search.base,
@@ -160,7 +167,7 @@ impl Track for Synchronization {
                 let control = Control::Sync(self.cookie.as_deref());
                 self.id = connection.queue(&Request::Search(request(&attributes)), &[control]);
                 self.phase = Phase::Refreshing { resumed: self.cookie.is_some(), listed: false };
-                ear.began(self.search.part);
+                ear.began(self.search.part, self.cookie.is_none());
             }
             Phase::Sweeping { id: None } => {
                 let id = connection.queue(&Request::Search(request(&[self.key])), &[]);
@@ -203,12 +210,6 @@ impl Track for Synchronization {
             Operation::SearchDone(outcome) => self.search_ended(outcome, ear)?,
             _ => {}
         }
-        if self.is_behind && self.phase == Phase::Following {
-            tracing::info!(
-                "entries may have moved with the one above them: everything is fetched anew"
-            );
-            self.restart(ear);
-        }
         Ok(())
     }
 
@@ -217,7 +218,7 @@ impl Track for Synchronization {
     }
 
     fn is_settled(&self) -> bool {
-        self.phase == Phase::Following
+        self.phase == Phase::Following && !self.is_behind
     }
 }
 
