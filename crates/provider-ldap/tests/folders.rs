@@ -148,3 +148,11 @@ fn a_folder_without_entries_is_no_reason_to_read_everything() {
         book.reference("inside").is_some_and(|dn| dn.contains("ou=deeper"))
     });
 }
+
+#[test]
+fn entries_of_a_class_derived_from_a_containers_are_not_rejected() {
+    let (_slapd, domain) = serving(10_000, &[("dc=host", "dNSDomain")]);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("both", |book| names(book) == ["stay", "u0"]);
+    assert_eq!(mirror.book.rejected(), [].into());
+}
