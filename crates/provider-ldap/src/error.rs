@@ -82,11 +82,13 @@ pub enum Error {
     },
     /// More entries than a mirror has room for.
     #[error(
-        "more than {most} entries are found below {base:?}: narrow the bases or filters, or set mode = \"on-demand\""
+        "more than {most} {what} are found below {base:?}: narrow the bases or filters, or set mode = \"on-demand\""
     )]
     TooManyEntries {
         /// The base of the search.
         base: String,
+        /// Of what.
+        what: &'static str,
         /// How many there may be.
         most: usize,
     },

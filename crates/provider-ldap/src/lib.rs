@@ -174,7 +174,12 @@ impl Ldap {
             .await;
             match &end.error {
                 Some(error) if end.settled.is_none() && error.is_refusal() => {
-                    tracing::info!(server = describe(server), %error, "{} is not to be had", method.describe());
+                    tracing::warn!(
+                        server = describe(server),
+                        %error,
+                        "the server offers {} and refuses it: changes are followed in another way",
+                        method.describe()
+                    );
                 }
                 _ => break,
             }

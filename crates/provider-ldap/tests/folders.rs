@@ -122,7 +122,7 @@ fn a_folder_without_entries_is_no_reason_to_read_everything() {
     mirror.until("both", |book| names(book) == ["stay", "u0"]);
     slapd.change(&add);
     slapd.set(&new, "description", &["described"]);
-    slapd.delete(&[new.clone()]);
+    slapd.delete(std::slice::from_ref(&new));
     seen(&mirror, "first", 5020);
     assert_eq!(mirror.book.ends().len(), 1, "everything was read once");
 

@@ -143,16 +143,6 @@ fn synchronized(id: u32) -> Vec<u8> {
 
 /// All have the same UUID.
 fn synchronized_user(id: u32, name: &str) -> Vec<u8> {
-    let mut state = Writer::default();
-    state.constructed(tag::SEQUENCE, |writer| {
-        writer.number(tag::ENUMERATED, 1);
-        writer.octets(&[7; 16]);
-    });
-    let mut control = Writer::default();
-    control.constructed(tag::SEQUENCE, |writer| {
-        writer.octets(oid::SYNC_STATE.as_bytes());
-        writer.octets(&state.into_bytes());
-    });
     let dn = format!("uid={name},dc=example,dc=com");
     let attributes: [(&str, &[u8]); 5] = [
         ("objectClass", b"posixAccount"),
@@ -161,7 +151,23 @@ fn synchronized_user(id: u32, name: &str) -> Vec<u8> {
         ("gidNumber", b"5001"),
         ("homeDirectory", b"/home"),
     ];
-    entry_of(id, &dn, &attributes.map(|(name, value)| (name, vec![value])), &control.into_bytes())
+    let attributes = attributes.map(|(name, value)| (name, vec![value]));
+    entry_of(id, &dn, &attributes, &added([7; 16]))
+}
+
+/// The control of an entry that is new.
+fn added(uuid: [u8; 16]) -> Vec<u8> {
+    let mut state = Writer::default();
+    state.constructed(tag::SEQUENCE, |writer| {
+        writer.number(tag::ENUMERATED, 1);
+        writer.octets(&uuid);
+    });
+    let mut control = Writer::default();
+    control.constructed(tag::SEQUENCE, |writer| {
+        writer.octets(oid::SYNC_STATE.as_bytes());
+        writer.octets(&state.into_bytes());
+    });
+    control.into_bytes()
 }
 
 /// Any server's domain, with the address of another.
@@ -271,6 +277,21 @@ fn bytes_that_are_not_ldap_end_the_connection() {
             send(stream, &nest);
         },
         "malformed",
+    );
+}
+
+#[test]
+fn folders_without_end_are_refused() {
+    fails_with(
+        |stream, id| {
+            let pad = "x".repeat(200 << 10);
+            for number in 0..1000_u128 {
+                let dn = format!("ou={number}{pad},dc=example,dc=com");
+                let class = ("objectClass", vec![&b"organizationalUnit"[..]]);
+                send(stream, &entry_of(id, &dn, &[class], &added(number.to_be_bytes())));
+            }
+        },
+        "the names of folders below \"dc=example,dc=com\" take more than 96 MiB",
     );
 }
 

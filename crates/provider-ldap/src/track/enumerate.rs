@@ -10,7 +10,8 @@
 //! no cookies: a new connection lists everything.
 
 use super::notices::Notices;
-use super::{Ear, Track, keyless, search_failed};
+use super::twins::{ENTRIES_MAX, TooMany};
+use super::{Ear, Track, keyless, search_failed, too_many};
 use crate::connection::Connection;
 use crate::dn;
 use crate::error::Error;
@@ -280,7 +281,8 @@ impl Enumeration {
             (Listing::Keys, means) => {
                 let known = self.known.get(&ear.seen(&self.search, id, entry.dn));
                 let is_told = matches!(means, Means::Polling(stamps, _) if stamps.covers(stamp));
-                self.is_behind |= known.is_none_or(|known| *known != version && !is_told);
+                self.is_behind |= known.is_none_or(|known| *known != version && !is_told)
+                    || !ear.expects(&self.search, id, entry.dn);
             }
             (Listing::Whole | Listing::Changes, means) => {
                 if let Means::Polling(stamps, _) = means {
@@ -288,7 +290,7 @@ impl Enumeration {
                 }
                 let is_listing = listing == Listing::Whole;
                 self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
-                self.known.insert(ear.key(self.search.part, id, entry.dn), version);
+                self.remember(ear.key(self.search.part, id, entry.dn), version)?;
             }
         }
         Ok(())
@@ -368,7 +370,7 @@ impl Enumeration {
                 self.is_behind |= ear.entry(&self.search, id, &entry, false)?;
                 let key = ear.key(self.search.part, id, entry.dn);
                 self.overtake(key);
-                self.known.insert(key, NO_VERSION);
+                self.remember(key, NO_VERSION)?;
             }
             Operation::SearchDone(outcome) => {
                 let reading = self.notices.answered(response.id);
@@ -386,6 +388,12 @@ impl Enumeration {
             _ => {}
         }
         Ok(())
+    }
+
+    fn remember(&mut self, id: EntryId, version: u64) -> Result<(), Error> {
+        self.known.insert(id, version);
+        TooMany::unless(self.known.len() <= ENTRIES_MAX, "entries", ENTRIES_MAX)
+            .map_err(|most| too_many(&self.search, most))
     }
 
     /// A listing under way may bring an older state of the entry.

@@ -34,6 +34,13 @@ pub(crate) enum Question {
     Below(Arc<[u8]>),
 }
 
+impl Question {
+    fn name(&self) -> &Arc<[u8]> {
+        let (Self::Folder(name) | Self::Below(name)) = self;
+        name
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Folder {
     /// Its key, once it was seen.
@@ -163,8 +170,11 @@ impl Folders {
         false
     }
 
-    /// Whether entries of this name's folder are known, or that cannot be told.
-    pub fn expects(&self, name: &[u8], base: &[u8]) -> bool {
+    /// Whether the entry of this key is known to be of this name, or at least under its folder.
+    pub fn expects(&self, id: EntryId, name: &[u8], base: &[u8]) -> bool {
+        if let Some(known) = self.names.get(&id) {
+            return **known == *name;
+        }
         let folder = above(name).filter(|_| name != base && dn::is_within(name, base));
         folder.is_none_or(|folder| self.is_occupied(folder))
     }
@@ -250,6 +260,7 @@ impl Folders {
     fn forget(&mut self, id: EntryId) {
         if let Some(name) = self.names.remove(&id) {
             self.known.remove(&name);
+            self.questions.retain(|question| *question.name() != name);
             self.bytes = self.bytes.saturating_sub(name.len() + FOLDER_BYTES);
             self.kept = None;
         }
@@ -404,6 +415,30 @@ mod tests {
         assert!(!folders.looked(roles, Some(id(5))));
         assert!(folders.looked(roles, Some(id(6))), "another has its name");
         assert!(folders.looked(roles, None), "it has gone");
+    }
+
+    #[test]
+    fn where_only_keys_are_listed_an_entry_in_an_unknown_folder_has_moved_with_it() {
+        let mut folders = listed();
+        folders.told(id(4), b"ou=deep,ou=empty,dc=x", true, false).unwrap();
+        for (key, name) in [
+            (9, &b"uid=a,ou=people,dc=x"[..]),
+            (2, PEOPLE),
+            (1, BASE),
+            (4, b"ou=deep,ou=empty,dc=x"),
+        ] {
+            assert!(folders.expects(id(key), name, BASE));
+        }
+        assert!(!folders.expects(id(9), b"uid=a,cn=renamed,dc=x", BASE));
+        assert!(!folders.expects(id(2), b"ou=persons,dc=x", BASE));
+    }
+
+    #[test]
+    fn a_container_that_goes_again_is_not_asked_about() {
+        let mut folders = listed();
+        folders.told(id(4), b"ou=new,dc=x", true, true).unwrap();
+        assert!(!folders.removed(id(4)));
+        assert_eq!(folders.next(), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
-use twins::{Twins, Verdict, twin_id};
+use twins::{TooMany, Twins, Verdict, twin_id};
 
 /// While changes are followed, silence is usual: after so much of it the server is asked whether it
 /// is still there. Half a minute finds a hung server soon and costs two packets.
@@ -164,7 +164,7 @@ impl Ear {
         if !self.spoken.contains(&(search.part, id))
             && self.tell(search, id, entry, false, false)?
         {
-            self.is_behind(search.part);
+            self.fall_behind(search.part);
         }
         Ok(())
     }
@@ -179,15 +179,25 @@ impl Ear {
         may_bring: bool,
     ) -> Result<bool, Error> {
         self.is_changed = true;
-        let (part, sink) = (search.part, &self.sink);
+        let part = search.part;
         let name = dn::normalise(entry.dn);
-        let verdict = self.twins.judge(part, id, &name, is_listing);
-        if let Verdict::Twin { is_news } = verdict.map_err(|_| too_many(search))? {
+        let is = search.classify(entry, &self.mapping)?;
+        let verdict =
+            self.twins.judge(part, id, &name, is_listing).map_err(|most| too_many(search, most))?;
+        let is_container = !is.user && !is.group;
+        let folders = self.folders(part);
+        let full = |_| too_many_folders(search);
+        if !is_container {
+            folders.occupy(&name, search.normalised_base()).map_err(full)?;
+        }
+        let is_moved = verdict == Verdict::Served
+            && folders.told(id, &name, is_container, is_container && may_bring).map_err(full)?;
+        let sink = &self.sink;
+        if let Verdict::Twin { is_news } = verdict {
             let reason = format!("has the same UUID ({id}) as another entry, which is served");
             sink.rejected(part, twin_id(id, &name), &printable(entry.dn), &reason);
             return Ok(is_news);
         }
-        let is = search.classify(entry, &self.mapping)?;
         if is.user {
             match self.mapping.user(entry)? {
                 Ok(user) => sink.put(part, id, Entry::User(user)),
@@ -205,17 +215,7 @@ impl Ear {
         } else if search.has_groups() && !is_listing {
             sink.removed(part, group);
         }
-        let is_container = !is.user && !is.group;
-        let folders = self.folders(part);
-        let mut placed = Ok(());
-        if !is_container {
-            placed = folders.occupy(&name, search.normalised_base());
-        }
-        let told = placed.and_then(|()| {
-            let is_new = is_container && may_bring;
-            folders.told(id, &name, is_container, is_new)
-        });
-        told.map_err(|_| Error::TooManyFolders { base: search.base.clone() })
+        Ok(is_moved)
     }
 
     /// Something about the entry of that name has changed, and its place if it `may_bring` others.
@@ -227,7 +227,12 @@ impl Ear {
         may_bring: bool,
     ) -> Result<bool, Error> {
         let told = self.folders(search.part).told(id, &dn::normalise(name), may_bring, may_bring);
-        told.map_err(|_| Error::TooManyFolders { base: search.base.clone() })
+        told.map_err(|_| too_many_folders(search))
+    }
+
+    /// Whether the entry is where it is known to be, as far as its folder goes.
+    pub fn expects(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> bool {
+        self.folders(search.part).expects(id, &dn::normalise(name), search.normalised_base())
     }
 
     /// Folders as they are known, or as they are being listed.
@@ -245,12 +250,12 @@ impl Ear {
         if self.spoken.len() < SPOKEN_MAX {
             self.spoken.insert((part, id));
         } else {
-            self.is_behind(part);
+            self.fall_behind(part);
         }
     }
 
     /// Everything of the part is to be listed anew.
-    fn is_behind(&mut self, part: Part) {
+    fn fall_behind(&mut self, part: Part) {
         self.behind.insert(part);
     }
 
@@ -301,7 +306,7 @@ impl Ear {
     /// What was found at a folder's name.
     fn looked(&mut self, part: Part, name: &[u8], found: Option<EntryId>) {
         if self.folders(part).looked(name, found) {
-            self.is_behind(part);
+            self.fall_behind(part);
         }
     }
 
@@ -314,7 +319,7 @@ impl Ear {
         if is_whole {
             self.folders(part).was_read(name);
         } else {
-            self.is_behind(part);
+            self.fall_behind(part);
         }
     }
 
@@ -328,12 +333,7 @@ impl Ear {
 
     /// The entry of that name is there; the key by which it is told of.
     pub fn seen(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> EntryId {
-        let name = &dn::normalise(name);
-        // It has moved with one of which nobody told.
-        if !self.folders(search.part).expects(name, search.normalised_base()) {
-            self.is_behind(search.part);
-        }
-        let key = self.twins.see(search.part, id, name);
+        let key = self.twins.see(search.part, id, &dn::normalise(name));
         self.tell_present(search, key);
         key
     }
@@ -591,6 +591,10 @@ pub(crate) fn keyless(entry: &RawEntry<'_>, attribute: &str) -> Error {
     Error::Keyless { dn: printable(entry.dn), attribute: attribute.to_owned() }
 }
 
-fn too_many(search: &PartSearch) -> Error {
-    Error::TooManyEntries { base: search.base.clone(), most: twins::ENTRIES_MAX }
+fn too_many(search: &PartSearch, TooMany { what, most }: TooMany) -> Error {
+    Error::TooManyEntries { base: search.base.clone(), what, most }
+}
+
+fn too_many_folders(search: &PartSearch) -> Error {
+    Error::TooManyFolders { base: search.base.clone() }
 }

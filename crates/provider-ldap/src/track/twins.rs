@@ -16,9 +16,21 @@ const NAMES_MAX: usize = 8;
 /// Entries of one listing, of which each takes some forty bytes.
 pub(crate) const ENTRIES_MAX: usize = 1 << 22;
 
-/// More entries than there is room for.
+/// Keys that several entries share, of which each takes up to two hundred bytes.
+const SHARED_MAX: usize = 1 << 16;
+
+/// More of something than there is room for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+pub(crate) struct TooMany {
+    pub what: &'static str,
+    pub most: usize,
+}
+
+impl TooMany {
+    pub fn unless(is_room: bool, what: &'static str, most: usize) -> Result<(), Self> {
+        if is_room { Ok(()) } else { Err(Self { what, most }) }
+    }
+}
 
 /// What an entry is beside others of its key.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,8 +49,9 @@ pub(crate) enum Verdict {
 type Names = HashMap<EntryId, Vec<EntryId>>;
 
 /// All entries that share a key, by part.
-#[derive(Default)]
 pub(crate) struct Twins {
+    /// Entries that one listing may have.
+    most: usize,
     known: HashMap<Part, Names>,
     listings: HashMap<Part, Listing>,
     /// Keys of twins that were seen since the listing began.
@@ -50,6 +63,17 @@ pub(crate) struct Twins {
 struct Listing {
     names: HashMap<EntryId, EntryId>,
     twins: Names,
+}
+
+impl Default for Twins {
+    fn default() -> Self {
+        Self {
+            most: ENTRIES_MAX,
+            known: HashMap::new(),
+            listings: HashMap::new(),
+            seen: HashSet::new(),
+        }
+    }
 }
 
 impl Twins {
@@ -122,15 +146,15 @@ impl Twins {
         }
         let listing = self.listings.entry(part).or_default();
         let first = *listing.names.entry(id).or_insert(mark);
-        if listing.names.len() > ENTRIES_MAX {
-            return Err(TooMany);
-        }
+        TooMany::unless(listing.names.len() <= self.most, "entries", self.most)?;
         if first == mark {
             return Ok(Verdict::Served);
         }
         let is_news = !known.contains_key(&id);
         note(known, id, first, mark);
         note(&mut listing.twins, id, first, mark);
+        let is_room = known.len().max(listing.twins.len()) <= SHARED_MAX;
+        TooMany::unless(is_room, "UUIDs of several entries", SHARED_MAX)?;
         Ok(Verdict::Twin { is_news })
     }
 
@@ -250,6 +274,28 @@ mod tests {
         assert_eq!(twins.others(PART, ID).collect::<Vec<_>>(), [keys[1]]);
         assert_eq!(twins.others(PART, other).count(), 0);
         assert!(!twins.misses_any(Part(1)));
+    }
+
+    #[test]
+    fn a_listing_has_so_many_entries_and_no_more() {
+        let mut twins = Twins { most: 2, ..Twins::default() };
+        twins.began(PART);
+        let mut judge = |key| twins.judge(PART, EntryId([key; 16]), b"uid=a,dc=x", true);
+        assert_eq!([judge(1), judge(2), judge(1)], [SERVED, SERVED, SERVED]);
+        assert_eq!(judge(3), Err(TooMany { what: "entries", most: 2 }));
+    }
+
+    #[test]
+    fn so_many_keys_may_be_shared_and_no_more() {
+        let mut twins = Twins::default();
+        twins.began(PART);
+        let mut judge = |number: usize| {
+            let id = EntryId(u128::try_from(number).unwrap().to_be_bytes());
+            twins.judge(PART, id, b"uid=a,dc=x", true).unwrap();
+            twins.judge(PART, id, b"uid=b,dc=x", true)
+        };
+        assert!((0..SHARED_MAX).all(|number| judge(number).is_ok()));
+        assert!(judge(SHARED_MAX).is_err());
     }
 
     #[test]
