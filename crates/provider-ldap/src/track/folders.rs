@@ -55,6 +55,16 @@ struct Folder {
     is_new: bool,
 }
 
+/// Bytes that there is room for.
+#[derive(Debug)]
+struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(BYTES_MAX)
+    }
+}
+
 /// The folders of one search.
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
@@ -64,7 +74,7 @@ pub(crate) struct Folders {
     hidden: HashSet<Arc<[u8]>>,
     questions: VecDeque<Question>,
     is_listing: bool,
-    bytes: usize,
+    room: Room,
     /// The last entry's folder: the next one's is mostly the same.
     last: Option<Arc<[u8]>>,
     /// What is kept with a cookie, until something changes.
@@ -242,10 +252,8 @@ impl Folders {
 
     fn known_at(&mut self, name: &[u8]) -> Result<&mut Folder, Full> {
         if !self.known.contains_key(name) {
-            self.bytes += name.len() + FOLDER_BYTES;
-            if self.bytes > BYTES_MAX {
-                return Err(Full);
-            }
+            let left = self.room.0.checked_sub(name.len() + FOLDER_BYTES);
+            self.room = Room(left.ok_or(Full)?);
             let name: Arc<[u8]> = name.into();
             let is_hidden = self.hidden.contains(&name);
             if !self.is_listing && !is_hidden {
@@ -261,7 +269,7 @@ impl Folders {
         if let Some(name) = self.names.remove(&id) {
             self.known.remove(&name);
             self.questions.retain(|question| *question.name() != name);
-            self.bytes = self.bytes.saturating_sub(name.len() + FOLDER_BYTES);
+            self.room.0 += name.len() + FOLDER_BYTES;
             self.kept = None;
         }
     }
@@ -340,7 +348,8 @@ impl Folders {
             let name: Arc<[u8]> = dn::normalise(name).into();
             let id = is(HAS_ID).then_some(EntryId(id));
             folders.names.extend(id.map(|id| (id, Arc::clone(&name))));
-            folders.bytes += name.len() + FOLDER_BYTES;
+            let left = folders.room.0.checked_sub(name.len() + FOLDER_BYTES);
+            folders.room = Room(left?);
             let (is_occupied, is_watched) = (is(OCCUPIED), is(WATCHED));
             let (is_hidden, is_new) = (is(HIDDEN), is(NEW));
             let folder = Folder { id, is_occupied, is_watched, is_hidden, is_new };
@@ -492,16 +501,25 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_folders_and_no_more() {
-        let mut folders = Folders::listing(None);
-        let pad = "x".repeat(1 << 20);
+        let room = 100 * (FOLDER_BYTES + 10);
+        let mut folders = Folders { room: Room(room), ..Folders::listing(None) };
         let mut tell = |number: u8| {
-            folders.told(id(number), format!("ou={number}{pad},dc=x").as_bytes(), true, false)
+            folders.told(id(number), format!("ou={number:03},d=x").as_bytes(), true, false)
         };
-        assert!((0..90).all(|number| tell(number) == Ok(false)));
-        assert!((90..100).any(|number| tell(number) == Err(Full)));
-        let mut deep = Folders::default();
-        let name = ["a=1,"; 1 << 14].concat() + "dc=x";
+        assert!((0..100).all(|number| tell(number) == Ok(false)));
+        assert_eq!(tell(100), Err(Full));
+        assert!(!folders.removed(id(7)));
+        assert_eq!(folders.told(id(100), b"ou=100,d=x", true, false), Ok(false), "there is again");
+        let mut deep = Folders { room: Room(room), ..Folders::default() };
+        let name = ["a=1,"; 1 << 10].concat() + "dc=x";
         assert_eq!(deep.occupy(name.as_bytes(), BASE), Err(Full), "each level has its name");
-        assert!(deep.kept_with(b"").is_none());
+    }
+
+    #[test]
+    fn very_many_folders_are_not_kept() {
+        let mut folders = Folders::listing(None);
+        let name = |number: u32| format!("uid=a,ou={number},{},dc=x", "x".repeat(1 << 10));
+        (0..300).for_each(|number| folders.occupy(name(number).as_bytes(), BASE).unwrap());
+        assert_eq!(folders.kept_with(b"csn=1"), None);
     }
 }
