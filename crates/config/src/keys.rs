@@ -482,7 +482,9 @@ pub const KEYS: &[Key] = &[
         "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
          asked for changes. What such a server does not tell is found out at every tenth time, by \
          comparing the keys and time stamps of all entries: removals, and changes that a replica \
-         brought in late. At 30s a removal is served for up to five minutes.",
+         brought in late. At 30s a removal is served for up to five minutes. With any server, this is \
+         also how often entries are looked at that users or groups lie under and that are no usual \
+         containers: nobody tells when one of these is renamed or moved.",
     ),
     ldap(
         "fail_back",

@@ -183,7 +183,7 @@ pub struct Ldap {
     pub connect_timeout: Duration,
     /// Deadline of one search, and longest silence in the middle of one.
     pub search_timeout: Duration,
-    /// Where changes can only be polled for: how often.
+    /// How often what the server does not tell of is asked for: changes, or folders of unusual classes.
     pub poll: Duration,
     /// How often a server that is preferred to the present one is tried.
     pub fail_back: Duration,

@@ -6,6 +6,7 @@
 //! belongs to, and what it means, is for those who asked. Referrals are not followed.
 
 use crate::ber::{self, Frame};
+use crate::dn;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{
@@ -375,7 +376,13 @@ impl Connection {
             base: "",
             scope: Scope::Base,
             filter: &filter,
-            attributes: &["supportedControl", "vendorName", "supportedCapabilities", "lastusn"],
+            attributes: &[
+                "supportedControl",
+                "vendorName",
+                "supportedCapabilities",
+                "lastusn",
+                "namingContexts",
+            ],
             entries_max: 0,
         };
         self.search(request, |response| {
@@ -411,6 +418,8 @@ pub struct Root {
     pub is_389: bool,
     /// Active Directory or Samba.
     pub is_active_directory: bool,
+    /// The databases' bases.
+    contexts: Vec<String>,
 }
 
 impl Root {
@@ -423,6 +432,8 @@ impl Root {
                     self.sync |= value == oid::SYNC_REQUEST.as_bytes();
                     self.persistent_search |= value == oid::PERSISTENT_SEARCH.as_bytes();
                     self.paged |= value == oid::PAGED.as_bytes();
+                } else if name.eq_ignore_ascii_case(b"namingContexts") {
+                    self.contexts.extend(String::from_utf8(value.to_vec()));
                 } else if name.eq_ignore_ascii_case(b"vendorName") {
                     self.is_389 |= printable(value).contains("389");
                 } else if name.eq_ignore_ascii_case(b"supportedCapabilities") {
@@ -433,6 +444,18 @@ impl Root {
             }
         }
         Ok(())
+    }
+
+    /// The base of the database that this base is in; the base itself where that is not told.
+    #[must_use]
+    pub fn context<'a>(&'a self, base: &'a str) -> &'a str {
+        let canonical = dn::normalise(base.as_bytes());
+        let holds = |context: &&String| {
+            let context = dn::normalise(context.as_bytes());
+            !context.is_empty() && dn::is_within(&canonical, &context)
+        };
+        let contexts = self.contexts.iter().filter(holds);
+        contexts.max_by_key(|context| context.len()).map_or(base, String::as_str)
     }
 
     /// The attribute that holds an entry's lasting key, unless one is configured.

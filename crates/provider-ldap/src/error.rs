@@ -86,6 +86,26 @@ pub enum Error {
         /// The attribute of the key.
         attribute: String,
     },
+    /// More entries than a mirror has room for.
+    #[error(
+        "more than {most} {what} are found below {base:?}: narrow the bases or filters, or set mode = \"on-demand\""
+    )]
+    TooManyEntries {
+        /// The base of the search.
+        base: String,
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
+    /// More folders than there is room for.
+    #[error(
+        "the names of folders below {base:?} take more than 96 MiB: narrow the bases, or set mode = \"on-demand\""
+    )]
+    TooManyFolders {
+        /// The base of the search.
+        base: String,
+    },
     /// A look-up found more than any should.
     #[error("a look-up found more than {0} entries: narrow the search bases or filters")]
     TooMany(usize),

@@ -31,6 +31,7 @@ use crate::network::Network;
 use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::enumerate::Enumeration;
+use crate::track::lookout::Lookout;
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
@@ -163,6 +164,7 @@ impl Ldap {
                 .searches
                 .iter()
                 .map(|search| self.track(method, search, server, &root))
+                .chain(self.searches.iter().map(|search| self.lookout(method, search, &root)))
                 .collect();
             end = follow(
                 &mut connection,
@@ -176,7 +178,12 @@ impl Ldap {
             .await;
             match &end.error {
                 Some(error) if end.settled.is_none() && error.is_refusal() => {
-                    tracing::info!(server = describe(server), %error, "{} is not to be had", method.describe());
+                    tracing::warn!(
+                        server = describe(server),
+                        %error,
+                        "the server offers {} and refuses it: changes are followed in another way",
+                        method.describe()
+                    );
                 }
                 _ => break,
             }
@@ -327,13 +334,24 @@ impl Ldap {
                 let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
                 Box::new(Synchronization::new(search, binding, key, stamp, root.is_389))
             }
-            Method::PersistentSearch => Box::new(Enumeration::persistent(search, key, page_size)),
+            Method::PersistentSearch => {
+                let context = root.context(&search.base).to_owned();
+                Box::new(Enumeration::persistent(search, key, page_size, context))
+            }
             Method::Polling => {
                 let stamps = if root.usn { "entryUSN" } else { "modifyTimestamp" };
                 let interval = self.config.poll;
                 Box::new(Enumeration::polling(search, key, page_size, stamps, interval))
             }
         }
+    }
+
+    /// What looks at the folders of a search: keys are read as the search's own track does.
+    fn lookout(&self, method: Method, search: &PartSearch, root: &Root) -> Box<dyn Track> {
+        let configured = self.config.attributes.uuid.as_deref();
+        let uuid = configured.filter(|_| method != Method::Synchronization);
+        let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
+        Box::new(Lookout::new(search.clone(), key, self.config.poll))
     }
 
     /// Over when a server is good again that is preferred to one of this rank.

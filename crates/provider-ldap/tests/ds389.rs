@@ -129,6 +129,77 @@ fn persistent_search_serves_where_content_synchronization_is_off() {
     changes_are_followed(&directory, &server, &mirror);
 }
 
+/// Nothing of this is announced to a persistent search that has the mirror's own filter.
+#[test]
+fn persistent_search_sees_who_leaves_the_filter_or_the_base() {
+    let directory = Directory::new(SCHEMA);
+    let mut server = Ds389::serving(&few(&directory));
+    server.set(
+        "cn=Content Synchronization,cn=plugins,cn=config",
+        "nsslapd-pluginEnabled",
+        &["off"],
+    );
+    server.stop();
+    server.start();
+    let dn = directory.user_dn("alice");
+    let (_, people) = dn.split_once(',').unwrap();
+    let (_, base) = people.split_once(',').unwrap();
+    let mut domain = domain(&server);
+    let search = &mut keys(&mut domain).users;
+    search.filter = "(&(objectClass=posixAccount)(!(nsAccountLock=TRUE)))".to_owned();
+    search.base = people.to_owned();
+    let names = |book: &common::Book| book.users().into_keys().collect::<Vec<_>>();
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users", |book| names(book) == ["alice", "bob", "carol"]);
+    assert_eq!(mirror.ldap.tracking(), "persistent search");
+
+    server.set(&dn, "nsAccountLock", &["TRUE"]);
+    mirror.until("alice is locked out", |book| names(book) == ["bob", "carol"]);
+    server.set(&dn, "nsAccountLock", &["FALSE"]);
+    mirror.until("and let in", |book| names(book) == ["alice", "bob", "carol"]);
+    server.rename(&dn, "uid=alice", Some(base));
+    mirror.until("alice is elsewhere", |book| names(book) == ["bob", "carol"]);
+    server.rename(&format!("uid=alice,{base}"), "uid=alice", Some(people));
+    mirror.until("alice is back", |book| names(book) == ["alice", "bob", "carol"]);
+
+    let roles = format!("cn=roles,{people}");
+    server.change(&format!("dn: {roles}\nobjectClass: organizationalRole\ncn: roles\n\n"));
+    server.rename(&directory.user_dn("bob"), "uid=bob", Some(&roles));
+    mirror.until("bob has moved", |book| {
+        book.reference("bob").is_some_and(|dn| dn.contains("cn=roles"))
+    });
+    server.rename(&roles, "cn=others", None);
+    mirror.until("and what he is in is renamed", |book| {
+        book.reference("bob").is_some_and(|dn| dn.contains("cn=others"))
+    });
+    server.rename(&format!("cn=others,{people}"), "cn=others", Some(base));
+    mirror.until("and moved", |book| names(book) == ["alice", "carol"]);
+}
+
+#[test]
+fn synchronization_sees_a_folder_that_leaves_the_base_after_a_restart() {
+    let directory = Directory::new(SCHEMA);
+    let dn = directory.user_dn("alice");
+    let (_, people) = dn.split_once(',').unwrap();
+    let (_, base) = people.split_once(',').unwrap();
+    let folder = format!("ou=a,{people}");
+    let ldif =
+        few(&directory) + &format!("dn: {folder}\nobjectClass: organizationalUnit\nou: a\n\n");
+    let server = Ds389::serving(&ldif);
+    server.rename(&dn, "uid=alice", Some(&folder));
+    let mut domain = domain(&server);
+    keys(&mut domain).users.base = people.to_owned();
+    let names = |book: &common::Book| book.users().into_keys().collect::<Vec<_>>();
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users and cookies", |book| {
+        names(book) == ["alice", "bob", "carol"] && book.cookies().len() == 2
+    });
+    let mirror = Mirror::resume(&domain, &secrets(None), mirror.stop());
+    mirror.until("both searches are resumed", |book| book.ends().len() == 4);
+    server.rename(&folder, "ou=a", Some(base));
+    mirror.until("alice is elsewhere", |book| names(book) == ["bob", "carol"]);
+}
+
 #[test]
 fn look_ups_use_the_same_keys_as_the_mirror() {
     let directory = Directory::new(SCHEMA);

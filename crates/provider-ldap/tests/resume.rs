@@ -65,12 +65,17 @@ fn a_cookie_that_the_server_cannot_read_means_everything_anew() {
         let mut cookies = book.cookies();
         assert_eq!(cookies.len(), 1);
         let (part, mut cookie) = cookies.remove(0);
-        // Before the server's own bytes the mirror keeps its.
-        let Ok(Frame::Whole(own)) = frame(&cookie.value, cookie.value.len()) else {
+        // The server's part of what is kept: behind what is remembered of it, before the folders, and
+        // a length goes before both.
+        let length = usize::try_from(u32::from_le_bytes(cookie.value[..4].try_into().unwrap()));
+        let folders = cookie.value.split_off(4 + length.unwrap());
+        let inner = &cookie.value[4..];
+        let Ok(Frame::Whole(own)) = frame(inner, inner.len()) else {
             panic!("what the mirror keeps");
         };
-        cookie.value.truncate(own);
-        cookie.value.extend_from_slice(value);
+        let inner = [&inner[..own], value].concat();
+        let length = u32::try_from(inner.len()).unwrap().to_le_bytes();
+        cookie.value = [&length[..], &inner, &folders].concat();
         roster_provider::Sink::cookie(&*book, part, cookie);
         roster_provider::Sink::flush(&*book);
         let mirror = Mirror::resume(&domain, &secrets(None), book);

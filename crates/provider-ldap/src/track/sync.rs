@@ -197,6 +197,13 @@ impl Synchronization {
 
 impl Track for Synchronization {
     fn act(&mut self, connection: &mut Connection, ear: &mut Ear, _now: Instant) {
+        self.is_behind |= ear.take_behind(self.search.part);
+        if self.is_behind && self.phase == Phase::Following {
+            tracing::info!(
+                "entries may have moved with the one above them: everything is fetched anew"
+            );
+            self.restart(ear);
+        }
         match self.phase {
             Phase::Asleep => {
                 if let Some(id) = self.abandoned.take() {
@@ -210,7 +217,7 @@ impl Track for Synchronization {
                 let control = Control::Sync(self.cookie.as_deref());
                 self.id = connection.queue(&request, &[control]);
                 self.phase = Phase::Refreshing { resumed: self.cookie.is_some(), listed: false };
-                ear.began(self.search.part);
+                ear.began(self.search.part, self.cookie.is_none());
             }
             Phase::Checking { whole, unmentioned, id: None } => {
                 let [class, uid, gid] = ear.telling();
@@ -263,12 +270,6 @@ impl Track for Synchronization {
             Operation::SearchDone(outcome) => self.search_ended(outcome, ear)?,
             _ => {}
         }
-        if self.is_behind && self.phase == Phase::Following {
-            tracing::info!(
-                "entries may have moved with the one above them: everything is fetched anew"
-            );
-            self.restart(ear);
-        }
         Ok(())
     }
 
@@ -277,7 +278,7 @@ impl Track for Synchronization {
     }
 
     fn is_settled(&self) -> bool {
-        self.phase == Phase::Following
+        self.phase == Phase::Following && !self.is_behind
     }
 }
 
