@@ -59,8 +59,8 @@ const FILES: &[(&str, &str)] = &[
 const SERVERS: &[&str] = &[
     "How soon a mirror sees a change depends on the server; roster domain show NAME says under \"changes \
      by\" what is in use. With syncrepl (Content Synchronization, RFC 4533) everything is seen at once. With \
-     persistent search changes and deletions are, but not who leaves the filter or the base, which is found \
-     when the keys of all entries are compared. With polling, where the server offers neither, changes are \
+     persistent search so it is, at the price of one read for each entry that changes anywhere below the base. \
+     With polling, where the server offers neither, changes are \
      seen within poll, and who is gone at every tenth time.",
     "For syncrepl slapd needs the overlay syncprov on the database, best with syncprov-sessionlog; 389 \
      Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
