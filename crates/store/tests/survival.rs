@@ -313,6 +313,9 @@ fn on_a_full_disk_a_write_fails_and_what_was_there_stays_readable() {
 }
 
 fn fill_the_disk(folder: &Path) {
+    // What the store cannot take, so that there is room for another when it goes.
+    let reserve = folder.join("reserve");
+    fs::write(&reserve, vec![0; 3 << 20]).expect("room for it");
     let store = opened(folder).store;
     write(&store, 1).expect("written");
     let huge = vec![b'x'; 64 << 10];
@@ -339,6 +342,7 @@ fn fill_the_disk(folder: &Path) {
         assert!(!fresh.join(FILE).exists(), "half a cache is left");
     }
     fs::remove_file(folder.join("filler")).expect("room again");
+    fs::remove_file(reserve).expect("more room");
     assert_eq!(open(&fresh, IDENTITY, read).expect("room").set_aside, None);
     drop(again);
     let store = opened(folder).store;
