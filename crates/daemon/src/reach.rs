@@ -4,7 +4,7 @@
 //! their names: one that came later, took another's place or is what a link leads to now cannot be
 //! read, by a process that can do nothing about it. It ends, and the next one gets the rights.
 
-use roster_provider::watch::Watch;
+use roster_provider::watch::{Watch, changed};
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -45,14 +45,8 @@ impl Reach {
             }
             let is_missing = self.files.iter().any(|file| !file.exists());
             let look_again = is_missing || watch.is_none();
-            let changed = async {
-                match &mut watch {
-                    Some(watch) => watch.changed().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = changed => {}
+                () = changed(watch.as_mut()) => {}
                 () = sleep(RETRY), if look_again => {}
             }
         }

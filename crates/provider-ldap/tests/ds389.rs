@@ -112,10 +112,9 @@ fn an_entry_that_is_not_told_of_is_found_by_its_key() {
     });
 }
 
-#[test]
-fn persistent_search_serves_where_content_synchronization_is_off() {
-    let directory = Directory::new(SCHEMA);
-    let mut server = Ds389::serving(&few(&directory));
+/// A server that offers persistent search and nothing better.
+fn without_synchronization(directory: &Directory) -> Ds389 {
+    let mut server = Ds389::serving(&few(directory));
     server.set(
         "cn=Content Synchronization,cn=plugins,cn=config",
         "nsslapd-pluginEnabled",
@@ -123,6 +122,13 @@ fn persistent_search_serves_where_content_synchronization_is_off() {
     );
     server.stop();
     server.start();
+    server
+}
+
+#[test]
+fn persistent_search_serves_where_content_synchronization_is_off() {
+    let directory = Directory::new(SCHEMA);
+    let server = without_synchronization(&directory);
     let mirror = Mirror::start(&domain(&server), &secrets(None));
     mirror.until("three users", |book| book.users().len() == 3);
     assert_eq!(mirror.ldap.tracking(), "persistent search");
@@ -133,14 +139,7 @@ fn persistent_search_serves_where_content_synchronization_is_off() {
 #[test]
 fn persistent_search_sees_who_leaves_the_filter_or_the_base() {
     let directory = Directory::new(SCHEMA);
-    let mut server = Ds389::serving(&few(&directory));
-    server.set(
-        "cn=Content Synchronization,cn=plugins,cn=config",
-        "nsslapd-pluginEnabled",
-        &["off"],
-    );
-    server.stop();
-    server.start();
+    let server = without_synchronization(&directory);
     let dn = directory.user_dn("alice");
     let (_, people) = dn.split_once(',').unwrap();
     let (_, base) = people.split_once(',').unwrap();

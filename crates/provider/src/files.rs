@@ -4,7 +4,7 @@
 //! pass over. The files are read anew whenever they may have changed; when one of them cannot be
 //! read, everything stays as it was. Password fields are nobody's business here.
 
-use crate::watch::Watch;
+use crate::watch::{Watch, changed};
 use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
 use crate::{Unanswered, User, overrides};
 use roster_config::{Files, Overrides};
@@ -131,14 +131,8 @@ impl Provider for FilesProvider {
                 self.sink.offline(&reason);
             }
             let unwatched = failed || watch.is_none();
-            let changed = async {
-                match &mut watch {
-                    Some(watch) => watch.changed().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = changed => {}
+                () = changed(watch.as_mut()) => {}
                 () = self.again.notified() => {}
                 () = tokio::time::sleep(RETRY), if unwatched => {}
             }

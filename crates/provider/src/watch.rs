@@ -158,6 +158,14 @@ fn names(path: &Path) -> Vec<OsString> {
     names.collect()
 }
 
+/// [`Watch::changed`] of a watch that there may be; for ever where there is none.
+pub async fn changed(watch: Option<&mut Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
