@@ -13,6 +13,7 @@
 //! | `served` | what the snapshot in place has, for the next process |
 //! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
+//! | `learnt` | what they brought that was not fetched yet |
 //! | `object` | the interface on the bus |
 //!
 //! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
@@ -23,6 +24,7 @@
 
 mod admit;
 mod build;
+mod learnt;
 mod locals;
 mod merge;
 mod model;

@@ -241,8 +241,10 @@ impl Domain {
 
     /// Takes in what a look-up found. Whether anything is other than it was. Groups that come without
     /// their members are told as those of a user, which says nothing of their members.
-    pub fn learn(&mut self, records: &[u8]) -> Result<bool, Refused> {
-        let records = Records::bare(records);
+    pub fn learn<'a>(
+        &mut self,
+        records: impl Iterator<Item = Result<Record<'a>, Malformed>> + Clone,
+    ) -> Result<bool, Refused> {
         check(records.clone())?;
         Ok(records
             .flatten()
@@ -421,7 +423,7 @@ fn record_reference(record: &Record<'_>) -> u32 {
 }
 
 /// Reads all of it once, so that what is refused changes nothing.
-fn check(records: Records<'_>) -> Result<(), Refused> {
+fn check<'a>(records: impl Iterator<Item = Result<Record<'a>, Malformed>>) -> Result<(), Refused> {
     for record in records {
         let record = record?;
         for number in [record_number(&record), record_reference(&record)] {

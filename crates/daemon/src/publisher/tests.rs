@@ -1,16 +1,18 @@
 //! What the publisher makes of what back-ends hand over, up to the snapshot's bytes.
 
 use super::admit::Locals;
+use super::learnt::Found;
 use super::model::{self, NUMBERS_MAX, Refused};
 use super::served::{Counts, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
-use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE};
+use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, Records};
 use roster_bus::interfaces::Kind as LookUp;
 use roster_config::{Host, Mode};
 use roster_snapshot::Snapshot;
 use std::io::Cursor;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An image on its way, as a back-end makes it.
@@ -82,6 +84,21 @@ impl Image {
         self.bytes
     }
 
+    /// The same as the answer to a look-up, of that state.
+    pub(super) fn found(self, sequence: u64) -> Arc<Found> {
+        Arc::new(Found { epoch: self.header.epoch, sequence, records: self.bytes })
+    }
+
+    /// Another state than the usual.
+    pub(super) fn leads_to(self, sequence: u64) -> Self {
+        Self { header: Header { sequence, ..self.header }, ..self }
+    }
+
+    /// Another process than the usual.
+    pub(super) fn of_process(self, epoch: u64) -> Self {
+        Self { header: Header { epoch, ..self.header }, ..self }
+    }
+
     fn counted(mut self) -> Self {
         self.header.records += 1;
         self
@@ -138,6 +155,16 @@ pub(super) fn take(state: &mut State, domain: usize, image: Image) -> Result<Tak
 
 fn take_bytes(state: &mut State, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
     state.apply(domain, model::Image::read(image)?)
+}
+
+/// Has an image's records come as the answer to a look-up, newer than all that was fetched.
+pub(super) fn learn(
+    state: &mut State,
+    domain: usize,
+    image: Image,
+) -> Result<Option<Forget>, Refused> {
+    let (_, sequence) = state.position(domain);
+    state.learn(domain, &image.found(sequence + 1))
 }
 
 /// A host with the accounts that every host has. A domain whose name starts with `asked` is asked on demand.
@@ -623,7 +650,9 @@ fn before_the_first_publication_it_is_known_who_has_what() {
         state.set_locals(accounts);
         assert_eq!(state.claims.user_named(b"alice"), Some((0, 1)));
         let mallory = Image::full().user(1, "mallory", 5001, 5001).records();
-        state.change(1, &[1], |entries| entries.learn(&mallory)).expect("well formed");
+        state
+            .change(1, &[1], |entries| entries.learn(Records::bare(&mallory)))
+            .expect("well formed");
         assert_eq!(state.claims.uid(5001), Some((0, 1)), "{locals_first}");
     }
 }
@@ -690,7 +719,9 @@ fn what_changed_while_a_snapshot_was_made_does_not_go_back_with_it() {
     let mut state = host(&["asked"]);
     let alice = Image::full().user(1, "alice", 5001, 5001).records();
     let found = |state: &mut State, records: &[u8]| {
-        state.change(0, &[1, 2], |entries| entries.learn(records)).expect("well formed")
+        state
+            .change(0, &[1, 2], |entries| entries.learn(Records::bare(records)))
+            .expect("well formed")
     };
     assert!(found(&mut state, &alice));
     assert!(!found(&mut state, &alice), "nothing new");

@@ -18,21 +18,40 @@ pub struct Inquiry {
     entries: Vec<u32>,
 }
 
+/// What is known of an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The state that it is of. Whoever has fetched that has all of it, as it is here or newer.
+    pub sequence: u64,
+    /// Its records; none when there is no such entry.
+    pub records: Vec<u8>,
+}
+
 impl Engine {
     /// The records that answer a question, if all that the question is for is known.
     #[must_use]
-    pub fn found(&self, what: &LookUp) -> Option<Vec<u8>> {
-        let state = self.state();
-        Some(state.asked.records(state.asked.whole(what)?))
+    pub fn found(&self, what: &LookUp) -> Option<Found> {
+        let mut state = self.state();
+        let number = state.asked.whole(what)?;
+        Some(self.tell(&mut state, number))
     }
 
     /// The same, if the directory said so no longer ago than that.
     #[must_use]
-    pub fn fresh(&self, what: &LookUp, age: Duration) -> Option<Vec<u8>> {
-        let state = self.state();
+    pub fn fresh(&self, what: &LookUp, age: Duration) -> Option<Found> {
+        let mut state = self.state();
         let now = unix_now();
-        let since = now.saturating_sub(age.as_secs());
-        Some(state.asked.records(state.asked.fresh(what, since, now)?))
+        let number = state.asked.fresh(what, now.saturating_sub(age.as_secs()), now)?;
+        Some(self.tell(&mut state, number))
+    }
+
+    /// What was reported a moment ago is told too, and has to be a state that can be fetched: answers
+    /// are compared by their states.
+    fn tell(&self, state: &mut State, number: u32) -> Found {
+        if state.open.visible() > 0 {
+            self.close(state);
+        }
+        Found { sequence: state.sequence, records: state.asked.records(number) }
     }
 
     /// Whether the entry that a question is about is known, if not all that the question is for.
