@@ -564,7 +564,12 @@ impl State {
         if mode == Mode::OnDemand
             && let Some(answer) = Answer::read(key, seen, &self.scratch)
         {
+            let before = self.asked.get(number).map(|before| before.reference);
+            let other = before.filter(|before| *before != answer.reference);
             self.asked.put(number, answer);
+            if let Some(before) = other {
+                self.named_no_more(before);
+            }
         }
     }
 

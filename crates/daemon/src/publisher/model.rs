@@ -272,9 +272,38 @@ impl Domain {
     ) -> Result<bool, Refused> {
         check(records.clone())?;
         self.has_room_for(records.clone())?;
+        let left = records.clone().flatten().filter_map(|record| self.left_reference(&record));
+        self.forget_lists(left.collect());
         Ok(records
             .flatten()
             .fold(false, |changed, record| changed | self.put(&record, Untold::Stays)))
+    }
+
+    /// The reference by which an entry is not named any more, if a record says so.
+    fn left_reference(&self, record: &Record<'_>) -> Option<u32> {
+        let (Record::User(_) | Record::Group(_)) = record else { return None };
+        let before = self.entry(record_number(record))?.reference();
+        (before != NO_REFERENCE && before != record_reference(record)).then_some(before)
+    }
+
+    /// Who is in groups that list one of these is not known any more. The back-end says so too, with the
+    /// next changes; until then their lists would be cut.
+    fn forget_lists(&mut self, mut references: Vec<u32>) {
+        if references.is_empty() {
+            return;
+        }
+        references.sort_unstable();
+        let is_one = |reference: &u32| references.binary_search(reference).is_ok();
+        let groups = self.groups().filter(|(_, group)| group.references().iter().any(is_one));
+        let groups: Vec<(u32, Group)> = groups
+            .map(|(number, Group { reference, gid, name, .. })| {
+                let (reference, gid) = (*reference, *gid);
+                (number, Group { reference, gid, name: name.clone(), members: None })
+            })
+            .collect();
+        for (number, group) in groups {
+            self.set(number, Slot::Group(Arc::new(group)));
+        }
     }
 
     /// What it may still cost.
@@ -291,7 +320,7 @@ impl Domain {
         if with.total() < COST_MAX { Ok(()) } else { Err(Refused::TooMuch) }
     }
 
-    /// Whether the entry is other than it was.
+    /// Takes a record in. Whether the entry is other than it was.
     fn put(&mut self, record: &Record<'_>, untold: Untold) -> bool {
         let number = record_number(record);
         let new = match (record, self.entry(number)) {
@@ -321,6 +350,11 @@ impl Domain {
             (Record::Gone { .. }, _) => Slot::Empty,
             (Record::GroupsOf { .. }, _) => return false,
         };
+        self.set(number, new)
+    }
+
+    /// Whether the entry is other than it was.
+    fn set(&mut self, number: u32, new: Slot) -> bool {
         if self.entry(number) == new.entry() {
             return false;
         }

@@ -602,6 +602,29 @@ mod tests {
     }
 
     #[test]
+    fn lists_that_name_somebody_who_was_renamed_are_asked_for() {
+        let mut state = host(&["asked"]);
+        let found = Image::full()
+            .user(1, "alice", 5001, 5001)
+            .group(2, "staff", 6000, &[1])
+            .group(3, "all", 6001, &[2])
+            .group(4, "others", 6002, &[9]);
+        take(&mut state, 0, found).expect("well formed");
+        let lacks = |state: &State, name: &str| {
+            let question = by_name(Kind::GroupByName, name);
+            state.lacks_list(Kind::GroupByName, state.claimant(&question).expect("there"))
+        };
+        assert!(["staff", "all", "others"].iter().all(|name| !lacks(&state, name)));
+        let alicia = || Image::full().user_named_by(1, 7, "alicia", 5001);
+        learn(&mut state, 0, alicia()).expect("well formed");
+        assert_eq!(["staff", "all", "others"].map(|name| lacks(&state, name)), [true, true, false]);
+        // Where the directory goes on naming her so, the list is what it says.
+        let staff = alicia().group(2, "staff", 6000, &[1]);
+        learn(&mut state, 0, staff).expect("well formed");
+        assert!(!lacks(&state, "staff"));
+    }
+
+    #[test]
     fn members_that_are_not_known_any_more_are_asked_for_and_not_answered() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);

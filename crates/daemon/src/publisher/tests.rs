@@ -35,9 +35,26 @@ impl Image {
 
     /// A user whose reference is its number.
     pub(super) fn user(mut self, number: u32, name: &str, uid: u32, gid: u32) -> Self {
+        self.bytes.extend(Self::record(number, number, name, uid, gid));
+        self.counted()
+    }
+
+    /// One who has another.
+    pub(super) fn user_named_by(
+        mut self,
+        number: u32,
+        reference: u32,
+        name: &str,
+        uid: u32,
+    ) -> Self {
+        self.bytes.extend(Self::record(number, reference, name, uid, uid));
+        self.counted()
+    }
+
+    fn record(number: u32, reference: u32, name: &str, uid: u32, gid: u32) -> Vec<u8> {
         let user = exchange::User {
             number,
-            reference: number,
+            reference,
             uid,
             gid,
             name: name.as_bytes(),
@@ -45,8 +62,9 @@ impl Image {
             dir: b"/home/user",
             shell: b"/bin/sh",
         };
-        exchange::write_user(&mut self.bytes, &user).expect("fits");
-        self.counted()
+        let mut record = Vec::new();
+        exchange::write_user(&mut record, &user).expect("fits");
+        record
     }
 
     pub(super) fn group(mut self, number: u32, name: &str, gid: u32, members: &[u32]) -> Self {

@@ -5,9 +5,11 @@ use super::super::asked::{Answer, Seen};
 use super::super::deletion::REMOVALS_MIN;
 use super::super::entries::{Kind, Slot};
 use super::{Engine, State, digest, header, unix_now};
+use roster_bus::exchange::NO_REFERENCE;
 use roster_config::Mode;
 use roster_provider::{Entry, EntryId, LookUp, Of, Sink};
 use roster_store::Key;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Entries that the directory is being asked for. Those that it does not speak of before
@@ -158,8 +160,21 @@ impl State {
     /// lists would be cut.
     pub(super) fn members_unknown(&mut self, key: Key) {
         let Some(group) = self.entries.get(key).map(|slot| slot.number) else { return };
-        for number in self.asked.lists_through(group) {
-            let Some(answer) = self.asked.get(number) else { continue };
+        let reference = self.asked.get(group).map_or(NO_REFERENCE, |answer| answer.reference);
+        self.forget_lists([group].into_iter().chain(self.asked.lists_through(reference)).collect());
+    }
+
+    /// An entry is named otherwise than before, by its DN or its name. Lists that name it as before would
+    /// be told without it until they are asked for again, for which nobody knows a reason.
+    pub(super) fn named_no_more(&mut self, reference: u32) {
+        self.forget_lists(self.asked.lists_through(reference));
+    }
+
+    fn forget_lists(&mut self, groups: BTreeSet<u32>) {
+        for number in groups {
+            let Some(answer) = self.asked.get(number).filter(|group| group.has_list()) else {
+                continue;
+            };
             let (key, seen) = (answer.key, Seen { list: 0, ..answer.seen });
             self.scratch.clear();
             answer.write_without_members(&mut self.scratch);

@@ -45,14 +45,16 @@ fn a_users_groups_do_not_touch_the_members_that_are_known() {
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
 }
 
+/// A group that others may list.
+fn by_dn<'a>(name: &'a str, members: &[&'a str]) -> Entry<'a> {
+    let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
+    Entry::Group(Group { reference: name.as_bytes().into(), ..one })
+}
+
 #[test]
 fn members_that_cannot_be_told_any_more_are_not_known_nor_are_those_of_groups_around() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = cached(folder.path(), Mode::OnDemand);
-    let by_dn = |name: &'static str, members: &[&'static str]| {
-        let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
-        Entry::Group(Group { reference: name.as_bytes().into(), ..one })
-    };
     engine.put(USERS, named("alice"), user("alice", 1000));
     engine.put(GROUPS, named("inner"), by_dn("inner", &["alice"]));
     engine.put(GROUPS, named("middle"), by_dn("middle", &["inner", "outer"]));
@@ -100,6 +102,48 @@ fn an_answer_brings_the_records_that_it_speaks_of() {
     assert_eq!(learnt(&LookUp::UserByUid(1001)).names(), ["bob"]);
     let staff = learnt(&LookUp::GroupByName(b"staff".to_vec()));
     assert_eq!(staff.names(), ["alice", "bob", "staff"]);
+}
+
+#[test]
+fn lists_that_name_somebody_who_was_renamed_are_not_known_nor_are_those_of_groups_around() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    engine.put(USERS, id(1), user("alice", 1000));
+    engine.put(USERS, id(2), user("bob", 1001));
+    engine.put(GROUPS, named("staff"), by_dn("staff", &["alice"]));
+    engine.put(GROUPS, named("all"), by_dn("all", &["bob", "staff"]));
+    engine.put(GROUPS, named("others"), by_dn("others", &["bob"]));
+    engine.groups_of(id(1), &[named("staff")]);
+    engine.flush();
+    let mut known = fetched(&engine);
+    engine.put(USERS, id(1), user("alicia", 1000));
+    engine.flush();
+    let check = |known: &Known| {
+        let members = |name: &str| known.fact(name).members.as_ref().map(Vec::len);
+        assert_eq!(["staff", "all", "others"].map(members), [None, None, Some(1)]);
+        assert_eq!(known.fact("alicia").groups, None);
+    };
+    assert!(!known.fetch(&engine), "a change");
+    check(&known);
+    for name in ["staff", "all"] {
+        assert_eq!(engine.found(&LookUp::GroupByName(name.into())), None, "{name}");
+    }
+    // Asked for again they are known, also where the directory left the old name in.
+    engine.put(GROUPS, named("staff"), by_dn("staff", &["alicia", "alice"]));
+    engine.put(GROUPS, named("all"), by_dn("all", &["bob", "staff"]));
+    engine.put(USERS, id(1), user("alicia", 1001));
+    assert!(engine.found(&LookUp::GroupByName(b"all".to_vec())).is_some());
+    // The same of a group.
+    let Entry::Group(staff) = by_dn("staff", &["alicia"]) else { unreachable!() };
+    let renamed = Group { name: b"crew".into(), reference: b"crew".into(), ..staff };
+    engine.put(GROUPS, named("staff"), Entry::Group(renamed));
+    assert_eq!(engine.found(&LookUp::GroupByName(b"all".to_vec())), None);
+    assert!(engine.found(&LookUp::GroupByName(b"crew".to_vec())).is_some());
+    engine.flush();
+    end(engine);
+    let known = fetched(&cached(folder.path(), Mode::OnDemand));
+    assert_eq!(known.fact("all").members, None);
+    assert_eq!(known.fact("crew").members.as_ref().map(Vec::len), Some(1));
 }
 
 #[test]
