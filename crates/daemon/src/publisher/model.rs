@@ -64,8 +64,8 @@ pub struct Domain {
     referred: Vec<u32>,
     /// The further ones: two users of one name, or an entry that is a user and a group.
     also_referred: HashMap<u32, Vec<u32>>,
-    /// By reference of an entry, the numbers of the groups that list it. Made when somebody asks, until something
-    /// changes.
+    /// By reference of an entry, the numbers of the groups that list it. Made when somebody asks, until
+    /// something changes.
     listed_by: OnceLock<Arc<HashMap<u32, Vec<u32>>>>,
 }
 
@@ -272,18 +272,28 @@ impl Domain {
     ) -> Result<bool, Refused> {
         check(records.clone())?;
         self.has_room_for(records.clone())?;
-        let left = records.clone().flatten().filter_map(|record| self.left_reference(&record));
-        self.forget_lists(left.collect());
+        self.forget_lists(self.left_references(records.clone()));
         Ok(records
             .flatten()
             .fold(false, |changed, record| changed | self.put(&record, Untold::Stays)))
     }
 
-    /// The reference by which an entry is not named any more, if a record says so.
-    fn left_reference(&self, record: &Record<'_>) -> Option<u32> {
-        let (Record::User(_) | Record::Group(_)) = record else { return None };
-        let before = self.entry(record_number(record))?.reference();
-        (before != NO_REFERENCE && before != record_reference(record)).then_some(before)
+    /// References by which entries are not named any more when all these records are taken in.
+    fn left_references<'a>(
+        &self,
+        records: impl Iterator<Item = Result<Record<'a>, Malformed>>,
+    ) -> Vec<u32> {
+        let entries = records
+            .flatten()
+            .filter(|record| matches!(record, Record::User(_) | Record::Group(_)))
+            .map(|record| (record_number(&record), record_reference(&record)));
+        // Of several the last counts.
+        let named: HashMap<u32, u32> = entries.collect();
+        let left = named.into_iter().filter_map(|(number, reference)| {
+            let before = self.entry(number)?.reference();
+            (before != NO_REFERENCE && before != reference).then_some(before)
+        });
+        left.collect()
     }
 
     /// Who is in groups that list one of these is not known any more. The back-end says so too, with the

@@ -625,6 +625,23 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_was_overtaken_renames_nobody_back() {
+        let mut state = host(&["asked"]);
+        let alice = || Image::full().user(1, "alice", 5001, 5001);
+        take(&mut state, 0, alice().group(2, "staff", 6000, &[7])).expect("well formed");
+        let alicia = Image::full().user_named_by(1, 7, "alicia", 5001);
+        state.learn(0, &alicia.found(3)).expect("well formed");
+        state.learn(0, &alice().found(2)).expect("well formed");
+        let question = by_name(Kind::GroupByName, "staff");
+        let staff = state.claimant(&question).expect("there");
+        assert!(!state.lacks_list(Kind::GroupByName, staff));
+        let Some(Answer::Group { members, .. }) = answer(&state, &question) else {
+            panic!("a group")
+        };
+        assert_eq!(members, [b"alicia"]);
+    }
+
+    #[test]
     fn members_that_are_not_known_any_more_are_asked_for_and_not_answered() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);

@@ -164,8 +164,8 @@ impl State {
         self.forget_lists([group].into_iter().chain(self.asked.lists_through(reference)).collect());
     }
 
-    /// An entry is named otherwise than before, by its DN or its name. Lists that name it as before would
-    /// be told without it until they are asked for again, for which nobody knows a reason.
+    /// Of an entry that has another DN, or another name where lists have names: those that name it as it
+    /// was would be told without it until they are refreshed.
     pub(super) fn named_no_more(&mut self, reference: u32) {
         self.forget_lists(self.asked.lists_through(reference));
     }
