@@ -312,7 +312,9 @@ pub const KEYS: &[Key] = &[
         "max_id",
         Kind::Integer { min: 1, max: ID_MAX },
         Unset::Follows("as in [host]"),
-        "The largest one, at most that of [host].",
+        "The largest one, at most that of [host]. Domains whose ids do not overlap cannot get into each \
+         other's way. For domains that are asked on demand it is the only way to keep a group of a later \
+         domain from having the primary gid of a user whom nobody has asked for yet.",
     ),
     of(
         Table::Domain,

@@ -5,6 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `model` | what the back-ends said |
+//! | `cost` | how much that may be |
 //! | `admit` | what may be served at all |
 //! | `merge` | whose a name or id is, where several have it |
 //! | `build` | members resolved, the image made |
@@ -13,6 +14,7 @@
 //! | `served` | what the snapshot in place has, for the next process |
 //! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
+//! | `learnt` | what they brought that was not fetched yet |
 //! | `object` | the interface on the bus |
 //!
 //! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
@@ -23,6 +25,8 @@
 
 mod admit;
 mod build;
+mod cost;
+mod learnt;
 mod locals;
 mod merge;
 mod model;
@@ -348,13 +352,15 @@ fn say_what_is_refused(counts: &[roster_bus::interfaces::DomainCounts]) {
 
 impl Hub {
     /// Takes in what a back-end handed over, which may be long: it is read before anybody has to wait.
-    async fn take_in(self: &Arc<Self>, domain: usize, image: Vec<u8>) -> Result<Taken, Refused> {
+    async fn take_in(self: &Arc<Self>, domain: usize, image: OwnedFd) -> Result<Taken, Refused> {
         let hub = Arc::clone(self);
         let take = move || {
+            let image = read(image).map_err(|error| Refused::Unread(format!("{error:#}")))?;
             let image = Image::read(&image)?;
             hub.state.blocking_write().apply(domain, image)
         };
-        tokio::task::spawn_blocking(take).await.unwrap_or(Err(Refused::Unread))
+        let taken = tokio::task::spawn_blocking(take).await;
+        taken.unwrap_or_else(|error| Err(Refused::Unread(error.to_string())))
     }
 
     /// Waits for an attempt to publish that begins from now on; how it came out is in the status.
@@ -535,13 +541,12 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
     }
 }
 
-/// What leads from there to now, whole and in this process's own memory.
-async fn fetch(proxy: &BackendProxy<'_>, epoch: u64, since: u64) -> anyhow::Result<Vec<u8>> {
-    let descriptor = timeout(CALL_DEADLINE, proxy.fetch(epoch, since)).await??;
-    let descriptor: OwnedFd = descriptor.into();
-    tokio::task::spawn_blocking(|| read(descriptor)).await?
+/// What leads from there to now.
+async fn fetch(proxy: &BackendProxy<'_>, epoch: u64, since: u64) -> anyhow::Result<OwnedFd> {
+    Ok(timeout(CALL_DEADLINE, proxy.fetch(epoch, since)).await??.into())
 }
 
+/// An image, whole and in this process's own memory.
 fn read(descriptor: OwnedFd) -> anyhow::Result<Vec<u8>> {
     let seals = rustix::fs::fcntl_get_seals(&descriptor).context("that is no memfd")?;
     let wanted = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
@@ -550,7 +555,8 @@ fn read(descriptor: OwnedFd) -> anyhow::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     anyhow::ensure!(
         length <= roster_bus::exchange::IMAGE_BYTES_MAX,
-        "it is {length} bytes long, which is too much"
+        "it is {length} bytes long, which is more than any domain may have: narrow down what the \
+         domain takes in, with base or filter"
     );
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
     let mut image = Vec::with_capacity(usize::try_from(length)?);

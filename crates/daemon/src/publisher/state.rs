@@ -3,6 +3,7 @@
 
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
+use super::learnt::Learnt;
 use super::merge::{Claims, Merged, Source, merge};
 use super::model::{Domain, Entry, Image, Refused, record_number};
 use super::report;
@@ -34,6 +35,8 @@ pub struct DomainState {
     pub mode: Mode,
     pub(super) rules: Rules,
     pub(super) entries: Domain,
+    /// Of what is in there, what was not fetched yet.
+    pub(super) learnt: Learnt,
     pub(super) refused: Vec<(u32, Refusal)>,
     mass_deletion: f64,
     /// Whether an image was current since this process began.
@@ -164,7 +167,7 @@ impl State {
         }
         let mut forget = Forget::default();
         match image {
-            Image::Full(_, entries) => {
+            Image::Full(_, mut entries) => {
                 if domain.mode == Mode::Replicate && is_another {
                     let held = self.hold(position, &entries);
                     self.domains[position].held = held;
@@ -176,6 +179,7 @@ impl State {
                     self.domains[position].confirmed = None;
                 }
                 forget.all = true;
+                self.domains[position].learnt.lay_over(&mut entries);
                 self.replace(position, entries);
             }
             Image::Changes(header, records) => {
@@ -184,9 +188,17 @@ impl State {
                 } else {
                     records.clone().flatten().for_each(|record| domain.note(&record, &mut forget));
                 }
+                let mut learnt = std::mem::take(&mut self.domains[position].learnt);
+                let all = records.clone().chain(learnt.records_after(header.sequence));
                 let numbers: Vec<u32> =
-                    records.clone().flatten().map(|record| record_number(&record)).collect();
-                self.change(position, &numbers, |entries| entries.apply(&header, records))?;
+                    all.flatten().map(|record| record_number(&record)).collect();
+                let applied = self.change(position, &numbers, |entries| {
+                    entries.apply(&header, records)?;
+                    learnt.lay_over(entries);
+                    Ok(())
+                });
+                self.domains[position].learnt = learnt;
+                applied?;
             }
         }
         let domain = &mut self.domains[position];
@@ -414,6 +426,7 @@ impl DomainState {
             mode,
             rules: Rules { min_id, max_id, allowed_local_gids },
             entries: Domain::new(mode == Mode::Replicate),
+            learnt: Learnt::default(),
             refused: Vec::new(),
             mass_deletion,
             current: false,
