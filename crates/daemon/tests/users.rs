@@ -11,7 +11,7 @@ use roster_bus::zbus::{self, Connection};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -49,6 +49,25 @@ fn needs_root() -> bool {
     assert!(skip, "users of their own take root; run as root, or set ROSTER_SKIP_ROOT_TESTS=1");
     eprintln!("left out: needs root");
     false
+}
+
+/// As in a container that runs under any uid.
+#[test]
+fn a_user_whom_dbus_daemon_does_not_know_is_told_so_and_its_complaint_once() {
+    if !needs_root() {
+        return;
+    }
+    const NOBODY: u32 = 64_999;
+    let mut daemon = Daemon::prepared(&["lab"]);
+    chown(daemon.folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = daemon.command();
+    daemon.launch_by(command.uid(NOBODY).gid(NOBODY));
+    daemon.wait_for_log("/etc/passwd has no user 64999: unless another name service knows him");
+    daemon.wait_for_log("bus did not get ready in time and is killed");
+    let log = daemon.log();
+    let complaints = log.lines().filter(|line| line.contains("bus: dbus-daemon[")).count();
+    assert_eq!(complaints, 1, "{log}");
+    assert!(!log.lines().any(|line| line.ends_with("bus: ")), "{log}");
 }
 
 fn command(daemon: &Daemon) -> Command {
