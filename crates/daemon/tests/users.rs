@@ -222,7 +222,7 @@ fn folders_of_a_stranger_are_refused() {
     for (folder, hint) in [("state", "chown it to uid 64902"), ("run", "chown it to uid 0")] {
         let daemon = prepared(&["lab"]);
         let _ = fs::create_dir(daemon.path(folder));
-        std::os::unix::fs::chown(daemon.path(folder), Some(65_000), None).unwrap();
+        chown(daemon.path(folder), Some(65_000), None).unwrap();
         let (code, said) = refused(&mut command(&daemon));
         assert_eq!(code, Some(73), "{said}");
         assert!(said.contains("it belongs to uid 65000") && said.contains(hint), "{said}");
@@ -249,7 +249,7 @@ fn what_a_hijacked_publisher_puts_in_place_of_folders_is_refused() {
     fs::write(&victim, "root's own").unwrap();
     fs::remove_file(daemon.path("state/domains/lab")).unwrap();
     fs::create_dir(daemon.path("state/domains/lab")).unwrap();
-    std::os::unix::fs::chown(daemon.path("state/domains/lab"), Some(BACKENDS + 3), None).unwrap();
+    chown(daemon.path("state/domains/lab"), Some(BACKENDS + 3), None).unwrap();
     fs::hard_link(&victim, daemon.path("state/domains/lab/cache.redb")).unwrap();
     daemon.wait_for_log("cache.redb is no file of the user");
     assert_eq!(fs::metadata(&victim).unwrap().uid(), 0, "a stranger's file was given away");
