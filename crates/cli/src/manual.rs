@@ -76,7 +76,7 @@ const SERVERS: &[&str] = &[
      Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
      nsslapd-attribute: nsuniqueid:targetUniqueId, and a reader who binds. Both need indices for equality on \
      objectClass, uid, uidNumber, cn, gidNumber and memberUid or member, and limits under which the reader \
-     gets all entries. docs/directory-servers.md in the sources has the commands.",
+     gets all entries. docs/directory-servers.md, which is installed in share/doc/roster, has the commands.",
 ];
 
 /// Writes the page.
