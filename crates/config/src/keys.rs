@@ -393,7 +393,12 @@ pub const KEYS: &[Key] = &[
          could name a server of their own: one whose name is not this domain's or below it is \
          believed only where start_tls is set and tls_ca names the authority of its certificate.",
     ),
-    ldap("base", Kind::Dn, Unset::Required, "Base of all searches: \"dc=example,dc=com\"."),
+    ldap(
+        "base",
+        Kind::Dn,
+        Unset::Required,
+        "Base of all searches, \"dc=example,dc=com\", in the server's own words; see DISTINGUISHED NAMES.",
+    ),
     ldap(
         "schema",
         Kind::Choice { noun: "schema", of: &["rfc2307", "rfc2307bis"] },

@@ -147,7 +147,7 @@ impl RequestHeader {
     }
 
     /// The request with its name.
-    fn with_name<'n>(&self, name: &'n [u8]) -> Result<Request<'n>, Malformed> {
+    pub fn with_name<'n>(&self, name: &'n [u8]) -> Result<Request<'n>, Malformed> {
         if name.len() != self.name_bytes || name.contains(&0) {
             return Err(Malformed);
         }

@@ -2,18 +2,56 @@
 //!
 //! Whoever writes a file in place empties it first, and a reader in between sees fewer accounts than
 //! there are: their names and ids would be a directory's for a moment. A file that speaks of root can
-//! be cut anywhere behind that. So what comes counts at once, and what goes only when the files have
-//! been left alone for [`SETTLED`].
+//! be cut anywhere behind that. So what comes counts at once, and what goes only when the files had
+//! been left alone for [`SETTLED`] and still were when they had been read, which [`Marks`] tell.
 
 use super::admit::Locals;
 use anyhow::{Context as _, ensure};
 use roster_record::text::{Line, group_line, passwd_line};
 use roster_record::{Group, User, is_nis};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long nobody may have written for the files to be believed whole.
 pub const SETTLED: Duration = Duration::from_secs(1);
+
+/// What tells the two files from what they are after anybody wrote: which they are, how long, and when
+/// they changed, which unlike the time of writing nobody can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks([Mark; 2]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// Since 1970.
+    changed: Duration,
+}
+
+impl Marks {
+    /// As the files are now; nothing when they cannot be seen.
+    pub fn of(passwd: &Path, group: &Path) -> Option<Self> {
+        Some(Self([Mark::of(passwd)?, Mark::of(group)?]))
+    }
+
+    /// Whether the files had settled by then, by the clock. One that was moved back says no.
+    pub fn had_settled(&self, by: SystemTime) -> bool {
+        let by = by.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.0.iter().all(|mark| by.saturating_sub(mark.changed) >= SETTLED)
+    }
+}
+
+impl Mark {
+    fn of(file: &Path) -> Option<Self> {
+        let found = file.metadata().ok()?;
+        let seconds = u64::try_from(found.ctime()).unwrap_or_default();
+        let nanoseconds = u32::try_from(found.ctime_nsec()).unwrap_or_default();
+        let changed = Duration::new(seconds, nanoseconds);
+        Some(Self { device: found.dev(), inode: found.ino(), bytes: found.size(), changed })
+    }
+}
 
 /// What counts, of what was read so far.
 #[derive(Default)]
@@ -55,17 +93,19 @@ impl Locals {
     }
 }
 
-/// Whether the files were written long enough ago, by the clock. One that was moved says no.
-pub fn is_settled(files: [&Path; 2]) -> bool {
-    let now = SystemTime::now();
-    files.iter().all(|file| {
-        let written = file.metadata().and_then(|file| file.modified());
-        written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age >= SETTLED))
-    })
+/// Reads both files. Gives with what they hold whether they had settled and still were as `left` says
+/// when they had been read: whoever writes just then would be believed half way otherwise.
+pub fn read_settled(
+    passwd: &Path,
+    group: &Path,
+    left: Option<Marks>,
+) -> anyhow::Result<(Locals, bool)> {
+    let read = read(passwd, group)?;
+    Ok((read, left.is_some() && left == Marks::of(passwd, group)))
 }
 
 /// Reads both files. Lines that `files` passes over are passed over: they are nobody's.
-pub fn read(passwd: &Path, group: &Path) -> anyhow::Result<Locals> {
+fn read(passwd: &Path, group: &Path) -> anyhow::Result<Locals> {
     let mut locals = Locals::default();
     for_each_line(passwd, |line| {
         if let Line::Entry(User { name, uid, .. }) = passwd_line(line)
@@ -118,6 +158,47 @@ mod tests {
         assert_eq!(believed.take(three.clone(), false), (Some(&three), true));
         let root = accounts(&["root"]);
         assert_eq!(believed.take(root.clone(), true), (Some(&root), true), "it was removed");
+    }
+
+    #[test]
+    fn files_that_are_written_after_the_quiet_time_have_not_settled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
+        let both = "root:x:0:0:root:/root:/bin/sh\nlocal:x:1500:1500::/:/bin/sh\n";
+        fs::write(&passwd, both).expect("write");
+        fs::write(&group, "root:x:0:\n").expect("write");
+        let settled = |left| read_settled(&passwd, &group, left).expect("files with root").1;
+        assert!(!settled(None), "nobody waited");
+        let left = Marks::of(&passwd, &group);
+        assert!(settled(left));
+        // In place and cut, the time of writing put back and the length kept.
+        let written = passwd.metadata().and_then(|file| file.modified()).expect("a time");
+        // The kernel's clock for files goes by ticks of some milliseconds.
+        std::thread::sleep(Duration::from_millis(50));
+        fs::write(&passwd, both.replace("local", "other")).expect("write");
+        fs::File::open(&passwd).and_then(|file| file.set_modified(written)).expect("set the time");
+        assert!(!settled(left), "passwd was written");
+        let left = Marks::of(&passwd, &group);
+        fs::write(folder.path().join("new"), "root:x:0:\n").expect("write");
+        fs::rename(folder.path().join("new"), &group).expect("rename");
+        assert!(!settled(left), "group was replaced");
+        assert!(settled(Marks::of(&passwd, &group)));
+        fs::remove_file(&group).expect("remove");
+        assert_eq!(Marks::of(&passwd, &group), None);
+    }
+
+    #[test]
+    fn the_clock_tells_at_the_start_whether_files_had_settled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
+        fs::write(&passwd, "").expect("write");
+        fs::write(&group, "").expect("write");
+        let marks = Marks::of(&passwd, &group).expect("both are there");
+        let now = SystemTime::now();
+        let hour = Duration::from_secs(3600);
+        assert!(marks.had_settled(now + hour));
+        assert!(!marks.had_settled(now), "written a moment ago");
+        assert!(!marks.had_settled(now - hour), "the clock was moved back");
     }
 
     #[test]

@@ -44,7 +44,7 @@ mod tests;
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
-use locals::{Believed, SETTLED};
+use locals::{Believed, Marks, SETTLED};
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
@@ -432,9 +432,11 @@ impl Hub {
 /// Reads the host's own accounts, now and whenever they change.
 async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch: Watch) {
     let mut believed = Believed::default();
-    let mut settled = locals::is_settled([&passwd, &group]);
+    let now = SystemTime::now();
+    // How the files were at the beginning of a quiet time that is over.
+    let mut left = Marks::of(&passwd, &group).filter(|marks| marks.had_settled(now));
     loop {
-        let read = locals::read(&passwd, &group);
+        let read = locals::read_settled(&passwd, &group, left);
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
         hub.update(|status| {
             if !error.is_empty() && status.locals_error != error {
@@ -445,7 +447,7 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
             status.locals_error = error;
         });
         let (accounts, is_all) = match read {
-            Ok(read) => believed.take(read, settled),
+            Ok((read, settled)) => believed.take(read, settled),
             Err(_) => (None, false),
         };
         if let Some(accounts) = accounts
@@ -454,12 +456,16 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
             hub.invalidate(&Forget { all: true, ..Forget::default() }).await;
             hub.changed.notify_one();
         }
-        settled = match is_all {
+        left = match is_all {
             true => {
                 watch.changed().await;
-                false
+                None
             }
-            false => timeout(SETTLED, watch.changed()).await.is_err(),
+            false => {
+                let marks = Marks::of(&passwd, &group);
+                let quiet = timeout(SETTLED, watch.changed()).await.is_err();
+                marks.filter(|_| quiet)
+            }
         };
     }
 }

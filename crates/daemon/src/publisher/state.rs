@@ -286,7 +286,7 @@ impl State {
     #[must_use]
     pub fn waits_for(&self, patience: bool) -> Option<String> {
         if self.locals.is_none() {
-            return Some("the host's own accounts can be read".into());
+            return Some("the host's own accounts have been read".into());
         }
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
