@@ -1,0 +1,321 @@
+//! What may be typed: the one source of the parser, of `--help`, man pages and completions, and of the
+//! keys of a [plan](crate::plan).
+
+use crate::ldap::{Connections, Op, Scope};
+use crate::net::Close;
+use crate::pages;
+use crate::schedule::Rate;
+use crate::template::Template;
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Load and time identity services, and say when a figure is not what it seems
+///
+/// Makes requests of an identity service as fast as they are answered (a closed loop of users) or at
+/// a rate of its own (an open loop), and tells how many were answered, how soon, and what that cost
+/// client and server. Latencies count from when a request was meant to start, so that a stall of the
+/// server is seen in full; the time of the warm-up is left out. A run says whether the generator
+/// itself was the limit.
+///
+/// Where a value names an identity, {A..B} is a range of numbers (with zeros in front if A has them),
+/// {@FILE} a line of a file, {n} the number of the request; @FILE for the whole value takes its lines.
+/// Each request takes the next. A brace is written twice: {{.
+#[derive(Debug, Parser)]
+#[command(
+    name = "roster-lab",
+    version,
+    styles = STYLES,
+    max_term_width = 100,
+    after_long_help = pages::after_help("")
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Ldap(Box<Ldap>),
+    #[command(name = "command")]
+    Shell(Box<Shell>),
+    Run(Run),
+    Man(Man),
+    Completions(Completions),
+}
+
+/// Load a directory server over LDAP
+///
+/// One user has one connection and one request at a time. With --connections new, each request opens a
+/// connection of its own (and does TLS, and binds as --bind-dn if that is given), and its latency
+/// holds all of that.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("ldap"))]
+pub struct Ldap {
+    /// The server: ldap://HOST:PORT, or ldaps:// for TLS from the first byte
+    #[arg(long, value_name = "URI", value_hint = ValueHint::Url)]
+    pub uri: String,
+
+    /// What is done
+    #[arg(long, value_enum, default_value = "bind")]
+    pub op: Op,
+
+    /// The entry: who binds, where the search begins, what is compared or modified
+    #[arg(long, value_name = "DN")]
+    pub dn: Template,
+
+    /// The password of --dn, for --op bind; @FILE keeps it out of the list of processes
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        required_unless_present = "op",
+        required_if_eq("op", "bind")
+    )]
+    pub password: Option<Template>,
+
+    /// What a search looks for
+    #[arg(long, value_name = "FILTER", default_value = "(objectClass=*)")]
+    pub filter: String,
+
+    /// How deep a search goes
+    #[arg(long, value_enum, default_value = "base")]
+    pub scope: Scope,
+
+    /// What a search brings of each entry: attributes, with commas between them [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub attributes: Vec<String>,
+
+    /// What is compared, or what a modification sets: an attribute and its value
+    #[arg(
+        long,
+        value_name = "ATTRIBUTE=VALUE",
+        required_if_eq_any([("op", "compare"), ("op", "modify")])
+    )]
+    pub value: Option<String>,
+
+    /// Who connections are bound as before the first request [default: nobody]
+    #[arg(long, value_name = "DN", requires = "bind_password")]
+    pub bind_dn: Option<Template>,
+
+    /// The password of --bind-dn
+    #[arg(long, value_name = "PASSWORD", requires = "bind_dn")]
+    pub bind_password: Option<Template>,
+
+    /// When connections are opened
+    #[arg(long, value_enum, default_value = "reuse")]
+    pub connections: Connections,
+
+    /// Ask for TLS on connections that began without
+    #[arg(long)]
+    pub start_tls: bool,
+
+    /// Authorities that the server's certificate may be from, in PEM [default: the host's]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tls_ca: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub network: Network,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Run a command again and again, in many processes at once
+///
+/// The command is started without a shell, with nothing on its standard input; what it writes is
+/// discarded. Its arguments may vary as identities do. The latency of a run is from its start to its
+/// end. An exit code other than 0 is a failure.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("command"))]
+pub struct Shell {
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<Template>,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// How connections are made.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Network")]
+pub struct Network {
+    /// Addresses of this host to connect from, in turn
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub source: Vec<IpAddr>,
+
+    /// How connections are closed
+    #[arg(long, value_enum, default_value = "normal")]
+    pub close: Close,
+}
+
+/// What every kind of load has.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct Common {
+    /// Users, of whom each has one request at a time; a list of numbers is as many runs. With --rate,
+    /// the most requests at a time [default: 16, with --rate 64]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub users: Vec<u32>,
+
+    /// What a user waits between an answer and the next request
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0", conflicts_with = "rate")]
+    pub think: Duration,
+
+    /// Requests a second, whatever the answers: R, a list for as many runs, or A..B to go from the one
+    /// to the other
+    #[arg(long, value_name = "R")]
+    pub rate: Option<Rate>,
+
+    /// Raise the rate from --rate on until the 99th percentile is above this time, and find where
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "rate")]
+    pub knee: Option<Duration>,
+
+    /// The share of requests that may fail below the knee
+    #[arg(long, value_name = "SHARE", default_value = "0.01", requires = "knee")]
+    pub knee_failures: f64,
+
+    /// How long to measure; each run of several
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
+    pub duration: Duration,
+
+    /// How long to run before that, which the figures leave out
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1")]
+    pub warm_up: Duration,
+
+    /// A request without an answer for so long has failed
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
+    pub timeout: Duration,
+
+    /// Threads of the generator
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+
+    /// The server's process, if it is on this host, for its processor time and memory
+    #[arg(long, value_name = "PID", help_heading = "Report")]
+    pub server_pid: Option<u32>,
+
+    /// The server's systemd unit, for the same
+    #[arg(long, value_name = "UNIT", help_heading = "Report", conflicts_with = "server_pid")]
+    pub server_unit: Option<String>,
+
+    /// Write the report as JSON to this file; - for standard output, in place of the text
+    #[arg(long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+
+    /// Write all percentiles to this file, as plotters of HDR histograms read them
+    #[arg(long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
+    pub hdr: Option<PathBuf>,
+
+    /// Draw no live view
+    #[arg(long, help_heading = "Report")]
+    pub quiet: bool,
+}
+
+/// Carry out a plan
+///
+/// A plan is a TOML file with one table, named as one of the commands here, whose keys are the options
+/// of that command without their dashes. Options behind the file take the place of those in it.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("run"))]
+pub struct Run {
+    /// The plan
+    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
+    pub plan: PathBuf,
+
+    /// Options of the plan's command
+    #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub options: Vec<OsString>,
+}
+
+/// Write the man pages into a folder
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("man"))]
+pub struct Man {
+    /// The folder, made if it is not there
+    #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+}
+
+/// Print a completion script
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("completions"))]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// A day: nobody waits longer, and sums of such times stay far from any bound.
+const DURATION_MAX: Duration = Duration::from_secs(86_400);
+
+/// `5`, `0.5`, `500ms`, `5s`, `2m`, `1h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let at =
+        text.find(|char: char| char.is_ascii_alphabetic() || char == 'µ').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("{unit:?} is no unit of time: write us, ms, s, m or h")),
+    };
+    let seconds = number.trim().parse::<f64>().ok().map(|number| number * scale);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let duration =
+        duration.ok_or_else(|| format!("{text:?} is no time: write 10, 0.5, 500ms or 2m"))?;
+    if duration > DURATION_MAX { Err(format!("{text:?} is more than a day")) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_seconds_unless_they_say_otherwise() {
+        for (text, micros) in [
+            ("10", 10_000_000),
+            ("0.5", 500_000),
+            ("250ms", 250_000),
+            ("30us", 30),
+            ("2m", 120_000_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_micros(micros)), "{text}");
+        }
+        for text in ["", "s", "-1", "5 days", "nan", "25h", "1x"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_operation_needs_is_asked_for() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map_err(|e| e.to_string());
+        let line = "roster-lab ldap --uri ldap://h --dn cn=x";
+        assert!(parse(line).unwrap_err().contains("--password"));
+        assert!(parse(&format!("{line} --op modify")).unwrap_err().contains("--value"));
+        assert!(
+            parse(&format!("{line} --op search --bind-dn cn=y"))
+                .unwrap_err()
+                .contains("--bind-password")
+        );
+        assert!(parse(&format!("{line} --op search")).is_ok());
+        assert!(parse(&format!("{line} --password p --knee 5ms")).unwrap_err().contains("--rate"));
+    }
+}

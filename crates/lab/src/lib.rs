@@ -1,0 +1,39 @@
+//! `roster-lab`: loads and times identity services, and says when a figure is not what it seems.
+//!
+//! The way of a run, one module a step, each of which knows only those after it:
+//!
+//! | | |
+//! |---|---|
+//! | [`program`] | what was typed, or written in a plan, becomes runs; their reports |
+//! | [`cli`], [`plan`], [`template`] | options, and texts that vary from request to request |
+//! | [`run`] | threads, one clock, one sum |
+//! | [`worker`], [`schedule`] | one thread: when requests start, and what became of them |
+//! | [`ldap`], [`command`] | engines: one request in some protocol |
+//! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
+//! | [`recorder`], [`failure`], [`server`], [`ports`] | what is measured, and by what it is bounded |
+//! | [`report`] | figures, and what to think of them |
+//!
+//! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
+
+#![forbid(unsafe_code)]
+// Those two end the program where a stream is full or broken.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod cli;
+pub mod command;
+pub mod failure;
+pub mod ldap;
+pub mod net;
+mod pages;
+mod plan;
+pub mod poll;
+pub mod ports;
+pub mod program;
+pub mod recorder;
+pub mod report;
+pub mod run;
+pub mod schedule;
+pub mod server;
+pub mod template;
+mod view;
+pub mod worker;

@@ -1,0 +1,219 @@
+//! What people read beside the options: examples, exit codes, other pages. One table feeds the end of
+//! `--help` and the sections of the man pages; all else in both comes from [`cli`](crate::cli).
+
+use crate::cli::Cli;
+use anyhow::{Context, Result};
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+type Pairs = &'static [(&'static str, &'static str)];
+
+struct Page {
+    /// The command; empty for the program.
+    name: &'static str,
+    examples: Pairs,
+    exit: Pairs,
+    see_also: &'static [&'static str],
+}
+
+const RAN: Pairs = &[
+    ("0", "Requests were made, and not all of them failed."),
+    ("1", "It could not be run, or all requests failed; the message says why."),
+    ("2", "Wrong options or arguments."),
+    ("130", "Ended by Ctrl-C; what ran until then was reported."),
+];
+const DONE: Pairs =
+    &[("0", "Done."), ("1", "Failed; the message says why."), ("2", "Wrong options or arguments.")];
+
+const PAGES: &[Page] = &[
+    Page {
+        name: "",
+        examples: &[
+            (
+                "roster-lab ldap --uri ldap://localhost --dn 'uid=u{0..999},dc=example,dc=com' --password @pw",
+                "How many binds a second a directory server makes.",
+            ),
+            ("roster-lab run plan.toml --users 1,2,4,8 --json run.json", "A load curve of a plan."),
+        ],
+        exit: RAN,
+        see_also: &["roster(1)"],
+    },
+    Page {
+        name: "ldap",
+        examples: &[
+            (
+                "roster-lab ldap --uri ldap://h --dn 'uid=u{0..999},dc=x' --password p --connections new",
+                "Binds, each on a connection of its own.",
+            ),
+            (
+                "roster-lab ldap … --rate 2000 --duration 60",
+                "An open loop: latencies as people meet with them, stalls included.",
+            ),
+            (
+                "roster-lab ldap … --rate 500 --knee 20ms",
+                "The highest rate at which 99 of 100 requests take 20 ms or less.",
+            ),
+            (
+                "roster-lab ldap --uri ldap://h --op search --dn dc=x --scope sub --filter '(uid=u{0..999})'",
+                "Searches, each for another user.",
+            ),
+            (
+                "roster-lab ldap --uri ldap://h --op modify --dn 'uid=u{0..9},dc=x' --value 'description=v{n}' --bind-dn cn=admin,dc=x --bind-password @pw",
+                "Modifications, each to another value.",
+            ),
+        ],
+        exit: RAN,
+        see_also: &["roster-lab-run(1)", "ldapsearch(1)"],
+    },
+    Page {
+        name: "command",
+        examples: &[
+            ("roster-lab command --users 1,2,4,8,16,32 -- id alice", "A load curve of id(1)."),
+            (
+                "roster-lab command --rate 50 -- id 'u_{1000..1999}'",
+                "Fifty a second, each another user.",
+            ),
+        ],
+        exit: RAN,
+        see_also: &["roster-lab-run(1)"],
+    },
+    Page {
+        name: "run",
+        examples: &[
+            (
+                "printf '[command]\\ncommand = [\"id\", \"alice\"]\\nusers = [1, 2, 4]\\n' > plan.toml",
+                "Write a plan.",
+            ),
+            ("roster-lab run plan.toml", "Carry it out."),
+            ("roster-lab run plan.toml --duration 2", "For two seconds, whatever it says."),
+        ],
+        exit: RAN,
+        see_also: &["roster-lab(1)"],
+    },
+    Page {
+        name: "man",
+        examples: &[("roster-lab man pages && man -l pages/roster-lab.1", "Read a page.")],
+        exit: DONE,
+        see_also: &["man(1)"],
+    },
+    Page {
+        name: "completions",
+        examples: &[("source <(roster-lab completions bash)", "Try it in this shell.")],
+        exit: DONE,
+        see_also: &[],
+    },
+];
+
+fn page(name: &str) -> Option<&'static Page> {
+    PAGES.iter().find(|page| page.name == name)
+}
+
+/// The end of `roster-lab NAME --help`.
+pub fn after_help(name: &str) -> String {
+    let Some(page) = page(name) else { return String::new() };
+    let heading = |text: &str| format!("\x1b[1m\x1b[32m{text}:\x1b[0m\n");
+    let mut text = heading("Examples");
+    for (command, meaning) in page.examples {
+        text += &format!("  {command}\n      {meaning}\n");
+    }
+    text += &format!("\n{}", heading("Exit status"));
+    for (code, meaning) in page.exit {
+        text += &format!("  {code:>3}  {meaning}\n");
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Writes roster-lab.1, roster-lab-ldap.1 and so on.
+pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    // clap's own command `help` has no page to show.
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    let below = program.get_subcommands().map(|command| (command.get_name(), command));
+    for (name, command) in std::iter::once(("", &program)).chain(below) {
+        let mut text = Vec::new();
+        render(command, name, &mut text)?;
+        let file = format!("roster-lab {name}").trim_end().replace(' ', "-");
+        let path = folder.join(format!("{file}.1"));
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        writeln!(out, "{}", path.display())?;
+    }
+    Ok(())
+}
+
+/// Prints the completion script.
+pub fn write_completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "roster-lab", &mut script);
+    Ok(out.write_all(&script)?)
+}
+
+fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> {
+    let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).manual("Roster").source(source);
+    man.render_title(out)?;
+    man.render_name_section(out)?;
+    // The usage that `--help` shows: clap_mangen's own lacks the values of options.
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let words = command.get_bin_name().unwrap_or(command.get_name());
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]);
+    synopsis.text([bold(words), roman(usage.strip_prefix(words).unwrap_or(usage))]);
+    synopsis.to_writer(out)?;
+    man.render_description_section(out)?;
+    man.render_options_section(out)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(out)?;
+    }
+    let Some(page) = page(name) else { return Ok(()) };
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXIT STATUS"]);
+    for (code, meaning) in page.exit {
+        roff.control("TP", []);
+        roff.text([bold(*code)]);
+        roff.text([roman(*meaning)]);
+    }
+    roff.control("SH", ["EXAMPLES"]);
+    for (command, meaning) in page.examples {
+        roff.control("PP", []);
+        roff.text([roman(*meaning)]);
+        roff.control("PP", []);
+        roff.control("RS", ["4"]);
+        roff.control("nf", []);
+        roff.text([bold(*command)]);
+        roff.control("fi", []);
+        roff.control("RE", []);
+    }
+    let program = (!name.is_empty()).then_some("roster-lab(1)");
+    let others: Vec<&str> = program.into_iter().chain(page.see_also.iter().copied()).collect();
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([roman(others.join(", "))]);
+    roff.to_writer(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_with_its_options_examples_and_exit_codes() {
+        let folder = tempfile::tempdir().unwrap();
+        write_man_pages(folder.path(), &mut Vec::new()).unwrap();
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(page(name).is_some(), "{name}");
+            let path = folder.path().join(format!("roster-lab-{name}.1"));
+            let text = fs::read_to_string(&path).unwrap();
+            for section in ["SYNOPSIS", "OPTIONS", "EXIT STATUS", "EXAMPLES"] {
+                assert!(text.contains(section), "{name}: {section}");
+            }
+        }
+    }
+}
