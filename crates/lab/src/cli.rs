@@ -1,8 +1,11 @@
 //! What may be typed: the one source of the parser, of `--help`, man pages and completions, and of the
 //! keys of a [plan](crate::plan).
 
+use crate::dns::Protocol;
+use crate::dns::message::Type;
 use crate::ldap::{Connections, Op, Scope};
 use crate::net::Close;
+use crate::nss::Lookup;
 use crate::pages;
 use crate::schedule::Rate;
 use crate::template::Template;
@@ -46,6 +49,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Ldap(Box<Ldap>),
+    Dns(Box<Dns>),
+    Nss(Box<Nss>),
     #[command(name = "command")]
     Shell(Box<Shell>),
     Run(Run),
@@ -124,6 +129,59 @@ pub struct Ldap {
 
     #[command(flatten)]
     pub network: Network,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Load a DNS server
+///
+/// One user has one query in flight. A name that does not exist, and every other code but NOERROR, is
+/// a failure of its own kind.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("dns"))]
+pub struct Dns {
+    /// The server, an address or name of a host; port 53 unless it is given
+    #[arg(long, value_name = "HOST:PORT")]
+    pub server: String,
+
+    /// The name to ask for; with --type PTR it may be an address
+    #[arg(long, value_name = "NAME")]
+    pub name: Template,
+
+    /// What is asked of it
+    #[arg(long, value_enum, default_value = "A", ignore_case = true)]
+    pub r#type: Type,
+
+    /// How queries travel
+    #[arg(long, value_enum, default_value = "udp")]
+    pub protocol: Protocol,
+
+    /// When sockets are opened
+    #[arg(long, value_enum, default_value = "reuse")]
+    pub connections: Connections,
+
+    #[command(flatten)]
+    pub network: Network,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Time look-ups of users and groups through the C library
+///
+/// What getpwnam_r(3), getgrnam_r(3) and their kin take, by way of nsswitch.conf(5), in this process.
+/// Each user has a thread of its own. Keys that are numbers are ids. What is not there is a failure.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("nss"))]
+pub struct Nss {
+    /// What is looked up
+    #[arg(long, value_enum)]
+    pub lookup: Lookup,
+
+    /// Its name or id; for initgroups, a user's name
+    #[arg(long, value_name = "KEY")]
+    pub key: Template,
 
     #[command(flatten)]
     pub common: Common,

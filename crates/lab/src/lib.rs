@@ -8,7 +8,7 @@
 //! | [`cli`], [`plan`], [`template`] | options, and texts that vary from request to request |
 //! | [`run`] | threads, one clock, one sum |
 //! | [`worker`], [`schedule`] | one thread: when requests start, and what became of them |
-//! | [`ldap`], [`command`] | engines: one request in some protocol |
+//! | [`ldap`], [`dns`], [`nss`], [`command`] | engines: one request in some protocol |
 //! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
 //! | [`recorder`], [`failure`], [`server`], [`ports`] | what is measured, and by what it is bounded |
 //! | [`report`] | figures, and what to think of them |
@@ -21,9 +21,11 @@
 
 mod cli;
 pub mod command;
+pub mod dns;
 pub mod failure;
 pub mod ldap;
 pub mod net;
+pub mod nss;
 mod pages;
 mod plan;
 pub mod poll;

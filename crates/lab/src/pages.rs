@@ -70,6 +70,40 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab-run(1)", "ldapsearch(1)"],
     },
     Page {
+        name: "dns",
+        examples: &[
+            (
+                "roster-lab dns --server 127.0.0.1:5353 --name 'h{0..999}.lab.test'",
+                "Addresses of a thousand hosts, as fast as they are answered.",
+            ),
+            (
+                "roster-lab dns --server ns1 --name '192.0.2.{1..254}' --type PTR --rate 500",
+                "Names of addresses, 500 a second.",
+            ),
+            (
+                "roster-lab dns --server ns1 --name 'x{n}.lab.test' --protocol tcp",
+                "Names that were never asked for, over TCP.",
+            ),
+        ],
+        exit: RAN,
+        see_also: &["roster-lab-run(1)", "dig(1)"],
+    },
+    Page {
+        name: "nss",
+        examples: &[
+            (
+                "roster-lab nss --lookup passwd --key 'u_{1000000..1009999}' --users 1",
+                "How long a look-up of a user takes.",
+            ),
+            (
+                "roster-lab nss --lookup initgroups --key @users --users 1,2,4",
+                "Groups of the users in a file, by one, two and four threads.",
+            ),
+        ],
+        exit: RAN,
+        see_also: &["roster-lab-run(1)", "getent(1)", "nsswitch.conf(5)"],
+    },
+    Page {
         name: "command",
         examples: &[
             ("roster-lab command --users 1,2,4,8,16,32 -- id alice", "A load curve of id(1)."),

@@ -2,8 +2,10 @@
 
 use crate::cli::{self, Cli, Common};
 use crate::command::{self, Commands};
+use crate::dns::{self, Dns, Protocol};
 use crate::ldap::{self, Connections, Ldap, Request, Security};
 use crate::net::{Route, Tls, resolve};
+use crate::nss::{self, Nss};
 use crate::ports::{Budget, Kernel};
 use crate::recorder::Recorder;
 use crate::report::{self, Figures, Host, Knee, Origin, Report, Warning, text};
@@ -21,6 +23,7 @@ use serde_json::{Map, Value};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -72,6 +75,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
     match &cli.command {
         cli::Command::Ldap(args) => run_ldap(args, options(matches), out),
+        cli::Command::Dns(args) => run_dns(args, options(matches), out),
+        cli::Command::Nss(args) => run_nss(args, options(matches), out),
         cli::Command::Shell(args) => run_command(args, options(matches), out),
         cli::Command::Run(args) => {
             let (cli, matches) = plan::read(&args.plan, &args.options)?;
@@ -167,6 +172,66 @@ fn run_ldap(args: &cli::Ldap, options: Value, out: &mut dyn Write) -> Result<u8>
     load(&args.common, options, make, ports, out)
 }
 
+fn run_dns(args: &cli::Dns, options: Value, out: &mut dyn Write) -> Result<u8> {
+    let form = || format!("--server {}: write HOST:PORT", args.server);
+    let (host, port) = host_and_port(&args.server).with_context(form)?;
+    let target = resolve(host, port.unwrap_or(53))
+        .with_context(|| format!("--server {}: cannot find {host}", args.server))?;
+    // One of all, so that a slip is said before the run.
+    dns::message::write_query(0, &args.name.text(0), args.r#type, &mut Vec::new())
+        .map_err(|what| anyhow!("--name: {what}"))?;
+    let settings = Arc::new(dns::Settings {
+        route: route(&args.network, target)?,
+        protocol: args.protocol,
+        each_its_own: args.connections == Connections::New,
+        name: args.name.clone(),
+        kind: args.r#type,
+    });
+    let budget = Budget::of(&settings.route, Kernel::of_this_host());
+    let is_tcp = args.protocol == Protocol::Tcp;
+    let ports = |stage: &Planned| match args.connections {
+        // A datagram's port is free as soon as its socket is closed.
+        Connections::New if is_tcp => of_ports(budget, stage, stage.rate_max()),
+        _ => of_ports(budget, stage, 0.0),
+    };
+    let make = |seat: Seat| {
+        let turn = seat.thread * seat.users_in_all;
+        Ok(Dns::new(Arc::clone(&settings), seat.users, turn))
+    };
+    load(&args.common, options, make, ports, out)
+}
+
+fn run_nss(args: &cli::Nss, options: Value, out: &mut dyn Write) -> Result<u8> {
+    let settings = Arc::new(nss::Settings { lookup: args.lookup, key: args.key.clone() });
+    load(&args.common, options, |_| Ok(Nss::new(Arc::clone(&settings))), |_| None, out)
+}
+
+fn route(network: &cli::Network, target: SocketAddr) -> Result<Route> {
+    let route = Route { target, sources: network.source.clone(), close: network.close };
+    ensure!(
+        route.sources.iter().all(|source| source.is_ipv4() == target.is_ipv4()),
+        "--source: {} can be reached only from addresses of its own kind (IPv4 or IPv6)",
+        target.ip()
+    );
+    Ok(route)
+}
+
+/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
+fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(inner) => match inner.split_once(']')? {
+            (host, "") => (host, None),
+            (host, behind) => (host, Some(behind.strip_prefix(':')?)),
+        },
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let port = match port {
+        Some(port) => Some(port.parse().ok()?),
+        None => None,
+    };
+    (!host.is_empty() && !host.contains('/')).then_some((host, port))
+}
+
 /// `ldap://HOST[:PORT]`: whether it is ldaps, host and port.
 fn uri(text: &str) -> Result<(bool, String, u16)> {
     let form = || format!("--uri {text}: write ldap://HOST:PORT or ldaps://HOST:PORT");
@@ -177,22 +242,8 @@ fn uri(text: &str) -> Result<(bool, String, u16)> {
         _ => return Err(anyhow!(form())),
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = match rest.strip_prefix('[') {
-        Some(inner) => {
-            let (host, behind) = inner.split_once(']').with_context(form)?;
-            (host, behind.strip_prefix(':'))
-        }
-        None => match rest.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (rest, None),
-        },
-    };
-    ensure!(!host.is_empty() && !host.contains('/'), form());
-    let port = match port {
-        Some(port) => port.parse().ok().with_context(form)?,
-        None if is_tls => 636,
-        None => 389,
-    };
+    let (host, port) = host_and_port(rest).with_context(form)?;
+    let port = port.unwrap_or(if is_tls { 636 } else { 389 });
     Ok((is_tls, host.to_owned(), port))
 }
 

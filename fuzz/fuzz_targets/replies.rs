@@ -1,0 +1,30 @@
+//! Replies as the load generator reads them: no bytes may crash it, what is taken is there, and what is
+//! not whole yet is taken only when more has come.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use roster_lab::dns::message::{self, Reply, Type};
+use roster_lab::ldap::reply;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut rest = bytes;
+    while let Ok(Some((reply, length))) = reply::next(rest) {
+        assert!(length > 0 && length <= rest.len());
+        assert_eq!(reply::next(&rest[..length]), Ok(Some((reply, length))));
+        for short in [0, 1, 2, length / 2, length - 1] {
+            assert!(matches!(reply::next(&rest[..short]), Ok(None)), "{short} of {length}");
+        }
+        rest = &rest[length..];
+    }
+
+    if let Some((begin, end)) = message::frame(bytes) {
+        assert!(begin <= end && end <= bytes.len());
+    }
+    let mut query = Vec::new();
+    if message::write_query(7, bytes, Type::Ptr, &mut query).is_ok() {
+        assert!(message::read(&query, &query).is_err(), "a query is no answer");
+        query[2] |= 0x80;
+        assert_eq!(message::read(&query, &query), Ok(Reply::Code(0)));
+        let _ = message::read(bytes, &query);
+    }
+});
