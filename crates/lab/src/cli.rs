@@ -254,9 +254,10 @@ pub struct Common {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
     pub timeout: Duration,
 
-    /// Threads of the generator
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub threads: u32,
+    /// Threads of the generator, to whom users are dealt out; nss has one for each user [default: 1, for
+    /// commands one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
 
     /// The server's process, if it is on this host, for its processor time and memory
     #[arg(long, value_name = "PID", help_heading = "Report")]

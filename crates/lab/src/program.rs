@@ -8,7 +8,7 @@ use crate::net::{Route, Tls, resolve};
 use crate::nss::{self, Nss};
 use crate::ports::{Budget, Kernel};
 use crate::recorder::Recorder;
-use crate::report::{self, Figures, Host, Knee, Origin, Report, Warning, text};
+use crate::report::{self, Figures, Host, Knee, Origin, PORT_CURES, Report, Warning, text};
 use crate::run::{Crew, Outcome, carry_out};
 use crate::schedule::{Load, Pace, Rate, knee};
 use crate::server::Server;
@@ -28,6 +28,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// It could not be run, or nothing was answered; it has been said.
@@ -164,12 +165,15 @@ fn run_ldap(args: &cli::Ldap, options: Value, out: &mut dyn Write) -> Result<u8>
         Connections::Reuse => of_ports(budget, stage, 0.0),
         Connections::New => of_ports(budget, stage, stage.rate_max()),
     };
+    if args.connections == Connections::New {
+        tell_ports(budget, &args.common);
+    }
     // Users of different threads begin at different source addresses.
     let make = |seat: Seat| {
         let turn = seat.thread * seat.users_in_all;
         Ok(Ldap::new(Arc::clone(&settings), seat.users, turn))
     };
-    load(&args.common, options, make, ports, out)
+    load(&args.common, 1, options, make, ports, out)
 }
 
 fn run_dns(args: &cli::Dns, options: Value, out: &mut dyn Write) -> Result<u8> {
@@ -189,6 +193,9 @@ fn run_dns(args: &cli::Dns, options: Value, out: &mut dyn Write) -> Result<u8> {
     });
     let budget = Budget::of(&settings.route, Kernel::of_this_host());
     let is_tcp = args.protocol == Protocol::Tcp;
+    if is_tcp && args.connections == Connections::New {
+        tell_ports(budget, &args.common);
+    }
     let ports = |stage: &Planned| match args.connections {
         // A datagram's port is free as soon as its socket is closed.
         Connections::New if is_tcp => of_ports(budget, stage, stage.rate_max()),
@@ -198,12 +205,12 @@ fn run_dns(args: &cli::Dns, options: Value, out: &mut dyn Write) -> Result<u8> {
         let turn = seat.thread * seat.users_in_all;
         Ok(Dns::new(Arc::clone(&settings), seat.users, turn))
     };
-    load(&args.common, options, make, ports, out)
+    load(&args.common, 1, options, make, ports, out)
 }
 
 fn run_nss(args: &cli::Nss, options: Value, out: &mut dyn Write) -> Result<u8> {
     let settings = Arc::new(nss::Settings { lookup: args.lookup, key: args.key.clone() });
-    load(&args.common, options, |_| Ok(Nss::new(Arc::clone(&settings))), |_| None, out)
+    load(&args.common, 1, options, |_| Ok(Nss::new(Arc::clone(&settings))), |_| None, out)
 }
 
 fn route(network: &cli::Network, target: SocketAddr) -> Result<Route> {
@@ -247,19 +254,29 @@ fn uri(text: &str) -> Result<(bool, String, u16)> {
     Ok((is_tls, host.to_owned(), port))
 }
 
-/// What is said of ports before a run that does not fit them, or may not.
+/// How fast a closed loop is nobody knows before; what its ports allow is.
+fn tell_ports(budget: Budget, common: &Common) {
+    if let (None, Some(rate)) = (&common.rate, budget.rate()) {
+        say(&format!(
+            "roster-lab: {} ports, each taken for {} s after its connection, allow {rate:.0} connections/s \
+             in the long run",
+            budget.ports,
+            budget.hold.as_secs()
+        ));
+    }
+}
+
+/// What is said of ports before a run that does not fit them.
 fn of_ports(budget: Budget, stage: &Planned, rate: f64) -> Option<Warning> {
     let time = stage.stage.warm_up + stage.stage.duration;
     let share = budget.share(stage.users.into(), rate, time);
-    let cure = "Connect from more addresses (--source), or close with a reset (--close reset), which \
-                the server sees as a broken connection.";
     (share > 1.0).then(|| Warning {
         kind: "ports",
         ratio: share,
         text: format!(
             "this run needs {share:.1} times the {} ports that there are, each taken for {} s after \
              its connection: at most {:.0} connections/s can be kept up, and others will fail with \
-             \"Cannot assign requested address\". {cure}",
+             \"Cannot assign requested address\". {PORT_CURES}",
             budget.ports,
             budget.hold.as_secs(),
             budget.rate().unwrap_or(f64::INFINITY)
@@ -270,7 +287,9 @@ fn of_ports(budget: Budget, stage: &Planned, rate: f64) -> Option<Warning> {
 fn run_command(args: &cli::Shell, options: Value, out: &mut dyn Write) -> Result<u8> {
     let settings = Arc::new(command::Settings::new(&args.command)?);
     let make = |seat: Seat| Ok(Commands::new(Arc::clone(&settings), seat.users));
-    load(&args.common, options, make, |_| None, out)
+    // Starting a process blocks a thread until the process has become the program.
+    let threads = available_parallelism().map_or(1, usize::from);
+    load(&args.common, threads, options, make, |_| None, out)
 }
 
 /// One run that is to be made.
@@ -335,9 +354,10 @@ impl Sum {
     }
 }
 
-/// Makes all runs and reports them.
+/// Makes all runs and reports them. With `threads`, unless there is a wish for others.
 fn load<E: Engine>(
     common: &Common,
+    threads: usize,
     options: Value,
     make: impl Fn(Seat) -> Result<E> + Sync,
     ports: impl Fn(&Planned) -> Option<Warning>,
@@ -360,7 +380,8 @@ fn load<E: Engine>(
             say(&format!("roster-lab: {}", warning.text));
         }
         let mut view = View::new(&planned.stage, planned.name(), common.quiet);
-        let crew = Crew { users: planned.users as usize, threads: common.threads as usize };
+        let threads = common.threads.map_or(threads, |threads| threads as usize);
+        let crew = Crew { users: planned.users as usize, threads };
         let outcome = carry_out(planned.stage, crew, server.as_ref(), &stop, &make, |sight| {
             view.show(sight);
         })?;

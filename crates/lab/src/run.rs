@@ -143,14 +143,22 @@ pub fn carry_out<E: Engine>(
         let start = Instant::now() + RUN_UP;
         gate.open(Some(start));
         let measured_from = start + stage.warm_up;
-        let mut at_first = None;
+        // What the server had cost when the figures began.
+        let (mut before, mut begun) = (None, false);
         let mut latest = Recorder::default();
         let mut next_look = start;
         while running > 0 {
-            if at_first.is_none() && Instant::now() >= measured_from {
-                at_first = server.map(Server::consumed);
+            let mut wait = LOOK_EVERY;
+            if let (Some(server), false) = (server, begun) {
+                let left = measured_from.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    begun = true;
+                    before = server.consumed().ok();
+                } else {
+                    wait = wait.min(left);
+                }
             }
-            match heard.recv_timeout(LOOK_EVERY.min(wait_for(measured_from, at_first.is_none()))) {
+            match heard.recv_timeout(wait) {
                 Ok(Word::Recorded(recorded)) => {
                     latest.add((*recorded).clone());
                     outcome.recorder.add(*recorded);
@@ -179,17 +187,13 @@ pub fn carry_out<E: Engine>(
             Load::Open(_) => ended.max(planned),
         };
         outcome.measured = end.saturating_duration_since(measured_from);
-        if let (Some(server), Some(before)) = (server, at_first) {
-            outcome.server = Some(server.consumed()?.since(before?));
+        if let (Some(server), Some(before)) = (server, before) {
+            // One that has ended meanwhile tells nothing any more.
+            outcome.server = server.consumed().ok().map(|after| after.since(before));
         }
         Ok(())
     })?;
     Ok(outcome)
-}
-
-/// Until the figures begin.
-fn wait_for(measured_from: Instant, awaited: bool) -> Duration {
-    if awaited { measured_from.saturating_duration_since(Instant::now()) } else { Duration::MAX }
 }
 
 /// What a thread does.

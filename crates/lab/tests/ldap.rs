@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{DN, PASSWORD, count, lab, number, read, report, run, slapd, warnings};
+use common::{
+    DN, PASSWORD, count, lab, number, read, report, run, slapd, slapd_that_is_not_started, warnings,
+};
 use roster_system_tests::servers::Certificate;
 use roster_system_tests::{Server, Slapd};
 use rustix::process::{Pid, Signal, kill_process};
@@ -242,4 +244,48 @@ fn a_run_that_does_not_fit_its_ports_is_warned_about_first() {
     let (_, report) = read(&output);
     assert!(warnings(&report).contains(&"ports"), "{report}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("--source"));
+}
+
+/// The report of a run in a network of its own, with a hundred ports that stay taken for a minute.
+fn with_a_hundred_ports(slapd: &Slapd, options: &str) -> serde_json::Value {
+    let lab = env!("CARGO_BIN_EXE_roster-lab");
+    let bind = format!("{lab} ldap --uri ldap://127.0.0.1:3890 --dn '{DN}' --password {PASSWORD}");
+    let script = format!(
+        "ip link set lo up || exit
+         echo 40000 40099 > /proc/sys/net/ipv4/ip_local_port_range || exit
+         echo 0 > /proc/sys/net/ipv4/tcp_tw_reuse || exit
+         slapd -d 0 -f {conf} -h ldap://127.0.0.1:3890 &
+         tries=0
+         until {bind} --users 1 --close reset --duration 10ms --warm-up 0 --quiet > {log} 2>&1; do
+            [ $((tries += 1)) -lt 300 ] && sleep 0.1 || exit
+         done
+         {bind} --connections new --duration 1 --warm-up 0 --json - {options}
+         kill $!; wait",
+        conf = slapd.folder().join("slapd.conf").display(),
+        log = slapd.folder().join("first").display(),
+    );
+    let mut command = std::process::Command::new("unshare");
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let command = command.args(["--map-root-user", "--net", "sh", "-c", &script]).env("PATH", path);
+    read(&command.output().expect("start unshare")).1
+}
+
+#[test]
+fn ports_that_run_out_are_told_and_each_cure_is_one() {
+    let slapd = slapd_that_is_not_started();
+    let report = with_a_hundred_ports(&slapd, "--users 1");
+    let kind = "/failures_by_kind/connect: Cannot assign requested address (os error 99)";
+    assert!(warnings(&report).contains(&"ports"), "{report}");
+    assert_eq!(count(&report, kind), count(&report, "/failures"), "{report}");
+    for cure in [
+        "--rate 200 --source 127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4",
+        "--rate 200 --close reset",
+        "--rate 20",
+    ] {
+        let report = with_a_hundred_ports(&slapd, cure);
+        assert_eq!(count(&report, "/failures"), 0, "{cure}: {report}");
+        assert!(!warnings(&report).contains(&"ports"), "{cure}: {report}");
+    }
+    let report = with_a_hundred_ports(&slapd, "--rate 400 --timeout 1");
+    assert!(number(&report, "/warnings/0/ratio") >= 4.0, "known before the run: {report}");
 }

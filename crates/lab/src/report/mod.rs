@@ -3,6 +3,7 @@
 
 pub mod text;
 
+use crate::failure::Failure;
 use crate::recorder::Recorder;
 use crate::run::Outcome;
 use hdrhistogram::Histogram;
@@ -20,6 +21,12 @@ const STARVED: f64 = 0.01;
 const LAG: f64 = 0.1;
 /// Delays of the generator that are not worth a word.
 const LAG_LEAST: Duration = Duration::from_micros(200);
+
+/// EADDRNOTAVAIL.
+const NO_PORT_LEFT: i32 = 99;
+/// What to do about it.
+pub const PORT_CURES: &str = "Connect from more addresses (--source), or close with a reset (--close \
+                              reset), which the server sees as a broken connection.";
 
 /// Milliseconds from the intended start to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -270,6 +277,22 @@ pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
             ),
         });
     }
+    let without_port = recorder
+        .failures
+        .iter()
+        .filter(|(failure, _)| matches!(failure, Failure::System(_, NO_PORT_LEFT)))
+        .map(|(_, count)| count)
+        .sum();
+    if without_port > 0 {
+        warnings.push(Warning {
+            kind: "ports",
+            ratio: ratio(without_port, recorder.requests),
+            text: format!(
+                "{without_port} requests failed because no port of ours was left: what was measured is \
+                 how soon ports become free. {PORT_CURES}"
+            ),
+        });
+    }
     let failed = ratio(recorder.failed(), recorder.requests);
     if failed > 0.0 {
         let kinds = recorder.failures.iter().max_by_key(|(_, count)| **count);
@@ -324,7 +347,6 @@ pub fn write_percentiles(recorder: &Recorder, out: &mut dyn Write) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Failure;
     use crate::worker::Cost;
     use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! What the tests share: the built program, its report, and a directory of users.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use roster_system_tests::{Schema, Setup, Slapd};
+use roster_system_tests::{Schema, Server, Setup, Slapd};
 use serde_json::Value;
 use std::fmt::Write;
 use std::process::{Command, Output, Stdio};
@@ -53,6 +53,17 @@ pub fn warnings(report: &Value) -> Vec<&str> {
 
 /// A slapd with the users.
 pub fn slapd(setup: impl FnOnce(&mut Setup)) -> Slapd {
+    let mut slapd = loaded(setup);
+    slapd.start();
+    slapd
+}
+
+/// The same, which a test starts in its own way.
+pub fn slapd_that_is_not_started() -> Slapd {
+    loaded(|_| {})
+}
+
+fn loaded(setup: impl FnOnce(&mut Setup)) -> Slapd {
     let mut ldif = String::from(
         "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
          dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n",
@@ -66,5 +77,5 @@ pub fn slapd(setup: impl FnOnce(&mut Setup)) -> Slapd {
     }
     let mut chosen = Setup::new(Schema::Rfc2307);
     setup(&mut chosen);
-    Slapd::serving(chosen, &ldif)
+    Slapd::loaded(chosen, &ldif)
 }
