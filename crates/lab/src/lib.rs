@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | [`program`] | what was typed, or written in a plan, becomes runs; their reports |
-//! | [`cli`], [`plan`], [`template`] | options, and texts that vary from request to request |
+//! | `cli`, `plan`, [`template`] | options, and texts that vary from request to request |
 //! | [`run`] | threads, one clock, one sum |
 //! | [`worker`], [`schedule`] | one thread: when requests start, and what became of them |
 //! | [`ldap`], [`dns`], [`nss`], [`command`] | engines: one request in some protocol |

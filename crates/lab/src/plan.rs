@@ -271,7 +271,7 @@ mod tests {
             ("ldap = 5\n", 1, "ldap: write [ldap]"),
             ("[ldap]\nuri = \n", 2, ""),
             ("[ldap]\nuri = \"ldap://h\"\ndn = \"x\"\n", 1, "--password"),
-            (&format!("{ldap}usres = 5\n"), 5, "did you mean users?"),
+            (&format!("{ldap}userz = 5\n"), 5, "did you mean users?"),
             (&format!("{ldap}warm_up = 5\n"), 5, "did you mean warm-up?"),
             (&format!("{ldap}users = 0\n"), 5, "--users"),
             (&format!("{ldap}\n\nop = \"bnd\"\n"), 7, "--op"),

@@ -1,5 +1,5 @@
 //! What a run says: figures, and what to think of them. The same report is written as
-//! [text](text), as JSON (its fields are this module's structures) and as percentiles for plotters.
+//! [text], as JSON (its fields are this module's structures) and as percentiles for plotters.
 
 pub mod text;
 
