@@ -239,7 +239,7 @@ pub struct Common {
     pub knee: Option<Duration>,
 
     /// The share of requests that may fail below the knee
-    #[arg(long, value_name = "SHARE", default_value = "0.01", requires = "knee")]
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.01", requires = "knee")]
     pub knee_failures: f64,
 
     /// How long to measure; each run of several
@@ -337,6 +337,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if duration > DURATION_MAX { Err(format!("{text:?} is more than a day")) } else { Ok(duration) }
 }
 
+/// From 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text:?} is no share: write a number from 0 to 1"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,6 +381,11 @@ mod tests {
                 .contains("--bind-password")
         );
         assert!(parse(&format!("{line} --op search")).is_ok());
+        let knee = format!("{line} --password p --rate 5 --knee 5ms --knee-failures");
+        assert!(parse(&format!("{knee} 0.5")).is_ok());
+        for share in ["1.5", "-1", "nan", "x"] {
+            assert!(parse(&format!("{knee}={share}")).unwrap_err().contains("is no share"));
+        }
         assert!(parse(&format!("{line} --password p --knee 5ms")).unwrap_err().contains("--rate"));
     }
 }

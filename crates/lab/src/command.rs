@@ -107,12 +107,23 @@ impl Commands {
 
     fn spawn(&mut self, user: usize, request: u64, poll: &Poll) -> Result<(), Failure> {
         let failed = |doing| move |error: io::Error| Failure::system(doing, &error);
-        let child = self.settings.command(request).spawn().map_err(failed("start"))?;
+        let mut child = self.settings.command(request).spawn().map_err(failed("start"))?;
         let pid = Pid::from_child(&child);
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from);
-        let pidfd = pidfd.map_err(failed("pidfd_open"))?;
-        let process = self.processes[user].insert(Process { pid, pidfd });
-        poll.add(&process.pidfd, user).map_err(failed("epoll"))
+        let watched = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(io::Error::from)
+            .and_then(|pidfd| poll.add(&pidfd, user).map(|()| pidfd));
+        match watched {
+            Ok(pidfd) => {
+                self.processes[user] = Some(Process { pid, pidfd });
+                Ok(())
+            }
+            Err(error) => {
+                // Nobody would ever learn of its end.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(Failure::system("pidfd_open", &error))
+            }
+        }
     }
 }
 

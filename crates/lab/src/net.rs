@@ -17,6 +17,11 @@ use std::time::Duration;
 
 /// EINPROGRESS: a connection that does not wait is on its way.
 const IN_PROGRESS: i32 = 115;
+/// What a server may send before it is looked at: whoever sends faster than it is read would go on for
+/// ever.
+const INBOX_BYTES_MAX: usize = 128 << 20;
+/// More will be sent at once.
+const MSG_MORE: i32 = 0x8000;
 
 /// How a connection is closed from our side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -197,8 +202,12 @@ impl Link {
 
     /// Appends everything that has come to `inbox`, by way of `scratch`.
     pub fn read(&mut self, scratch: &mut [u8], inbox: &mut Vec<u8>) -> Result<Heard, Failure> {
+        const FLOOD: Failure = Failure::Malformed("more than any answer holds");
         let Some(tls) = &mut self.tls else {
             loop {
+                if inbox.len() > INBOX_BYTES_MAX {
+                    return Err(FLOOD);
+                }
                 match (&self.socket).read(scratch) {
                     Ok(0) => return Ok(Heard::End),
                     Ok(read) => {
@@ -216,6 +225,9 @@ impl Link {
         };
         let mut heard = Heard::All;
         loop {
+            if inbox.len() > INBOX_BYTES_MAX {
+                return Err(FLOOD);
+            }
             match tls.read_tls(&mut &self.socket) {
                 Ok(0) => heard = Heard::End,
                 Ok(_) => {}
@@ -250,14 +262,19 @@ impl Link {
     /// Closes as the route says. A reset is sent by dropping a socket that does not linger.
     pub fn close(mut self, farewell: &[u8]) {
         match self.close {
-            Close::Normal => {
-                // Whoever has gone already hears no farewell.
+            // Whoever has gone already hears no farewell.
+            Close::Normal if self.tls.is_some() => {
                 let _ = self.send(farewell);
                 if let Some(tls) = &mut self.tls {
                     tls.send_close_notify();
                     let _ = self.flush();
                 }
             }
+            // Held back for the end of the connection, with which it makes one packet.
+            Close::Normal if self.unsent.is_empty() && !farewell.is_empty() => {
+                let _ = self.socket.send_with_flags(farewell, MSG_MORE);
+            }
+            Close::Normal => {}
             Close::Reset => {
                 let _ = self.socket.set_linger(Some(Duration::ZERO));
             }

@@ -75,6 +75,12 @@ impl Budget {
         (!self.hold.is_zero()).then(|| ports / self.hold.as_secs_f64())
     }
 
+    /// Whether it is so small that any server can use it up: ports are not used again before a minute.
+    #[must_use]
+    pub fn is_tight(self) -> bool {
+        self.hold == HOLD
+    }
+
     /// What a run needs of it, as a share: above 1 it does not fit. `connections` is how many it opens
     /// at once, `rate` how many a second, over `time`.
     #[must_use]

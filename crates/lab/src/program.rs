@@ -256,7 +256,7 @@ fn uri(text: &str) -> Result<(bool, String, u16)> {
 
 /// How fast a closed loop is nobody knows before; what its ports allow is.
 fn tell_ports(budget: Budget, common: &Common) {
-    if let (None, Some(rate)) = (&common.rate, budget.rate()) {
+    if let (None, Some(rate), true) = (&common.rate, budget.rate(), budget.is_tight()) {
         say(&format!(
             "roster-lab: {} ports, each taken for {} s after its connection, allow {rate:.0} connections/s \
              in the long run",

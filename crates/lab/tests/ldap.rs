@@ -194,6 +194,27 @@ fn answers_that_are_none_are_failures_of_a_kind_each() {
 }
 
 #[test]
+fn a_server_that_never_stops_talking_is_a_failure_in_bounded_memory() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let uri = format!("ldap://{}", listener.local_addr().expect("its number"));
+    thread::spawn(move || {
+        // An entry without end: 64 MiB less a little are announced, and far more sent.
+        let mut flood = vec![0; 1 << 20];
+        flood[..6].copy_from_slice(b"\x30\x84\x03\xff\xff\xf0");
+        for mut stream in listener.incoming().flatten() {
+            let flood = flood.clone();
+            thread::spawn(move || while stream.write_all(&flood).is_ok() {});
+        }
+    });
+    let bind = ["ldap", "--uri", &uri, "--dn", "cn=x", "--password", "y", "--users", "1"];
+    let brief = ["--duration", "300ms", "--warm-up", "0", "--connections", "new"];
+    let (code, report) = report(&[&bind[..], &brief].concat());
+    assert_eq!(code, 1, "{report}");
+    assert!(count(&report, "/failures") > 0, "{report}");
+    assert_eq!(number(&report, "/latency_ms/max"), 0.0, "{report}");
+}
+
+#[test]
 fn a_server_that_stops_answering_shows_as_time_outs_of_full_length() {
     let mut slapd = slapd(|_| {});
     let uri = slapd.uri();

@@ -226,7 +226,9 @@ impl Engine for Dns {
             Ok(Some(reply)) => reply,
             // A server may close a connection that it has served when it likes, and whoever asks just
             // then asks again (RFC 7766). The latency holds both.
-            Err(_) if self.is_tcp() && self.sessions[user].served => {
+            Err(Failure::Closed | Failure::System(..))
+                if self.is_tcp() && self.sessions[user].served =>
+            {
                 let request = self.sessions[user].request;
                 self.close(user);
                 return self.begin(user, request, poll);
