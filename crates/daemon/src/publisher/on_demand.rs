@@ -31,6 +31,8 @@ const NAMES_TOLD_MAX: usize = 20;
 
 /// Questions of one look-up that earlier domains are asked at a time.
 const EARLIER_AT_ONCE: usize = 8;
+/// How often a look-up begins anew, for what it brought made its name or id another's.
+const ROUNDS_MAX: usize = 3;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -200,37 +202,56 @@ pub(super) async fn look_up(
     directories: &impl Directories,
     question: &Question,
 ) -> Result<Answer, Unavailable> {
-    let state = directories.state();
-    if state.read().await.is_local(question)? {
+    if directories.state().read().await.is_local(question)? {
         return Ok(Answer::Absent);
     }
+    for _ in 0..ROUNDS_MAX {
+        if let Some(answer) = try_look_up(directories, question).await? {
+            return Ok(answer);
+        }
+    }
+    Err(Unavailable("the entry changed while it was asked for".into()))
+}
+
+/// The same; `None` when what was brought on the way made the name or id another's, or gave its owner
+/// others, about which nobody was asked.
+async fn try_look_up(
+    directories: &impl Directories,
+    question: &Question,
+) -> Result<Option<Answer>, Unavailable> {
+    let state = directories.state();
     // Whose groups is found out by the name first: the question then goes to that domain alone.
     let by_name = match question.kind {
         Kind::GroupsOf => Question { kind: Kind::UserByName, ..question.clone() },
         _ => question.clone(),
     };
     let Some(claimant) = find(directories, &by_name).await? else {
-        return Ok(Answer::Absent);
+        return Ok(Some(Answer::Absent));
     };
+    let claims = state.read().await.claims_of(claimant);
+    ask_earlier(directories, claimant.0, claims.iter().filter(|claim| **claim != by_name)).await?;
     if state.read().await.lacks_list(question.kind, claimant) {
         directories.ask(claimant.0, question).await?;
     }
-    if question.kind == Kind::GroupsOf && claimant.0 > 0 {
-        // So are the ids of the groups.
-        let groups = state.read().await.group_questions(claimant);
-        ask_earlier(directories, claimant.0, &groups).await?;
-    }
+    let groups = match question.kind {
+        Kind::GroupsOf => state.read().await.group_questions(claimant),
+        _ => Vec::new(),
+    };
+    ask_earlier(directories, claimant.0, groups.iter()).await?;
     let state = state.read().await;
+    let is_another = state.claimant(&by_name) != Some(claimant)
+        || state.claims_of(claimant) != claims
+        || question.kind == Kind::GroupsOf && state.group_questions(claimant) != groups;
+    if is_another {
+        return Ok(None);
+    }
     if state.lacks_list(question.kind, claimant) {
         return Err(Unavailable("the directory did not say who belongs to it".into()));
     }
-    // Found a moment ago and changed since: there is no telling what it is now.
-    let changed = || Unavailable("the entry changed while it was asked for".into());
-    state.answer(question.kind, claimant).ok_or_else(changed)
+    Ok(state.answer(question.kind, claimant))
 }
 
-/// Who has the name or id, after every domain that goes before was asked for it, and for the name and
-/// the ids of whoever was found: they may be somebody's there.
+/// Who has the name or id, after every domain that goes before was asked for it.
 async fn find(
     directories: &impl Directories,
     question: &Question,
@@ -238,26 +259,25 @@ async fn find(
     let state = directories.state();
     let domains = state.read().await.domains.len();
     for domain in 0..domains {
-        state.read().await.is_there(domain)?;
-        let owner = state.read().await.owner(question);
-        if owner.is_some_and(|(owner, _)| owner <= domain) {
+        let known = state.read().await;
+        known.is_there(domain)?;
+        if known.owner(question).is_some_and(|(owner, _)| owner <= domain) {
             break;
         }
+        drop(known);
         directories.ask(domain, question).await?;
     }
-    let Some(found) = state.read().await.claimant(question) else { return Ok(None) };
-    let mut claims = state.read().await.claims_of(found);
-    claims.retain(|claim| claim != question);
-    ask_earlier(directories, found.0, &claims).await?;
     Ok(state.read().await.claimant(question))
 }
 
-/// Asks the domains that go before that position, several questions at a time.
+/// Asks the domains that go before that position whether a name or id is somebody's there, several
+/// questions at a time.
 async fn ask_earlier(
     directories: &impl Directories,
     position: usize,
-    questions: &[Question],
+    questions: impl Iterator<Item = &Question>,
 ) -> Result<(), Unavailable> {
+    let questions: Vec<&Question> = questions.collect();
     for domain in 0..position {
         for some in questions.chunks(EARLIER_AT_ONCE) {
             try_join_all(some.iter().map(|question| directories.ask(domain, question))).await?;
@@ -622,6 +642,40 @@ mod tests {
         let staff = alicia().group(2, "staff", 6000, &[1]);
         learn(&mut state, 0, staff).expect("well formed");
         assert!(!lacks(&state, "staff"));
+    }
+
+    /// A directory in which everything is told by one answer to whatever is asked.
+    struct Telling {
+        state: RwLock<State>,
+        tells: Arc<Found>,
+    }
+
+    impl Directories for Telling {
+        fn state(&self) -> &RwLock<State> {
+            &self.state
+        }
+
+        async fn ask(&self, domain: usize, _: &Question) -> Result<(), Unavailable> {
+            let learnt = self.state.write().await.learn(domain, &self.tells);
+            learnt.map(drop).map_err(|error| Unavailable(error.to_string()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_went_to_another_while_it_was_asked_for_is_the_others() {
+        let mut state = host(&["asked"]);
+        let alice = || Image::full().user(1, "alice", 5001, 5001);
+        let before = alice().unasked(2, "team", 6000).unasked(3, "team-all", 6001);
+        take(&mut state, 0, before).expect("well formed");
+        let after = alice().group(2, "team-core", 6000, &[1]).group(3, "team", 6001, &[2]);
+        let directory = Telling { state: RwLock::new(state), tells: after.found(3) };
+        let team = by_name(Kind::GroupByName, "team");
+        let name = |name: &str| name.as_bytes().to_vec();
+        let members = vec![name("alice")];
+        let team_now = Answer::Group { name: name("team"), gid: 6001, members };
+        assert_eq!(look_up(&directory, &team).await, Ok(team_now));
+        let gone = by_name(Kind::GroupByName, "team-all");
+        assert_eq!(look_up(&directory, &gone).await, Ok(Answer::Absent));
     }
 
     #[test]
