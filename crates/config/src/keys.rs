@@ -373,8 +373,13 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"15s\""),
         "In on-demand mode, for how long a name that is not there is not asked for again.",
     ),
-    files("passwd", Kind::Path, Unset::Required, "Users, in the format of passwd(5). Watched."),
-    files("group", Kind::Path, Unset::Required, "Groups, in the format of group(5). Watched."),
+    files(
+        "passwd",
+        Kind::Path,
+        Unset::Required,
+        "Users, in the format of passwd(5). Watched, and read a second after the last writing.",
+    ),
+    files("group", Kind::Path, Unset::Required, "Groups, in the format of group(5), likewise."),
     ldap(
         "uris",
         Kind::Uris,
