@@ -307,6 +307,8 @@ pub struct DomainCounts {
     /// The domain that goes before this one and was never read; until it is, this one is not served.
     /// Empty when there is none.
     pub waits_for: String,
+    /// Why what its back-end hands over is not taken: the entries are those from before. Empty while it is.
+    pub not_taken: String,
     /// Entries not served, by reason, most frequent first; of many different ones some as one.
     pub refused: Vec<(String, u64)>,
 }

@@ -98,6 +98,7 @@ fn for_each_line(path: &Path, act: impl FnMut(&[u8])) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::time::Duration;
 
     fn accounts(users: &[&str]) -> Locals {
         let user_names = users.iter().map(|name| name.as_bytes().to_owned()).collect();

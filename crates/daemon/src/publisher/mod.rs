@@ -364,6 +364,15 @@ impl Hub {
         taken.unwrap_or_else(|error| Err(Refused::Unread(error.to_string())))
     }
 
+    /// Puts down why nothing of a domain is taken in any more, or that it is.
+    async fn not_taken(&self, position: usize, why: &str) {
+        let mut state = self.state.write().await;
+        if state.set_not_taken(position, why) && !why.is_empty() {
+            let domain = &state.domains[position].name;
+            tracing::error!(domain, "what its back-end hands over is not taken: {why}");
+        }
+    }
+
     /// Waits for an attempt to publish that begins from now on; how it came out is in the status.
     async fn next_attempt(&self) {
         let awaited = self.begun.load(Ordering::Relaxed) + 1;
@@ -520,12 +529,13 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
         tokio::time::sleep(start.elapsed().min(ASK_AGAIN_MAX)).await;
         match taken {
             Ok(Taken::Changes(forget)) => {
+                hub.not_taken(position, "").await;
                 hub.asker.forget_absent(position);
                 hub.invalidate(&forget).await;
                 hub.changed.notify_one();
                 metrics::counter!("roster_fetches_total", "domain" => name.clone()).increment(1);
             }
-            Ok(Taken::NothingNew) => {}
+            Ok(Taken::NothingNew) => hub.not_taken(position, "").await,
             Ok(Taken::NotYet(why)) => {
                 if why != stays_for {
                     tracing::warn!(domain = name, "what is here stays: {why}");
@@ -541,7 +551,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 from_start = true;
                 continue;
             }
-            Err(error) => tracing::error!(domain = name, "the back-end is not believed: {error}"),
+            Err(error) => hub.not_taken(position, &error.to_string()).await,
         }
         (from_start, stays_for, pause) = (false, "", ASK_AGAIN_MIN);
         news.notified().await;

@@ -26,8 +26,6 @@ use tokio::time::timeout;
 const IN_FLIGHT_MAX: usize = 256;
 /// Names and ids that one domain is known not to have.
 const ABSENT_MAX: usize = 16_384;
-/// Of what one look-up brought, names that are told one by one to be forgotten.
-const NAMES_TOLD_MAX: usize = 20;
 
 /// Questions of one look-up that earlier domains are asked at a time.
 const EARLIER_AT_ONCE: usize = 8;
@@ -410,13 +408,7 @@ impl State {
         if found.sequence <= domain.entries.sequence {
             return Ok(None);
         }
-        let mut forget = Forget::default();
-        for record in Records::bare(&found.records).flatten() {
-            domain.note(&record, &mut forget);
-        }
-        if forget.users.len() + forget.groups.len() > NAMES_TOLD_MAX {
-            forget = Forget { all: true, ..Forget::default() };
-        }
+        let forget = domain.forget(Records::bare(&found.records).flatten());
         let mut learnt = std::mem::take(&mut domain.learnt);
         // An answer that newer ones have overtaken goes below them.
         let newer = learnt.records_after(found.sequence);
@@ -469,11 +461,14 @@ impl State {
     /// Names of the users in a group and in the groups within it.
     fn members_of(&self, (position, group): Claimant) -> Vec<Vec<u8>> {
         let entries = &self.domains[position].entries;
-        let (mut groups, mut seen) = (vec![group], HashSet::from([group]));
+        // What many entries have in common is looked at once, however often it is listed.
+        let (mut groups, mut seen, mut told) =
+            (vec![group], HashSet::from([group]), HashSet::new());
         let mut members = Vec::new();
         while let Some(number) = groups.pop() {
             let Some(Entry::Group(group)) = entries.entry(number) else { continue };
-            for &reference in group.members.iter().flatten() {
+            for &reference in group.references().iter().filter(|&&reference| told.insert(reference))
+            {
                 let Some(number) = self.meant(position, reference) else { continue };
                 if !seen.insert(number) {
                     continue;
@@ -518,11 +513,13 @@ impl State {
         if domain.mode == Mode::OnDemand {
             return user.groups.iter().flatten().filter_map(|&group| gid(group)).collect();
         }
-        let (mut groups, mut references) = (BTreeSet::new(), vec![user.reference]);
+        let (mut groups, mut told) = (BTreeSet::new(), HashSet::from([user.reference]));
+        let mut references = vec![user.reference];
         while let Some(reference) = references.pop() {
             for &number in domain.entries.listed_by(reference) {
                 if groups.insert(number)
                     && let Some(Entry::Group(group)) = domain.entries.entry(number)
+                    && told.insert(group.reference)
                 {
                     references.push(group.reference);
                 }
@@ -676,6 +673,32 @@ mod tests {
         assert_eq!(look_up(&directory, &team).await, Ok(team_now));
         let gone = by_name(Kind::GroupByName, "team-all");
         assert_eq!(look_up(&directory, &gone).await, Ok(Answer::Absent));
+    }
+
+    /// Whoever goes over all of them for each of them does not end.
+    #[test]
+    fn a_reference_that_very_many_share_is_gone_over_once() {
+        const MANY: u32 = 200_000;
+        let mut state = host(&["asked"]);
+        let name = |number| format!("u{number}");
+        let all = 1..=MANY;
+        let group = MANY + 1;
+        let shared = all.clone().fold(Image::full(), |image, number| {
+            image.user_named_by(number, group + 1, &name(number), 10_000 + number)
+        });
+        let list = vec![group + 1; MANY as usize];
+        learn(&mut state, 0, shared.group(group, "all", 6000, &list)).expect("well formed");
+        let question = by_name(Kind::GroupByName, "all");
+        assert!(!state.lacks_list(Kind::GroupByName, (0, group)));
+        let members = Vec::new();
+        let nobody = Answer::Group { name: b"all".to_vec(), gid: 6000, members };
+        assert_eq!(answer(&state, &question), Some(nobody), "of many users none is meant");
+        let apart = all.fold(Image::full(), |image, number| {
+            image.user(number, &name(number), 10_000 + number, 10_000 + number)
+        });
+        let forget = state.learn(0, &apart.found(9)).expect("well formed").expect("news");
+        assert!(forget.all && forget.users.is_empty());
+        assert_eq!(uid(&state, "u7"), Some(10_007));
     }
 
     #[test]
