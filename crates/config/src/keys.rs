@@ -377,7 +377,8 @@ pub const KEYS: &[Key] = &[
         "passwd",
         Kind::Path,
         Unset::Required,
-        "Users, in the format of passwd(5). Watched, and read a second after the last writing.",
+        "Users, in the format of passwd(5). Watched: one that is renamed to here counts at once, what is \
+         written in place a second after the last writing, ten where the last line has no end.",
     ),
     files("group", Kind::Path, Unset::Required, "Groups, in the format of group(5), likewise."),
     ldap(
