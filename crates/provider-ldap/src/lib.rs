@@ -330,7 +330,10 @@ impl Ldap {
         match method {
             Method::Synchronization => {
                 let who = self.settings.who();
-                let binding = format!("{} as {who} {}", describe(server), search.description);
+                // What is kept of an entry is what the mapping made of it.
+                let (server, mapping) = (describe(server), &self.mapping);
+                let binding =
+                    format!("{server} as {who} {} read by {mapping:?}", search.description);
                 // An entry that was added and removed between two connections was seen to be
                 // forgotten by the 389 directory server's resumption.
                 let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
