@@ -64,6 +64,8 @@ pub struct Part {
     pub cookie: Option<(String, Vec<u8>)>,
     /// When it was enumerated last, in seconds since 1970.
     pub refreshed_unix: u64,
+    /// When every entry was last told as it is, not just that it is there.
+    pub read_unix: u64,
     /// Entries that the directory has no more and that stay until somebody confirms their removal.
     pub held: Vec<[u8; 16]>,
 }
@@ -124,6 +126,7 @@ impl Part {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.complete.into(), self.cookie.is_some().into()];
         bytes.extend(self.refreshed_unix.to_le_bytes());
+        bytes.extend(self.read_unix.to_le_bytes());
         put_bytes(&mut bytes, self.held.as_flattened());
         if let Some((binding, value)) = &self.cookie {
             put_bytes(&mut bytes, binding.as_bytes());
@@ -135,7 +138,7 @@ impl Part {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&[complete, has_cookie], rest) = bytes.split_first_chunk()?;
         let mut reader = Bytes(rest);
-        let refreshed_unix = reader.u64()?;
+        let (refreshed_unix, read_unix) = (reader.u64()?, reader.u64()?);
         let (held, []) = reader.bytes()?.as_chunks() else { return None };
         let held = held.to_vec();
         let cookie = if has_cookie == 0 {
@@ -144,7 +147,7 @@ impl Part {
             let binding = std::str::from_utf8(reader.bytes()?).ok()?.to_owned();
             Some((binding, reader.0.to_vec()))
         };
-        Some(Self { complete: complete != 0, cookie, refreshed_unix, held })
+        Some(Self { complete: complete != 0, cookie, refreshed_unix, read_unix, held })
     }
 }
 

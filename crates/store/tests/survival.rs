@@ -101,7 +101,8 @@ fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
             writer.reference(number, format!("cn={number}").as_bytes())?;
         }
         let cookie = Some(("ldap://server".into(), cookie.to_le_bytes().to_vec()));
-        writer.part(0, &Part { complete: true, cookie, refreshed_unix: 1, held: vec![[7; 16]] })?;
+        let (refreshed_unix, read_unix, held) = (1, 2, vec![[7; 16]]);
+        writer.part(0, &Part { complete: true, cookie, refreshed_unix, read_unix, held })?;
         let why = Rejection { name: "uid=x".into(), reason: "no uidNumber".into() };
         writer.rejected(key(ENTRIES), Some(&why))?;
         writer.next_number(ENTRIES)

@@ -31,7 +31,7 @@ use roster_store::{self as store, Key, Rejection, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 
 /// Reported at once to the writer; smaller batches wait for more.
@@ -137,6 +137,8 @@ struct PartState {
     lasting: store::Part,
     /// The refresh that is going on.
     refresh: Option<u32>,
+    /// It was told of an entry that this is as it was, and not what it is.
+    is_partial: bool,
     /// A cookie beyond removals that are held.
     beyond: Option<Cookie>,
     /// Whether a refresh ended in this process.
@@ -326,6 +328,22 @@ impl Engine {
         }
     }
 
+    /// How long ago everything was read; `None` if it never was.
+    #[must_use]
+    pub fn read_age(&self) -> Option<Duration> {
+        let state = self.state();
+        let read = state.parts.values().map(|part| part.lasting.read_unix).min();
+        let read = read.filter(|&read| read > 0)?;
+        Some(Duration::from_secs(unix_now().saturating_sub(read)))
+    }
+
+    /// Whether the directory answers, and no reading of it is under way.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        let is_online = self.news.borrow().online == Some(true);
+        is_online && self.state().parts.values().all(|part| part.refresh.is_none())
+    }
+
     fn set_online(&self, online: bool, server: Option<&str>, reason: &str) {
         self.news.send_if_modified(|news| {
             let server = server.unwrap_or(&news.server);
@@ -357,7 +375,8 @@ impl Sink for Engine {
         let mut state = self.state();
         state.marks += 1;
         let mark = state.marks;
-        state.parts.entry(part.0).or_default().refresh = Some(mark);
+        let refreshed = state.parts.entry(part.0).or_default();
+        (refreshed.refresh, refreshed.is_partial) = (Some(mark), false);
         state.rejected.refresh_began(part.0);
     }
 
@@ -648,7 +667,11 @@ impl State {
     fn present(&mut self, key: Key) -> bool {
         let mark = self.mark(key.part);
         self.not_held(key);
-        self.entries.mark(key, mark) || self.rejected.present(key, mark)
+        let is_known = self.entries.mark(key, mark) || self.rejected.present(key, mark);
+        if is_known && let Some(part) = self.parts.get_mut(&key.part) {
+            part.is_partial = true;
+        }
+        is_known
     }
 
     fn reject(&mut self, settings: &Settings, key: Key, rejection: Rejection) {
@@ -682,6 +705,9 @@ impl State {
         part.heard = true;
         if unmentioned == Unmentioned::Gone {
             part.lasting.complete = true;
+            if !part.is_partial {
+                part.lasting.read_unix = unix_now();
+            }
             let gone = |slot: &&Slot| slot.key.part == number && slot.mark != mark;
             let gone: Vec<Key> = self.entries.iter().filter(gone).map(|slot| slot.key).collect();
             for key in self.rejected.refresh_ended(number, mark) {

@@ -12,6 +12,7 @@ mod batch;
 pub mod deletion;
 mod engine;
 mod entries;
+mod full_refresh;
 mod image;
 mod object;
 mod references;
@@ -107,12 +108,21 @@ async fn serve<P: Provider + 'static>(
             Mode::Replicate => std::future::pending().await,
         }
     };
+    let read_anew = async {
+        match &domain.provider {
+            Configured::Ldap(ldap) if domain.mode == Mode::Replicate => {
+                full_refresh::keep_reading(&engine, ldap.full_refresh, || provider.refresh()).await;
+            }
+            _ => std::future::pending().await,
+        }
+    };
     let stop = context.shutdown.clone();
     let ended = tokio::select! {
         told = told => told.context("cannot signal changes"),
         written = cache.write_behind(&engine, stop) => written,
         () = mirrored => Ok(()),
         () = kept_fresh => Ok(()),
+        () = read_anew => Ok(()),
         () = context.shutdown.wait() => Ok(()),
     };
     cache.close(&engine).await?;

@@ -838,3 +838,24 @@ async fn a_damaged_cache_is_said_aloud_for_as_long_as_the_process_lives() {
     write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
     assert!(engine.status().cache_error.contains("cache.redb.damaged-1"));
 }
+
+/// A sweep of keys is no reading: what servers do not tell is in the entries.
+#[test]
+fn only_a_refresh_that_tells_of_every_entry_counts_as_a_reading_of_everything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert!(!engine.is_at_rest(), "no server has answered");
+    engine.online("ldap://server", "");
+    engine.put(USERS, named("alice"), user("alice", 1001));
+    engine.refresh_began(USERS);
+    assert!(!engine.is_at_rest());
+    assert!(engine.present(USERS, named("alice")));
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    assert!(engine.is_at_rest());
+    assert_eq!(engine.read_age(), None);
+    refresh(&engine, &["alice"], &[], "one");
+    assert!(engine.read_age().is_some());
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert!(engine.read_age().is_some(), "a restart does not forget it");
+}
