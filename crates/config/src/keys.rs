@@ -202,6 +202,7 @@ pub const DOMAINS_MAX: usize = 8;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
 
 const fn of(table: Table, name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
     Key { table, name, provider: None, kind, unset, text }
@@ -498,6 +499,15 @@ pub const KEYS: &[Key] = &[
          brought in late. At 30s a removal is served for up to five minutes. With any server, this is \
          also how often entries are looked at that users or groups lie under and that are no usual \
          containers: nobody tells when one of these is renamed or moved.",
+    ),
+    ldap(
+        "full_refresh",
+        duration_of(Duration::ZERO, MONTH),
+        Unset::Is("\"24h\""),
+        "How often a mirror reads everything anew, whatever the way of following changes, as roster \
+         domain refresh has it do: what a server does not tell lasts no longer than this. A fifth more \
+         or less is drawn, so that hosts do not come together. Nothing is published if nothing is \
+         another. 0 is never.",
     ),
     ldap(
         "fail_back",

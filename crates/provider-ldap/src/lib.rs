@@ -34,10 +34,11 @@ use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::enumerate::Enumeration;
 use crate::track::lookout::Lookout;
+use crate::track::rereading::{Rereading, Wanted};
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
-use roster_provider::{Cookie, LookUp, Of, Part, Provider, Sink, Unanswered};
+use roster_provider::{Cookie, EntryId, LookUp, Of, Part, Provider, Sink, Unanswered};
 use std::borrow::Cow;
 use std::future::pending;
 use std::pin::pin;
@@ -64,6 +65,7 @@ pub struct Ldap {
     mode: Mode,
     sink: Arc<dyn Sink>,
     refresh: Notify,
+    wanted: Arc<Wanted>,
     tracking: Mutex<&'static str>,
 }
 
@@ -132,6 +134,7 @@ impl Ldap {
             mode: domain.mode,
             sink,
             refresh: Notify::new(),
+            wanted: Arc::default(),
             tracking: Mutex::new(""),
             config: config.as_ref().clone(),
         })
@@ -166,7 +169,7 @@ impl Ldap {
                 .searches
                 .iter()
                 .map(|search| self.track(method, search, server, &root))
-                .chain(self.searches.iter().map(|search| self.lookout(method, search, &root)))
+                .chain(self.searches.iter().flat_map(|search| self.beside(method, search, &root)))
                 .collect();
             end = follow(
                 &mut connection,
@@ -351,12 +354,14 @@ impl Ldap {
         }
     }
 
-    /// What looks at the folders of a search: keys are read as the search's own track does.
-    fn lookout(&self, method: Method, search: &PartSearch, root: &Root) -> Box<dyn Track> {
+    /// What looks at the folders of a search, and what reads single groups of it: keys are read as the
+    /// search's own track does.
+    fn beside(&self, method: Method, search: &PartSearch, root: &Root) -> [Box<dyn Track>; 2] {
         let configured = self.config.attributes.uuid.as_deref();
         let uuid = configured.filter(|_| method != Method::Synchronization);
         let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
-        Box::new(Lookout::new(search.clone(), key, self.config.poll))
+        let rereading = Rereading::new(search.clone(), key.clone());
+        [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
     }
 
     /// Over when a server is good again that is preferred to one of this rank.
@@ -416,7 +421,8 @@ impl Provider for Ldap {
             return self.keep_link().await;
         }
         let network = Network::listen();
-        let mut ear = Ear::new(Arc::clone(&self.sink), Arc::clone(&self.mapping), cookies);
+        let (sink, mapping) = (Arc::clone(&self.sink), Arc::clone(&self.mapping));
+        let mut ear = Ear::new(sink, mapping, Arc::clone(&self.wanted), cookies);
         let mut backoff = Backoff::new();
         loop {
             let Err(reason) = self.round(&mut ear, &network).await else {
@@ -444,5 +450,9 @@ impl Provider for Ldap {
 
     fn refresh(&self) {
         self.refresh.notify_one();
+    }
+
+    fn read_anew(&self, groups: &[(Part, EntryId)]) {
+        self.wanted.add(groups);
     }
 }

@@ -183,10 +183,10 @@ impl Doubts {
 }
 
 /// A key as an attribute's value.
-fn key_value(attribute: &str, id: EntryId) -> Vec<u8> {
-    match attribute {
-        "objectGUID" => id.0.to_vec(),
-        "nsUniqueId" => {
+pub(super) fn key_value(attribute: &str, id: EntryId) -> Vec<u8> {
+    match attribute.to_ascii_lowercase().as_str() {
+        "objectguid" => id.0.to_vec(),
+        "nsuniqueid" => {
             let words = id.0.chunks(4).map(|word| {
                 word.iter().fold(String::new(), |mut text, octet| {
                     let _ = write!(text, "{octet:02x}");
