@@ -67,6 +67,8 @@ pub struct Ldap {
     refresh: Notify,
     wanted: Arc<Wanted>,
     tracking: Mutex<&'static str>,
+    /// Changes are followed by synchronization that is not resumed at the next connection.
+    never_resumes: Arc<AtomicBool>,
 }
 
 /// Why a domain cannot be set up at all; nothing but another configuration mends it.
@@ -84,6 +86,9 @@ enum Method {
     PersistentSearch,
     Polling,
 }
+
+/// Synchronization that reads everything anew at each connection.
+const NEVER_RESUMES: &str = "syncrepl, never resumed";
 
 impl Method {
     fn describe(self) -> &'static str {
@@ -136,6 +141,7 @@ impl Ldap {
             refresh: Notify::new(),
             wanted: Arc::default(),
             tracking: Mutex::new(""),
+            never_resumes: Arc::default(),
             config: config.as_ref().clone(),
         })
     }
@@ -165,6 +171,7 @@ impl Ldap {
         let mut end = End::default();
         for method in self.methods(&root) {
             *lock(&self.tracking) = method.describe();
+            self.never_resumes.store(false, Ordering::Relaxed);
             let mut tracks: Vec<Box<dyn Track>> = self
                 .searches
                 .iter()
@@ -340,7 +347,16 @@ impl Ldap {
                 // An entry that was added and removed between two connections was seen to be
                 // forgotten by the 389 directory server's resumption.
                 let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
-                Box::new(Synchronization::new(search, binding, key, stamp, root.is_389))
+                let misses_removals = root.is_389;
+                let never_resumes = Arc::clone(&self.never_resumes);
+                Box::new(Synchronization::new(
+                    search,
+                    binding,
+                    key,
+                    stamp,
+                    misses_removals,
+                    never_resumes,
+                ))
             }
             Method::PersistentSearch => {
                 let context = root.context(&search.base).to_owned();
@@ -413,7 +429,10 @@ impl Provider for Ldap {
     }
 
     fn tracking(&self) -> Cow<'static, str> {
-        Cow::Borrowed(*lock(&self.tracking))
+        Cow::Borrowed(match self.never_resumes.load(Ordering::Relaxed) {
+            true => NEVER_RESUMES,
+            false => *lock(&self.tracking),
+        })
     }
 
     async fn mirror(&self, cookies: Vec<(Part, Cookie)>) -> String {

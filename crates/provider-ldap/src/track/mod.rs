@@ -605,7 +605,7 @@ pub(crate) fn queue_probe(connection: &mut Connection) -> u32 {
 pub fn reread(kept: &[u8]) -> Option<Vec<u8>> {
     let (cookie, mut folders) = Folders::of_kept(kept)?;
     match history::History::parse(&cookie) {
-        Ok((history, cookie)) => folders.kept_with(&history.with(cookie)),
+        Ok((history, cookie)) => folders.kept_with(&history.with(cookie)?),
         Err(_) => folders.kept_with(&cookie),
     }
 }
