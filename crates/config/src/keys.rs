@@ -515,7 +515,9 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"30s\""),
         "How often a server that comes earlier in uris, or has a better priority in DNS, than the \
          present one is tried. One that was gone back to and failed is left alone for twice as long \
-         each time, up to an hour.",
+         each time, up to an hour. A server that three answers of DNS in a row do not name any more is \
+         left as soon as another one answers; DNS is asked as often, or when the TTL of its answer is \
+         over, which is believed for up to an hour.",
     ),
     ldap(
         "message_bytes_max",

@@ -52,6 +52,9 @@ use tokio::time::{Instant, sleep};
 /// beginning.
 const GOOD_SERVICE: Duration = Duration::from_secs(5);
 
+/// Answers of DNS in a row that do not name the present server before it is left.
+const ABSENCES: u32 = 3;
+
 /// One LDAP domain.
 pub struct Ldap {
     config: roster_config::Ldap,
@@ -155,15 +158,16 @@ impl Ldap {
         ear: &mut Ear,
         network: &Network,
     ) -> Served {
-        let Candidate { server, rank } = candidate;
+        let server = &candidate.server;
         let (mut connection, root) = match Connection::open(server, &self.settings).await {
             Ok(reached) => reached,
             Err(error) => return Served::Failed(error),
         };
+        let named = describe(server);
         let stop = async {
             tokio::select! {
                 () = self.refresh.notified() => true,
-                () = self.preferred_answers(*rank) => false,
+                () = self.better_answers(&named) => false,
             }
         };
         let is_refresh = AtomicBool::new(false);
@@ -247,9 +251,9 @@ impl Ldap {
 
     /// Connects the look-ups to a server, if it answers any.
     async fn reach_link(&self, candidate: &Candidate, passed_over: &str) -> Result<Open, Error> {
-        let Candidate { server, rank } = candidate;
+        let server = &candidate.server;
         let (connection, root) = Connection::open(server, &self.settings).await?;
-        let open = Open::over(connection, root, *rank, &describe(server), passed_over);
+        let open = Open::over(connection, root, &describe(server), passed_over);
         self.link.try_out(&open).await?;
         Ok(open)
     }
@@ -296,7 +300,7 @@ impl Ldap {
                             }
                         }
                         () = self.refresh.notified() => self.link.drop_connection().await,
-                        () = self.preferred_answers(open.rank) => self.link.drop_connection().await,
+                        () = self.better_answers(&open.server) => self.link.drop_connection().await,
                     }
                     if opened.elapsed() >= GOOD_SERVICE {
                         backoff = Backoff::new();
@@ -380,19 +384,34 @@ impl Ldap {
         [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
     }
 
-    /// Over when a server is good again that is preferred to one of this rank.
-    async fn preferred_answers(&self, rank: usize) {
-        if rank == 0 {
+    /// Over when a server is good that is preferred to this one, which any is when DNS names this one
+    /// no more: several times, for servers of DNS may know of changes one after the other.
+    async fn better_answers(&self, present: &str) {
+        if self.servers.is_first(present) {
             pending::<()>().await;
         }
+        let mut absences = 0;
+        let mut pause = self.config.fail_back;
         loop {
-            sleep(self.config.fail_back).await;
-            for candidate in self.servers.list().await {
-                let server = &candidate.server;
-                let is_tried = candidate.rank < rank
-                    && self.setbacks.is_over(&describe(server), Instant::now());
-                if is_tried && self.is_good(&candidate).await {
-                    tracing::info!(server = describe(server), "a preferred server answers again");
+            sleep(pause).await;
+            let mut candidates = self.servers.list().await;
+            let own = candidates.iter().find(|one| describe(&one.server) == present);
+            absences = if own.is_some() { 0 } else { absences + 1 };
+            let is_left = absences >= ABSENCES;
+            let rank = own.map_or(if is_left { usize::MAX } else { 0 }, |own| own.rank);
+            candidates.retain(|one| one.rank < rank);
+            // Where nobody is preferred, only another answer of DNS can bring news.
+            pause = if candidates.is_empty() {
+                self.servers.known_for().max(self.config.fail_back)
+            } else {
+                self.config.fail_back
+            };
+            for candidate in candidates {
+                let server = describe(&candidate.server);
+                if self.setbacks.is_over(&server, Instant::now()) && self.is_good(&candidate).await
+                {
+                    let why = if is_left { "DNS names it no more" } else { "another is preferred" };
+                    tracing::info!(server, "{present} is left for a server that answers: {why}");
                     return;
                 }
             }
