@@ -228,10 +228,7 @@ impl Engine {
     /// Tells which parts make the domain whole. If they are all there, the domain is served from now
     /// on, before any directory was asked.
     pub fn begin(&self, parts: Vec<Part>) {
-        let mut state = self.state();
-        state.wanted = Some(parts);
-        state.leave_parts();
-        drop(state);
+        self.state().wanted = Some(parts);
         self.flush();
     }
 
@@ -562,7 +559,6 @@ impl State {
     fn put(&mut self, settings: &Settings, key: Key, entry: &Entry<'_>) {
         self.take_off_rejected(key);
         self.not_held(key);
-        self.comes_from_left_part(key);
         let known = self.entries.get(key).copied();
         let number = known.map_or(self.next_number, |slot| slot.number);
         let (kind, name) = match entry {
@@ -753,7 +749,6 @@ impl State {
                 self.open.rejected(key, None);
             }
             self.remove_all(settings, &gone);
-            self.drop_left_parts(settings);
         }
         match cookie {
             Some(cookie) => self.cookie(number, cookie),

@@ -328,56 +328,6 @@ fn one_part_never_removes_the_entries_of_another() {
 }
 
 #[test]
-fn what_is_looked_for_in_one_part_and_no_longer_in_two_is_there_once() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let engine = cached(folder.path(), Mode::Replicate);
-    refresh(&engine, &["alice", "bob"], &[("staff", &["alice"]), ("wheel", &[])], "1");
-    engine.rejected(GROUPS, named("broken"), "broken", "no gid");
-    engine.flush();
-    end(engine);
-    let both = |folder: &Path| {
-        let opened = store::open(folder, "corp", |store| Loaded::read(store, Mode::Replicate));
-        let Opened { store, loaded, .. } = opened.expect("a cache");
-        let settings = settings(Mode::Replicate);
-        let engine = Engine::new(settings, loaded, Some(Arc::new(store)), String::new());
-        engine.begin(vec![USERS]);
-        engine
-    };
-    let engine = both(folder.path());
-    assert_eq!(
-        fetched(&engine).names(),
-        ["alice", "bob", "staff", "wheel"],
-        "until it is told anew"
-    );
-    let tell = |groups: &[&str]| {
-        engine.refresh_began(USERS);
-        for name in ["alice", "bob"] {
-            engine.put(USERS, named(name), user(name, uid_of(name)));
-        }
-        for name in groups {
-            engine.put(USERS, named(name), group(name, 5000, Some(&["bob"])));
-        }
-        engine.refresh_ended(USERS, Unmentioned::Gone, Some(cookie("2")));
-        engine.flush();
-    };
-    tell(&["staff", "wheel"]);
-    let known = fetched(&engine);
-    assert_eq!(known.names(), ["alice", "bob", "staff", "wheel"]);
-    assert_eq!(engine.status().rejected, 0, "what was not told any more");
-    tell(&["staff"]);
-    assert_eq!(fetched(&engine).names(), ["alice", "bob", "staff"]);
-    end(engine);
-    let engine = both(folder.path());
-    assert_eq!(fetched(&engine).names(), ["alice", "bob", "staff"]);
-    end(engine);
-    // And back: the groups' part has to be read before it counts.
-    let engine = cached(folder.path(), Mode::Replicate);
-    assert_eq!(engine.cookies().len(), 1);
-    refresh(&engine, &["alice", "bob"], &[("staff", &["alice"])], "3");
-    assert_eq!(fetched(&engine).names(), ["alice", "bob", "staff"]);
-}
-
-#[test]
 fn a_renamed_entry_keeps_its_number() {
     let engine = engine(Mode::Replicate);
     refresh(&engine, &["alice", "bob"], &[], "1");

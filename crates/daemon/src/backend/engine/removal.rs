@@ -64,55 +64,6 @@ impl State {
         }
     }
 
-    /// Parts that the configuration made before and does not make any more: where users and groups were
-    /// searched for apart and no longer are.
-    fn left_parts(&self) -> Vec<u8> {
-        let Some(wanted) = &self.wanted else { return Vec::new() };
-        let is_left = |number: &u8| wanted.iter().all(|part| part.0 != *number);
-        self.parts_known().filter(is_left).collect()
-    }
-
-    /// Nothing is told of them any more. Should they come back, they begin anew.
-    pub(super) fn leave_parts(&mut self) {
-        for number in self.left_parts() {
-            if let Some(part) = self.parts.get_mut(&number) {
-                (part.lasting.cookie, part.lasting.complete) = (None, false);
-            }
-            self.part_changed(number);
-        }
-    }
-
-    /// The entry is in another part than before, which is no removal.
-    pub(super) fn comes_from_left_part(&mut self, key: Key) {
-        for part in self.left_parts() {
-            let before = Key { part, ..key };
-            self.take_off_rejected(before);
-            self.not_held(before);
-            self.remove(before);
-        }
-    }
-
-    /// Once all else is known whole, what came in no other part is not in the directory.
-    pub(super) fn drop_left_parts(&mut self, settings: &Settings) {
-        let left = self.left_parts();
-        if left.is_empty() || !self.is_whole(settings) {
-            return;
-        }
-        let rejected: Vec<Key> = self.rejected.list(0).map(|(key, _)| *key).collect();
-        rejected
-            .into_iter()
-            .filter(|key| left.contains(&key.part))
-            .for_each(|key| self.take_off_rejected(key));
-        let of_left = |key: &Key| left.contains(&key.part);
-        let gone: Vec<Key> = self.entries.iter().map(|slot| slot.key).filter(of_left).collect();
-        self.remove_all(settings, &gone);
-        let empty =
-            left.into_iter().filter(|part| !self.entries.iter().any(|slot| slot.key.part == *part));
-        for part in empty.collect::<Vec<_>>() {
-            self.parts.remove(&part);
-        }
-    }
-
     pub(super) fn remove(&mut self, key: Key) {
         let Some(slot) = self.entries.remove(key) else { return };
         self.open.removed(key, slot.number);
