@@ -624,8 +624,8 @@ impl State {
         }
     }
 
-    /// Puts the entry's records into `scratch`; the number of its reference. What was asked for before and is not told this time,
-    /// a group's members or a user's groups, is as it was.
+    /// Puts the entry's records into `scratch`, and gives the number of its reference. What was asked for
+    /// before and is not told this time, a group's members or a user's groups, is as it was.
     fn encode(&mut self, number: u32, entry: &Entry<'_>) -> Result<u32, TooLong> {
         let mut record = std::mem::take(&mut self.scratch);
         let mut members = std::mem::take(&mut self.members);
