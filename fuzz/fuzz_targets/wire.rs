@@ -6,8 +6,8 @@
 use libfuzzer_sys::fuzz_target;
 use roster_record::{Group, User};
 use roster_wire::{
-    NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyHeader, Request,
-    RequestHeader, Strings, encode,
+    NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply,
+    ReplyHeader, Request, RequestHeader, Strings, encode,
 };
 
 fuzz_target!(|input: &[u8]| {

@@ -188,7 +188,8 @@ pub struct DomainStatus {
     /// Why it does not answer, or when it does, why servers that go before the one in use do not;
     /// empty when there is nothing to tell.
     pub reason: String,
-    /// How changes are followed: `syncrepl`, `persistent search`, `polling`, `inotify`, `on demand`.
+    /// How changes are followed: `syncrepl`, `syncrepl, never resumed`, `persistent search`, `polling`,
+    /// `inotify`, `on demand`.
     pub tracking: String,
     /// Whether everything was enumerated at least once since the cache was made.
     pub complete: bool,
@@ -307,6 +308,8 @@ pub struct DomainCounts {
     /// The domain that goes before this one and was never read; until it is, this one is not served.
     /// Empty when there is none.
     pub waits_for: String,
+    /// Why what its back-end hands over is not taken: the entries are those from before. Empty while it is.
+    pub not_taken: String,
     /// Entries not served, by reason, most frequent first; of many different ones some as one.
     pub refused: Vec<(String, u64)>,
 }

@@ -1,10 +1,12 @@
 //! Users and groups out of passwd(5) and group(5) text.
 //!
 //! Reports what `files` would serve from the same text, entry for entry, and names what it would
-//! pass over. The files are read anew whenever they may have changed; when one of them cannot be
-//! read, everything stays as it was. Password fields are nobody's business here.
+//! pass over. The files are read anew whenever they may have changed: at once where whole ones were put in
+//! their place, and once they have settled where somebody wrote. When one of them cannot be read,
+//! everything stays as it was. Password fields are nobody's business here.
 
-use crate::watch::{Watch, changed};
+use crate::settled::{Marks, SETTLED};
+use crate::watch::{Change, Watch, changed};
 use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
 use crate::{Unanswered, User, overrides};
 use roster_config::{Files, Overrides};
@@ -16,8 +18,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 const USERS: Part = Part(0);
 const GROUPS: Part = Part(1);
@@ -25,6 +28,26 @@ const GROUPS: Part = Part(1);
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// How soon to look again at files that cannot be read or watched.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// How long a file is left alone whose last line has no end: whoever writes it may have stopped to think.
+const UNENDED: Duration = Duration::from_secs(10);
+/// How long files may be written without a pause before that is worth a word.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the files hold.
+#[derive(PartialEq)]
+struct Texts {
+    passwd: Vec<u8>,
+    group: Vec<u8>,
+}
+
+impl Texts {
+    /// How long they have to be the same to be believed.
+    fn settle_in(&self) -> Duration {
+        let has_end = |text: &[u8]| text.last().is_none_or(|&last| last == b'\n');
+        if has_end(&self.passwd) && has_end(&self.group) { SETTLED } else { UNENDED }
+    }
+}
 
 /// The provider.
 pub struct FilesProvider {
@@ -42,12 +65,61 @@ impl FilesProvider {
         Self { domain: domain.to_owned(), files, overrides, sink, again: Notify::new() }
     }
 
-    /// Reads both files and reports all that is in them.
-    async fn report(&self) -> Result<(), String> {
+    /// Reads both files when they are whole: when others were put in their place, when nobody has written
+    /// for a while, or when they hold the same as a while before. With a file that is not there or cannot
+    /// be read it comes back at once.
+    async fn read_whole(
+        &self,
+        watch: &mut Option<Watch>,
+        mut change: Change,
+    ) -> Result<Texts, String> {
+        let (began, mut is_said) = (Instant::now(), false);
+        let mut seen: Option<(Instant, Texts)> = None;
+        loop {
+            let marks = self.marks().await;
+            let Files { passwd, group } = &self.files;
+            let texts = Texts { passwd: read(passwd).await?, group: read(group).await? };
+            let settle_in = texts.settle_in();
+            let has_settled = change == Change::Replaced
+                || marks.is_some_and(|marks| marks.had_settled(SystemTime::now(), settle_in));
+            if has_settled && self.marks().await == marks {
+                return Ok(texts);
+            }
+            seen = match seen {
+                Some((when, before)) if before == texts => {
+                    if when.elapsed() >= settle_in {
+                        return Ok(texts);
+                    }
+                    Some((when, before))
+                }
+                _ => Some((Instant::now(), texts)),
+            };
+            // One that was replaced while it was read is read again; one that was written has to settle.
+            if let Ok(Change::Written) | Err(_) = timeout(SETTLED, changed(watch.as_mut())).await {
+                change = Change::Written;
+            }
+            if began.elapsed() > PATIENCE && !std::mem::replace(&mut is_said, true) {
+                let files = format!("{} and {}", passwd.display(), group.display());
+                tracing::warn!(
+                    "{files} are written all the time; what was read last goes on counting"
+                );
+            }
+        }
+    }
+
+    async fn marks(&self) -> Option<Marks> {
+        let Files { passwd, group } = self.files.clone();
+        // Where reading may wait, so may this.
+        let marks = tokio::task::spawn_blocking(move || Marks::of(&passwd, &group));
+        marks.await.ok().flatten()
+    }
+
+    /// Reports all that is in the files.
+    fn report(&self, texts: &Texts) {
         let Files { passwd, group } = &self.files;
-        let (users, groups) = (read(passwd).await?, read(group).await?);
+        let Texts { passwd: users, group: groups } = texts;
         self.sink.online(&format!("{} and {}", passwd.display(), group.display()), "");
-        self.refresh(USERS, passwd, &users, text::passwd_line, |user| {
+        self.refresh(USERS, passwd, users, text::passwd_line, |user| {
             let text = |field: Option<&'_ [u8]>| Cow::Owned(field.unwrap_or_default().to_vec());
             let name = Cow::Borrowed(user.name);
             let (gecos, dir, shell) = (text(user.gecos), text(user.dir), text(user.shell));
@@ -56,7 +128,7 @@ impl FilesProvider {
             overrides::apply(&self.overrides, &self.domain, &mut entry);
             (user.name, Entry::User(entry))
         });
-        self.refresh(GROUPS, group, &groups, text::group_line, |line: GroupLine<'_>| {
+        self.refresh(GROUPS, group, groups, text::group_line, |line: GroupLine<'_>| {
             let members = line.members().map(Cow::Borrowed).collect();
             let name = line.group.name;
             let entry = Group {
@@ -69,7 +141,6 @@ impl FilesProvider {
             (name, Entry::Group(entry))
         });
         self.sink.flush();
-        Ok(())
     }
 
     fn refresh<'a, T>(
@@ -117,6 +188,7 @@ impl Provider for FilesProvider {
 
     async fn mirror(&self, _cookies: Vec<(Part, Cookie)>) -> String {
         let mut watch = None;
+        let mut change = Change::Written;
         loop {
             if watch.is_none() {
                 let files = [self.files.passwd.clone(), self.files.group.clone()];
@@ -125,26 +197,27 @@ impl Provider for FilesProvider {
                 });
                 watch = made.ok();
             }
-            let report = self.report().await;
-            let failed = report.is_err();
-            if let Err(reason) = report {
-                self.sink.offline(&reason);
+            let read = self.read_whole(&mut watch, change).await;
+            let failed = read.is_err();
+            match read {
+                Ok(texts) => self.report(&texts),
+                Err(reason) => self.sink.offline(&reason),
             }
             let unwatched = failed || watch.is_none();
             tokio::select! {
-                () = changed(watch.as_mut()) => {}
-                () = self.again.notified() => {}
-                () = tokio::time::sleep(RETRY), if unwatched => {}
+                how = changed(watch.as_mut()) => change = how,
+                () = self.again.notified() => change = Change::Written,
+                () = tokio::time::sleep(RETRY), if unwatched => change = Change::Written,
             }
         }
     }
 
     /// Everything is reported at all times; to ask is to read again.
     async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
-        self.report().await.map_err(Unanswered::Unreachable)?;
-        let Files { passwd, group } = &self.files;
-        let users = read(passwd).await.map_err(Unanswered::Unreachable)?;
-        let groups = read(group).await.map_err(Unanswered::Unreachable)?;
+        let texts =
+            self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
+        self.report(&texts);
+        let Texts { passwd: users, group: groups } = texts;
         let user = |found: &dyn Fn(&[u8], u32) -> bool| {
             users.split(|&byte| byte == b'\n').any(|line| match text::passwd_line(line) {
                 Line::Entry(user) => found(user.name, user.uid),
@@ -166,7 +239,10 @@ impl Provider for FilesProvider {
     }
 
     async fn look_up_all(&self, _: Of, _: &[Vec<u8>]) -> Result<(), Unanswered> {
-        self.report().await.map_err(Unanswered::Unreachable)
+        let texts =
+            self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
+        self.report(&texts);
+        Ok(())
     }
 
     fn refresh(&self) {

@@ -2,9 +2,11 @@
 
 use roster_config::{Files, Overrides};
 use roster_provider::files::FilesProvider;
+use roster_provider::settled::SETTLED;
 use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Provider, Sink, Unmentioned};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -244,6 +246,70 @@ async fn a_change_is_seen_however_it_is_written() {
     source.notes.until("a link", has("dave")).await;
     replace(&target, "erin:x:1004:100:::\n");
     source.notes.until("the file behind the link", has("erin")).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_being_written_is_not_read_half_way() {
+    let lines = |gids: std::ops::Range<u32>| -> String {
+        gids.map(|gid| format!("group{gid}:x:{gid}:u2,u12,u{gid}\n")).collect()
+    };
+    let source = Source::new(PASSWD, &lines(5000..5020));
+    source.mirror().await;
+    let before = source.notes.entries();
+    // In place, in pieces that end anywhere in a line.
+    let text = lines(6000..6020);
+    let mut file = fs::File::create(source.path("group")).expect("emptied");
+    for piece in text.as_bytes().chunks(31) {
+        file.write_all(piece).expect("written");
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert_eq!(source.notes.entries(), before);
+    }
+    source
+        .notes
+        .until("all of it", |known| !known.entries.values().any(|line| line.contains(" 5000 ")))
+        .await;
+    let mut after = source.notes.entries();
+    after.retain(|line| line.starts_with("group"));
+    let expected: Vec<_> =
+        (6000..6020).map(|gid| format!("group group{gid} {gid} u2,u12,u{gid}")).collect();
+    assert_eq!(after, expected);
+}
+
+#[tokio::test]
+async fn a_line_that_has_no_end_is_not_believed_for_a_pause_in_the_writing() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    let before = source.notes.entries();
+    let mut file = fs::File::create(source.path("group")).expect("emptied");
+    file.write_all(b"staff:x:60012:u1").expect("written");
+    tokio::time::sleep(2 * SETTLED).await;
+    assert_eq!(source.notes.entries(), before);
+    file.write_all(b"2,bob").expect("written");
+    drop(file);
+    let has_end =
+        |known: &Known| known.entries.values().any(|line| line == "group staff 60012 u12,bob");
+    source.notes.until("a file that ends so", has_end).await;
+}
+
+#[tokio::test]
+async fn what_a_file_holds_is_believed_though_it_is_touched_all_the_time() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    fs::write(source.path("passwd"), "carol:x:1002:100:::\n").expect("written");
+    let touched = source.path("passwd");
+    let touching = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SETTLED / 3).await;
+            fs::File::options()
+                .append(true)
+                .open(&touched)
+                .and_then(|file| file.set_len(20))
+                .expect("touched");
+        }
+    });
+    let has_carol = |known: &Known| known.entries.values().any(|line| line.contains("carol"));
+    source.notes.until("the same text for a while", has_carol).await;
+    touching.abort();
 }
 
 #[tokio::test]

@@ -34,6 +34,9 @@ const PASSWD: &str = "/etc/passwd";
 /// What a back-end says where the server tells no changes.
 pub const POLLING: &str = "polling";
 
+/// What it says where the server does not show what a resumption is believed by.
+pub const NEVER_RESUMED: &str = "syncrepl, never resumed";
+
 const SEE_LOG: &str = "see its log: journalctl -u rosterd";
 
 /// What every role said, or why it did not.
@@ -295,6 +298,19 @@ fn of_domain(
                     "what to switch on at the server: roster.toml(5), DIRECTORY SERVERS".to_owned(),
                 ));
             }
+            if status.tracking == NEVER_RESUMED {
+                found.push((
+                    Level::Warning,
+                    format!(
+                        "{name}: the server does not show when entries were changed, so everything is read \
+                         anew at each connection"
+                    ),
+                    format!(
+                        "let the bind DN read entryCSN, with 389 Directory Server modifyTimestamp, then: \
+                         roster domain refresh {name}"
+                    ),
+                ));
+            }
             if status.online && !status.complete && status.mode == "replicate" {
                 found.push((
                     Level::Warning,
@@ -331,6 +347,13 @@ fn of_domain(
         && let Some((message, advice)) = of_nothing(name, status, counts)
     {
         found.push((Level::Warning, message, advice.to_owned()));
+    }
+    if !counts.not_taken.is_empty() {
+        found.push((
+            Level::Problem,
+            format!("{name}: what changes is not taken: {}", counts.not_taken),
+            SEE_LOG.to_owned(),
+        ));
     }
     if !counts.waits_for.is_empty() {
         let first = &counts.waits_for;
@@ -671,6 +694,7 @@ pub fn domain_json(
             .collect();
         let more = json!({
             "waits_for": some(&counts.waits_for),
+            "not_taken": some(&counts.not_taken),
             "served_users": counts.users,
             "served_groups": counts.groups,
             "listed_members": counts.listed,
@@ -928,6 +952,15 @@ All well.
     }
 
     #[test]
+    fn a_server_that_hides_its_stamps_is_named_with_what_to_allow() {
+        let mut report = report();
+        change(&mut report, |status| status.tracking = NEVER_RESUMED.to_owned());
+        let said = said(&report);
+        assert!(said[0].contains("everything is read anew at each connection"), "{said:?}");
+        assert!(said[0].contains("let the bind DN read entryCSN"), "{said:?}");
+    }
+
+    #[test]
     fn a_domain_of_nobody_or_of_empty_groups_is_most_likely_a_mistake() {
         let mut report = report();
         let counts = &mut report.publisher.as_mut().unwrap().domains[0];
@@ -937,6 +970,13 @@ All well.
         assert!(said(&report)[0].contains("corp is read whole and has no users"));
         change(&mut report, |status| status.complete = false);
         assert!(!said(&report).iter().any(|said| said.contains("no users")));
+    }
+
+    #[test]
+    fn a_domain_of_which_nothing_is_taken_any_more_is_a_problem() {
+        let mut report = report();
+        report.publisher.as_mut().unwrap().domains[0].not_taken = "it is too long".to_owned();
+        assert!(said(&report)[0].starts_with("✗ corp: what changes is not taken: it is too long"));
     }
 
     #[test]

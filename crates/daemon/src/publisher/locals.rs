@@ -3,55 +3,14 @@
 //! Whoever writes a file in place empties it first, and a reader in between sees fewer accounts than
 //! there are: their names and ids would be a directory's for a moment. A file that speaks of root can
 //! be cut anywhere behind that. So what comes counts at once, and what goes only when the files had
-//! been left alone for [`SETTLED`] and still were when they had been read, which [`Marks`] tell.
+//! settled and still were as they were when they had been read, which [`Marks`] tell.
 
 use super::admit::Locals;
 use anyhow::{Context as _, ensure};
+use roster_provider::settled::Marks;
 use roster_record::text::{Line, group_line, passwd_line};
 use roster_record::{Group, User, is_nis};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How long nobody may have written for the files to be believed whole.
-pub const SETTLED: Duration = Duration::from_secs(1);
-
-/// What tells the two files from what they are after anybody wrote: which they are, how long, and when
-/// they changed, which unlike the time of writing nobody can set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marks([Mark; 2]);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    /// Since 1970.
-    changed: Duration,
-}
-
-impl Marks {
-    /// As the files are now; nothing when they cannot be seen.
-    pub fn of(passwd: &Path, group: &Path) -> Option<Self> {
-        Some(Self([Mark::of(passwd)?, Mark::of(group)?]))
-    }
-
-    /// Whether the files had settled by then, by the clock. One that was moved back says no.
-    pub fn had_settled(&self, by: SystemTime) -> bool {
-        let by = by.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.iter().all(|mark| by.saturating_sub(mark.changed) >= SETTLED)
-    }
-}
-
-impl Mark {
-    fn of(file: &Path) -> Option<Self> {
-        let found = file.metadata().ok()?;
-        let seconds = u64::try_from(found.ctime()).unwrap_or_default();
-        let nanoseconds = u32::try_from(found.ctime_nsec()).unwrap_or_default();
-        let changed = Duration::new(seconds, nanoseconds);
-        Some(Self { device: found.dev(), inode: found.ino(), bytes: found.size(), changed })
-    }
-}
 
 /// What counts, of what was read so far.
 #[derive(Default)]
@@ -139,6 +98,7 @@ fn for_each_line(path: &Path, act: impl FnMut(&[u8])) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::time::Duration;
 
     fn accounts(users: &[&str]) -> Locals {
         let user_names = users.iter().map(|name| name.as_bytes().to_owned()).collect();
@@ -185,20 +145,6 @@ mod tests {
         assert!(settled(Marks::of(&passwd, &group)));
         fs::remove_file(&group).expect("remove");
         assert_eq!(Marks::of(&passwd, &group), None);
-    }
-
-    #[test]
-    fn the_clock_tells_at_the_start_whether_files_had_settled() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
-        fs::write(&passwd, "").expect("write");
-        fs::write(&group, "").expect("write");
-        let marks = Marks::of(&passwd, &group).expect("both are there");
-        let now = SystemTime::now();
-        let hour = Duration::from_secs(3600);
-        assert!(marks.had_settled(now + hour));
-        assert!(!marks.had_settled(now), "written a moment ago");
-        assert!(!marks.had_settled(now - hour), "the clock was moved back");
     }
 
     #[test]

@@ -44,7 +44,7 @@ mod tests;
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
-use locals::{Believed, Marks, SETTLED};
+use locals::Believed;
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
@@ -53,6 +53,7 @@ use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
 use roster_bus::names::Role;
 use roster_bus::zbus;
 use roster_config::Mode;
+use roster_provider::settled::{Marks, SETTLED};
 use roster_provider::watch::Watch;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::publish::{Published, Rights, publish};
@@ -363,6 +364,15 @@ impl Hub {
         taken.unwrap_or_else(|error| Err(Refused::Unread(error.to_string())))
     }
 
+    /// Puts down why nothing of a domain is taken in any more, or that it is.
+    async fn not_taken(&self, position: usize, why: &str) {
+        let mut state = self.state.write().await;
+        if state.set_not_taken(position, why) && !why.is_empty() {
+            let domain = &state.domains[position].name;
+            tracing::error!(domain, "what its back-end hands over is not taken: {why}");
+        }
+    }
+
     /// Waits for an attempt to publish that begins from now on; how it came out is in the status.
     async fn next_attempt(&self) {
         let awaited = self.begun.load(Ordering::Relaxed) + 1;
@@ -434,7 +444,7 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
     let mut believed = Believed::default();
     let now = SystemTime::now();
     // How the files were at the beginning of a quiet time that is over.
-    let mut left = Marks::of(&passwd, &group).filter(|marks| marks.had_settled(now));
+    let mut left = Marks::of(&passwd, &group).filter(|marks| marks.had_settled(now, SETTLED));
     loop {
         let read = locals::read_settled(&passwd, &group, left);
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
@@ -519,12 +529,13 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
         tokio::time::sleep(start.elapsed().min(ASK_AGAIN_MAX)).await;
         match taken {
             Ok(Taken::Changes(forget)) => {
+                hub.not_taken(position, "").await;
                 hub.asker.forget_absent(position);
                 hub.invalidate(&forget).await;
                 hub.changed.notify_one();
                 metrics::counter!("roster_fetches_total", "domain" => name.clone()).increment(1);
             }
-            Ok(Taken::NothingNew) => {}
+            Ok(Taken::NothingNew) => hub.not_taken(position, "").await,
             Ok(Taken::NotYet(why)) => {
                 if why != stays_for {
                     tracing::warn!(domain = name, "what is here stays: {why}");
@@ -540,7 +551,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 from_start = true;
                 continue;
             }
-            Err(error) => tracing::error!(domain = name, "the back-end is not believed: {error}"),
+            Err(error) => hub.not_taken(position, &error.to_string()).await,
         }
         (from_start, stays_for, pause) = (false, "", ASK_AGAIN_MIN);
         news.notified().await;

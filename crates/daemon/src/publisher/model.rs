@@ -4,7 +4,7 @@
 use super::cost::{COST_MAX, Cost};
 use roster_bus::exchange::{self, Header, Malformed, NO_REFERENCE, Record, Records};
 use std::array;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// Entries and references that a domain may have. A back-end that was taken over could otherwise
@@ -63,7 +63,7 @@ pub struct Domain {
     /// By reference, one more than the number of the first entry that it leads to; 0 for none.
     referred: Vec<u32>,
     /// The further ones: two users of one name, or an entry that is a user and a group.
-    also_referred: HashMap<u32, Vec<u32>>,
+    also_referred: HashMap<u32, BTreeSet<u32>>,
     /// By reference of an entry, the numbers of the groups that list it. Made when somebody asks, until
     /// something changes.
     listed_by: OnceLock<Arc<HashMap<u32, Vec<u32>>>>,
@@ -389,9 +389,9 @@ impl Domain {
         if let Some(place) = self.referred.get_mut(old as usize) {
             let others = self.also_referred.entry(old).or_default();
             if *place == number + 1 {
-                *place = others.pop().map_or(0, |other| other + 1);
+                *place = others.pop_first().map_or(0, |other| other + 1);
             } else {
-                others.retain(|&other| other != number);
+                others.remove(&number);
             }
             if others.is_empty() {
                 self.also_referred.remove(&old);
@@ -406,7 +406,7 @@ impl Domain {
         }
         match &mut self.referred[place] {
             first @ 0 => *first = number + 1,
-            _ => self.also_referred.entry(new).or_default().push(number),
+            _ => drop(self.also_referred.entry(new).or_default().insert(number)),
         }
     }
 
@@ -421,11 +421,13 @@ impl Domain {
     /// hands a list over with what it names; a reference that leads nowhere is nobody.
     #[must_use]
     pub fn knows_members(&self, group: u32) -> bool {
-        let (mut groups, mut seen) = (vec![group], HashSet::from([group]));
+        let (mut groups, mut seen, mut told) =
+            (vec![group], HashSet::from([group]), HashSet::new());
         while let Some(number) = groups.pop() {
             let Some(Entry::Group(group)) = self.entry(number) else { continue };
             let Some(members) = &group.members else { return false };
-            let named = members.iter().flat_map(|&reference| self.referred(reference));
+            let references = members.iter().filter(|&&reference| told.insert(reference));
+            let named = references.flat_map(|&reference| self.referred(reference));
             let is_group = |number: &u32| matches!(self.entry(*number), Some(Entry::Group(_)));
             groups.extend(named.filter(is_group).filter(|number| seen.insert(*number)));
         }

@@ -6,11 +6,12 @@
 //! over, whoever has the name in a later domain could be its owner while the first is away.
 
 use super::Hub;
+use super::admit::Rules;
 use super::learnt::Found;
 use super::merge::Claimant;
 use super::model::{Entry, Refused, User, record_number};
 use super::state::{Forget, State};
-use futures_util::future::try_join_all;
+use futures_util::{TryStreamExt, stream};
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::exchange::Records;
 use roster_bus::interfaces::{BackendProxy, Kind, LOOK_UP_DEADLINE};
@@ -26,11 +27,12 @@ use tokio::time::timeout;
 const IN_FLIGHT_MAX: usize = 256;
 /// Names and ids that one domain is known not to have.
 const ABSENT_MAX: usize = 16_384;
-/// Of what one look-up brought, names that are told one by one to be forgotten.
-const NAMES_TOLD_MAX: usize = 20;
 
-/// Questions of one look-up that earlier domains are asked at a time.
-const EARLIER_AT_ONCE: usize = 8;
+/// Questions of one look-up that an earlier domain is asked at a time: of a user in hundreds of groups they
+/// have to be answered within the time of one.
+const EARLIER_AT_ONCE: usize = 32;
+/// How often a look-up begins anew, for what it brought made its name or id another's.
+const ROUNDS_MAX: usize = 3;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -200,37 +202,56 @@ pub(super) async fn look_up(
     directories: &impl Directories,
     question: &Question,
 ) -> Result<Answer, Unavailable> {
-    let state = directories.state();
-    if state.read().await.is_local(question)? {
+    if directories.state().read().await.is_local(question)? {
         return Ok(Answer::Absent);
     }
+    for _ in 0..ROUNDS_MAX {
+        if let Some(answer) = try_look_up(directories, question).await? {
+            return Ok(answer);
+        }
+    }
+    Err(Unavailable("the entry changed while it was asked for".into()))
+}
+
+/// The same; `None` when what was brought on the way made the name or id another's, or gave its owner
+/// others, about which nobody was asked.
+async fn try_look_up(
+    directories: &impl Directories,
+    question: &Question,
+) -> Result<Option<Answer>, Unavailable> {
+    let state = directories.state();
     // Whose groups is found out by the name first: the question then goes to that domain alone.
     let by_name = match question.kind {
         Kind::GroupsOf => Question { kind: Kind::UserByName, ..question.clone() },
         _ => question.clone(),
     };
     let Some(claimant) = find(directories, &by_name).await? else {
-        return Ok(Answer::Absent);
+        return Ok(Some(Answer::Absent));
     };
+    let claims = state.read().await.claims_of(claimant);
+    ask_earlier(directories, claimant.0, claims.iter().filter(|claim| **claim != by_name)).await?;
     if state.read().await.lacks_list(question.kind, claimant) {
         directories.ask(claimant.0, question).await?;
     }
-    if question.kind == Kind::GroupsOf && claimant.0 > 0 {
-        // So are the ids of the groups.
-        let groups = state.read().await.group_questions(claimant);
-        ask_earlier(directories, claimant.0, &groups).await?;
-    }
+    let groups = match question.kind {
+        Kind::GroupsOf => state.read().await.group_questions(claimant),
+        _ => Vec::new(),
+    };
+    ask_earlier(directories, claimant.0, groups.iter()).await?;
     let state = state.read().await;
+    let is_another = state.claimant(&by_name) != Some(claimant)
+        || state.claims_of(claimant) != claims
+        || question.kind == Kind::GroupsOf && state.group_questions(claimant) != groups;
+    if is_another {
+        return Ok(None);
+    }
     if state.lacks_list(question.kind, claimant) {
         return Err(Unavailable("the directory did not say who belongs to it".into()));
     }
-    // Found a moment ago and changed since: there is no telling what it is now.
-    let changed = || Unavailable("the entry changed while it was asked for".into());
-    state.answer(question.kind, claimant).ok_or_else(changed)
+    Ok(state.answer(question.kind, claimant))
 }
 
-/// Who has the name or id, after every domain that goes before was asked for it, and for the name and
-/// the ids of whoever was found: they may be somebody's there.
+/// Who has the name or id, after every domain that goes before was asked for it.
 async fn find(
     directories: &impl Directories,
     question: &Question,
@@ -238,30 +259,38 @@ async fn find(
     let state = directories.state();
     let domains = state.read().await.domains.len();
     for domain in 0..domains {
-        state.read().await.is_there(domain)?;
-        let owner = state.read().await.owner(question);
-        if owner.is_some_and(|(owner, _)| owner <= domain) {
+        let known = state.read().await;
+        known.is_there(domain)?;
+        if known.owner(question).is_some_and(|(owner, _)| owner <= domain) {
             break;
         }
-        directories.ask(domain, question).await?;
+        if known.can_have(domain, question) {
+            drop(known);
+            directories.ask(domain, question).await?;
+        }
     }
-    let Some(found) = state.read().await.claimant(question) else { return Ok(None) };
-    let mut claims = state.read().await.claims_of(found);
-    claims.retain(|claim| claim != question);
-    ask_earlier(directories, found.0, &claims).await?;
     Ok(state.read().await.claimant(question))
 }
 
-/// Asks the domains that go before that position, several questions at a time.
+/// Asks the domains that go before that position whether a name or id is somebody's there, several
+/// questions at a time.
 async fn ask_earlier(
     directories: &impl Directories,
     position: usize,
-    questions: &[Question],
+    questions: impl Iterator<Item = &Question>,
 ) -> Result<(), Unavailable> {
+    let questions: Vec<&Question> = questions.collect();
     for domain in 0..position {
-        for some in questions.chunks(EARLIER_AT_ONCE) {
-            try_join_all(some.iter().map(|question| directories.ask(domain, question))).await?;
-        }
+        let asked = {
+            let known = directories.state().read().await;
+            questions
+                .iter()
+                .filter(|question| known.can_have(domain, question))
+                .map(|question| Ok(directories.ask(domain, question)))
+                .collect::<Vec<_>>()
+        };
+        let asked = stream::iter(asked);
+        asked.try_buffer_unordered(EARLIER_AT_ONCE).try_collect::<()>().await?;
     }
     Ok(())
 }
@@ -307,6 +336,16 @@ impl State {
             return Ok(());
         }
         Err(Unavailable(format!("domain {} was not read yet", domain.name)))
+    }
+
+    /// Whether a domain may have what is asked for: an id that its rules shut out is nobody's there, and no
+    /// directory has to be asked.
+    fn can_have(&self, domain: usize, question: &Question) -> bool {
+        let Rules { min_id, max_id, .. } = &self.domains[domain].rules;
+        match question.kind {
+            Kind::UserByUid | Kind::GroupByGid => (*min_id..=*max_id).contains(&question.id),
+            Kind::UserByName | Kind::GroupByName | Kind::GroupsOf => true,
+        }
     }
 
     /// Whether the numbers of what was found are those of the entries that are here. A back-end that began
@@ -390,13 +429,7 @@ impl State {
         if found.sequence <= domain.entries.sequence {
             return Ok(None);
         }
-        let mut forget = Forget::default();
-        for record in Records::bare(&found.records).flatten() {
-            domain.note(&record, &mut forget);
-        }
-        if forget.users.len() + forget.groups.len() > NAMES_TOLD_MAX {
-            forget = Forget { all: true, ..Forget::default() };
-        }
+        let forget = domain.forget(Records::bare(&found.records).flatten());
         let mut learnt = std::mem::take(&mut domain.learnt);
         // An answer that newer ones have overtaken goes below them.
         let newer = learnt.records_after(found.sequence);
@@ -449,11 +482,14 @@ impl State {
     /// Names of the users in a group and in the groups within it.
     fn members_of(&self, (position, group): Claimant) -> Vec<Vec<u8>> {
         let entries = &self.domains[position].entries;
-        let (mut groups, mut seen) = (vec![group], HashSet::from([group]));
+        // What many entries have in common is looked at once, however often it is listed.
+        let (mut groups, mut seen, mut told) =
+            (vec![group], HashSet::from([group]), HashSet::new());
         let mut members = Vec::new();
         while let Some(number) = groups.pop() {
             let Some(Entry::Group(group)) = entries.entry(number) else { continue };
-            for &reference in group.members.iter().flatten() {
+            for &reference in group.references().iter().filter(|&&reference| told.insert(reference))
+            {
                 let Some(number) = self.meant(position, reference) else { continue };
                 if !seen.insert(number) {
                     continue;
@@ -498,11 +534,13 @@ impl State {
         if domain.mode == Mode::OnDemand {
             return user.groups.iter().flatten().filter_map(|&group| gid(group)).collect();
         }
-        let (mut groups, mut references) = (BTreeSet::new(), vec![user.reference]);
+        let (mut groups, mut told) = (BTreeSet::new(), HashSet::from([user.reference]));
+        let mut references = vec![user.reference];
         while let Some(reference) = references.pop() {
             for &number in domain.entries.listed_by(reference) {
                 if groups.insert(number)
                     && let Some(Entry::Group(group)) = domain.entries.entry(number)
+                    && told.insert(group.reference)
                 {
                     references.push(group.reference);
                 }
@@ -622,6 +660,107 @@ mod tests {
         let staff = alicia().group(2, "staff", 6000, &[1]);
         learn(&mut state, 0, staff).expect("well formed");
         assert!(!lacks(&state, "staff"));
+    }
+
+    /// A directory in which everything is told by one answer to whatever is asked.
+    struct Telling {
+        state: RwLock<State>,
+        tells: Arc<Found>,
+    }
+
+    impl Directories for Telling {
+        fn state(&self) -> &RwLock<State> {
+            &self.state
+        }
+
+        async fn ask(&self, domain: usize, _: &Question) -> Result<(), Unavailable> {
+            let learnt = self.state.write().await.learn(domain, &self.tells);
+            learnt.map(drop).map_err(|error| Unavailable(error.to_string()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_went_to_another_while_it_was_asked_for_is_the_others() {
+        let mut state = host(&["asked"]);
+        let alice = || Image::full().user(1, "alice", 5001, 5001);
+        let before = alice().unasked(2, "team", 6000).unasked(3, "team-all", 6001);
+        take(&mut state, 0, before).expect("well formed");
+        let after = alice().group(2, "team-core", 6000, &[1]).group(3, "team", 6001, &[2]);
+        let directory = Telling { state: RwLock::new(state), tells: after.found(3) };
+        let team = by_name(Kind::GroupByName, "team");
+        let name = |name: &str| name.as_bytes().to_vec();
+        let members = vec![name("alice")];
+        let team_now = Answer::Group { name: name("team"), gid: 6001, members };
+        assert_eq!(look_up(&directory, &team).await, Ok(team_now));
+        let gone = by_name(Kind::GroupByName, "team-all");
+        assert_eq!(look_up(&directory, &gone).await, Ok(Answer::Absent));
+    }
+
+    /// A directory that has nobody, and puts down what it was asked.
+    struct Empty {
+        state: RwLock<State>,
+        asked: Mutex<Vec<Question>>,
+    }
+
+    impl Directories for Empty {
+        fn state(&self) -> &RwLock<State> {
+            &self.state
+        }
+
+        async fn ask(&self, domain: usize, question: &Question) -> Result<(), Unavailable> {
+            assert_eq!(domain, 0, "the other is mirrored");
+            self.asked.lock().expect("whole").push(question.clone());
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_earlier_domain_is_not_asked_for_ids_that_it_cannot_have() {
+        for (max_id, asked_for_ids) in [(9999, true), (4999, false)] {
+            let mut state = host(&["asked", "lab"]);
+            state.domains[0].rules.max_id = max_id;
+            let lab = Image::full().user(1, "alice", 5001, 5002).group(2, "staff", 6000, &[1]);
+            take(&mut state, 1, lab).expect("well formed");
+            let asked = Mutex::default();
+            let directory = Empty { state: RwLock::new(state), asked };
+            let groups = by_name(Kind::GroupsOf, "alice");
+            assert_eq!(look_up(&directory, &groups).await, Ok(Answer::Gids(vec![6000])));
+            let asked = directory.asked.into_inner().expect("whole");
+            assert_eq!(
+                asked[0],
+                by_name(Kind::UserByName, "alice"),
+                "she may be somebody else there"
+            );
+            let mut ids: Vec<u32> = asked[1..].iter().map(|question| question.id).collect();
+            ids.sort_unstable();
+            assert_eq!(ids, if asked_for_ids { vec![5001, 5002, 6000] } else { vec![] });
+        }
+    }
+
+    /// Whoever goes over all of them for each of them does not end.
+    #[test]
+    fn a_reference_that_very_many_share_is_gone_over_once() {
+        const MANY: u32 = 200_000;
+        let mut state = host(&["asked"]);
+        let name = |number| format!("u{number}");
+        let all = 1..=MANY;
+        let group = MANY + 1;
+        let shared = all.clone().fold(Image::full(), |image, number| {
+            image.user_named_by(number, group + 1, &name(number), 10_000 + number)
+        });
+        let list = vec![group + 1; MANY as usize];
+        learn(&mut state, 0, shared.group(group, "all", 6000, &list)).expect("well formed");
+        let question = by_name(Kind::GroupByName, "all");
+        assert!(!state.lacks_list(Kind::GroupByName, (0, group)));
+        let members = Vec::new();
+        let nobody = Answer::Group { name: b"all".to_vec(), gid: 6000, members };
+        assert_eq!(answer(&state, &question), Some(nobody), "of many users none is meant");
+        let apart = all.fold(Image::full(), |image, number| {
+            image.user(number, &name(number), 10_000 + number, 10_000 + number)
+        });
+        let forget = state.learn(0, &apart.found(9)).expect("well formed").expect("news");
+        assert!(forget.all && forget.users.is_empty());
+        assert_eq!(uid(&state, "u7"), Some(10_007));
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct DomainState {
     held: Option<u64>,
     /// Until when as many removals may happen, because somebody confirmed them.
     confirmed: Option<(Instant, u64)>,
+    /// Why nothing of it is taken in any more; empty while it is.
+    not_taken: String,
     counts: DomainCounts,
 }
 
@@ -148,6 +150,14 @@ impl State {
         (entries.epoch, entries.sequence)
     }
 
+    /// Puts down why what a domain's back-end hands over is not taken; whether that is news.
+    pub fn set_not_taken(&mut self, position: usize, why: &str) -> bool {
+        let not_taken = &mut self.domains[position].not_taken;
+        let is_news = not_taken != why;
+        *not_taken = why.to_owned();
+        is_news
+    }
+
     /// Takes in what a back-end handed over. Of a directory that is mirrored only what is whole
     /// takes the place of what is here, for a back-end that lost its cache starts from nothing; only
     /// what is current, for one that was killed starts from a cache that may be a moment behind; and
@@ -183,11 +193,7 @@ impl State {
                 self.replace(position, entries);
             }
             Image::Changes(header, records) => {
-                if header.records as usize > NAMES_TOLD_MAX {
-                    forget.all = true;
-                } else {
-                    records.clone().flatten().for_each(|record| domain.note(&record, &mut forget));
-                }
+                forget = domain.forget(records.clone().flatten());
                 let mut learnt = std::mem::take(&mut self.domains[position].learnt);
                 let all = records.clone().chain(learnt.records_after(header.sequence));
                 let numbers: Vec<u32> =
@@ -386,6 +392,7 @@ impl State {
         let counts = self.domains.iter().enumerate().map(|(position, domain)| DomainCounts {
             present: domain.entries.present,
             held_removals: domain.held.unwrap_or_default(),
+            not_taken: domain.not_taken.clone(),
             waits_for: unread
                 .filter(|unread| *unread < position)
                 .map(|unread| self.domains[unread].name.clone())
@@ -432,6 +439,7 @@ impl DomainState {
             current: false,
             held: None,
             confirmed: None,
+            not_taken: String::new(),
         }
     }
 
@@ -447,8 +455,19 @@ impl DomainState {
         served.map(|(_, entry)| identity(entry)).collect()
     }
 
+    /// Whose memory records make untrue.
+    pub(super) fn forget<'a>(&self, records: impl Iterator<Item = Record<'a>> + Clone) -> Forget {
+        let mut forget = Forget::default();
+        if records.clone().nth(NAMES_TOLD_MAX).is_some() {
+            forget.all = true;
+        } else {
+            records.for_each(|record| self.note(&record, &mut forget));
+        }
+        forget
+    }
+
     /// Puts down whose memory a record makes untrue: under the old name and the new one.
-    pub(super) fn note(&self, record: &Record<'_>, forget: &mut Forget) {
+    fn note(&self, record: &Record<'_>, forget: &mut Forget) {
         let (number, new) = match record {
             Record::User(user) => (user.number, Some((true, user.name))),
             Record::Group(group) => (group.number, Some((false, group.name))),
