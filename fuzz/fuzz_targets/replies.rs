@@ -4,6 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use roster_lab::dns::message::{self, Reply, Type};
+use roster_lab::exchange;
+use roster_lab::krb5::message::{self as krb5, Answer, Op};
 use roster_lab::ldap::reply;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,8 +19,10 @@ fuzz_target!(|bytes: &[u8]| {
         rest = &rest[length..];
     }
 
-    if let Some((begin, end)) = message::frame(bytes) {
-        assert!(begin <= end && end <= bytes.len());
+    for octets in [2, 4] {
+        if let Ok(Some((begin, end))) = exchange::frame(bytes, octets) {
+            assert!(begin <= end && end <= bytes.len());
+        }
     }
     let mut query = Vec::new();
     if message::write_query(7, bytes, Type::Ptr, &mut query).is_ok() {
@@ -27,4 +31,17 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(message::read(&query, &query), Ok(Reply::Code(0)));
         let _ = message::read(bytes, &query);
     }
+
+    for op in [Op::As, Op::Tgs] {
+        match krb5::read(bytes, op) {
+            Ok(Answer::Refused(_, list)) => drop(krb5::hint(list)),
+            Ok(Answer::Granted(grant)) => {
+                let _ = krb5::hint(grant.hints);
+                let _ = krb5::session(grant.sealed);
+            }
+            Err(_) => {}
+        }
+    }
+    let _ = krb5::hint(bytes);
+    let _ = krb5::session(bytes);
 });

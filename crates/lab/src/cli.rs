@@ -1,8 +1,9 @@
 //! What may be typed: the one source of the parser, of `--help`, man pages and completions, and of the
 //! keys of a [plan](crate::plan).
 
-use crate::dns::Protocol;
 use crate::dns::message::Type;
+use crate::exchange::Protocol;
+use crate::krb5::{self, crypto::Kind};
 use crate::ldap::{Connections, Op, Scope};
 use crate::net::Close;
 use crate::nss::Lookup;
@@ -50,6 +51,7 @@ pub struct Cli {
 pub enum Command {
     Ldap(Box<Ldap>),
     Dns(Box<Dns>),
+    Krb5(Box<Krb5>),
     Nss(Box<Nss>),
     #[command(name = "command")]
     Shell(Box<Shell>),
@@ -158,6 +160,67 @@ pub struct Dns {
     pub protocol: Protocol,
 
     /// When sockets are opened
+    #[arg(long, value_enum, default_value = "reuse")]
+    pub connections: Connections,
+
+    #[command(flatten)]
+    pub network: Network,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Load a KDC of Kerberos
+///
+/// One user has one request in flight. Log-ins show that they know their password by an encrypted
+/// timestamp. The keys for that are made of the passwords before the run, as the KDC says that they
+/// are, and with --op tgs all identities are logged in once; none of that is in the figures. No two
+/// requests have the same bytes. Answers are not decrypted.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("krb5"))]
+pub struct Krb5 {
+    /// The KDC, an address or name of a host; port 88 unless it is given
+    #[arg(long, value_name = "HOST:PORT")]
+    pub kdc: String,
+
+    /// The realm
+    #[arg(long, value_name = "REALM")]
+    pub realm: String,
+
+    /// What is asked for
+    #[arg(long, value_enum, default_value = "as")]
+    pub op: krb5::message::Op,
+
+    /// Who asks, without the realm
+    #[arg(long, value_name = "NAME")]
+    pub principal: Template,
+
+    /// The password of --principal; @FILE keeps it out of the list of processes
+    #[arg(long, value_name = "PASSWORD", required_unless_present = "no_preauth")]
+    pub password: Option<Template>,
+
+    /// Ask without showing that the password is known, for principals that the KDC allows it
+    #[arg(long, conflicts_with = "password")]
+    pub no_preauth: bool,
+
+    /// What the ticket is for [default: krbtgt/REALM]
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<Template>,
+
+    /// Ways to encrypt that may be used [default: all four]
+    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
+    pub enctype: Vec<Kind>,
+
+    /// Let each client send the same bytes again and again, which no program does: what a cache of
+    /// answers makes of a figure
+    #[arg(long)]
+    pub same_bytes: bool,
+
+    /// How messages travel
+    #[arg(long, value_enum, default_value = "udp")]
+    pub protocol: Protocol,
+
+    /// When sockets are opened; MIT's KDC closes a TCP connection after each answer
     #[arg(long, value_enum, default_value = "reuse")]
     pub connections: Connections,
 

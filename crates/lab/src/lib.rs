@@ -8,7 +8,8 @@
 //! | `cli`, `plan`, [`template`] | options, and texts that vary from request to request |
 //! | [`run`] | threads, one clock, one sum |
 //! | [`worker`], [`schedule`] | one thread: when requests start, and what became of them |
-//! | [`ldap`], [`dns`], [`nss`], [`command`] | engines: one request in some protocol |
+//! | [`ldap`], [`dns`], [`krb5`], [`nss`], [`command`] | engines: one request in some protocol |
+//! | [`exchange`], [`ber`] | what several protocols have in common |
 //! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
 //! | [`recorder`], [`failure`], [`server`], [`ports`] | what is measured, and by what it is bounded |
 //! | [`report`] | figures, and what to think of them |
@@ -19,10 +20,13 @@
 // Those two end the program where a stream is full or broken.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod ber;
 mod cli;
 pub mod command;
 pub mod dns;
+pub mod exchange;
 pub mod failure;
+pub mod krb5;
 pub mod ldap;
 pub mod net;
 pub mod nss;

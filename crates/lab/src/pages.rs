@@ -89,6 +89,25 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab-run(1)", "dig(1)"],
     },
     Page {
+        name: "krb5",
+        examples: &[
+            (
+                "roster-lab krb5 --kdc kdc1 --realm LAB.TEST --principal 'u{0..999}' --password @pw",
+                "Log-ins of a thousand people.",
+            ),
+            (
+                "roster-lab krb5 --kdc kdc1 --realm LAB.TEST --principal 'u{0..999}' --no-preauth --rate 2000",
+                "Log-ins without pre-authentication, 2000 a second.",
+            ),
+            (
+                "roster-lab krb5 --kdc kdc1 --realm LAB.TEST --op tgs --principal 'u{0..9}' --password p --service 'host/h{0..99}.lab.test'",
+                "Tickets for a hundred hosts.",
+            ),
+        ],
+        exit: RAN,
+        see_also: &["roster-lab-run(1)", "kinit(1)", "kvno(1)"],
+    },
+    Page {
         name: "nss",
         examples: &[
             (

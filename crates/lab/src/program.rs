@@ -2,7 +2,12 @@
 
 use crate::cli::{self, Cli, Common};
 use crate::command::{self, Commands};
-use crate::dns::{self, Dns, Protocol};
+use crate::dns::{self, Dns};
+use crate::exchange::{Dialect, Exchange, Protocol, Way};
+use crate::krb5::crypto::Kind;
+use crate::krb5::login::Ask;
+use crate::krb5::message::Op;
+use crate::krb5::{self, Krb5, Request as KrbRequest};
 use crate::ldap::{self, Connections, Ldap, Request, Security};
 use crate::net::{Route, Tls, resolve};
 use crate::nss::{self, Nss};
@@ -77,6 +82,7 @@ fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
     match &cli.command {
         cli::Command::Ldap(args) => run_ldap(args, options(matches), out),
         cli::Command::Dns(args) => run_dns(args, options(matches), out),
+        cli::Command::Krb5(args) => run_krb5(args, options(matches), out),
         cli::Command::Nss(args) => run_nss(args, options(matches), out),
         cli::Command::Shell(args) => run_command(args, options(matches), out),
         cli::Command::Run(args) => {
@@ -120,12 +126,7 @@ fn run_ldap(args: &cli::Ldap, options: Value, out: &mut dyn Write) -> Result<u8>
     let (tls_at_once, host, port) = uri(&args.uri)?;
     let target =
         resolve(&host, port).with_context(|| format!("--uri {}: cannot find {host}", args.uri))?;
-    let route = Route { target, sources: args.network.source.clone(), close: args.network.close };
-    ensure!(
-        route.sources.iter().all(|source| source.is_ipv4() == target.is_ipv4()),
-        "--source: {} can be reached only from addresses of its own kind (IPv4 or IPv6)",
-        target.ip()
-    );
+    let route = route(&args.network, target)?;
     let tls = || Tls::new(&host, args.tls_ca.as_deref());
     let security = match (tls_at_once, args.start_tls) {
         (true, true) => return Err(anyhow!("--start-tls: ldaps:// has TLS from the first byte")),
@@ -184,28 +185,81 @@ fn run_dns(args: &cli::Dns, options: Value, out: &mut dyn Write) -> Result<u8> {
     // One of all, so that a slip is said before the run.
     dns::message::write_query(0, &args.name.text(0), args.r#type, &mut Vec::new())
         .map_err(|what| anyhow!("--name: {what}"))?;
-    let settings = Arc::new(dns::Settings {
-        route: route(&args.network, target)?,
-        protocol: args.protocol,
-        each_its_own: args.connections == Connections::New,
-        name: args.name.clone(),
-        kind: args.r#type,
-    });
-    let budget = Budget::of(&settings.route, Kernel::of_this_host());
-    let is_tcp = args.protocol == Protocol::Tcp;
-    if is_tcp && args.connections == Connections::New {
-        tell_ports(budget, &args.common);
-    }
-    let ports = |stage: &Planned| match args.connections {
-        // A datagram's port is free as soon as its socket is closed.
-        Connections::New if is_tcp => of_ports(budget, stage, stage.rate_max()),
-        _ => of_ports(budget, stage, 0.0),
-    };
+    let way = way(&args.network, target, args.protocol, args.connections)?;
     let make = |seat: Seat| {
-        let turn = seat.thread * seat.users_in_all;
-        Ok(Dns::new(Arc::clone(&settings), seat.users, turn))
+        let dns = Dns::new(args.name.clone(), args.r#type);
+        Ok(exchange(&way, dns, seat))
     };
-    load(&args.common, 1, options, make, ports, out)
+    load_exchange(&args.common, &way, options, make, out)
+}
+
+fn way(
+    network: &cli::Network,
+    target: SocketAddr,
+    protocol: Protocol,
+    connections: Connections,
+) -> Result<Way> {
+    let each_its_own = connections == Connections::New;
+    Ok(Way { route: route(network, target)?, protocol, each_its_own })
+}
+
+/// Users of different threads begin at different source addresses.
+fn exchange<D: Dialect>(way: &Way, dialect: D, seat: Seat) -> Exchange<D> {
+    Exchange::new(way.clone(), dialect, seat.users, seat.thread * seat.users_in_all)
+}
+
+fn load_exchange<D: Dialect>(
+    common: &Common,
+    way: &Way,
+    options: Value,
+    make: impl Fn(Seat) -> Result<Exchange<D>> + Sync,
+    out: &mut dyn Write,
+) -> Result<u8> {
+    let budget = Budget::of(&way.route, Kernel::of_this_host());
+    // A datagram's port is free as soon as its socket is closed.
+    let holds_ports = way.each_its_own && way.protocol == Protocol::Tcp;
+    if holds_ports {
+        tell_ports(budget, common);
+    }
+    let ports = |stage: &Planned| {
+        let rate = if holds_ports { stage.rate_max() } else { 0.0 };
+        of_ports(budget, stage, rate)
+    };
+    load(common, 1, options, make, ports, out)
+}
+
+fn run_krb5(args: &cli::Krb5, options: Value, out: &mut dyn Write) -> Result<u8> {
+    let form = || format!("--kdc {}: write HOST:PORT", args.kdc);
+    let (host, port) = host_and_port(&args.kdc).with_context(form)?;
+    let target = resolve(host, port.unwrap_or(88))
+        .with_context(|| format!("--kdc {}: cannot find {host}", args.kdc))?;
+    let way = way(&args.network, target, args.protocol, args.connections)?;
+    let kinds = if args.enctype.is_empty() { Kind::ALL.to_vec() } else { args.enctype.clone() };
+    let start = SystemTime::now();
+    let request = match (&args.password, args.op) {
+        (None, Op::Tgs) => return Err(anyhow!("--op tgs: logs in first, and needs --password")),
+        (None, Op::As) => KrbRequest::plain(&args.realm, &kinds, args.principal.clone(), start),
+        (Some(password), op) => {
+            let (route, protocol) = (&way.route, args.protocol);
+            let (realm, principal) = (args.realm.as_str(), &args.principal);
+            let ask = Ask { route, protocol, realm, principal, password, kinds: &kinds };
+            match op {
+                Op::As => KrbRequest::timestamp(realm, &kinds, ask.clients()?, start),
+                Op::Tgs => KrbRequest::tgs(realm, &kinds, ask.sessions()?, start),
+            }
+        }
+    };
+    let krbtgt = || Template::constant(format!("krbtgt/{}", args.realm).into_bytes());
+    let settings = Arc::new(krb5::Settings {
+        service: args.service.clone().unwrap_or_else(krbtgt),
+        same_bytes: args.same_bytes,
+        // Another for each run: what one asked, the next does not ask again.
+        seed: start.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
+        start,
+        request,
+    });
+    let make = |seat: Seat| Ok(exchange(&way, Krb5::new(Arc::clone(&settings)), seat));
+    load_exchange(&args.common, &way, options, make, out)
 }
 
 fn run_nss(args: &cli::Nss, options: Value, out: &mut dyn Write) -> Result<u8> {

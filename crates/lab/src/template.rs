@@ -57,6 +57,12 @@ impl FromStr for Template {
 }
 
 impl Template {
+    /// A text of which nothing varies.
+    #[must_use]
+    pub fn constant(text: Vec<u8>) -> Self {
+        Self { parts: vec![Part::Text(text)] }
+    }
+
     /// Of a value in a search filter, in which `\28` is a parenthesis.
     pub fn of_filter_value(text: &str) -> Result<Self, String> {
         Self::read(text, true)

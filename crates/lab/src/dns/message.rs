@@ -122,14 +122,6 @@ pub fn read(answer: &[u8], query: &[u8]) -> Result<Reply, &'static str> {
     Ok(if header[2] & TRUNCATED != 0 { Reply::Truncated } else { Reply::Code(code) })
 }
 
-/// Finds the message at the start of what came over TCP: where it begins and ends.
-#[must_use]
-pub fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
-    let [high, low, ..] = bytes else { return None };
-    let end = 2 + usize::from(u16::from_be_bytes([*high, *low]));
-    (bytes.len() >= end).then_some((2, end))
-}
-
 /// What a code is called.
 #[must_use]
 pub fn name(code: u8) -> Cow<'static, str> {
@@ -198,12 +190,5 @@ mod tests {
         assert_eq!(read(&answer, &asked), Ok(Reply::Truncated));
         answer[0] ^= 1;
         assert_eq!(read(&answer, &asked), Ok(Reply::Other));
-    }
-
-    #[test]
-    fn a_message_over_tcp_is_whole_with_its_last_byte() {
-        assert_eq!(frame(b""), None);
-        assert_eq!(frame(b"\x00\x02a"), None);
-        assert_eq!(frame(b"\x00\x02abc"), Some((2, 4)));
     }
 }

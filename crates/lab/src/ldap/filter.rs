@@ -1,11 +1,13 @@
 //! Search filters (RFC 4515) into requests. Values may have parts that vary, and go in as they are: no
 //! identity can change what a filter means.
 
-use super::ber::Message;
+use crate::ber::{self, Message};
 use crate::template::Template;
 
 /// Filters within filters.
 pub const DEPTH_MAX: usize = 32;
+// A comparison has elements of its own, and the filter is within a request.
+const _: () = assert!(DEPTH_MAX + 8 <= ber::DEPTH_MAX);
 
 /// Writes a filter into a message.
 pub fn write(text: &str, message: &mut Message) -> Result<(), String> {
@@ -114,7 +116,7 @@ mod tests {
         let mut message = Message::default();
         write(text, &mut message)?;
         let mut out = Vec::new();
-        message.write(1, request, &mut out);
+        message.write(&[], request, &mut out);
         Ok(out)
     }
 

@@ -4,16 +4,15 @@
 //! not overtake another, and so a latency is that of one request. What is asked is encoded once, and
 //! per request only the number and what varies are written.
 
-pub mod ber;
 pub mod filter;
 pub mod reply;
 
+use crate::ber::Message;
 use crate::failure::Failure;
 use crate::net::{Heard, Link, Route, Tls};
 use crate::poll::Poll;
 use crate::template::Template;
 use crate::worker::{Engine, Progress};
-use ber::Message;
 use reply::{Reply, tag};
 use std::sync::Arc;
 
@@ -74,7 +73,7 @@ pub enum Request {
 impl Request {
     fn encode(&self) -> Result<Message, String> {
         let mut wrong = Ok(());
-        let message = Message::new(|message| match self {
+        let message = enveloped(|message| match self {
             Self::Bind(dn, password) => bind(message, dn, password),
             Self::Search(base, scope, filter, attributes) => {
                 message.constructed(0x63, |message| {
@@ -126,6 +125,16 @@ impl Request {
     }
 }
 
+/// A message: its number, and what `fill` writes.
+fn enveloped(fill: impl FnOnce(&mut Message)) -> Message {
+    let mut message = Message::default();
+    message.constructed(0x30, |message| {
+        message.slot(0);
+        fill(message);
+    });
+    message
+}
+
 fn bind(message: &mut Message, dn: &Template, password: &Template) {
     message.constructed(0x60, |message| {
         message.number(0x02, 3);
@@ -173,8 +182,8 @@ impl Settings {
             connections,
             request: request.encode()?,
             answer: request.answer(),
-            bind: bind_as.map(|(dn, password)| Message::new(|message| bind(message, dn, password))),
-            start_tls: Message::new(|message| {
+            bind: bind_as.map(|(dn, password)| enveloped(|message| bind(message, dn, password))),
+            start_tls: enveloped(|message| {
                 message.constructed(0x77, |message| message.constant(0x80, START_TLS));
             }),
         })
@@ -298,7 +307,9 @@ impl Ldap {
         let session = &mut self.sessions[user];
         session.id = if session.id == ID_MAX { 1 } else { session.id + 1 };
         self.out.clear();
-        message.write(session.id, request, &mut self.out);
+        let mut id = *b"\x02\x04\0\0\0\0";
+        id[2..].copy_from_slice(&session.id.to_be_bytes());
+        message.write(&[&id], request, &mut self.out);
         match &mut session.link {
             Some(link) => link.send(&self.out),
             None => Err(Failure::Closed),

@@ -1,7 +1,7 @@
 //! Answers of an LDAP server (RFC 4511), as much of them as says whether a request is over and how it
 //! went. Any bytes are safe to read.
 
-use super::ber::{self, MESSAGE_BYTES_MAX};
+use crate::ber::{self, MESSAGE_BYTES_MAX};
 use std::borrow::Cow;
 
 /// Answers that end a request.
