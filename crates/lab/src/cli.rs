@@ -3,6 +3,7 @@
 
 use crate::dns::message::Type;
 use crate::exchange::Protocol;
+use crate::foreign::pam::Step;
 use crate::krb5::{self, crypto::Kind};
 use crate::ldap::{Connections, Op, Scope};
 use crate::net::Close;
@@ -53,6 +54,7 @@ pub enum Command {
     Dns(Box<Dns>),
     Krb5(Box<Krb5>),
     Nss(Box<Nss>),
+    Pam(Box<Pam>),
     #[command(name = "command")]
     Shell(Box<Shell>),
     Run(Run),
@@ -231,10 +233,10 @@ pub struct Krb5 {
     pub common: Common,
 }
 
-/// Time look-ups of users and groups through the C library
+/// Time look-ups of users and groups
 ///
-/// What getpwnam_r(3), getgrnam_r(3) and their kin take, by way of nsswitch.conf(5), in this process.
-/// Each user has a thread of its own. Keys that are numbers are ids. What is not there is a failure.
+/// What getpwnam_r(3), getgrnam_r(3) and their kin take, by way of nsswitch.conf(5), in this process;
+/// or what an NSS module takes alone. Each user has a thread of its own. Keys that are numbers are ids. What is not there is a failure.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("nss"))]
 pub struct Nss {
@@ -245,6 +247,48 @@ pub struct Nss {
     /// Its name or id; for initgroups, a user's name
     #[arg(long, value_name = "KEY")]
     pub key: Template,
+
+    /// Call this module straight, without the C library: libnss_NAME.so.2
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub module: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Time log-ins through PAM
+///
+/// From pam_start(3) to pam_end(3) in this process, as a program does that logs people in. Each user has
+/// a thread of its own. Questions that modules ask are answered with the password. A module may wait
+/// after a wrong one, which counts.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("pam"))]
+pub struct Pam {
+    /// The service, a file of /etc/pam.d
+    #[arg(long, value_name = "NAME")]
+    pub service: String,
+
+    /// Who logs in
+    #[arg(long, value_name = "NAME")]
+    pub user: Template,
+
+    /// The password; @FILE keeps it out of the list of processes
+    #[arg(long, value_name = "PASSWORD")]
+    pub password: Template,
+
+    /// What is done of a log-in
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STEP",
+        value_delimiter = ',',
+        default_value = "auth,account"
+    )]
+    pub steps: Vec<Step>,
+
+    /// Where services are, in place of /etc/pam.d
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub config_folder: Option<PathBuf>,
 
     #[command(flatten)]
     pub common: Common,
@@ -317,7 +361,7 @@ pub struct Common {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
     pub timeout: Duration,
 
-    /// Threads of the generator, to whom users are dealt out; nss has one for each user [default: 1, for
+    /// Threads of the generator, to whom users are dealt out; nss and pam have one for each user [default: 1, for
     /// commands one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,

@@ -9,23 +9,27 @@
 //! | [`run`] | threads, one clock, one sum |
 //! | [`worker`], [`schedule`] | one thread: when requests start, and what became of them |
 //! | [`ldap`], [`dns`], [`krb5`], [`nss`], [`command`] | engines: one request in some protocol |
-//! | [`exchange`], [`ber`] | what several protocols have in common |
+//! | [`exchange`], [`blocking`], [`ber`] | what several engines have in common |
+//! | [`foreign`] | libraries that are loaded while we run |
 //! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
 //! | [`recorder`], [`failure`], [`server`], [`ports`] | what is measured, and by what it is bounded |
 //! | [`report`] | figures, and what to think of them |
 //!
 //! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
 
-#![forbid(unsafe_code)]
+// But for `foreign`, as the workspace has it.
+#![deny(unsafe_code)]
 // Those two end the program where a stream is full or broken.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod ber;
+pub mod blocking;
 mod cli;
 pub mod command;
 pub mod dns;
 pub mod exchange;
 pub mod failure;
+pub mod foreign;
 pub mod krb5;
 pub mod ldap;
 pub mod net;

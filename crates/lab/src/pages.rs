@@ -118,9 +118,28 @@ const PAGES: &[Page] = &[
                 "roster-lab nss --lookup initgroups --key @users --users 1,2,4",
                 "Groups of the users in a file, by one, two and four threads.",
             ),
+            (
+                "roster-lab nss --lookup passwd --key 'u{0..9999}' --module /usr/lib/x86_64-linux-gnu/libnss_roster.so.2",
+                "What a module takes of that.",
+            ),
         ],
         exit: RAN,
         see_also: &["roster-lab-run(1)", "getent(1)", "nsswitch.conf(5)"],
+    },
+    Page {
+        name: "pam",
+        examples: &[
+            (
+                "roster-lab pam --service login --user 'u{0..99}' --password @pw --users 4",
+                "How many log-ins a second this host makes, and how long each takes.",
+            ),
+            (
+                "roster-lab pam --service sshd --user alice --password @pw --steps auth,account,session --rate 5",
+                "Five whole log-ins a second.",
+            ),
+        ],
+        exit: RAN,
+        see_also: &["roster-lab-run(1)", "pam(3)", "pam.d(5)"],
     },
     Page {
         name: "command",

@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 /// A plan is written by people.
 const BYTES_MAX: u64 = 1 << 20;
 /// The commands that a plan may have.
-const LOADS: [&str; 5] = ["ldap", "dns", "krb5", "nss", "command"];
+const LOADS: [&str; 6] = ["ldap", "dns", "krb5", "nss", "pam", "command"];
 
 /// What `file` says, with `options` in the place of what it says of the same.
 pub fn read(file: &Path, options: &[OsString]) -> Result<(Cli, ArgMatches)> {

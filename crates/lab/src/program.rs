@@ -1,9 +1,12 @@
 //! From what was typed to reports: which runs are made, in which order, and what is written of them.
 
+use crate::blocking::Blocking;
 use crate::cli::{self, Cli, Common};
 use crate::command::{self, Commands};
 use crate::dns::{self, Dns};
 use crate::exchange::{Dialect, Exchange, Protocol, Way};
+use crate::foreign::module::Module;
+use crate::foreign::pam::Pam;
 use crate::krb5::crypto::Kind;
 use crate::krb5::login::Ask;
 use crate::krb5::message::Op;
@@ -84,6 +87,7 @@ fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
         cli::Command::Dns(args) => run_dns(args, options(matches), out),
         cli::Command::Krb5(args) => run_krb5(args, options(matches), out),
         cli::Command::Nss(args) => run_nss(args, options(matches), out),
+        cli::Command::Pam(args) => run_pam(args, options(matches), out),
         cli::Command::Shell(args) => run_command(args, options(matches), out),
         cli::Command::Run(args) => {
             let (cli, matches) = plan::read(&args.plan, &args.options)?;
@@ -263,8 +267,22 @@ fn run_krb5(args: &cli::Krb5, options: Value, out: &mut dyn Write) -> Result<u8>
 }
 
 fn run_nss(args: &cli::Nss, options: Value, out: &mut dyn Write) -> Result<u8> {
-    let settings = Arc::new(nss::Settings { lookup: args.lookup, key: args.key.clone() });
-    load(&args.common, 1, options, |_| Ok(Nss::new(Arc::clone(&settings))), |_| None, out)
+    let module = args.module.as_deref().map(|file| Module::load(file, args.lookup)).transpose()?;
+    let settings = Arc::new(nss::Settings { lookup: args.lookup, key: args.key.clone(), module });
+    let make = |_: Seat| {
+        let mut nss = Nss::new(Arc::clone(&settings));
+        Ok(Blocking::new(move |request| nss.look_up(request)))
+    };
+    load(&args.common, 1, options, make, |_| None, out)
+}
+
+fn run_pam(args: &cli::Pam, options: Value, out: &mut dyn Write) -> Result<u8> {
+    let pam = Pam::load(&args.service, args.config_folder.as_deref(), &args.steps)?;
+    let make = |_: Seat| {
+        let (pam, user, password) = (pam.clone(), args.user.clone(), args.password.clone());
+        Ok(Blocking::new(move |request| pam.log_in(&user.text(request), &password.text(request))))
+    };
+    load(&args.common, 1, options, make, |_| None, out)
 }
 
 fn route(network: &cli::Network, target: SocketAddr) -> Result<Route> {
