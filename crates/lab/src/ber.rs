@@ -41,6 +41,14 @@ impl Message {
         self.steps.push(Step::Value(tag, content.clone()));
     }
 
+    /// The contents that vary.
+    pub fn values(&self) -> impl Iterator<Item = &Template> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Value(_, template) => Some(template),
+            _ => None,
+        })
+    }
+
     /// Whole elements, or the content of one, that come from the caller with each request.
     pub fn slot(&mut self, number: usize) {
         self.steps.push(Step::Slot(number));

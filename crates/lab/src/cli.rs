@@ -50,6 +50,17 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    #[command(flatten)]
+    Load(Load),
+    Check(Check),
+    Run(Run),
+    Man(Man),
+    Completions(Completions),
+}
+
+/// Loads, which a plan may have too.
+#[derive(Debug, Subcommand)]
+pub enum Load {
     Ldap(Box<Ldap>),
     Dns(Box<Dns>),
     Krb5(Box<Krb5>),
@@ -57,9 +68,19 @@ pub enum Command {
     Pam(Box<Pam>),
     #[command(name = "command")]
     Shell(Box<Shell>),
-    Run(Run),
-    Man(Man),
-    Completions(Completions),
+}
+
+/// Look for traps: what would make the figures of a run other than they seem
+///
+/// Makes the short comparisons that go before each run, and no run: one identity against many, constant
+/// bytes against varied, low load against high, entries before a bind against after, ports, clocks. What
+/// is found is told with its ratio, what it means for the figures and what to do.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("check"))]
+pub struct Check {
+    /// The load, with the options of a run
+    #[command(subcommand)]
+    pub load: Load,
 }
 
 /// Load a directory server over LDAP
@@ -357,6 +378,11 @@ pub struct Common {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1")]
     pub warm_up: Duration,
 
+    /// How long each comparison takes that is made before the run, lest its figures be other than they
+    /// seem; 0 for none
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0.5")]
+    pub probe: Duration,
+
     /// A request without an answer for so long has failed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
     pub timeout: Duration,
@@ -394,6 +420,10 @@ pub struct Common {
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("run"))]
 pub struct Run {
+    /// Look for traps only, as roster-lab check does
+    #[arg(long)]
+    pub check: bool,
+
     /// The plan
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,

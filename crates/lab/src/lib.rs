@@ -6,13 +6,14 @@
 //! |---|---|
 //! | [`program`] | what was typed, or written in a plan, becomes runs; their reports |
 //! | `cli`, `plan`, [`template`] | options, and texts that vary from request to request |
+//! | [`probes`] | what is found out of a server before its figures are believed |
 //! | [`run`] | threads, one clock, one sum |
 //! | [`worker`], [`schedule`] | one thread: when requests start, and what became of them |
 //! | [`ldap`], [`dns`], [`krb5`], [`nss`], [`command`] | engines: one request in some protocol |
 //! | [`exchange`], [`blocking`], [`ber`] | what several engines have in common |
 //! | [`foreign`] | libraries that are loaded while we run |
 //! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
-//! | [`recorder`], [`failure`], [`server`], [`ports`] | what is measured, and by what it is bounded |
+//! | [`recorder`], [`failure`], [`server`], [`ports`], [`clock`] | what is measured, and by what it is bounded |
 //! | [`report`] | figures, and what to think of them |
 //!
 //! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
@@ -25,6 +26,7 @@
 pub mod ber;
 pub mod blocking;
 mod cli;
+pub mod clock;
 pub mod command;
 pub mod dns;
 pub mod exchange;
@@ -38,6 +40,7 @@ mod pages;
 mod plan;
 pub mod poll;
 pub mod ports;
+pub mod probes;
 pub mod program;
 pub mod recorder;
 pub mod report;

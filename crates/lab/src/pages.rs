@@ -154,6 +154,27 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab-run(1)"],
     },
     Page {
+        name: "check",
+        examples: &[
+            (
+                "roster-lab check ldap --uri ldap://h --dn 'uid=u{0..999},dc=x' --password p --bind-dn 'cn=Directory Manager' --bind-password @pw",
+                "Whether a directory server keeps results, hashes passwords anew, or stalls.",
+            ),
+            (
+                "roster-lab check krb5 --kdc kdc1 --realm LAB.TEST --principal 'u{0..99}' --no-preauth --json -",
+                "What a KDC keeps of its answers, for programs.",
+            ),
+        ],
+        exit: &[
+            ("0", "Nothing was found."),
+            ("1", "It could not be checked; the message says why."),
+            ("2", "Wrong options or arguments."),
+            ("3", "Something was found; the report says what it means."),
+            ("130", "Ended by Ctrl-C; what was found until then was reported."),
+        ],
+        see_also: &["roster-lab-run(1)"],
+    },
+    Page {
         name: "run",
         examples: &[
             (

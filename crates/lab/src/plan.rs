@@ -3,7 +3,7 @@
 //! There is no second definition: a plan becomes the arguments that a person would type, and the
 //! command line's parser judges them. What it says is told with the file, the line and the key.
 
-use crate::cli::Cli;
+use crate::cli::{self, Cli, Load};
 use anyhow::{Context, Result, anyhow};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 1 << 20;
 const LOADS: [&str; 6] = ["ldap", "dns", "krb5", "nss", "pam", "command"];
 
 /// What `file` says, with `options` in the place of what it says of the same.
-pub fn read(file: &Path, options: &[OsString]) -> Result<(Cli, ArgMatches)> {
+pub fn read(file: &Path, options: &[OsString]) -> Result<(Load, ArgMatches)> {
     let name = file.display();
     let size = fs::metadata(file).with_context(|| format!("cannot read {name}"))?.len();
     anyhow::ensure!(size <= BYTES_MAX, "{name}: is longer than a plan may be");
@@ -55,7 +55,7 @@ struct Setting {
     arguments: Vec<OsString>,
 }
 
-fn parse(text: &str, options: &[OsString]) -> Result<(Cli, ArgMatches), Wrong> {
+fn parse(text: &str, options: &[OsString]) -> Result<(Load, ArgMatches), Wrong> {
     let whole = DeTable::parse(text).map_err(|error| {
         let place = error.span().unwrap_or_default();
         Wrong::at(&place, error.message())
@@ -76,7 +76,11 @@ fn parse(text: &str, options: &[OsString]) -> Result<(Cli, ArgMatches), Wrong> {
     arguments.extend_from_slice(options);
     last.iter().for_each(|setting| arguments.extend_from_slice(&setting.arguments));
     let parsed = Cli::command().try_get_matches_from(arguments);
-    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let parsed = parsed.and_then(|matches| match Cli::from_arg_matches(&matches)?.command {
+        cli::Command::Load(load) => Ok((load, matches)),
+        // Its name is one of the loads'.
+        _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
+    });
     parsed.map_err(|error| {
         // Which option it is about is told as it is written: `--users <N>`.
         let named = match error.get(ContextKind::InvalidArg) {
@@ -227,7 +231,6 @@ fn said(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli;
     use std::time::Duration;
 
     fn wrong(text: &str) -> (usize, String) {
@@ -239,7 +242,7 @@ mod tests {
     fn a_plan_is_what_would_be_typed() {
         let plan = "[ldap]\nuri = \"ldap://h\"\ndn = \"uid=u{0..9},dc=x\"\npassword = \"p\"\n\
                     users = [1, 2]\nduration = 2.5\nstart-tls = true\n";
-        let (Cli { command: cli::Command::Ldap(ldap) }, _) = parse(plan, &[]).unwrap() else {
+        let (Load::Ldap(ldap), _) = parse(plan, &[]).unwrap() else {
             panic!("another command");
         };
         assert_eq!(ldap.common.users, [1, 2]);
@@ -252,8 +255,7 @@ mod tests {
     fn what_is_typed_takes_the_place_of_what_the_plan_says() {
         let plan = "[command]\ncommand = [\"true\", \"--users\"]\nusers = 3\nwarm-up = 0\n";
         let options = ["--users=5".into(), "--quiet".into()];
-        let (Cli { command: cli::Command::Shell(shell) }, _) = parse(plan, &options).unwrap()
-        else {
+        let (Load::Shell(shell), _) = parse(plan, &options).unwrap() else {
             panic!("another command");
         };
         assert_eq!(shell.common.users, [5]);

@@ -108,10 +108,23 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// How many different texts there are; without `{n}`, which has no end.
+    /// How many different texts there are; of `{n}` without end.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.parts.iter().map(Part::count).fold(1, u64::saturating_mul)
+    }
+
+    /// Whether `{n}` is in it, so that no two requests have the same.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        self.parts.contains(&Part::Number)
+    }
+
+    /// After so many requests all but `{n}` is as it was.
+    #[must_use]
+    pub fn period(&self) -> u64 {
+        let parts = self.parts.iter().filter(|&part| *part != Part::Number);
+        parts.map(Part::count).fold(1, u64::saturating_mul)
     }
 
     /// Appends the text of a request. Several ranges count as the digits of a number do, the first
@@ -143,6 +156,21 @@ impl Template {
         self.write(request, &mut out);
         out
     }
+}
+
+/// After how many requests several texts together are as they were.
+pub fn period<'t>(texts: impl IntoIterator<Item = &'t Template>) -> u64 {
+    texts.into_iter().fold(1, |all, text| least_common_multiple(all, text.period()))
+}
+
+/// The least number that both go into; if it is too large, the largest there is.
+#[must_use]
+pub fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x.max(1)).saturating_mul(b)
 }
 
 /// What stands between braces.
@@ -235,6 +263,16 @@ mod tests {
     #[test]
     fn a_number_never_comes_twice_and_a_doubled_brace_is_one() {
         assert_eq!(texts("{{SSHA}}{n}", &[0, 1_234_567]), ["{SSHA}0", "{SSHA}1234567"]);
+    }
+
+    #[test]
+    fn several_texts_are_as_they_were_when_all_of_them_are() {
+        let read = |text: &str| text.parse::<Template>().unwrap();
+        let texts = [read("u{0..3}"), read("p{0..5}-{n}"), read("x")];
+        assert_eq!(period(&texts), 12);
+        assert!(texts[1].is_endless() && !texts[0].is_endless());
+        assert_eq!(period(&[read("{0..18446744073709551614}"), read("{0..1}")]), u64::MAX);
+        assert_eq!(period(&[]), 1);
     }
 
     #[test]

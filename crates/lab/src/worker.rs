@@ -59,11 +59,31 @@ pub trait Engine {
     fn give_up(&mut self, user: usize);
 }
 
+/// Which numbers the requests of a run have, and so what varies from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The first one's.
+    pub first: u64,
+    /// From each to the next.
+    pub step: u64,
+}
+
+impl Numbers {
+    /// Every request is another.
+    pub const ALL: Self = Self { first: 0, step: 1 };
+
+    fn of(self, request: u64) -> u64 {
+        self.first.wrapping_add(request.wrapping_mul(self.step))
+    }
+}
+
 /// What is run, the same for every thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage {
     /// How requests come.
     pub load: Load,
+    /// What varies.
+    pub numbers: Numbers,
     /// Left out of the figures.
     pub warm_up: Duration,
     /// What the figures are of.
@@ -339,7 +359,7 @@ impl<'r, E: Engine> Worker<'r, E> {
     fn start(&mut self, user: usize, intended: Instant, now: Instant) {
         self.flights[user] = Some(Flight { intended, begun: now });
         self.in_flight += 1;
-        let number = self.seat.number(self.begun);
+        let number = self.stage.numbers.of(self.seat.number(self.begun));
         self.begun += 1;
         if let Progress::Done(result) = self.engine.begin(user, number, &self.poll) {
             self.finish(user, result);
@@ -404,6 +424,41 @@ impl<'r, E: Engine> Worker<'r, E> {
             }
         }
     }
+}
+
+/// Makes requests one after the other, outside of any run; the first failure ends it.
+pub fn one_by_one<E: Engine>(
+    engine: &mut E,
+    requests: impl Iterator<Item = u64>,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    const USER: usize = 0;
+    let failed = |error: io::Error| Failure::system("epoll", &error);
+    let poll = Poll::new().map_err(failed)?;
+    let (mut buffer, mut ready) = (Vec::new(), Vec::new());
+    let mut wait = |engine: &mut E, mut progress: Progress| {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Progress::Done(result) = progress {
+                return result;
+            }
+            if Instant::now() > deadline {
+                engine.give_up(USER);
+                return Err(Failure::TimedOut);
+            }
+            poll.wait(TICK, false, &mut buffer, &mut ready).map_err(failed)?;
+            if !ready.is_empty() {
+                progress = engine.advance(USER, &poll);
+            }
+        }
+    };
+    let prepared = engine.prepare(USER, &poll);
+    wait(engine, prepared)?;
+    for request in requests {
+        let begun = engine.begin(USER, request, &poll);
+        wait(engine, begun)?;
+    }
+    Ok(())
 }
 
 /// What the scheduler has counted.

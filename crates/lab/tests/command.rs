@@ -24,7 +24,7 @@ fn as_many_processes_run_as_are_reported() {
 
 /// Options go before the words.
 fn report_of(words: &[&str], options: &[&str]) -> (i32, serde_json::Value) {
-    let brief = ["--json", "-"];
+    let brief = ["--json", "-", "--probe", "0"];
     common::read(&run(&[&["command"], &brief[..], options, words].concat()))
 }
 
@@ -72,7 +72,7 @@ fn a_plan_runs_and_its_mistakes_have_lines() {
         "[command]\ncommand = [\"true\"]\nusers = [1, 2]\nduration = \"200ms\"\nwarm-up = 0\n",
     )
     .expect("write the plan");
-    let (code, report) = common::read(&run(&["run", path, "--json", "-"]));
+    let (code, report) = common::read(&run(&["run", path, "--json", "-", "--probe", "0"]));
     assert_eq!((code, report["stages"].as_array().map(Vec::len)), (0, Some(2)), "{report}");
     assert_eq!(report["origin"]["plan"]["duration"], "200ms");
     fs::write(&plan, "[command]\ncommand = [\"true\"]\nuser = 1\n").expect("write the plan");

@@ -188,7 +188,7 @@ fn a_kdc_that_stops_answering_shows_as_time_outs() {
     let mut kdc = kdc();
     let address = kdc.address();
     let plain = ["krb5", "--kdc", &address, "--realm", Kdc::REALM, "--principal", "p{0..19}"];
-    let how = ["--no-preauth", "--timeout", "300ms", "--json", "-", "--users", "3"];
+    let how = ["--no-preauth", "--timeout", "300ms", "--json", "-", "--users", "3", "--probe", "0"];
     let long = ["--duration", "1500ms", "--warm-up", "0"];
     let mut lab = lab(&[&plain[..], &how, &long].concat());
     let child = lab.stdout(Stdio::piped()).spawn().expect("start");

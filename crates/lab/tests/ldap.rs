@@ -218,7 +218,8 @@ fn a_server_that_never_stops_talking_is_a_failure_in_bounded_memory() {
 fn a_server_that_stops_answering_shows_as_time_outs_of_full_length() {
     let mut slapd = slapd(|_| {});
     let uri = slapd.uri();
-    let bind = ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--json", "-"];
+    let bind =
+        ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--json", "-", "--probe", "0"];
     let how = ["--duration", "1500ms", "--warm-up", "0", "--timeout", "500ms", "--users", "3"];
     let child = lab(&[&bind[..], &how].concat()).stdout(Stdio::piped()).spawn().expect("start");
     // Some time within the run; whenever it is, those in flight never have an answer.
@@ -236,7 +237,8 @@ fn ctrl_c_ends_a_run_with_a_report_of_what_ran() {
     let slapd = slapd(|_| {});
     let before = completed(&slapd, "Bind");
     let uri = slapd.uri();
-    let bind = ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--json", "-"];
+    let bind =
+        ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--json", "-", "--probe", "0"];
     let child = lab(&[&bind[..], &["--duration", "600", "--warm-up", "100ms"]].concat())
         .stdout(Stdio::piped())
         .spawn()
@@ -261,7 +263,7 @@ fn a_run_that_does_not_fit_its_ports_is_warned_about_first() {
     let bind = ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--connections", "new"];
     // No host has so many ports on one address.
     let much = ["--rate", "90000", "--duration", "200ms", "--timeout", "200ms", "--warm-up", "2"];
-    let output = run(&[&bind[..], &much, &["--json", "-"]].concat());
+    let output = run(&[&bind[..], &much, &["--json", "-", "--probe", "0"]].concat());
     let (_, report) = read(&output);
     assert!(warnings(&report).contains(&"ports"), "{report}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("--source"));

@@ -43,7 +43,7 @@ fn counted(lookup: &str, key: &str) -> (i32, serde_json::Value, u64) {
     fs::write(&calls, "").expect("write the file");
     let module = module.to_str().expect("a plain path");
     let what = ["nss", "--lookup", lookup, "--key", key, "--module", module, "--json", "-"];
-    let brief = ["--duration", "1", "--warm-up", "100ms", "--users", "2"];
+    let brief = ["--probe", "0", "--duration", "1", "--warm-up", "100ms", "--users", "2"];
     let output = lab(&[&what[..], &brief].concat()).env("ROSTER_CALLS", &calls).output();
     let (code, report) = read(&output.expect("start roster-lab"));
     (code, report, fs::metadata(&calls).expect("the file").len())
@@ -105,7 +105,7 @@ fn our_own_module_answers_from_its_snapshot() {
     ] {
         let module = module.to_str().expect("a plain path");
         let what = ["nss", "--lookup", lookup, "--key", key, "--module", module, "--json", "-"];
-        let brief = ["--duration", "1", "--warm-up", "0", "--users", "2"];
+        let brief = ["--probe", "0", "--duration", "1", "--warm-up", "0", "--users", "2"];
         let mut lab = lab(&[&what[..], &brief].concat());
         let output = lab.env("ROSTER_SNAPSHOT", path("snap")).output().expect("start");
         let (code, report) = read(&output);

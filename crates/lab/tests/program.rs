@@ -11,7 +11,7 @@ fn reports_go_where_they_are_asked_to() {
     let (json, hdr) = (folder.path().join("run.json"), folder.path().join("run.hgrm"));
     let paths = [&json, &hdr].map(|path| path.to_str().expect("a plain path"));
     let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0"];
-    let files = ["--json", paths[0], "--hdr", paths[1], "--", "true"];
+    let files = ["--json", paths[0], "--hdr", paths[1], "--probe", "0", "--", "true"];
     let output = run(&[&["command"], &brief[..], &files].concat());
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("latency    p50 "), "{said}");
@@ -41,8 +41,19 @@ fn a_report_that_cannot_be_written_is_said_before_the_run() {
 
 #[test]
 fn no_live_view_is_drawn_where_there_is_no_terminal() {
-    let output =
-        run(&["command", "--users", "1", "--duration", "700ms", "--warm-up", "0", "--", "true"]);
+    let output = run(&[
+        "command",
+        "--users",
+        "1",
+        "--duration",
+        "700ms",
+        "--warm-up",
+        "0",
+        "--probe",
+        "0",
+        "--",
+        "true",
+    ]);
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said, "", "nothing but mistakes and warnings goes to standard error");

@@ -2,6 +2,7 @@
 //! HMAC-SHA2 (RFC 8009). Ciphers, digests and PBKDF2 are libraries'; how Kerberos puts them together is
 //! here.
 
+use crate::template::least_common_multiple;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes256};
 use ring::{hmac, pbkdf2};
@@ -196,7 +197,8 @@ impl BaseKey {
 /// are added up with the carry coming round.
 fn fold<const N: usize>(text: &[u8]) -> [u8; N] {
     let length = text.len();
-    let whole = lcm(length, N);
+    // Both are small.
+    let whole = least_common_multiple(length as u64, N as u64) as usize;
     // The bit at a place of the text, of which the copy of this number is turned right by 13 bits each.
     let octet = |place: usize| {
         let (copy, at) = (place / length, place % length);
@@ -222,15 +224,6 @@ fn fold<const N: usize>(text: &[u8]) -> [u8; N] {
         }
     }
     sum
-}
-
-/// The least number that both go into.
-fn lcm(a: usize, b: usize) -> usize {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x.max(1) * b
 }
 
 /// AES with its round keys.

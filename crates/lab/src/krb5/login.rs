@@ -10,7 +10,7 @@ use super::message::{self, Answer, Grant, Op, PREAUTH_REQUIRED, Stamp, TOO_BIG};
 use crate::ber::Message;
 use crate::exchange::{Protocol, frame};
 use crate::net::Route;
-use crate::template::Template;
+use crate::template::{Template, least_common_multiple};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use socket2::Socket;
 use std::io::{Read, Write};
@@ -75,12 +75,7 @@ pub struct Ask<'a> {
 impl Ask<'_> {
     /// How many pairs of name and password there are.
     pub fn identities(&self) -> Result<u64> {
-        let (names, passwords) = (self.principal.count(), self.password.count());
-        let (mut a, mut b) = (names, passwords);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        let pairs = (names / a.max(1)).saturating_mul(passwords);
+        let pairs = least_common_multiple(self.principal.count(), self.password.count());
         ensure!(
             pairs <= IDENTITIES_MAX,
             "--principal, --password: each of the identities needs a key before the run, and these are \

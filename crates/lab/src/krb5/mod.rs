@@ -21,8 +21,6 @@ use std::time::SystemTime;
 pub struct Settings {
     /// The service that tickets are for.
     pub service: Template,
-    /// Whether a client's second request is its first one again.
-    pub same_bytes: bool,
     /// Nonces count from here.
     pub seed: u64,
     /// When it began.
@@ -99,6 +97,8 @@ impl Request {
 /// One thread's messages.
 pub struct Krb5 {
     settings: Arc<Settings>,
+    /// Whether a client's second request is its first one again.
+    same_bytes: bool,
     text: Vec<u8>,
     name: Vec<u8>,
     service: Vec<u8>,
@@ -111,10 +111,11 @@ pub struct Krb5 {
 impl Krb5 {
     /// For a run.
     #[must_use]
-    pub fn new(settings: Arc<Settings>) -> Self {
+    pub fn new(settings: Arc<Settings>, same_bytes: bool) -> Self {
         let new = Vec::new;
         Self {
             settings,
+            same_bytes,
             text: new(),
             name: new(),
             service: new(),
@@ -127,8 +128,8 @@ impl Krb5 {
 
     /// The number that makes a request what it is, and its moment.
     fn turn(&self, request: u64) -> (u64, SystemTime) {
-        let Settings { same_bytes, seed, start, request: what, .. } = &*self.settings;
-        if *same_bytes {
+        let Settings { seed, start, request: what, .. } = &*self.settings;
+        if self.same_bytes {
             (seed.wrapping_add(request % what.turns().max(1)), *start)
         } else {
             (seed.wrapping_add(request), SystemTime::now())

@@ -5,6 +5,7 @@
 //! per request only the number and what varies are written.
 
 pub mod filter;
+pub mod look;
 pub mod reply;
 
 use crate::ber::Message;
@@ -168,6 +169,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What varies of the requests.
+    pub fn values(&self) -> impl Iterator<Item = &Template> {
+        self.request.values()
+    }
+
     /// Encodes the requests.
     pub fn new(
         route: Route,
@@ -228,6 +234,8 @@ pub struct Ldap {
     turn: usize,
     scratch: Vec<u8>,
     out: Vec<u8>,
+    /// Entries that searches brought, if somebody wants to see them.
+    kept: Option<Vec<Vec<u8>>>,
 }
 
 impl Ldap {
@@ -248,7 +256,18 @@ impl Ldap {
             turn,
             scratch: vec![0; SCRATCH_BYTES],
             out: Vec::with_capacity(1024),
+            kept: None,
         }
+    }
+
+    /// From now on entries that searches bring are kept until they are taken.
+    pub fn keep_entries(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    /// The entries that were kept, each as the whole message of the server.
+    pub fn take_entries(&mut self) -> Vec<Vec<u8>> {
+        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Connects, and says what is to be said first.
@@ -351,6 +370,9 @@ impl Ldap {
                 Err(what) => return (read, Err(Failure::Malformed(what))),
                 Ok(None) => return (read, Ok(false)),
                 Ok(Some((reply, length))) => {
+                    if let (Some(kept), tag::ENTRY) = (&mut self.kept, reply.tag) {
+                        kept.push(self.sessions[user].inbox[read..read + length].to_vec());
+                    }
                     read += length;
                     let step = self.expected(user, reply).and_then(|code| match code {
                         Some(code) => self.answered(user, code),

@@ -61,6 +61,31 @@ pub fn next(bytes: &[u8]) -> Result<Option<(Reply, usize)>, &'static str> {
     Ok(Some((Reply { id, tag, code }, end)))
 }
 
+/// Values of attributes of an entry, whose names are in lower case.
+pub type Attributes = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
+
+/// The attributes of a SearchResultEntry, out of a whole message.
+pub fn attributes(message: &[u8]) -> Result<Attributes, &'static str> {
+    let mut rest = message;
+    let mut content = ber::expect(0x30, &mut rest)?;
+    ber::expect(0x02, &mut content)?;
+    let mut entry = ber::expect(tag::ENTRY, &mut content)?;
+    ber::expect(0x04, &mut entry)?;
+    let mut list = ber::expect(0x30, &mut entry)?;
+    let mut attributes = Vec::new();
+    while !list.is_empty() {
+        let mut one = ber::expect(0x30, &mut list)?;
+        let name = ber::expect(0x04, &mut one)?.to_ascii_lowercase();
+        let mut set = ber::expect(0x31, &mut one)?;
+        let mut values = Vec::new();
+        while !set.is_empty() {
+            values.push(ber::expect(0x04, &mut set)?.to_vec());
+        }
+        attributes.push((name, values));
+    }
+    Ok(attributes)
+}
+
 /// What a result code is called.
 #[must_use]
 pub fn name(code: u32) -> Cow<'static, str> {
@@ -110,6 +135,17 @@ mod tests {
         let reply = Reply { id: 7, tag: tag::BIND, code: Some(49) };
         assert_eq!(next(BOUND), Ok(Some((reply, BOUND.len()))));
         assert_eq!(next(&[BOUND, b"\x30"].concat()), Ok(Some((reply, BOUND.len()))));
+    }
+
+    #[test]
+    fn an_entry_has_its_attributes_and_no_broken_one_has_any() {
+        let entry = b"\x30\x1c\x02\x01\x02\x64\x17\x04\x01d\x30\x12\x30\x10\x04\x02CN\x31\x0a\
+                      \x04\x01a\x04\x05bcdef";
+        let found = attributes(entry).unwrap();
+        assert_eq!(found, [(b"cn".to_vec(), vec![b"a".to_vec(), b"bcdef".to_vec()])]);
+        for end in 0..entry.len() {
+            assert!(attributes(&entry[..end]).is_err(), "{end}");
+        }
     }
 
     #[test]

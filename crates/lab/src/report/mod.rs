@@ -22,6 +22,8 @@ const LAG: f64 = 0.1;
 /// Delays of the generator that are not worth a word.
 const LAG_LEAST: Duration = Duration::from_micros(200);
 
+/// KRB_AP_ERR_SKEW.
+const CLOCK_SKEW: u32 = 37;
 /// EADDRNOTAVAIL.
 const NO_PORT_LEFT: i32 = 99;
 /// What to do about it.
@@ -52,6 +54,19 @@ pub struct Warning {
     pub ratio: f64,
     /// What it means and what to do.
     pub text: String,
+}
+
+/// A comparison that was made before a run, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// A word for programs: that of the warning that it may become.
+    pub kind: &'static str,
+    /// What was compared.
+    pub what: &'static str,
+    /// How far the two are apart; none if they could not be compared.
+    pub ratio: Option<f64>,
+    /// What was seen.
+    pub seen: String,
 }
 
 /// Figures of one run, or of several together.
@@ -150,6 +165,11 @@ pub struct Report {
     pub figures: Figures,
     /// What to know before the figures are believed.
     pub warnings: Vec<Warning>,
+    /// What was compared before the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Finding>,
+    /// Requests of those comparisons, which are in no figure.
+    pub probe_requests: u64,
     /// Each run, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Figures>,
@@ -159,6 +179,19 @@ pub struct Report {
     /// Somebody ended it before its time.
     pub interrupted: bool,
     /// Where the figures come from.
+    pub origin: Origin,
+}
+
+/// What was found without a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checks {
+    /// What was compared.
+    pub probes: Vec<Finding>,
+    /// What to know before a run's figures are believed.
+    pub warnings: Vec<Warning>,
+    /// Somebody ended it before its time.
+    pub interrupted: bool,
+    /// Where this comes from.
     pub origin: Origin,
 }
 
@@ -290,6 +323,23 @@ pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
             text: format!(
                 "{without_port} requests failed because no port of ours was left: what was measured is \
                  how soon ports become free. {PORT_CURES}"
+            ),
+        });
+    }
+    let skewed = recorder
+        .failures
+        .iter()
+        .filter(|(failure, _)| matches!(failure, Failure::Answered("Kerberos", CLOCK_SKEW, _)))
+        .map(|(_, count)| count)
+        .sum();
+    if skewed > 0 {
+        warnings.push(Warning {
+            kind: "clock",
+            ratio: ratio(skewed, recorder.requests),
+            text: format!(
+                "{skewed} requests were refused because this host's clock and the KDC's are too far \
+                 apart (five minutes, unless it is set otherwise): what was measured is how soon it \
+                 refuses. Set the clocks, then run again."
             ),
         });
     }

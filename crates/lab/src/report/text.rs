@@ -1,6 +1,6 @@
 //! A report as a person reads it.
 
-use super::{Figures, Report};
+use super::{Checks, Figures, Report, Warning};
 use std::io::{self, Write};
 
 /// Writes the whole of it.
@@ -24,13 +24,34 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for (kind, number) in &report.figures.failures_by_kind {
         writeln!(out, "failed: {number} × {kind}")?;
     }
-    for warning in &report.warnings {
-        writeln!(out, "! {}", warning.text)?;
-    }
+    write_warnings(&report.warnings, out)?;
     if report.interrupted {
         writeln!(out, "! ended before its time: the figures are of what ran until then.")?;
     }
     Ok(())
+}
+
+fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<()> {
+    warnings.iter().try_for_each(|warning| writeln!(out, "! {}", warning.text))
+}
+
+/// Writes what was found without a run.
+pub fn write_checks(checks: &Checks, out: &mut dyn Write) -> io::Result<()> {
+    for finding in &checks.probes {
+        let ratio = finding.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        writeln!(out, "{:<38} {ratio:>8}  {}", finding.what, finding.seen)?;
+    }
+    write_warnings(&checks.warnings, out)?;
+    if checks.interrupted {
+        writeln!(out, "! ended before its time: not all was compared.")
+    } else if checks.warnings.is_empty() {
+        writeln!(
+            out,
+            "nothing was found that would make the figures of a run other than they seem."
+        )
+    } else {
+        Ok(())
+    }
 }
 
 fn one(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {

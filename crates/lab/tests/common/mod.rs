@@ -22,9 +22,21 @@ pub fn run(arguments: &[&str]) -> Output {
     lab(arguments).output().expect("start roster-lab")
 }
 
-/// Runs it with `--json -`; the exit code and the report.
+/// Runs it with `--json -` and without comparisons before; the exit code and the report.
 pub fn report(arguments: &[&str]) -> (i32, Value) {
+    read(&run(&[arguments, &["--json", "-", "--probe", "0"]].concat()))
+}
+
+/// Runs it with `--json -` as it is; the exit code and the report.
+pub fn whole_report(arguments: &[&str]) -> (i32, Value) {
     read(&run(&[arguments, &["--json", "-"]].concat()))
+}
+
+/// The ratio of a comparison of a report.
+pub fn compared(report: &Value, kind: &str) -> Option<f64> {
+    let probes = report["probes"].as_array().expect("a list");
+    let found = probes.iter().find(|probe| probe["kind"] == kind);
+    found.unwrap_or_else(|| panic!("{kind}: {report}"))["ratio"].as_f64()
 }
 
 /// The exit code and the report of what was run with `--json -`.
