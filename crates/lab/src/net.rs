@@ -259,7 +259,7 @@ impl Link {
         Ok(heard)
     }
 
-    /// Closes as the route says. A reset is sent by dropping a socket that does not linger.
+    /// Closes as the route says; a reset is sent by dropping it.
     pub fn close(mut self, farewell: &[u8]) {
         match self.close {
             // Whoever has gone already hears no farewell.
@@ -274,10 +274,16 @@ impl Link {
             Close::Normal if self.unsent.is_empty() && !farewell.is_empty() => {
                 let _ = self.socket.send_with_flags(farewell, MSG_MORE);
             }
-            Close::Normal => {}
-            Close::Reset => {
-                let _ = self.socket.set_linger(Some(Duration::ZERO));
-            }
+            Close::Normal | Close::Reset => {}
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.close == Close::Reset {
+            // A socket that does not linger is closed with a reset.
+            let _ = self.socket.set_linger(Some(Duration::ZERO));
         }
     }
 }

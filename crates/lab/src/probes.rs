@@ -49,9 +49,9 @@ pub struct Traits {
 pub struct Manner {
     /// Whether bytes are repeated.
     pub same_bytes: bool,
-    /// Whether connections are reused whatever the run does: a port that a probe took is missing in the
-    /// run.
-    pub reuses: bool,
+    /// Whether connections are reused and closed with a reset, whatever the run does: a port that a
+    /// probe took is missing in the run.
+    pub spares_ports: bool,
 }
 
 /// One run.
@@ -156,7 +156,7 @@ impl Probe {
             Load::Closed { .. } => self.planned.users.min(USERS),
             Load::Open(_) => self.planned.users.min(USERS_OPEN),
         };
-        let manner = Manner { same_bytes: false, reuses: true };
+        let manner = Manner { same_bytes: false, spares_ports: true };
         Some(Trial { users, stage, manner })
     }
 
@@ -358,7 +358,7 @@ mod tests {
         let second = 1000 * MILLISECOND;
         let (numbers, warm_up) = (Numbers::ALL, Duration::ZERO);
         let stage = Stage { load, numbers, warm_up, duration: second, timeout: second };
-        let manner = Manner { same_bytes: false, reuses: false };
+        let manner = Manner { same_bytes: false, spares_ports: false };
         Trial { users: 16, stage, manner }
     }
 
@@ -402,7 +402,7 @@ mod tests {
         let (kinds, trials) = kinds(TRAITS, closed(), answer);
         assert!(kinds.is_empty(), "{kinds:?}");
         assert!(!first.get(), "there was one");
-        assert!(trials.iter().all(|trial| trial.users <= USERS && trial.manner.reuses));
+        assert!(trials.iter().all(|trial| trial.users <= USERS && trial.manner.spares_ports));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::krb5::message::Op;
 use crate::krb5::{self, Krb5, Request as KrbRequest};
 use crate::ldap::look::Look;
 use crate::ldap::{self, Connections, Ldap, Request, Security};
-use crate::net::{Route, Tls, resolve};
+use crate::net::{Close, Route, Tls, resolve};
 use crate::nss::{self, Nss};
 use crate::ports::{Budget, Kernel};
 use crate::probes::{Manner, Traits};
@@ -89,14 +89,16 @@ fn run_ldap(args: &cli::Ldap, task: Task, out: &mut dyn Write) -> Result<u8> {
     let wrong = |why: String| anyhow!("{why}");
     let look = entry.map(|dn| {
         let timeout = args.common.timeout;
-        Look::new(route.clone(), security.clone(), dn, bind.as_ref(), timeout).map_err(wrong)
+        Look::new(sparing_ports(&route), security.clone(), dn, bind.as_ref(), timeout)
+            .map_err(wrong)
     });
-    let settings = |connections| -> Result<Arc<ldap::Settings>> {
-        let (route, security) = (route.clone(), security.clone());
+    let settings = |connections, route: Route| -> Result<Arc<ldap::Settings>> {
+        let security = security.clone();
         let made = ldap::Settings::new(route, security, connections, &request, bind.as_ref());
         Ok(Arc::new(made.map_err(wrong)?))
     };
-    let (settings, reusing) = (settings(args.connections)?, settings(Connections::Reuse)?);
+    let sparing = settings(Connections::Reuse, sparing_ports(&route))?;
+    let settings = settings(args.connections, route.clone())?;
     let budget = Budget::of(&route, Kernel::of_this_host());
     let ports = |stage: &Planned| match args.connections {
         Connections::Reuse => of_ports(budget, stage, 0.0),
@@ -117,7 +119,7 @@ fn run_ldap(args: &cli::Ldap, task: Task, out: &mut dyn Write) -> Result<u8> {
     // Users of different threads begin at different source addresses.
     let make = |seat: Seat, manner: Manner| {
         let turn = seat.thread * seat.users_in_all;
-        let settings = if manner.reuses { &reusing } else { &settings };
+        let settings = if manner.spares_ports { &sparing } else { &settings };
         Ok(Ldap::new(Arc::clone(settings), seat.users, turn))
     };
     carry(job, make, out)
@@ -151,7 +153,10 @@ fn way(
 
 /// Users of different threads begin at different source addresses.
 fn exchange<D: Dialect>(way: &Way, dialect: D, seat: Seat, manner: Manner) -> Exchange<D> {
-    let way = Way { each_its_own: way.each_its_own && !manner.reuses, ..way.clone() };
+    let way = match manner.spares_ports {
+        true => Way { each_its_own: false, route: sparing_ports(&way.route), ..*way },
+        false => way.clone(),
+    };
     Exchange::new(way, dialect, seat.users, seat.thread * seat.users_in_all)
 }
 
@@ -237,6 +242,11 @@ fn run_pam(args: &cli::Pam, task: Task, out: &mut dyn Write) -> Result<u8> {
     };
     let traits = traits([&args.user, &args.password].into_iter());
     carry(local(&args.common, task, 1, traits), make, out)
+}
+
+/// The same to and from, for connections whose ports are wanted again at once.
+fn sparing_ports(route: &Route) -> Route {
+    Route { close: Close::Reset, ..route.clone() }
 }
 
 fn route(network: &cli::Network, target: SocketAddr) -> Result<Route> {

@@ -231,7 +231,7 @@ where
 
     fn planned(&self, planned: Planned) -> Trial {
         let same_bytes = self.job.traits.repeats_bytes == Some(true);
-        let manner = Manner { same_bytes, reuses: false };
+        let manner = Manner { same_bytes, spares_ports: false };
         Trial { users: planned.users, stage: planned.stage, manner }
     }
 
@@ -298,7 +298,7 @@ where
             Err(failure) => return Ok(Err(failure.to_string())),
         };
         let seat = Seat { thread: 0, threads: 1, users: 1, users_in_all: 1 };
-        let manner = Manner { same_bytes: false, reuses: true };
+        let manner = Manner { same_bytes: false, spares_ports: true };
         let mut engine = (self.make)(seat, manner)?;
         let asked = (0..count).inspect(|_| *requests += 1);
         let made = one_by_one(&mut engine, asked, self.job.common.timeout);
