@@ -54,6 +54,7 @@ pub enum Command {
     Load(Load),
     Check(Check),
     Run(Run),
+    Compare(Compare),
     Man(Man),
     Completions(Completions),
 }
@@ -408,6 +409,10 @@ pub struct Common {
     #[arg(long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
     pub hdr: Option<PathBuf>,
 
+    /// Write a page with charts to this file, which needs no other
+    #[arg(long, value_name = "FILE", help_heading = "Report", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+
     /// Draw no live view
     #[arg(long, help_heading = "Report")]
     pub quiet: bool,
@@ -431,6 +436,32 @@ pub struct Run {
     /// Options of the plan's command
     #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
     pub options: Vec<OsString>,
+}
+
+/// Compare runs by their reports
+///
+/// Shows reports that runs wrote with --json side by side: a table, and for each against the first a
+/// sentence that says what differs and how sure that is. Of a curve the run with the highest rate
+/// counts. How sure a difference is comes from the spread within the runs: differences between one
+/// start of a server and the next are not in it, for which several runs of each are to be made.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("compare"))]
+pub struct Compare {
+    /// Reports, of which the first is what the others are compared with
+    #[arg(value_name = "FILE", required = true, num_args = 1..=64, value_hint = ValueHint::FilePath)]
+    pub reports: Vec<PathBuf>,
+
+    /// What they are called, with commas between [default: the files' names]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub names: Vec<String>,
+
+    /// Write a page with charts, which needs no other file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+
+    /// Write the charts as a picture
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub png: Option<PathBuf>,
 }
 
 /// Write the man pages into a folder

@@ -15,6 +15,7 @@
 //! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
 //! | [`recorder`], [`failure`], [`server`], [`ports`], [`clock`] | what is measured, and by what it is bounded |
 //! | [`report`] | figures, and what to think of them |
+//! | [`compare`] | reports side by side, as a page or a picture too |
 //!
 //! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
 
@@ -28,6 +29,7 @@ pub mod blocking;
 mod cli;
 pub mod clock;
 pub mod command;
+pub mod compare;
 pub mod dns;
 pub mod exchange;
 pub mod failure;

@@ -188,6 +188,21 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab(1)"],
     },
     Page {
+        name: "compare",
+        examples: &[
+            (
+                "roster-lab compare old.json new.json",
+                "What a release changed, and how sure that is.",
+            ),
+            (
+                "roster-lab compare slapd.json 389ds.json --html report.html --png report.png",
+                "Two servers, as a page and as a picture.",
+            ),
+        ],
+        exit: DONE,
+        see_also: &["roster-lab-run(1)"],
+    },
+    Page {
         name: "man",
         examples: &[("roster-lab man pages && man -l pages/roster-lab.1", "Read a page.")],
         exit: DONE,

@@ -16,6 +16,21 @@ const DIGITS: u8 = 3;
 /// Kinds of failures that are told apart; a hostile server may invent any number.
 const KINDS_MAX: usize = 64;
 
+/// A run is cut into so many pieces of equal length, whose spread tells how sure its figures are: fewer
+/// tell less, more depend on each other.
+pub const BATCHES: usize = 20;
+
+/// A piece of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Requests that ended in it, well or not.
+    pub requests: u64,
+    /// Latencies that were noted in it,
+    pub latencies: u64,
+    /// and their sum.
+    pub sum: Duration,
+}
+
 /// Measurements that add up.
 #[derive(Clone, Debug)]
 pub struct Recorder {
@@ -33,6 +48,8 @@ pub struct Recorder {
     pub lag: Histogram<u64>,
     /// Requests that were due before a user was free to make them.
     pub starved: u64,
+    /// In the order of time.
+    pub batches: [Batch; BATCHES],
 }
 
 impl Default for Recorder {
@@ -45,6 +62,7 @@ impl Default for Recorder {
             latency: histogram(DIGITS),
             lag: histogram(1),
             starved: 0,
+            batches: [Batch::default(); BATCHES],
         }
     }
 }
@@ -55,6 +73,24 @@ fn histogram(digits: u8) -> Histogram<u64> {
 }
 
 impl Recorder {
+    /// A request that ended, in this piece of the run; in none if that was behind the end.
+    pub fn record_in(
+        &mut self,
+        batch: Option<usize>,
+        intended: Instant,
+        ended: Instant,
+        result: Result<(), Failure>,
+    ) {
+        if let Some(batch) = batch.and_then(|at| self.batches.get_mut(at)) {
+            batch.requests += 1;
+            if result.as_ref().err().is_none_or(Failure::has_latency) {
+                batch.latencies += 1;
+                batch.sum += ended.duration_since(intended);
+            }
+        }
+        self.record(intended, ended, result);
+    }
+
     /// A request that ended.
     pub fn record(&mut self, intended: Instant, ended: Instant, result: Result<(), Failure>) {
         self.requests += 1;
@@ -87,6 +123,11 @@ impl Recorder {
         self.warm_up += other.warm_up;
         self.starved += other.starved;
         self.other_failures += other.other_failures;
+        for (sum, batch) in self.batches.iter_mut().zip(other.batches) {
+            sum.requests += batch.requests;
+            sum.latencies += batch.latencies;
+            sum.sum += batch.sum;
+        }
         for (failure, count) in other.failures {
             if self.failures.len() < KINDS_MAX || self.failures.contains_key(&failure) {
                 *self.failures.entry(failure).or_default() += count;

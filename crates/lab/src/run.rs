@@ -46,6 +46,8 @@ pub struct Outcome {
     pub recorder: Recorder,
     /// The time that the figures are of.
     pub measured: Duration,
+    /// The time that they were to be of.
+    pub planned: Duration,
     /// What each thread cost.
     pub threads: Vec<Cost>,
     /// What the server did meanwhile, if it was looked at.
@@ -112,7 +114,8 @@ pub fn carry_out<E: Engine>(
     let gate = Gate::default();
     let (say, heard) = mpsc::channel();
     let crew = if E::BLOCKS { Crew { threads: crew.users, ..crew } } else { crew };
-    let mut outcome = Outcome { blocks: E::BLOCKS, ..Outcome::default() };
+    let (blocks, planned) = (E::BLOCKS, stage.duration);
+    let mut outcome = Outcome { blocks, planned, ..Outcome::default() };
     thread::scope(|scope| {
         let mut running = 0;
         for seat in crew.seats() {

@@ -7,7 +7,7 @@
 
 use crate::failure::Failure;
 use crate::poll::Poll;
-use crate::recorder::Recorder;
+use crate::recorder::{BATCHES, Recorder};
 use crate::schedule::Load;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -387,7 +387,8 @@ impl<'r, E: Engine> Worker<'r, E> {
         if flight.intended < self.times.measured {
             self.recorder.warm_up += 1;
         } else {
-            self.recorder.record(flight.intended, now, result);
+            let batch = self.batch(now);
+            self.recorder.record_in(batch, flight.intended, now, result);
         }
         match self.stage.load {
             Load::Closed { think } if pause || !think.is_zero() => {
@@ -396,6 +397,13 @@ impl<'r, E: Engine> Worker<'r, E> {
             }
             _ => self.idle.push_back((user, now)),
         }
+    }
+
+    /// The piece of the run that a moment is in.
+    fn batch(&self, now: Instant) -> Option<usize> {
+        let since = now.checked_duration_since(self.times.measured)?;
+        let piece = self.stage.duration.as_nanos() / BATCHES as u128;
+        usize::try_from(since.as_nanos().checked_div(piece)?).ok().filter(|&at| at < BATCHES)
     }
 
     fn give_up_late(&mut self, now: Instant) {

@@ -4,12 +4,15 @@ mod loads;
 mod session;
 
 use crate::cli::{self, Cli};
+use crate::compare::{self, Measured, page};
 use crate::{pages, plan};
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use serde_json::{Map, Value};
 use session::Task;
+use std::fs;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// It could not be run, or nothing was answered; it has been said.
@@ -63,9 +66,44 @@ fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
             let task = Task { options: options(&matches), checks_only: args.check };
             loads::run(&load, task, out)
         }
+        cli::Command::Compare(args) => side_by_side(args, out).map(|()| 0),
         cli::Command::Man(args) => pages::write_man_pages(&args.folder, out).map(|()| 0),
         cli::Command::Completions(args) => pages::write_completions(args.shell, out).map(|()| 0),
     }
+}
+
+fn side_by_side(args: &cli::Compare, out: &mut dyn Write) -> Result<()> {
+    let names = match args.names.len() {
+        0 => names_of(&args.reports),
+        count => {
+            let files = args.reports.len();
+            ensure!(count == files, "--names: there are {count} for {files} reports");
+            args.names.clone()
+        }
+    };
+    let read = args.reports.iter().zip(names).map(|(path, name)| Measured::read(path, name));
+    let all = read.collect::<Result<Vec<_>>>()?;
+    let write = |path: &Path, bytes: &[u8]| {
+        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(path) = &args.html {
+        write(path, page::html(&all).as_bytes())?;
+    }
+    if let Some(path) = &args.png {
+        write(path, &page::png(&all)?)?;
+    }
+    Ok(compare::write_text(&all, out)?)
+}
+
+/// File names without their ends, or whole paths where these would be the same.
+fn names_of(paths: &[PathBuf]) -> Vec<String> {
+    let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().display().to_string();
+    let stems: Vec<String> = paths.iter().map(stem).collect();
+    let is_single = |name: &String| stems.iter().filter(|other| *other == name).count() == 1;
+    let named = |(path, stem): (&PathBuf, &String)| {
+        if is_single(stem) { stem.clone() } else { path.display().to_string() }
+    };
+    paths.iter().zip(&stems).map(named).collect()
 }
 
 /// The options as they were given or left, for the report; passwords that stand in them are left out.

@@ -3,6 +3,7 @@
 use super::{FAILED, FOUND, INTERRUPTED, say};
 use crate::cli::Common;
 use crate::clock::{self, Watch};
+use crate::compare::{Measured, page};
 use crate::ldap::look::{self, Change, Look};
 use crate::ports::Budget;
 use crate::probes::{self, Manner, Traits, Trial};
@@ -141,6 +142,8 @@ impl Sum {
         }
         self.outcome.recorder.add(outcome.recorder);
         self.outcome.measured += outcome.measured;
+        // Runs that follow each other have no common pieces.
+        self.outcome.planned = Duration::ZERO;
         self.outcome.threads.extend(outcome.threads);
         self.outcome.interrupted |= outcome.interrupted;
         if let Some(server) = outcome.server {
@@ -216,6 +219,7 @@ pub fn carry<E: Engine, M: Fn(Seat, Manner) -> Result<E> + Sync>(
     let report =
         Report { figures, warnings, probes, probe_requests, stages, knee, interrupted, origin };
     files.write(&report, Some(&outcome.recorder), |out| text::write(&report, out), out)?;
+    files.write_page(&report)?;
     Ok(code(&outcome))
 }
 
@@ -346,6 +350,7 @@ where
 struct Files {
     json: Option<BufWriter<File>>,
     hdr: Option<BufWriter<File>>,
+    html: Option<BufWriter<File>>,
     /// JSON takes the place of the text.
     shows_json: bool,
 }
@@ -358,7 +363,21 @@ impl Files {
         };
         let shows_json = common.json.as_deref() == Some(Path::new("-"));
         let json = common.json.as_deref().filter(|_| !shows_json).map(open).transpose()?;
-        Ok(Self { json, hdr: common.hdr.as_deref().map(open).transpose()?, shows_json })
+        let hdr = common.hdr.as_deref().map(open).transpose()?;
+        let html = common.html.as_deref().map(open).transpose()?;
+        Ok(Self { json, hdr, html, shows_json })
+    }
+
+    fn write_page(&mut self, report: &Report) -> Result<()> {
+        let Some(html) = &mut self.html else { return Ok(()) };
+        // What was loaded is what a person calls the run.
+        let plan = &report.origin.plan;
+        let target = ["uri", "server", "kdc", "service", "module", "lookup"];
+        let target = target.iter().find_map(|key| plan.get(*key)?.as_str());
+        let load = plan.get("load").and_then(Value::as_str).unwrap_or_default();
+        let name = target.map_or(load.to_owned(), |target| format!("{load} {target}"));
+        html.write_all(page::html(&[Measured::of(report, name)]).as_bytes())?;
+        Ok(html.flush()?)
     }
 
     fn write(

@@ -4,10 +4,10 @@
 pub mod text;
 
 use crate::failure::Failure;
-use crate::recorder::Recorder;
+use crate::recorder::{BATCHES, Batch, Recorder};
 use crate::run::Outcome;
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -24,6 +24,11 @@ const LAG_LEAST: Duration = Duration::from_micros(200);
 
 /// KRB_AP_ERR_SKEW.
 const CLOCK_SKEW: u32 = 37;
+/// Those of which a curve is drawn.
+const PERCENTILES: [f64; 26] = [
+    0.0, 1.0, 5.0, 10.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5,
+    95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.99, 99.999, 100.0,
+];
 /// EADDRNOTAVAIL.
 const NO_PORT_LEFT: i32 = 99;
 /// What to do about it.
@@ -31,7 +36,7 @@ pub const PORT_CURES: &str = "Connect from more addresses (--source), or close w
                               reset), which the server sees as a broken connection.";
 
 /// Milliseconds from the intended start to the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Latency {
     /// Half of the requests took no longer.
     pub p50: f64,
@@ -70,12 +75,12 @@ pub struct Finding {
 }
 
 /// Figures of one run, or of several together.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Figures {
     /// Users, or the most requests at a time in an open loop.
     pub users: u32,
     /// The rate that was asked for; none in a closed loop.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
     /// Requests that ended, the warm-up's left out.
     pub requests: u64,
@@ -95,6 +100,10 @@ pub struct Figures {
     pub failures_by_kind: BTreeMap<String, u64>,
     /// Requests of the warm-up.
     pub warm_up_requests: u64,
+    /// All of the distribution: percentiles and their milliseconds.
+    pub percentiles_ms: Vec<(f64, f64)>,
+    /// The run in pieces of equal length: requests a second, and the mean latency in milliseconds.
+    pub batches: Vec<(f64, f64)>,
     /// The time that the figures are of.
     pub seconds: f64,
 }
@@ -113,7 +122,7 @@ pub struct Origin {
 }
 
 /// The machine that made the load.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Host {
     /// Its name.
     pub name: String,
@@ -247,9 +256,26 @@ impl Figures {
             server_memory_bytes: server.map(|server| server.memory),
             failures_by_kind: by_kind,
             warm_up_requests: recorder.warm_up,
+            percentiles_ms: PERCENTILES.map(|percentile| (percentile, at(percentile))).to_vec(),
+            batches: batches(outcome),
             seconds,
         }
     }
+}
+
+/// The pieces of a run; none of one that was not carried out to its end.
+fn batches(outcome: &Outcome) -> Vec<(f64, f64)> {
+    if outcome.interrupted || outcome.planned.is_zero() {
+        return Vec::new();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let piece = outcome.planned.as_secs_f64() / BATCHES as f64;
+    let each = |batch: &Batch| {
+        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+        let (requests, latencies) = (batch.requests as f64, batch.latencies.max(1) as f64);
+        (requests / piece.max(1e-9), milliseconds(batch.sum) / latencies)
+    };
+    outcome.recorder.batches.iter().map(each).collect()
 }
 
 /// What one run's figures must be read with.
