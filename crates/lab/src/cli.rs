@@ -320,7 +320,9 @@ pub struct Pam {
 ///
 /// The command is started without a shell, with nothing on its standard input; what it writes is
 /// discarded. Its arguments may vary as identities do. The latency of a run is from its start to its
-/// end. An exit code other than 0 is a failure.
+/// end; what of that a process takes that does nothing (true(1)) is measured at the same load and shown
+/// apart. An exit code other than 0 is a failure. Reports of several commands or hosts stand side by
+/// side with roster-lab compare.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("command"))]
 pub struct Shell {

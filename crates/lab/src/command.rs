@@ -51,6 +51,12 @@ impl Settings {
         Ok(Self { program, arguments: arguments.to_vec() })
     }
 
+    /// A command that does nothing but start and end.
+    pub fn nothing() -> Result<Self> {
+        let program = Program::Found(find(OsStr::new("true"))?);
+        Ok(Self { program, arguments: Vec::new() })
+    }
+
     fn command(&self, request: u64) -> Command {
         let mut command = match &self.program {
             Program::Found(path) => Command::new(path),

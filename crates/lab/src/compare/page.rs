@@ -198,6 +198,10 @@ fn write_table(all: &[Measured], body: &mut String) {
     ] {
         let _ = write!(body, "<th>{head}</th>");
     }
+    let starts = has_startup(all);
+    if starts {
+        body.push_str("<th>start-up</th>");
+    }
     let compares = all.len() > 1;
     if compares {
         body.push_str("<th>rate against the first</th><th>mean latency against the first</th>");
@@ -214,6 +218,11 @@ fn write_table(all: &[Measured], body: &mut String) {
             "<p class=\"note\">In brackets: where the difference lies with 95 % confidence.</p>",
         );
     }
+}
+
+/// Whether these are commands, of which the start of a process is a part.
+fn has_startup(all: &[Measured]) -> bool {
+    all.iter().flat_map(Measured::runs).any(|run| run.startup_ms.is_some())
 }
 
 fn write_row(all: &[Measured], at: usize, run: &Figures, body: &mut String) {
@@ -241,6 +250,9 @@ fn write_row(all: &[Measured], at: usize, run: &Figures, body: &mut String) {
         "<td>{}</td><td>{:.1} µs</td><td>{server}</td>",
         run.failures, run.client_cpu_us_per_op
     );
+    if has_startup(all) {
+        let _ = write!(body, "<td>{}</td>", run.startup_ms.map_or("–".to_owned(), milliseconds));
+    }
     if let (Some(first), true) = (all.first(), all.len() > 1) {
         let verdict = (at > 0 && std::ptr::eq(run, one.best())).then(|| judge(first, one));
         let cell = |ratio: Option<stats::Ratio>| {

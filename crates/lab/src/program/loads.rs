@@ -18,12 +18,14 @@ use crate::net::{Close, Route, Tls, resolve};
 use crate::nss::{self, Nss};
 use crate::ports::{Budget, Kernel};
 use crate::probes::{Manner, Traits};
+use crate::run::{Crew, carry_out};
 use crate::template::{Template, period};
-use crate::worker::Seat;
+use crate::worker::{Seat, Stage};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -115,6 +117,7 @@ fn run_ldap(args: &cli::Ldap, task: Task, out: &mut dyn Write) -> Result<u8> {
         traits: traits(values.into_iter()),
         ports: &ports,
         look: look.transpose()?,
+        startup: None,
     };
     // Users of different threads begin at different source addresses.
     let make = |seat: Seat, manner: Manner| {
@@ -178,7 +181,11 @@ fn carry_exchange<D: Dialect>(
         let rate = if holds_ports { stage.rate_max() } else { 0.0 };
         of_ports(budget, stage, rate)
     };
-    carry(Job { common, task, threads: 1, traits, ports: &ports, look: None }, make, out)
+    carry(
+        Job { common, task, threads: 1, traits, ports: &ports, look: None, startup: None },
+        make,
+        out,
+    )
 }
 
 fn run_krb5(args: &cli::Krb5, task: Task, out: &mut dyn Write) -> Result<u8> {
@@ -231,7 +238,7 @@ fn run_nss(args: &cli::Nss, task: Task, out: &mut dyn Write) -> Result<u8> {
 
 /// A load that goes over no network.
 fn local(common: &Common, task: Task, threads: usize, traits: Traits) -> Job<'_> {
-    Job { common, task, threads, traits, ports: &|_| None, look: None }
+    Job { common, task, threads, traits, ports: &|_| None, look: None, startup: None }
 }
 
 fn run_pam(args: &cli::Pam, task: Task, out: &mut dyn Write) -> Result<u8> {
@@ -295,7 +302,14 @@ fn run_command(args: &cli::Shell, task: Task, out: &mut dyn Write) -> Result<u8>
     let make = |seat: Seat, _| Ok(Commands::new(Arc::clone(&settings), seat.users));
     // Starting a process blocks a thread until the process has become the program.
     let threads = available_parallelism().map_or(1, usize::from);
-    carry(local(&args.common, task, threads, traits(args.command.iter())), make, out)
+    let nothing = Arc::new(command::Settings::nothing()?);
+    let startup = |stage: Stage, crew: Crew, stop: &AtomicBool| {
+        let make = |seat: Seat| Ok(Commands::new(Arc::clone(&nothing), seat.users));
+        carry_out(stage, crew, None, stop, make, |_| {})
+    };
+    let traits = traits(args.command.iter());
+    let job = Job { startup: Some(&startup), ..local(&args.common, task, threads, traits) };
+    carry(job, make, out)
 }
 
 #[cfg(test)]

@@ -45,6 +45,9 @@ pub struct Task {
     pub checks_only: bool,
 }
 
+/// Carries a run out in which nothing is done.
+pub type Startup<'a> = dyn Fn(Stage, Crew, &AtomicBool) -> Result<Outcome> + 'a;
+
 /// A load that is ready to be carried out.
 pub struct Job<'a> {
     pub common: &'a Common,
@@ -57,6 +60,8 @@ pub struct Job<'a> {
     pub ports: &'a dyn Fn(&Planned) -> Option<Warning>,
     /// Sees what requests do to the server's entries.
     pub look: Option<Look>,
+    /// Of commands: a run of one that does nothing, to set the start of processes apart.
+    pub startup: Option<&'a Startup<'a>>,
 }
 
 /// How fast a closed loop is nobody knows before; what its ports allow is.
@@ -228,11 +233,6 @@ where
     E: Engine,
     M: Fn(Seat, Manner) -> Result<E> + Sync,
 {
-    fn crew(&self, users: u32) -> Crew {
-        let threads = self.job.common.threads.map_or(self.job.threads, |threads| threads as usize);
-        Crew { users: users as usize, threads }
-    }
-
     fn planned(&self, planned: Planned) -> Trial {
         let same_bytes = self.job.traits.repeats_bytes == Some(true);
         let manner = Manner { same_bytes, spares_ports: false };
@@ -338,11 +338,39 @@ where
         let trial = self.planned(planned);
         let outcome = self.run(trial, self.server.as_ref(), &mut view)?;
         drop(view);
+        let startup_ms = self.startup(planned)?;
         let figures = Figures::of(&outcome, planned.users, planned.offered());
+        let figures = Figures { startup_ms, ..figures };
         let mut warnings: Vec<Warning> = before.into_iter().collect();
         warnings.extend(report::warnings(&outcome, planned.users));
         sum.add(outcome.clone(), figures, warnings);
         Ok(outcome)
+    }
+}
+
+impl<M> Session<'_, M> {
+    /// What the start and end of a process takes at this load, at the median.
+    fn startup(&self, planned: Planned) -> Result<Option<f64>> {
+        let (common, Some(startup)) = (self.job.common, self.job.startup) else { return Ok(None) };
+        if common.probe.is_zero() || self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let view = View::new(&planned.stage, "start-up".to_owned(), common.quiet);
+        let (warm_up, duration) = (common.probe / 5, common.probe);
+        let load = match planned.stage.load {
+            Load::Open(pace) => Load::Open(Pace { warm_up, over: duration, ..pace }),
+            closed @ Load::Closed { .. } => closed,
+        };
+        let stage = Stage { load, warm_up, duration, ..planned.stage };
+        let outcome = startup(stage, self.crew(planned.users), &self.stop)?;
+        drop(view);
+        let median = outcome.recorder.percentile(50.0);
+        Ok((outcome.recorder.requests > 0).then_some(median.as_secs_f64() * 1e3))
+    }
+
+    fn crew(&self, users: u32) -> Crew {
+        let threads = self.job.common.threads.map_or(self.job.threads, |threads| threads as usize);
+        Crew { users: users as usize, threads }
     }
 }
 

@@ -96,6 +96,10 @@ pub struct Figures {
     pub server_cpu_us_per_op: Option<f64>,
     /// Resident memory of the server at the end.
     pub server_memory_bytes: Option<u64>,
+    /// Of commands: what the start and end of a process takes that does nothing, at the same load, at
+    /// the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup_ms: Option<f64>,
     /// Failures by kind.
     pub failures_by_kind: BTreeMap<String, u64>,
     /// Requests of the warm-up.
@@ -254,6 +258,7 @@ impl Figures {
             server_cpu_us_per_op: server
                 .map(|server| microseconds_each(server.cpu, recorder.requests)),
             server_memory_bytes: server.map(|server| server.memory),
+            startup_ms: None,
             failures_by_kind: by_kind,
             warm_up_requests: recorder.warm_up,
             percentiles_ms: PERCENTILES.map(|percentile| (percentile, at(percentile))).to_vec(),

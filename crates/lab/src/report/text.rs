@@ -75,6 +75,13 @@ fn one(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
         milliseconds(latency.p999),
         milliseconds(latency.max)
     )?;
+    if let Some(startup) = figures.startup_ms {
+        writeln!(
+            out,
+            "start-up   {} of the median: what a process takes that does nothing",
+            milliseconds(startup)
+        )?;
+    }
     write!(out, "processor  client {:.1} µs a request", figures.client_cpu_us_per_op)?;
     if let Some(server) = figures.server_cpu_us_per_op {
         write!(out, ", server {server:.1} µs")?;
@@ -89,17 +96,26 @@ fn one(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
 fn curve(stages: &[Figures], out: &mut dyn Write) -> io::Result<()> {
     let is_open = stages.iter().any(|stage| stage.offered.is_some());
     let first = if is_open { "offered/s" } else { "users" };
+    let starts = stages.iter().any(|stage| stage.startup_ms.is_some());
     writeln!(
         out,
-        "{first:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9}",
-        "rate/s", "failed", "p50", "p90", "p99", "max", "client µs", "server µs"
+        "{first:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9}{}",
+        "rate/s",
+        "failed",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "client µs",
+        "server µs",
+        if starts { "   start-up" } else { "" }
     )?;
     for stage in stages {
         let given = stage.offered.map_or_else(|| stage.users.to_string(), count);
         let latency = stage.latency_ms;
         writeln!(
             out,
-            "{given:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9.1} {:>9}",
+            "{given:>10} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>9.1} {:>9}{}",
             count(stage.rate),
             stage.failures,
             milliseconds(latency.p50),
@@ -108,6 +124,9 @@ fn curve(stages: &[Figures], out: &mut dyn Write) -> io::Result<()> {
             milliseconds(latency.max),
             stage.client_cpu_us_per_op,
             stage.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}")),
+            stage
+                .startup_ms
+                .map_or(String::new(), |startup| format!(" {:>10}", milliseconds(startup))),
         )?;
     }
     Ok(())
