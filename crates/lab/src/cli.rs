@@ -1,6 +1,7 @@
 //! What may be typed: the one source of the parser, of `--help`, man pages and completions, and of the
 //! keys of a [plan](crate::plan).
 
+use crate::bisect::Figure;
 use crate::dns::message::Type;
 use crate::exchange::Protocol;
 use crate::foreign::pam::Step;
@@ -55,6 +56,7 @@ pub enum Command {
     Check(Check),
     Run(Run),
     Compare(Compare),
+    Bisect(Box<Bisect>),
     Man(Man),
     Completions(Completions),
 }
@@ -464,6 +466,66 @@ pub struct Compare {
     /// Write the charts as a picture
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub png: Option<PathBuf>,
+}
+
+/// Find the release that changed a figure
+///
+/// Measures releases between a good one and a bad one, each time the one in the middle: puts it in place
+/// by a command, and carries a plan out. A release is good or bad by which of the two its figure is
+/// nearer to, as a quotient. One that cannot be put in place or measured is gone around. What was found
+/// is kept after each release, and the same command goes on from there.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("bisect"))]
+pub struct Bisect {
+    /// Releases in their order, with commas between; @FILE for the lines of a file
+    #[arg(long, value_name = "VERSION", value_parser = versions, required = true)]
+    pub versions: Versions,
+
+    /// A release whose figure is as it should be
+    #[arg(long, value_name = "VERSION")]
+    pub good: String,
+
+    /// One whose figure is not
+    #[arg(long, value_name = "VERSION")]
+    pub bad: String,
+
+    /// What puts a release in place, for sh; {version} stands for it. A server that it starts must be in
+    /// the background, and must be reached when the command ends
+    #[arg(long, value_name = "COMMAND")]
+    pub cmd: String,
+
+    /// What measures it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub plan: PathBuf,
+
+    /// The figure; of a curve, that of the run with the highest rate
+    #[arg(long, value_enum, default_value = "rate")]
+    pub figure: Figure,
+
+    /// A command that takes longer has failed
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub cmd_timeout: Duration,
+
+    /// Where what was found is kept
+    #[arg(long, value_name = "FILE", default_value = "bisect.json", value_hint = ValueHint::FilePath)]
+    pub state: PathBuf,
+}
+
+/// Releases in their order.
+pub type Versions = std::sync::Arc<[String]>;
+
+/// With commas between, or from a file.
+fn versions(text: &str) -> Result<Versions, String> {
+    let read;
+    let words: Vec<&str> = match text.strip_prefix('@') {
+        Some(path) => {
+            read = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+            read.lines().collect()
+        }
+        None => text.split(',').collect(),
+    };
+    let words = words.into_iter().map(str::trim).filter(|word| !word.is_empty());
+    Ok(words.map(str::to_owned).collect())
 }
 
 /// Write the man pages into a folder

@@ -15,7 +15,7 @@
 //! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
 //! | [`recorder`], [`failure`], [`server`], [`ports`], [`clock`] | what is measured, and by what it is bounded |
 //! | [`report`] | figures, and what to think of them |
-//! | [`compare`] | reports side by side, as a page or a picture too |
+//! | [`compare`], [`bisect`] | reports side by side, as a page or a picture too; one after the other |
 //!
 //! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
 
@@ -25,6 +25,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod ber;
+pub mod bisect;
 pub mod blocking;
 mod cli;
 pub mod clock;

@@ -203,6 +203,21 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab-run(1)"],
     },
     Page {
+        name: "bisect",
+        examples: &[
+            (
+                "roster-lab bisect --versions @releases --good 2.3.0 --bad 2.5.1 --cmd './install-and-start {version}' --plan binds.toml",
+                "The release that made binds slower.",
+            ),
+            (
+                "roster-lab bisect --versions 1,2,3,4 --good 1 --bad 4 --cmd 'podman run -d --replace --name ds -p 3389:3389 ds:{version} && sleep 10' --plan binds.toml --figure p99",
+                "The image that made the slowest one slower.",
+            ),
+        ],
+        exit: DONE,
+        see_also: &["roster-lab-run(1)", "git-bisect(1)"],
+    },
+    Page {
         name: "man",
         examples: &[("roster-lab man pages && man -l pages/roster-lab.1", "Read a page.")],
         exit: DONE,

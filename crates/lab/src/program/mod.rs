@@ -5,7 +5,7 @@ mod session;
 
 use crate::cli::{self, Cli};
 use crate::compare::{self, Measured, page};
-use crate::{pages, plan};
+use crate::{bisect, pages, plan};
 use anyhow::{Context, Result, ensure};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use serde_json::{Map, Value};
@@ -67,6 +67,7 @@ fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
             loads::run(&load, task, out)
         }
         cli::Command::Compare(args) => side_by_side(args, out).map(|()| 0),
+        cli::Command::Bisect(args) => bisect::run(args, out).map(|()| 0),
         cli::Command::Man(args) => pages::write_man_pages(&args.folder, out).map(|()| 0),
         cli::Command::Completions(args) => pages::write_completions(args.shell, out).map(|()| 0),
     }
