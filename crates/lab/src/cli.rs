@@ -34,8 +34,8 @@ const STYLES: Styles = Styles::styled()
 /// itself was the limit.
 ///
 /// Where a value names an identity, {A..B} is a range of numbers (with zeros in front if A has them),
-/// {@FILE} a line of a file, {n} the number of the request; @FILE for the whole value takes its lines.
-/// Each request takes the next. A brace is written twice: {{.
+/// {@FILE} a line of a file, and an n in braces the number of the request; @FILE for the whole value
+/// takes its lines. Each request takes the next. A brace is written twice: {{.
 #[derive(Debug, Parser)]
 #[command(
     name = "roster-lab",

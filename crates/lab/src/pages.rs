@@ -241,6 +241,9 @@ pub fn after_help(name: &str) -> String {
     let heading = |text: &str| format!("\x1b[1m\x1b[32m{text}:\x1b[0m\n");
     let mut text = heading("Examples");
     for (command, meaning) in page.examples {
+        // The parser of options would break the line there; a change of style in between, which is none,
+        // keeps it from that.
+        let command = command.replace("{n}", "{\x1b[0mn}");
         text += &format!("  {command}\n      {meaning}\n");
     }
     text += &format!("\n{}", heading("Exit status"));
@@ -324,6 +327,17 @@ fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_a_request_is_no_line_break_in_help() {
+        let mut program = Cli::command();
+        for name in ["ldap", "dns"] {
+            let help = program.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            assert!(help.contains("{n}"), "{help}");
+        }
+        let help = program.render_long_help().to_string();
+        assert!(help.contains("an n in braces the number"), "{help}");
+    }
 
     #[test]
     fn every_command_has_a_page_with_its_options_examples_and_exit_codes() {
