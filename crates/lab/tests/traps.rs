@@ -7,6 +7,7 @@ use common::{
 };
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::{Ds389, Server, c_program_with};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -228,6 +229,22 @@ fn a_check_says_that_nothing_was_found() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("nothing was found"), "{said}");
-    let output = run(&["check", "command", "--probe", "0", "--", "true"]);
-    assert_eq!(output.status.code(), Some(1));
+    for nonsense in [["--probe", "0"], ["--html", "page.html"]] {
+        let output = run(&[&["check", "command"], &nonsense[..], &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{nonsense:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_comparisons_too() {
+    let child = lab(&["check", "command", "--probe", "60", "--json", "-", "--", "true"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start");
+    thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&child), Signal::INT).expect("interrupt it");
+    let begun = Instant::now();
+    let (code, report) = read(&child.wait_with_output().expect("wait"));
+    assert_eq!((code, &report["interrupted"]), (130, &Value::Bool(true)), "{report}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "at once, and not when it is done");
 }

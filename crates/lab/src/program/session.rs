@@ -188,6 +188,10 @@ pub fn carry<E: Engine, M: Fn(Seat, Manner) -> Result<E> + Sync>(
     if let Some(server) = &server {
         server.consumed()?;
     }
+    ensure!(
+        !job.task.checks_only || (common.html.is_none() && common.hdr.is_none()),
+        "--html, --hdr: a check makes no run that they could be of"
+    );
     let mut files = Files::create(common)?;
     let session = Session { job, make, server, stop: stop_on_signals()?, next: Cell::new(0) };
     let checked = session.check()?;
