@@ -181,7 +181,7 @@ pub struct DomainStatus {
     pub mode: String,
     /// Whether the directory answers.
     pub online: bool,
-    /// Since when it does or does not, in seconds since 1970.
+    /// Since when it does or does not, in seconds since 1970, 0 as long as neither is known.
     pub since_unix: u64,
     /// The server in use, or the last one.
     pub server: String,

@@ -17,7 +17,7 @@
 //! | `learnt` | what they brought that was not fetched yet |
 //! | `object` | the interface on the bus |
 //!
-//! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
+//! Timers: ten to sixty seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
 //! which is asked again after one to 60 seconds, or the host's own accounts cannot be read or were
 //! written a moment ago, which are read again every second. A change is published at once, the next one not
 //! before `[publisher] interval` has passed, and a storm of changes takes half of the time at the most,
@@ -65,15 +65,20 @@ use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, RwLock};
 use tokio::time::timeout;
 
-/// How long after the start a snapshot in place goes on serving while a back-end has not heard from its
-/// directory yet, and may have less than the snapshot.
+/// How long after the start a snapshot in place goes on serving, at the least, while a back-end has not
+/// heard from its directory yet, and may have less than the snapshot.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long at the most: a back-end that does not say that its directory is away may be on its way back
+/// after having ended, which takes it ten seconds when it often did, or may still read.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+/// How often it is asked in between.
+const PATIENCE_PAUSE: Duration = Duration::from_secs(1);
 /// After a publication failed: the first pause before the next attempt, which doubles up to the longest.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest pause.
@@ -112,8 +117,6 @@ pub struct Hub {
     connection: zbus::Connection,
     object: String,
     asker: Asker,
-    /// Whether a back-end that may be behind the snapshot in place is waited for.
-    patience: AtomicBool,
 }
 
 /// Runs until the role is to stop.
@@ -154,14 +157,13 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         connection: context.connection.clone(),
         object: context.role.path(),
         asker,
-        patience: AtomicBool::new(true),
     });
-    tokio::spawn(lose_patience(Arc::clone(&hub)));
     let watch = Watch::new([config.host.passwd.clone(), config.host.group.clone()])
         .context("cannot watch the host's own accounts")?;
     let host = config.host.clone();
     tokio::spawn(follow_locals(Arc::clone(&hub), host.passwd, host.group, watch));
     for (position, (domain, (_, proxy))) in config.domains.iter().zip(proxies).enumerate() {
+        tokio::spawn(lose_patience(Arc::clone(&hub), position, proxy.clone()));
         tokio::spawn(follow_domain(Arc::clone(&hub), position, domain.name.clone(), proxy));
     }
     let object = Object::new(Arc::clone(&hub));
@@ -171,11 +173,24 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// After a while a directory is taken to be away, and what its back-end has is served.
-async fn lose_patience(hub: Arc<Hub>) {
+/// After a while a directory that is away is no longer waited for, and what its back-end has is served.
+async fn lose_patience(hub: Arc<Hub>, position: usize, proxy: BackendProxy<'static>) {
+    let latest = Instant::now() + PATIENCE_MAX;
     tokio::time::sleep(PATIENCE).await;
-    hub.patience.store(false, Ordering::Relaxed);
+    while hub.state.read().await.may_be_behind(position)
+        && !is_away(&proxy).await
+        && Instant::now() < latest
+    {
+        tokio::time::sleep(PATIENCE_PAUSE).await;
+    }
+    hub.state.write().await.lose_patience(position);
     hub.changed.notify_one();
+}
+
+/// Whether a back-end says that its directory does not answer, and not only that it did not yet.
+async fn is_away(proxy: &BackendProxy<'_>) -> bool {
+    let status = timeout(CALL_DEADLINE, proxy.status()).await;
+    matches!(status, Ok(Ok(status)) if !status.online && status.since_unix > 0)
 }
 
 /// Publishes whenever something changed, until the role is to stop.
@@ -221,7 +236,7 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
 async fn attempt(hub: &Arc<Hub>) -> bool {
     {
         let state = hub.state.read().await;
-        let waits_for = state.waits_for(hub.patience.load(Ordering::Relaxed));
+        let waits_for = state.waits_for();
         let waits = waits_for.is_some() || state.is_empty();
         drop(state);
         let text = waits_for.map(|what| format!("the last snapshot goes on serving until {what}"));

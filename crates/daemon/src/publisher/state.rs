@@ -41,6 +41,8 @@ pub struct DomainState {
     mass_deletion: f64,
     /// Whether an image was current since this process began.
     current: bool,
+    /// Whether it is waited for until one is, where a snapshot in place may be newer.
+    patience: bool,
     /// Removals that wait for a confirmation.
     held: Option<u64>,
     /// Until when as many removals may happen, because somebody confirmed them.
@@ -287,16 +289,16 @@ impl State {
 
     /// What has to be before anything is published: a domain that is in the present snapshot, and whose
     /// back-end has not said yet what it has, would vanish, and so would those that come after it. One
-    /// that may be a moment behind would go back; that is waited for only as long as there is `patience`,
-    /// for its directory may be away.
+    /// that may be a moment behind would go back; that is waited for only as long as there is patience, for
+    /// its directory may be away.
     #[must_use]
-    pub fn waits_for(&self, patience: bool) -> Option<String> {
+    pub fn waits_for(&self) -> Option<String> {
         if self.locals.is_none() {
             return Some("the host's own accounts have been read".into());
         }
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
-            let behind = patience && domain.mode == Mode::Replicate && !domain.current;
+            let behind = domain.patience && domain.may_be_behind();
             (!domain.entries.present || behind) && is_served(domain)
                 || domain.is_unread() && self.domains[*position..].iter().any(is_served)
         };
@@ -307,6 +309,18 @@ impl State {
             }
             None => format!("domain {name} can be read"),
         })
+    }
+
+    /// Whether a domain may have less than a snapshot in place, for its back-end has not heard from the
+    /// directory since this process began.
+    #[must_use]
+    pub fn may_be_behind(&self, position: usize) -> bool {
+        self.domains[position].may_be_behind()
+    }
+
+    /// From now on what the domain's back-end has is served even if it may be behind.
+    pub fn lose_patience(&mut self, position: usize) {
+        self.domains[position].patience = false;
     }
 
     /// Whether any domain has handed anything over.
@@ -437,10 +451,15 @@ impl DomainState {
             refused: Vec::new(),
             mass_deletion,
             current: false,
+            patience: true,
             held: None,
             confirmed: None,
             not_taken: String::new(),
         }
+    }
+
+    fn may_be_behind(&self) -> bool {
+        self.mode == Mode::Replicate && !self.current
     }
 
     /// Whether nobody can tell who is in it: it is mirrored, and was never read.

@@ -520,13 +520,13 @@ fn a_domain_of_the_last_snapshot_is_waited_for() {
     let mut state = fresh(&["corp", "lab"], served, None);
     state.set_locals(Locals::default());
     take(&mut state, 1, Image::full()).expect("well formed");
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"));
     let mut nothing_yet = Image::full();
     nothing_yet.header.flags = 0;
     assert!(matches!(take(&mut state, 0, nothing_yet), Ok(Taken::NotYet(_))));
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"));
     take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
-    assert_eq!(state.waits_for(true), None);
+    assert_eq!(state.waits_for(), None);
 }
 
 #[test]
@@ -553,13 +553,23 @@ fn a_domain_that_may_be_behind_the_snapshot_is_waited_for_with_patience_only() {
     let served = Served::from([("corp".to_owned(), Counts::default())]);
     let mut state = fresh(&["corp"], served, None);
     state.set_locals(Locals::default());
-    let mut stale = Image::full().user(1, "alice", 5001, 5001);
-    stale.header.flags = COMPLETE;
-    take(&mut state, 0, stale).expect("well formed");
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
-    assert_eq!(state.waits_for(false), None);
+    let stale = || {
+        let mut stale = Image::full().user(1, "alice", 5001, 5001);
+        stale.header.flags = COMPLETE;
+        stale
+    };
+    take(&mut state, 0, stale()).expect("well formed");
+    assert!(state.may_be_behind(0));
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"));
+    let mut impatient = fresh(&["corp"], state.served.clone(), None);
+    impatient.set_locals(Locals::default());
+    impatient.lose_patience(0);
+    assert!(impatient.waits_for().is_some(), "nothing was handed over");
+    take(&mut impatient, 0, stale()).expect("well formed");
+    assert_eq!(impatient.waits_for(), None);
     take(&mut state, 0, Image::changes(1)).expect("leads on");
-    assert_eq!(state.waits_for(true), None);
+    assert!(!state.may_be_behind(0));
+    assert_eq!(state.waits_for(), None);
 }
 
 #[test]
@@ -643,11 +653,12 @@ fn a_new_publisher_goes_by_the_snapshot_in_place() {
     let mut anew = fresh(&["corp"], made.served, Some(bytes.into_inner()));
     anew.set_locals(Locals::default());
     assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::NotYet(_))));
-    let waits_for = anew.waits_for(false).expect("the snapshot stays");
+    anew.lose_patience(0);
+    let waits_for = anew.waits_for().expect("the snapshot stays");
     assert!(waits_for.contains("roster domain confirm corp"), "{waits_for}");
     assert_eq!(anew.confirm("corp"), Some((0, 22)));
     assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::Changes(_))));
-    assert_eq!(anew.waits_for(true), None);
+    assert_eq!(anew.waits_for(), None);
 }
 
 #[test]
@@ -656,7 +667,7 @@ fn a_snapshot_that_cannot_be_read_is_not_missed() {
     let mut state = fresh(&["corp"], served, Some(b"cut".to_vec()));
     state.set_locals(Locals::default());
     assert!(matches!(take(&mut state, 0, twenty_without(20, 2)), Ok(Taken::Changes(_))));
-    assert_eq!(state.waits_for(true), None);
+    assert_eq!(state.waits_for(), None);
 }
 
 #[test]
@@ -708,7 +719,7 @@ fn a_name_that_is_free_again_is_the_next_ones_at_once() {
 fn behind_a_domain_that_was_never_read_nothing_is_served() {
     let mut state = host(&["corp", "lab"]);
     take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
-    assert_eq!(state.waits_for(true), None, "there is nothing to be lost");
+    assert_eq!(state.waits_for(), None, "there is nothing to be lost");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
     assert_eq!(state.domain_counts()[1].waits_for, "corp");
     let shown = state.show(LookUp::UserByName, b"alice");
@@ -721,11 +732,8 @@ fn behind_a_domain_that_was_never_read_nothing_is_served() {
     let mut state = fresh(&["corp", "lab"], lab, None);
     state.set_locals(Locals::default());
     take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
-    assert_eq!(
-        state.waits_for(false).as_deref(),
-        Some("domain corp can be read"),
-        "alice would vanish"
-    );
+    state.lose_patience(0);
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"), "alice would vanish");
 }
 
 #[test]
