@@ -2,7 +2,9 @@
 //! and rosterd finds it out by listing which entries there are.
 
 use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::{Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_until};
+use roster_system_tests::{
+    Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, wait_until,
+};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -187,4 +189,34 @@ fn a_sweep_that_meets_a_limit_takes_nobody_away_and_keeps_the_connection() {
     slapd.change(&directory.user("newcomer", 4000));
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
     assert!(!rosterd.log().contains("is lost"), "{}", rosterd.log());
+}
+
+/// A role is worked out of what its members have, and changes without them.
+#[test]
+fn who_comes_into_a_role_of_389ds_is_seen_at_the_next_sweep() {
+    let directory = directory();
+    let role = "cn=staff,ou=people,dc=example,dc=com";
+    let of_shell = |shell: &str| format!("(&(objectClass=posixAccount)(loginShell={shell}))");
+    let ldif = format!(
+        "{}\ndn: {role}\nobjectClass: top\nobjectClass: ldapSubEntry\nobjectClass: nsRoleDefinition\n\
+         objectClass: nsComplexRoleDefinition\nobjectClass: nsFilteredRoleDefinition\ncn: staff\n\
+         nsRoleFilter: {}\n\n",
+        directory.populated(20, 5, 3).replace("/bin/sh", "/bin/false"),
+        of_shell("/bin/sh"),
+    );
+    let server = Ds389::serving(&ldif);
+    server.set(&directory.user_dn("u1"), "loginShell", &["/bin/sh"]);
+    server.set(&directory.user_dn("u2"), "loginShell", &["/bin/bash"]);
+    let filter = format!("(&(objectClass=posixAccount)(nsRole={role}))");
+    let domain = Domain::ldap("corp", &server)
+        .with("user_filter", &format!("{filter:?}"))
+        .with("page_size", "2")
+        .with("sweep", "\"2s\"");
+    let rosterd = Rosterd::start(&[domain]);
+    wait_until(SOON, "it is mirrored", || is_served(&rosterd, "u1"));
+    assert!(!is_served(&rosterd, "u2"));
+    rosterd.expect_of_domain("corp", "tracking", "syncrepl");
+    server.set(role, "nsRoleFilter", &[&of_shell("/bin/bash")]);
+    wait_until(SOON, "who has come into it is served", || is_served(&rosterd, "u2"));
+    wait_until(SOON, "who has left it is not", || !is_served(&rosterd, "u1"));
 }
