@@ -501,6 +501,17 @@ pub const KEYS: &[Key] = &[
          containers: nobody tells when one of these is renamed or moved.",
     ),
     ldap(
+        "sweep",
+        duration_of(SECOND, DAY),
+        Unset::Is("\"15m\""),
+        "How often a mirror that is told of changes asks for the keys of all entries as well: users and \
+         groups that come to match a filter, or no longer do, without having been changed themselves, \
+         are told of by no server. A fifth more or less is drawn, and a server that takes long is asked \
+         less often, for a 200th of the time at the most. Where a filter names memberOf, isMemberOf, \
+         nsRole or ibm-allGroups it is also done two seconds after a change of a mirrored group, at \
+         most every 30 seconds.",
+    ),
+    ldap(
         "full_refresh",
         duration_of(Duration::ZERO, MONTH),
         Unset::Is("\"24h\""),

@@ -35,6 +35,7 @@ use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::enumerate::Enumeration;
 use crate::track::lookout::Lookout;
 use crate::track::rereading::{Rereading, Wanted};
+use crate::track::sweep::{Pace, Sweep};
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
@@ -181,6 +182,7 @@ impl Ldap {
                 .iter()
                 .map(|search| self.track(method, search, server, &root))
                 .chain(self.searches.iter().flat_map(|search| self.beside(method, search, &root)))
+                .chain(self.sweep(method, &root))
                 .collect();
             end = follow(
                 &mut connection,
@@ -338,7 +340,7 @@ impl Ldap {
         root: &Root,
     ) -> Box<dyn Track> {
         let search = search.clone();
-        let page_size = root.paged.then_some(self.config.page_size).filter(|&size| size > 0);
+        let page_size = self.page_size(root);
         let uuid = self.config.attributes.uuid.as_deref();
         let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
         match method {
@@ -364,7 +366,13 @@ impl Ldap {
             }
             Method::PersistentSearch => {
                 let context = root.context(&search.base).to_owned();
-                Box::new(Enumeration::persistent(search, key, page_size, context))
+                Box::new(Enumeration::persistent(
+                    search,
+                    key,
+                    page_size,
+                    context,
+                    self.config.sweep,
+                ))
             }
             Method::Polling => {
                 let stamps = if root.usn { "entryUSN" } else { "modifyTimestamp" };
@@ -382,6 +390,22 @@ impl Ldap {
         let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
         let rereading = Rereading::new(search.clone(), key.clone());
         [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
+    }
+
+    /// What finds out what a server that tells of changes does not tell; other ways to follow them do
+    /// that themselves.
+    fn sweep(&self, method: Method, root: &Root) -> Option<Box<dyn Track>> {
+        let pace = Pace { every: self.config.sweep, patience: self.config.search_timeout };
+        let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
+        (method == Method::Synchronization).then(|| -> Box<dyn Track> {
+            let page_size = self.page_size(root);
+            Box::new(Sweep::new(&self.searches, key, stamp, page_size, pace, Instant::now()))
+        })
+    }
+
+    /// Entries that are asked for at a time, where the server knows of pages.
+    fn page_size(&self, root: &Root) -> Option<u32> {
+        root.paged.then_some(self.config.page_size).filter(|&size| size > 0)
     }
 
     /// Over when a server is good that is preferred to this one, which any is when DNS names this one
@@ -491,6 +515,7 @@ impl Provider for Ldap {
     }
 
     fn read_anew(&self, groups: &[(Part, EntryId)]) {
-        self.wanted.add(groups);
+        // An entry's key is that of the user in it.
+        self.wanted.add(groups.iter().map(|&(part, id)| (part, schema::group_id(id))));
     }
 }

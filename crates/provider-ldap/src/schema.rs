@@ -309,6 +309,9 @@ pub struct PartSearch {
     pub base: String,
     /// What for, to the server.
     pub filter: Filter,
+    /// Its filter names what servers work out: an entry comes to match it, or no longer does, without a
+    /// change of its own, and what a server says of that while it tells of changes may be out of date.
+    pub is_worked_out: bool,
     /// The attributes to ask for, without that of the UUID.
     pub attributes: Vec<String>,
     /// The text of all this, for binding a cookie to it.
@@ -413,6 +416,7 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
             base: base.to_owned(),
             canonical_base: dn::normalise(base.as_bytes()).into_owned(),
             filter,
+            is_worked_out: filters.iter().any(|filter| filter.is_worked_out()),
             attributes,
             description: String::new(),
         }
@@ -613,6 +617,7 @@ mod tests {
             base: String::new(),
             canonical_base: Vec::new(),
             filter: Filter::present("objectClass"),
+            is_worked_out: false,
             attributes: Vec::new(),
             description: String::new(),
         };

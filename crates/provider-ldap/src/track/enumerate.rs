@@ -27,9 +27,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the keys of all entries are compared beside a persistent search.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// The same for polling, which learns of every removal in this way: in polls.
+/// How often the keys of all entries are compared by who polls, who learns of every removal in this way:
+/// in polls.
 const SWEEP_POLLS: u32 = 10;
 /// A persistent search is not confirmed: it is given so long to be in place before the listing that
 /// it must not leave a gap to.
@@ -115,6 +114,7 @@ pub(crate) struct Enumeration {
     phase: Phase,
     page: Vec<u8>,
     filter: Filter,
+    sweep_interval: Duration,
     swept: Instant,
     /// All entries, by the keys that they are told of by, with a hash of their stamps where it is by
     /// those that changes are learned of.
@@ -131,14 +131,16 @@ pub(crate) struct Enumeration {
 
 impl Enumeration {
     /// By persistent search below `context`, which has the search's base in it: who leaves the base is
-    /// told of where it goes.
+    /// told of where it goes. Swept as often as `sweep_interval` says.
     pub fn persistent(
         search: PartSearch,
         key: String,
         page_size: Option<u32>,
         context: String,
+        sweep_interval: Duration,
     ) -> Self {
-        Self::new(search, key, page_size, Means::PersistentSearch(context, None))
+        let means = Means::PersistentSearch(context, None);
+        Self::new(search, key, page_size, means, sweep_interval)
     }
 
     /// By polling for stamps of this attribute.
@@ -150,10 +152,16 @@ impl Enumeration {
         interval: Duration,
     ) -> Self {
         let stamps = Stamps { attribute, since: Vec::new(), newest: Vec::new() };
-        Self::new(search, key, page_size, Means::Polling(stamps, interval))
+        Self::new(search, key, page_size, Means::Polling(stamps, interval), interval * SWEEP_POLLS)
     }
 
-    fn new(search: PartSearch, key: String, page_size: Option<u32>, means: Means) -> Self {
+    fn new(
+        search: PartSearch,
+        key: String,
+        page_size: Option<u32>,
+        means: Means,
+        sweep_interval: Duration,
+    ) -> Self {
         Self {
             filter: search.filter.clone(),
             search,
@@ -162,6 +170,7 @@ impl Enumeration {
             means,
             phase: Phase::Asleep,
             page: Vec::new(),
+            sweep_interval,
             swept: Instant::now(),
             known: HashMap::new(),
             hasher: RandomState::new(),
@@ -199,11 +208,7 @@ impl Enumeration {
     }
 
     fn sweep_due(&self) -> Instant {
-        self.swept
-            + match &self.means {
-                Means::PersistentSearch(..) => SWEEP_INTERVAL,
-                Means::Polling(_, interval) => *interval * SWEEP_POLLS,
-            }
+        self.swept + self.sweep_interval
     }
 
     fn rest(&mut self, now: Instant) {

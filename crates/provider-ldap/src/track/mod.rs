@@ -4,7 +4,8 @@
 //! synchronization ([`sync`]), persistent search or polling ([`enumerate`]), chosen by what the
 //! server offers. [`follow`] drives them all over one connection: sends what they ask, deals out
 //! what comes, keeps the deadlines, and lets changes be published in batches. Beside each search a
-//! [`lookout`] watches what its entries lie under.
+//! [`lookout`] watches what its entries lie under, and where the server tells of changes a [`sweep`]
+//! finds out from time to time what it does not tell.
 
 pub mod enumerate;
 mod folders;
@@ -12,6 +13,7 @@ mod history;
 pub mod lookout;
 mod notices;
 pub mod rereading;
+pub mod sweep;
 pub mod sync;
 mod twins;
 
@@ -89,6 +91,10 @@ pub(crate) struct Ear {
     spoken: HashSet<(Part, EntryId)>,
     /// Entries may have moved, of which the server says nothing.
     behind: HashSet<Part>,
+    /// Parts that are being brought up to date.
+    refreshing: HashSet<Part>,
+    /// A group has changed, and with it perhaps what servers work out of groups.
+    is_stirred: bool,
     twins: Twins,
     is_changed: bool,
 }
@@ -110,6 +116,8 @@ impl Ear {
             readings: 0,
             spoken: HashSet::new(),
             behind: HashSet::new(),
+            refreshing: HashSet::new(),
+            is_stirred: false,
             twins: Twins::default(),
             is_changed: false,
         };
@@ -147,8 +155,21 @@ impl Ear {
             let listing = Folders::listing(self.folders.get(&part));
             self.listings.insert(part, listing);
         }
+        self.refreshing.insert(part);
+        self.sweep_began(part);
+    }
+
+    /// The entries that there are begin to be named.
+    fn sweep_began(&mut self, part: Part) {
         self.twins.began(part);
         self.sink.refresh_began(part);
+    }
+
+    /// All were named, if it `is_whole`, and those that were not are gone. If not, it was for nothing.
+    fn sweep_ended(&mut self, part: Part, is_whole: bool) {
+        let unmentioned = if is_whole { Unmentioned::Gone } else { Unmentioned::Kept };
+        let cookie = self.cookies.get(&part).cloned();
+        self.ended(part, unmentioned, cookie);
     }
 
     /// The entry is as given. `is_listing` spares saying what it is not: a refresh that lists
@@ -163,6 +184,18 @@ impl Ear {
     ) -> Result<bool, Error> {
         self.note_spoken(search.part, id);
         self.tell(search, id, entry, is_listing, !is_listing)
+    }
+
+    /// The entry may have changed, and is to be read.
+    pub fn hint(
+        &mut self,
+        search: &PartSearch,
+        id: EntryId,
+        entry: &RawEntry<'_>,
+    ) -> Result<(), Error> {
+        self.is_stirred |= search.classify(entry, &self.mapping)?.group;
+        self.want(search.part, [id]);
+        Ok(())
     }
 
     /// The entry was read beside the changes, which may have told something newer of it.
@@ -196,6 +229,7 @@ impl Ear {
         let verdict =
             self.twins.judge(part, id, &name, is_listing).map_err(|most| too_many(search, most))?;
         let is_container = !is.user && !is.group;
+        self.is_stirred |= is.group && may_bring;
         let folders = self.folders(part);
         let full = |_| too_many_folders(search);
         if !is_container {
@@ -333,6 +367,31 @@ impl Ear {
         }
     }
 
+    /// Whether a group has changed since this was asked.
+    fn take_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.is_stirred)
+    }
+
+    /// These entries are to be read, by their own keys.
+    fn want(&self, part: Part, ids: impl IntoIterator<Item = EntryId>) {
+        self.wanted.add(ids.into_iter().map(|id| (part, id)));
+    }
+
+    /// Whether entries of the part are still to be read.
+    fn is_waiting(&self, part: Part) -> bool {
+        self.wanted.is_waiting(part)
+    }
+
+    /// Whether the part is being brought up to date.
+    fn is_refreshing(&self, part: Part) -> bool {
+        self.refreshing.contains(&part)
+    }
+
+    /// Whether it is, or will be, or single entries are being read.
+    fn is_busy(&self, part: Part) -> bool {
+        self.is_refreshing(part) || self.readings > 0 || self.behind.contains(&part)
+    }
+
     /// Whether everything of the part is being listed.
     fn is_listing(&self, part: Part) -> bool {
         self.listings.contains_key(&part)
@@ -403,6 +462,7 @@ impl Ear {
         if search.has_users() {
             self.sink.removed(search.part, id);
         }
+        self.is_stirred |= search.has_groups() || search.is_worked_out;
         if search.has_groups() {
             self.sink.removed(search.part, group_id(id));
         }
@@ -411,6 +471,7 @@ impl Ear {
 
     pub fn ended(&mut self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
         self.is_changed = true;
+        self.refreshing.remove(&part);
         match &cookie {
             Some(cookie) => self.cookies.insert(part, cookie.clone()),
             None => self.cookies.remove(&part),

@@ -1,5 +1,6 @@
-//! Reads single groups anew, beside whatever follows the changes of a search: their lists may have
-//! been changed without a word, as OpenLDAP's overlay refint does when an entry that they name goes.
+//! Reads single entries, by their keys, beside whatever follows the changes of a search: groups whose
+//! lists may have been changed without a word, as OpenLDAP's overlay refint does when an entry that they
+//! name goes, and what a [sweep](super::sweep) came upon. Of what is not found nothing is said.
 
 use super::history::key_value;
 use super::{Ear, Track};
@@ -8,26 +9,28 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::lock;
 use crate::message::{Operation, Request, Response, Scope, SearchRequest, code};
-use crate::schema::{PartSearch, entry_id, group_id};
+use crate::schema::{PartSearch, entry_id};
 use roster_provider::{EntryId, Part};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Groups that are asked for in one search.
+/// Entries that are asked for in one search.
 const ASKED_MAX: usize = 100;
 
-/// The groups that are to be read, over whichever connection comes to it.
+/// The entries that are to be read, over whichever connection comes to it, and whether they are being
+/// read.
 #[derive(Default)]
 pub(crate) struct Wanted {
-    groups: Mutex<BTreeSet<(Part, EntryId)>>,
+    entries: Mutex<BTreeMap<(Part, EntryId), bool>>,
     news: Notify,
 }
 
 impl Wanted {
-    pub fn add(&self, groups: &[(Part, EntryId)]) {
-        lock(&self.groups).extend(groups);
+    /// One that is being read already is read again.
+    pub fn add(&self, entries: impl IntoIterator<Item = (Part, EntryId)>) {
+        lock(&self.entries).extend(entries.into_iter().map(|entry| (entry, false)));
         self.news.notify_one();
     }
 
@@ -36,21 +39,33 @@ impl Wanted {
         self.news.notified().await;
     }
 
-    fn some_of(&self, part: Part) -> Vec<EntryId> {
-        let groups = lock(&self.groups);
-        let ids = groups.iter().filter(|(of, _)| *of == part).map(|(_, id)| *id);
-        ids.take(ASKED_MAX).collect()
+    /// Whether some of the part are still to be read.
+    pub fn is_waiting(&self, part: Part) -> bool {
+        let entries = lock(&self.entries);
+        entries.range((part, EntryId([0; 16]))..).next().is_some_and(|((of, _), _)| *of == part)
     }
 
-    fn read(&self, part: Part, ids: &[EntryId]) {
-        let mut groups = lock(&self.groups);
+    fn take_some_of(&self, part: Part) -> Vec<EntryId> {
+        let mut entries = lock(&self.entries);
+        let of_part = entries.range_mut((part, EntryId([0; 16]))..=(part, EntryId([0xff; 16])));
+        let read = |((_, id), is_read): (&(Part, EntryId), &mut bool)| {
+            *is_read = true;
+            *id
+        };
+        of_part.map(read).take(ASKED_MAX).collect()
+    }
+
+    fn were_read(&self, part: Part, ids: &[EntryId]) {
+        let mut entries = lock(&self.entries);
         for &id in ids {
-            groups.remove(&(part, id));
+            if entries.get(&(part, id)) == Some(&true) {
+                entries.remove(&(part, id));
+            }
         }
     }
 }
 
-/// Reads groups of one search.
+/// Reads entries of one search.
 pub(crate) struct Rereading {
     search: PartSearch,
     key: String,
@@ -64,7 +79,7 @@ impl Rereading {
     }
 
     fn ask(&self, ids: &[EntryId], connection: &mut Connection) -> u32 {
-        let keys: Vec<_> = ids.iter().map(|&id| key_value(&self.key, group_id(id))).collect();
+        let keys: Vec<_> = ids.iter().map(|&id| key_value(&self.key, id)).collect();
         let filter = Filter::all([&self.search.filter, &Filter::equals_any(&self.key, &keys)]);
         let attributes = self.search.attributes.iter().chain([&self.key]);
         let attributes: Vec<&str> = attributes.map(String::as_str).collect();
@@ -80,12 +95,12 @@ impl Rereading {
 
     fn answered(&mut self, code: u32, ear: &mut Ear) {
         let Some((_, ids)) = self.asked.take() else { return };
-        ear.wanted.read(self.search.part, &ids);
+        ear.wanted.were_read(self.search.part, &ids);
         ear.reading_ended();
         if !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
             tracing::info!(
                 code,
-                "the server does not tell of single groups, an index of {} may be missing: everything \
+                "the server does not tell of single entries, an index of {} may be missing: everything \
                  is fetched anew",
                 self.key
             );
@@ -100,7 +115,7 @@ impl Track for Rereading {
         if self.asked.is_some() || ear.is_listing(self.search.part) {
             return;
         }
-        let ids = ear.wanted.some_of(self.search.part);
+        let ids = ear.wanted.take_some_of(self.search.part);
         if !ids.is_empty() {
             ear.reading_began();
             self.asked = Some((self.ask(&ids, connection), ids));

@@ -4,6 +4,9 @@
 //!
 //! OpenLDAP finds what changed by the stamps of the entries, as far as the reader may see them: of an
 //! entry that does not show its stamp no resumption tells, so that where there is one nothing is resumed.
+//!
+//! Where the filter names what the server works out, OpenLDAP judges changed entries by what it worked out
+//! when the search began: what it tells of them is no more than a reason to read them.
 
 use super::history::{Doubts, History};
 use super::{Ear, Track};
@@ -38,6 +41,8 @@ pub(crate) struct Synchronization {
     doubts: Doubts,
     /// The newest that the server sent; worth something once a refresh is over.
     cookie: Option<Vec<u8>>,
+    /// It was not told yet, for entries from before it are still to be read.
+    is_cookie_due: bool,
     /// The cookie that was sent has the form of OpenLDAP's. To one that it cannot read, OpenLDAP
     /// sends everything as if it were changes, and says nothing of what is gone.
     is_trusted: bool,
@@ -91,6 +96,7 @@ impl Synchronization {
             history: History::default(),
             doubts: Doubts::default(),
             cookie: None,
+            is_cookie_due: false,
             is_trusted: false,
             is_behind: false,
             id: 0,
@@ -135,11 +141,39 @@ impl Synchronization {
     fn take_cookie(&mut self, cookie: Option<&[u8]>, ear: &mut Ear) {
         let Some(value) = cookie else { return };
         self.cookie = Some(value.to_vec());
-        if self.phase == Phase::Following
-            && let Some(cookie) = self.bound()
-        {
-            ear.cookie(self.search.part, cookie);
+        self.is_cookie_due = true;
+        self.tell_cookie(ear);
+    }
+
+    fn tell_cookie(&mut self, ear: &mut Ear) {
+        let part = self.search.part;
+        if !self.is_cookie_due || self.phase != Phase::Following || ear.is_waiting(part) {
+            return;
         }
+        self.is_cookie_due = false;
+        if let Some(cookie) = self.bound() {
+            ear.cookie(part, cookie);
+        }
+    }
+
+    /// The server says that the entry has changed, and is as given.
+    fn changed(&mut self, id: EntryId, entry: &RawEntry<'_>, ear: &mut Ear) -> Result<(), Error> {
+        let is_listing = self.phase == (Phase::Refreshing { resumed: false, listed: false });
+        let stamp = self.stamp_of(entry)?;
+        self.doubts.told(id);
+        self.history.changed(id, stamp, is_listing);
+        // 389-ds shows nobody the stamps of what it tells when it resumes.
+        let is_resuming = matches!(self.phase, Phase::Refreshing { resumed: true, .. });
+        if stamp.is_empty() && !is_resuming {
+            self.miss_stamp(entry, is_listing);
+        }
+        let is_hint = self.search.is_worked_out && self.phase == Phase::Following;
+        if is_hint && ear.is_told(&self.search, entry)? {
+            ear.hint(&self.search, id, entry)?;
+        } else {
+            self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
+        }
+        Ok(())
     }
 
     /// The cookie as it is kept, if resuming from it may be believed.
@@ -200,6 +234,7 @@ impl Synchronization {
             return self.restart(ear);
         }
         self.phase = Phase::Following;
+        self.is_cookie_due = false;
         ear.ended(self.search.part, unmentioned, self.bound());
     }
 
@@ -262,6 +297,7 @@ impl Track for Synchronization {
                 };
                 self.phase = Phase::Checking { whole, unmentioned, id: Some(id) };
             }
+            Phase::Following => self.tell_cookie(ear),
             _ => {}
         }
     }
@@ -280,22 +316,9 @@ impl Track for Synchronization {
                     return Err(crate::ber::Malformed("an entry without its sync state").into());
                 };
                 let id = EntryId(sync.uuid);
-                let is_listing =
-                    self.phase == (Phase::Refreshing { resumed: false, listed: false });
                 match sync.state {
                     State::Present => self.present(id, ear),
-                    State::Changed => {
-                        let stamp = self.stamp_of(&entry)?;
-                        self.doubts.told(id);
-                        self.history.changed(id, stamp, is_listing);
-                        // 389-ds shows nobody the stamps of what it tells when it resumes.
-                        let is_resuming =
-                            matches!(self.phase, Phase::Refreshing { resumed: true, .. });
-                        if stamp.is_empty() && !is_resuming {
-                            self.miss_stamp(&entry, is_listing);
-                        }
-                        self.is_behind |= ear.entry(&self.search, id, &entry, is_listing)?;
-                    }
+                    State::Changed => self.changed(id, &entry, ear)?,
                     State::Deleted => self.removed(id, ear),
                 }
                 self.take_cookie(sync.cookie, ear);
