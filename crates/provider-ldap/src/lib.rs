@@ -34,7 +34,7 @@ use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::enumerate::Enumeration;
 use crate::track::lookout::Lookout;
-use crate::track::rereading::{Rereading, Wanted};
+use crate::track::rereading::{Rereading, Want, Wanted};
 use crate::track::sweep::{Pace, Sweep};
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
@@ -388,7 +388,8 @@ impl Ldap {
         let configured = self.config.attributes.uuid.as_deref();
         let uuid = configured.filter(|_| method != Method::Synchronization);
         let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
-        let rereading = Rereading::new(search.clone(), key.clone());
+        let member = self.mapping.attributes().group_member.clone();
+        let rereading = Rereading::new(search.clone(), key.clone(), member);
         [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
     }
 
@@ -514,8 +515,13 @@ impl Provider for Ldap {
         self.refresh.notify_one();
     }
 
-    fn read_anew(&self, groups: &[(Part, EntryId)]) {
+    fn read_anew(&self, groups: &[(Part, EntryId)], named: &[Vec<u8>]) {
         // An entry's key is that of the user in it.
-        self.wanted.add(groups.iter().map(|&(part, id)| (part, schema::group_id(id))));
+        let groups = groups.iter().map(|&(part, id)| (part, Want::Entry(schema::group_id(id))));
+        let searches = self.searches.iter().filter(|search| search.has_groups());
+        let naming = searches.flat_map(|search| {
+            named.iter().map(|member| (search.part, Want::Naming(member.clone())))
+        });
+        self.wanted.add(groups.chain(naming));
     }
 }

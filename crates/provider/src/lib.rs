@@ -220,9 +220,10 @@ pub trait Provider: Send + Sync {
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
     fn refresh(&self);
 
-    /// These groups may have other members than the directory told of: they are read anew, as soon as
-    /// it answers, and [`put`](Sink::put). Means nothing to a source that tells of every change.
-    fn read_anew(&self, groups: &[(Part, EntryId)]) {
-        let _ = groups;
+    /// These groups, and those whose lists hold one of these references, may have other members than the
+    /// directory told of: they are read anew, as soon as it answers, and [`put`](Sink::put). Means
+    /// nothing to a source that tells of every change.
+    fn read_anew(&self, groups: &[(Part, EntryId)], named: &[Vec<u8>]) {
+        let _ = (groups, named);
     }
 }

@@ -28,7 +28,7 @@ use crate::message::{
 use crate::network::Network;
 use crate::schema::{Mapping, PartSearch, group_id};
 use folders::{Folders, Question};
-use rereading::Wanted;
+use rereading::{Want, Wanted};
 use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -374,7 +374,7 @@ impl Ear {
 
     /// These entries are to be read, by their own keys.
     fn want(&self, part: Part, ids: impl IntoIterator<Item = EntryId>) {
-        self.wanted.add(ids.into_iter().map(|id| (part, id)));
+        self.wanted.add(ids.into_iter().map(|id| (part, Want::Entry(id))));
     }
 
     /// Whether entries of the part are still to be read.

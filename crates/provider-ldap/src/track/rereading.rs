@@ -1,6 +1,7 @@
-//! Reads single entries, by their keys, beside whatever follows the changes of a search: groups whose
-//! lists may have been changed without a word, as OpenLDAP's overlay refint does when an entry that they
-//! name goes, and what a [sweep](super::sweep) came upon. Of what is not found nothing is said.
+//! Reads single entries beside whatever follows the changes of a search: groups whose lists may have been
+//! changed without a word, as OpenLDAP's overlay refint does when an entry that they name goes, by their
+//! keys or by whom they name, and what a [sweep](super::sweep) came upon. Of what is not found nothing is
+//! said.
 
 use super::history::key_value;
 use super::{Ear, Track};
@@ -12,6 +13,7 @@ use crate::message::{Operation, Request, Response, Scope, SearchRequest, code};
 use crate::schema::{PartSearch, entry_id};
 use roster_provider::{EntryId, Part};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -19,17 +21,29 @@ use tokio::time::Instant;
 /// Entries that are asked for in one search.
 const ASKED_MAX: usize = 100;
 
+/// What is to be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Want {
+    /// The entry of this key.
+    Entry(EntryId),
+    /// Groups whose lists name this entry.
+    Naming(Vec<u8>),
+}
+
+/// The first of all.
+const FIRST: Want = Want::Entry(EntryId([0; 16]));
+
 /// The entries that are to be read, over whichever connection comes to it, and whether they are being
 /// read.
 #[derive(Default)]
 pub(crate) struct Wanted {
-    entries: Mutex<BTreeMap<(Part, EntryId), bool>>,
+    entries: Mutex<BTreeMap<(Part, Want), bool>>,
     news: Notify,
 }
 
 impl Wanted {
     /// One that is being read already is read again.
-    pub fn add(&self, entries: impl IntoIterator<Item = (Part, EntryId)>) {
+    pub fn add(&self, entries: impl IntoIterator<Item = (Part, Want)>) {
         lock(&self.entries).extend(entries.into_iter().map(|entry| (entry, false)));
         self.news.notify_one();
     }
@@ -42,24 +56,27 @@ impl Wanted {
     /// Whether some of the part are still to be read.
     pub fn is_waiting(&self, part: Part) -> bool {
         let entries = lock(&self.entries);
-        entries.range((part, EntryId([0; 16]))..).next().is_some_and(|((of, _), _)| *of == part)
+        entries.range((part, FIRST)..).next().is_some_and(|((of, _), _)| *of == part)
     }
 
-    fn take_some_of(&self, part: Part) -> Vec<EntryId> {
+    fn take_some_of(&self, part: Part) -> Vec<Want> {
         let mut entries = lock(&self.entries);
-        let of_part = entries.range_mut((part, EntryId([0; 16]))..=(part, EntryId([0xff; 16])));
-        let read = |((_, id), is_read): (&(Part, EntryId), &mut bool)| {
+        let from_part = entries.range_mut((part, FIRST)..);
+        let of_part = from_part.take_while(|((of, _), _)| *of == part).take(ASKED_MAX);
+        let read = |((_, want), is_read): (&(Part, Want), &mut bool)| {
             *is_read = true;
-            *id
+            want.clone()
         };
-        of_part.map(read).take(ASKED_MAX).collect()
+        of_part.map(read).collect()
     }
 
-    fn were_read(&self, part: Part, ids: &[EntryId]) {
+    fn were_read(&self, part: Part, wants: Vec<Want>) {
         let mut entries = lock(&self.entries);
-        for &id in ids {
-            if entries.get(&(part, id)) == Some(&true) {
-                entries.remove(&(part, id));
+        for want in wants {
+            if let Entry::Occupied(entry) = entries.entry((part, want))
+                && *entry.get()
+            {
+                entry.remove();
             }
         }
     }
@@ -69,18 +86,24 @@ impl Wanted {
 pub(crate) struct Rereading {
     search: PartSearch,
     key: String,
+    /// The attribute by which groups name their members.
+    member: String,
     /// The request on its way, and what it asks for.
-    asked: Option<(u32, Vec<EntryId>)>,
+    asked: Option<(u32, Vec<Want>)>,
 }
 
 impl Rereading {
-    pub fn new(search: PartSearch, key: String) -> Self {
-        Self { search, key, asked: None }
+    pub fn new(search: PartSearch, key: String, member: String) -> Self {
+        Self { search, key, member, asked: None }
     }
 
-    fn ask(&self, ids: &[EntryId], connection: &mut Connection) -> u32 {
-        let keys: Vec<_> = ids.iter().map(|&id| key_value(&self.key, id)).collect();
-        let filter = Filter::all([&self.search.filter, &Filter::equals_any(&self.key, &keys)]);
+    fn ask(&self, wants: &[Want], connection: &mut Connection) -> u32 {
+        let each = wants.iter().map(|want| match want {
+            Want::Entry(id) => Filter::equals(&self.key, &key_value(&self.key, *id)),
+            Want::Naming(member) => Filter::equals(&self.member, member),
+        });
+        let each: Vec<Filter> = each.collect();
+        let filter = Filter::all([&self.search.filter, &Filter::any(&each)]);
         let attributes = self.search.attributes.iter().chain([&self.key]);
         let attributes: Vec<&str> = attributes.map(String::as_str).collect();
         let request = SearchRequest {
@@ -94,15 +117,16 @@ impl Rereading {
     }
 
     fn answered(&mut self, code: u32, ear: &mut Ear) {
-        let Some((_, ids)) = self.asked.take() else { return };
-        ear.wanted.were_read(self.search.part, &ids);
+        let Some((_, wants)) = self.asked.take() else { return };
+        ear.wanted.were_read(self.search.part, wants);
         ear.reading_ended();
         if !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
             tracing::info!(
                 code,
-                "the server does not tell of single entries, an index of {} may be missing: everything \
-                 is fetched anew",
-                self.key
+                "the server does not tell of single entries, an index of {} or {} may be missing: \
+                 everything is fetched anew",
+                self.key,
+                self.member
             );
             ear.fall_behind(self.search.part);
         }
@@ -115,10 +139,10 @@ impl Track for Rereading {
         if self.asked.is_some() || ear.is_listing(self.search.part) {
             return;
         }
-        let ids = ear.wanted.take_some_of(self.search.part);
-        if !ids.is_empty() {
+        let wants = ear.wanted.take_some_of(self.search.part);
+        if !wants.is_empty() {
             ear.reading_began();
-            self.asked = Some((self.ask(&ids, connection), ids));
+            self.asked = Some((self.ask(&wants, connection), wants));
         }
     }
 
