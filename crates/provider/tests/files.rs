@@ -121,8 +121,8 @@ impl Sink for Notes {
         panic!("a file tells all members");
     }
 
-    fn knows(&self, _reference: &[u8]) -> bool {
-        false
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
+        vec![false; references.len()]
     }
 
     fn has_room(&self) -> bool {
