@@ -2,7 +2,7 @@
 //! lists may have been changed without a word, as OpenLDAP's overlay refint does when an entry that they
 //! name goes, and what a [sweep](super::sweep) came upon. Of what is not found nothing is said.
 
-use super::history::key_value;
+use super::history::{is_own, key_values};
 use super::{Ear, Track};
 use crate::connection::Connection;
 use crate::error::Error;
@@ -71,15 +71,17 @@ pub(crate) struct Rereading {
     key: String,
     /// The request on its way, and what it asks for.
     asked: Option<(u32, Vec<EntryId>)>,
+    /// Something came of it.
+    has_found: bool,
 }
 
 impl Rereading {
     pub fn new(search: PartSearch, key: String) -> Self {
-        Self { search, key, asked: None }
+        Self { search, key, asked: None, has_found: false }
     }
 
     fn ask(&self, ids: &[EntryId], connection: &mut Connection) -> u32 {
-        let keys: Vec<_> = ids.iter().map(|&id| key_value(&self.key, id)).collect();
+        let keys: Vec<_> = ids.iter().flat_map(|&id| key_values(&self.key, id)).collect();
         let filter = Filter::all([&self.search.filter, &Filter::equals_any(&self.key, &keys)]);
         let attributes = self.search.attributes.iter().chain([&self.key]);
         let attributes: Vec<&str> = attributes.map(String::as_str).collect();
@@ -97,7 +99,8 @@ impl Rereading {
         let Some((_, ids)) = self.asked.take() else { return };
         ear.wanted.were_read(self.search.part, &ids);
         ear.reading_ended();
-        if !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
+        let is_blind = !self.has_found && !is_own(&self.key);
+        if is_blind || !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
             tracing::info!(
                 code,
                 "the server does not tell of single entries, an index of {} may be missing: everything \
@@ -118,6 +121,7 @@ impl Track for Rereading {
         let ids = ear.wanted.take_some_of(self.search.part);
         if !ids.is_empty() {
             ear.reading_began();
+            self.has_found = false;
             self.asked = Some((self.ask(&ids, connection), ids));
         }
     }
@@ -131,6 +135,7 @@ impl Track for Rereading {
             Operation::Entry(entry) => {
                 let key = entry.values(&self.key)?.next().transpose()?.and_then(entry_id);
                 let key = key.ok_or_else(|| super::keyless(&entry, &self.key))?;
+                self.has_found = true;
                 ear.read(&self.search, key, &entry)?;
             }
             Operation::SearchDone(outcome) => self.answered(outcome.code, ear),
