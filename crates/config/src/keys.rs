@@ -506,10 +506,10 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"15m\""),
         "How often a mirror that is told of changes asks for the keys of all entries as well: users and \
          groups that come to match a filter, or no longer do, without having been changed themselves, \
-         are told of by no server. A fifth more or less is drawn, and a server that takes long is asked \
-         less often, for a 200th of the time at the most. Where a filter names memberOf, isMemberOf, \
-         nsRole or ibm-allGroups it is also done two seconds after a change of a mirrored group, at \
-         most every 30 seconds.",
+         are told of by no server. With content synchronization a fifth more or less is drawn; a server \
+         that takes long is asked less often, for a 200th of the time at the most; and where a filter \
+         names memberOf, isMemberOf, nsRole or ibm-allGroups it is also done two seconds after a change \
+         of a mirrored group, at most every 30 seconds.",
     ),
     ldap(
         "full_refresh",

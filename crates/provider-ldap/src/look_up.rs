@@ -17,7 +17,7 @@ use crate::schema::{Mapping, PartSearch, entry_id, group_id};
 use roster_config::Schema;
 use roster_provider::{Entry, EntryId, Group, LookUp, Of, Part, Sink, Unanswered};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::slice;
 use std::sync::{Arc, Mutex};
 
@@ -530,13 +530,12 @@ fn failed(asker: &Asker<'_>, reason: impl std::fmt::Display) -> Unanswered {
 /// Members that the sink cannot name yet, each once.
 fn unknown(groups: &[FoundGroup], sink: &dyn Sink, seen: &mut HashSet<Vec<u8>>) -> Vec<Vec<u8>> {
     let members = groups.iter().flat_map(|found| found.group.members.iter().flatten());
-    let mut unknown = Vec::new();
-    for member in members {
-        if !seen.contains(&**member) && !sink.knows(member) {
-            seen.insert(member.to_vec());
-            unknown.push(member.to_vec());
-        }
-    }
+    let members: BTreeSet<&[u8]> = members.map(|member| &**member).collect();
+    let members: Vec<&[u8]> = members.into_iter().filter(|one| !seen.contains(*one)).collect();
+    let known = sink.knows(&members).into_iter();
+    let unknown = members.into_iter().zip(known).filter(|(_, is_known)| !is_known);
+    let unknown: Vec<Vec<u8>> = unknown.map(|(member, _)| member.to_vec()).collect();
+    seen.extend(unknown.iter().cloned());
     unknown
 }
 

@@ -79,6 +79,10 @@ impl FilesProvider {
             let marks = self.marks().await;
             let Files { passwd, group } = &self.files;
             let texts = Texts { passwd: read(passwd).await?, group: read(group).await? };
+            // Somebody who empties a file has that told before anybody can read it empty.
+            if watch.as_mut().is_some_and(Watch::was_written) {
+                change = Change::Written;
+            }
             let settle_in = texts.settle_in();
             let has_settled = change == Change::Replaced
                 || marks.is_some_and(|marks| marks.had_settled(SystemTime::now(), settle_in));

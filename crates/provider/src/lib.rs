@@ -137,9 +137,9 @@ pub trait Sink: Send + Sync {
     /// are too many: what is known of them from before is not true any more. Means nothing for an id
     /// that is not known.
     fn members_unknown(&self, part: Part, id: EntryId);
-    /// Whether an entry that a member list names so was [`put`](Self::put), with its own members if
-    /// it is a group: a look-up need not fetch it to tell its name.
-    fn knows(&self, reference: &[u8]) -> bool;
+    /// Of each entry that a member list names so, whether it was [`put`](Self::put), with its own members
+    /// if it is a group: a look-up need not fetch it to tell its name.
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool>;
     /// What came so far belongs together and may be published.
     fn flush(&self);
     /// Whether there is room for more. Where there is none, what came is still to be written to a slow

@@ -435,8 +435,8 @@ impl Sink for Engine {
         self.state().members_unknown(key_of(part, id));
     }
 
-    fn knows(&self, reference: &[u8]) -> bool {
-        self.state().knows(reference)
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
+        self.state().knows(references)
     }
 
     /// Without a cache that can be written everything stays in memory, and there is nothing to wait

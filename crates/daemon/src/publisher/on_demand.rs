@@ -18,7 +18,7 @@ use roster_bus::interfaces::{BackendProxy, Kind, LOOK_UP_DEADLINE};
 use roster_bus::names::{BACKEND, Role};
 use roster_config::Mode;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
@@ -81,16 +81,14 @@ type Asked = Result<Arc<Found>, Unavailable>;
 pub(super) struct Asker {
     /// By position of the domain; none where everything is mirrored.
     back_ends: Vec<Option<BackEnd>>,
-    in_flight: Coalescer<Asked>,
+    in_flight: Coalescer<(u64, Asked)>,
     uid: u32,
 }
 
 struct BackEnd {
     role: Role,
     proxy: BackendProxy<'static>,
-    /// What it said it does not have, and until when that is believed.
-    absent: Mutex<HashMap<Question, Instant>>,
-    negative: Duration,
+    absent: Mutex<Absent>,
 }
 
 impl Asker {
@@ -98,8 +96,10 @@ impl Asker {
     pub(super) fn new(
         back_ends: impl Iterator<Item = Option<(Role, BackendProxy<'static>, Duration)>>,
     ) -> Self {
-        let back_end =
-            |(role, proxy, negative)| BackEnd { role, proxy, absent: Mutex::default(), negative };
+        let back_end = |(role, proxy, negative)| {
+            let absent = Mutex::new(Absent::new(negative));
+            BackEnd { role, proxy, absent }
+        };
         Self {
             back_ends: back_ends.map(|found| found.map(back_end)).collect(),
             in_flight: Coalescer::new(IN_FLIGHT_MAX),
@@ -110,7 +110,7 @@ impl Asker {
     /// What a domain did not have it may have now.
     pub(super) fn forget_absent(&self, domain: usize) {
         if let Some(Some(back_end)) = self.back_ends.get(domain) {
-            back_end.absent.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            back_end.absent().forget();
         }
     }
 
@@ -119,7 +119,7 @@ impl Asker {
         let Some(Some(back_end)) = self.back_ends.get(domain) else {
             return Ok(Arc::default());
         };
-        if back_end.is_absent(question) {
+        if back_end.absent().knows(question, Instant::now()) {
             return Ok(Arc::default());
         }
         let key = Key {
@@ -147,30 +147,57 @@ impl Asker {
                 Err(_) => Err(Unavailable("the back-end did not answer in time".into())),
             }
         };
-        let busy = |error: roster_bus::coalesce::Busy| Err(Unavailable(error.to_string()));
-        let asked = self.in_flight.ask(key, joined, request).await.unwrap_or_else(busy);
+        let news = back_end.absent().news;
+        let busy = |error: roster_bus::coalesce::Busy| (news, Err(Unavailable(error.to_string())));
+        let asked = self.in_flight.ask_after(news, key, joined, request).await;
+        let (asked_at, asked) = asked.unwrap_or_else(busy);
         if asked.as_ref().is_ok_and(|found| found.records.is_empty()) {
-            back_end.note_absent(question);
+            back_end.absent().note(question, asked_at, Instant::now());
         }
         asked
     }
 }
 
 impl BackEnd {
-    fn is_absent(&self, question: &Question) -> bool {
-        let absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
-        absent.get(question).is_some_and(|until| Instant::now() < *until)
+    fn absent(&self) -> MutexGuard<'_, Absent> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a back-end said it does not have, and until when that is believed.
+struct Absent {
+    life: Duration,
+    until: HashMap<Question, Instant>,
+    /// Counts how often it may have got something.
+    news: u64,
+}
+
+impl Absent {
+    fn new(life: Duration) -> Self {
+        Self { life, until: HashMap::new(), news: 0 }
     }
 
-    fn note_absent(&self, question: &Question) {
-        let now = Instant::now();
-        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
-        if absent.len() >= ABSENT_MAX {
-            absent.retain(|_, until| now < *until);
+    fn knows(&self, question: &Question, now: Instant) -> bool {
+        self.until.get(question).is_some_and(|until| now < *until)
+    }
+
+    /// Remembers what it said, unless it may have got something since it was asked.
+    fn note(&mut self, question: &Question, asked_at: u64, now: Instant) {
+        if self.news != asked_at {
+            return;
         }
-        if absent.len() < ABSENT_MAX {
-            absent.insert(question.clone(), now + self.negative);
+        if self.until.len() >= ABSENT_MAX {
+            self.until.retain(|_, until| now < *until);
         }
+        if self.until.len() < ABSENT_MAX {
+            self.until.insert(question.clone(), now + self.life);
+        }
+    }
+
+    /// It may have anything.
+    fn forget(&mut self) {
+        self.news += 1;
+        self.until.clear();
     }
 }
 
@@ -572,6 +599,21 @@ mod tests {
             dir: b"/home/user".to_vec(),
             shell: b"/bin/sh".to_vec(),
         }
+    }
+
+    #[test]
+    fn a_back_end_that_may_have_got_something_since_it_was_asked_is_asked_again() {
+        let now = Instant::now();
+        let question = by_name(Kind::UserByName, "zoe");
+        let life = Duration::from_secs(15);
+        let mut absent = Absent::new(life);
+        absent.note(&question, absent.news, now);
+        assert!(absent.knows(&question, now) && !absent.knows(&question, now + life));
+        let asked_at = absent.news;
+        absent.forget();
+        assert!(!absent.knows(&question, now));
+        absent.note(&question, asked_at, now);
+        assert!(!absent.knows(&question, now), "the answer is older than the news");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! keys or by whom they name, and what a [sweep](super::sweep) came upon. Of what is not found nothing is
 //! said.
 
-use super::history::key_value;
+use super::history::{is_own, key_values};
 use super::{Ear, Track};
 use crate::connection::Connection;
 use crate::error::Error;
@@ -90,16 +90,18 @@ pub(crate) struct Rereading {
     member: String,
     /// The request on its way, and what it asks for.
     asked: Option<(u32, Vec<Want>)>,
+    /// Something came of it.
+    has_found: bool,
 }
 
 impl Rereading {
     pub fn new(search: PartSearch, key: String, member: String) -> Self {
-        Self { search, key, member, asked: None }
+        Self { search, key, member, asked: None, has_found: false }
     }
 
     fn ask(&self, wants: &[Want], connection: &mut Connection) -> u32 {
         let each = wants.iter().map(|want| match want {
-            Want::Entry(id) => Filter::equals(&self.key, &key_value(&self.key, *id)),
+            Want::Entry(id) => Filter::equals_any(&self.key, &key_values(&self.key, *id)),
             Want::Naming(member) => Filter::equals(&self.member, member),
         });
         let each: Vec<Filter> = each.collect();
@@ -118,9 +120,11 @@ impl Rereading {
 
     fn answered(&mut self, code: u32, ear: &mut Ear) {
         let Some((_, wants)) = self.asked.take() else { return };
+        let has_keys = wants.iter().any(|want| matches!(want, Want::Entry(_)));
         ear.wanted.were_read(self.search.part, wants);
         ear.reading_ended();
-        if !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
+        let is_blind = has_keys && !self.has_found && !is_own(&self.key);
+        if is_blind || !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
             tracing::info!(
                 code,
                 "the server does not tell of single entries, an index of {} or {} may be missing: \
@@ -142,6 +146,7 @@ impl Track for Rereading {
         let wants = ear.wanted.take_some_of(self.search.part);
         if !wants.is_empty() {
             ear.reading_began();
+            self.has_found = false;
             self.asked = Some((self.ask(&wants, connection), wants));
         }
     }
@@ -155,6 +160,7 @@ impl Track for Rereading {
             Operation::Entry(entry) => {
                 let key = entry.values(&self.key)?.next().transpose()?.and_then(entry_id);
                 let key = key.ok_or_else(|| super::keyless(&entry, &self.key))?;
+                self.has_found = true;
                 ear.read(&self.search, key, &entry)?;
             }
             Operation::SearchDone(outcome) => self.answered(outcome.code, ear),

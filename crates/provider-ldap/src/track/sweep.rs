@@ -168,6 +168,9 @@ impl Sweep {
 
     /// Begins the next one whose time has come, as long as nothing else is being read.
     fn begin(&mut self, ear: &mut Ear, now: Instant) {
+        if self.places.iter().all(|place| place.schedule.due > now) {
+            return;
+        }
         let pause = self.pause();
         for (number, place) in self.places.iter_mut().enumerate() {
             let part = place.search.part;

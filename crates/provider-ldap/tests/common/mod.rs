@@ -277,11 +277,14 @@ impl Sink for Book {
         !self.full.load(Ordering::Relaxed)
     }
 
-    fn knows(&self, reference: &[u8]) -> bool {
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
         let now = self.now.lock().unwrap();
-        let user = now.users.values().any(|user| *user.reference == *reference);
-        let whole = |group: &Group<'_>| group.members.is_some() && *group.reference == *reference;
-        user || now.groups.values().any(whole)
+        let knows = |reference: &&[u8]| {
+            let user = now.users.values().any(|user| *user.reference == **reference);
+            let is_it = |group: &Group<'_>| *group.reference == **reference;
+            user || now.groups.values().any(|group| group.members.is_some() && is_it(group))
+        };
+        references.iter().map(knows).collect()
     }
 
     fn flush(&self) {

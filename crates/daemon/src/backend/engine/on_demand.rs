@@ -152,8 +152,10 @@ impl State {
         Seen { entry: now, list }
     }
 
-    pub(super) fn knows(&self, reference: &[u8]) -> bool {
-        self.references.number(reference).is_some_and(|number| self.asked.refers(number))
+    pub(super) fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
+        let numbers = references.iter().map(|reference| self.references.number(reference));
+        let numbers = numbers.map(|number| number.unwrap_or(NO_REFERENCE)).collect::<Vec<_>>();
+        self.asked.refer(&numbers)
     }
 
     /// The members of a group are not known any more, nor those of the groups that it is in: their

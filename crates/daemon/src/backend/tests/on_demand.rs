@@ -75,7 +75,7 @@ fn members_that_cannot_be_told_any_more_are_not_known_nor_are_those_of_groups_ar
     assert!(!known.fetch(&engine), "a change");
     check(&known);
     assert_eq!(engine.found(&LookUp::GroupByName(b"outer".to_vec())), None);
-    assert!(!engine.knows(b"middle"));
+    assert_eq!(engine.knows(&[b"middle"]), [false]);
     assert_eq!(engine.stale(Of::GroupsWithMembers, AGE), [], "nothing to confirm");
     end(engine);
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
