@@ -514,7 +514,7 @@ pub const KEYS: &[Key] = &[
     ldap(
         "full_refresh",
         duration_of(Duration::ZERO, MONTH),
-        Unset::Is("\"24h\""),
+        Unset::Is("\"1d\""),
         "How often a mirror reads everything anew, whatever the way of following changes, as roster \
          domain refresh has it do: what a server does not tell lasts no longer than this. A fifth more \
          or less is drawn, so that hosts do not come together. Nothing is published if nothing is \

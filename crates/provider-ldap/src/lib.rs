@@ -472,6 +472,11 @@ impl Provider for Ldap {
         self.searches.iter().map(|search| search.part).collect()
     }
 
+    fn reading(&self) -> String {
+        let searches = self.searches.iter().map(|search| search.description.as_str());
+        format!("{} read by {:?}", searches.collect::<Vec<_>>().join(" "), self.mapping)
+    }
+
     fn tracking(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self.never_resumes.load(Ordering::Relaxed) {
             true => NEVER_RESUMES,

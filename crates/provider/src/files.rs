@@ -186,6 +186,10 @@ impl Provider for FilesProvider {
         vec![USERS, GROUPS]
     }
 
+    fn reading(&self) -> String {
+        format!("{:?}", self.overrides)
+    }
+
     fn tracking(&self) -> Cow<'static, str> {
         "inotify".into()
     }

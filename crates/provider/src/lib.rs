@@ -194,6 +194,10 @@ pub trait Provider: Send + Sync {
     /// them was refreshed whole.
     fn parts(&self) -> Vec<Part>;
 
+    /// A text that is another one where the same source would be reported otherwise: found by another search,
+    /// or with other homes.
+    fn reading(&self) -> String;
+
     /// How changes are followed at the moment, for people: `syncrepl`, `syncrepl, never resumed`,
     /// `persistent search`, `polling`, `inotify`, `on demand`; empty when that is not known yet.
     fn tracking(&self) -> Cow<'static, str>;

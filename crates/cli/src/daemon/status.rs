@@ -230,13 +230,18 @@ pub fn judge(report: &Report) -> Vec<Finding> {
     findings
 }
 
+/// How the monitor tells of a process that ended as it was told to.
+const ENDED_WELL: &str = "ended with status 0";
+
 fn of_role(now: u64, role: &RoleState) -> Option<(Level, String)> {
     let RoleState { role: name, state, since_unix, last_end, restarts, .. } = role;
     let ended = if last_end.is_empty() { String::new() } else { format!(": {last_end}") };
     match &**state {
         "running" | "idle" => {
-            // Once is a restart; time and again is trouble, though it runs just now.
-            let often = *restarts >= 3 && now.saturating_sub(*since_unix) < 300;
+            // Once is a restart; time and again is trouble, though it runs just now. One that ended well was
+            // told to: it reads its settings as it starts.
+            let often =
+                *restarts >= 3 && now.saturating_sub(*since_unix) < 300 && last_end != ENDED_WELL;
             often.then(|| {
                 let times = counted(u64::from(*restarts), "time");
                 (Level::Warning, format!("{name} was started again {times}, the last end{ended}"))

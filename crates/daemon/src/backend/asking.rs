@@ -210,6 +210,13 @@ impl<P: Provider + 'static> Asking<P> {
         }
     }
 
+    /// Entries are read in this way from now on; what was answered in another is asked for again.
+    pub fn read_by(&self, reading: &str) {
+        if self.engine.read_by(reading) {
+            self.expired.notify_one();
+        }
+    }
+
     /// Asks for everything anew.
     pub fn expire_all(&self) {
         self.engine.expire();
@@ -242,10 +249,16 @@ impl<P: Provider + 'static> Asking<P> {
 
     async fn ask_in_rounds(&self) {
         let round = (self.refresh / ROUNDS).max(Duration::from_secs(1));
+        let mut news = self.engine.news();
         loop {
+            let expired = async {
+                self.expired.notified().await;
+                // It may be so since before a server was found.
+                let _ = news.wait_for(|news| news.online == Some(true)).await;
+            };
             tokio::select! {
                 () = sleep(round) => {}
-                () = self.expired.notified() => {}
+                () = expired => {}
             }
             if self.engine.news().borrow().online == Some(true) {
                 self.refresh(self.refresh.saturating_sub(round)).await;

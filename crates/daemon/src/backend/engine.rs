@@ -333,12 +333,13 @@ impl Engine {
         }
     }
 
-    /// How long ago everything was read; `None` if it never was.
+    /// How long ago everything was read; `None` if it never was, or by a clock that was ahead.
     #[must_use]
     pub fn read_age(&self) -> Option<Duration> {
         let state = self.state();
         let read = state.parts.values().map(|part| part.lasting.read_unix).min();
-        let read = read.filter(|&read| read > 0)?;
+        // The clock was set back behind it: how long ago it was nobody knows.
+        let read = read.filter(|&read| read > 0 && read <= unix_now())?;
         Some(Duration::from_secs(unix_now().saturating_sub(read)))
     }
 

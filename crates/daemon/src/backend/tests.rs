@@ -860,6 +860,25 @@ fn only_a_refresh_that_tells_of_every_entry_counts_as_a_reading_of_everything() 
     assert!(engine.read_age().is_some(), "a restart does not forget it");
 }
 
+#[test]
+fn a_reading_that_is_to_come_by_the_clock_counts_as_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice"], &[], "one");
+    write(&engine);
+    let (store, _) = engine.unwritten();
+    let tomorrow = super::engine::unix_now() + 86_400;
+    let part = |read_unix| store::Part { complete: true, read_unix, ..store::Part::default() };
+    let store = store.expect("a cache");
+    for parts in [USERS, GROUPS] {
+        store.write(|writer| writer.part(parts.0, &part(tomorrow))).expect("written");
+    }
+    drop(store);
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert_eq!(engine.read_age(), None, "the clock was ahead");
+}
+
 /// Servers mend lists without a word when somebody goes whom they name.
 #[tokio::test]
 async fn groups_that_name_who_left_are_in_doubt_over_a_restart() {

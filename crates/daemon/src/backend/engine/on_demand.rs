@@ -12,6 +12,9 @@ use roster_store::Key;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+/// The part in whose place of a cookie it stands how answers were read: of these no part has a cookie.
+const ANSWERS: u8 = 0;
+
 /// Entries that the directory is being asked for. Those that it does not speak of before
 /// [`Engine::conclude`] are gone.
 #[must_use]
@@ -127,6 +130,24 @@ impl Engine {
         let mut groups = state.asked.found_with(group);
         groups.remove(&group);
         state.named([group].into_iter().chain(groups))
+    }
+
+    /// Entries are read in this way from now on. If answers were read in another, which the cache knows, they
+    /// count as old, and serve only while the directory is away; `true` then.
+    pub fn read_by(&self, reading: &str) -> bool {
+        let mut state = self.state();
+        let part = state.parts.entry(ANSWERS).or_default();
+        let before = part.lasting.cookie.replace((reading.to_owned(), Vec::new()));
+        if before.is_some_and(|(before, _)| before == reading) {
+            return false;
+        }
+        state.part_changed(ANSWERS);
+        state.asked.expire();
+        let State { entries, open, .. } = &mut *state;
+        for slot in entries.iter() {
+            open.seen(slot.key, header(slot, Seen::default()));
+        }
+        true
     }
 
     /// Every answer is to be asked for again.

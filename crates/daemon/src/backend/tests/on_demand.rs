@@ -45,6 +45,40 @@ fn a_users_groups_do_not_touch_the_members_that_are_known() {
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
 }
 
+/// A new filter may leave them out, and homes may lie elsewhere.
+#[test]
+fn answers_that_were_read_in_another_way_are_asked_for_again_over_restarts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let alice = LookUp::UserByName(b"alice".to_vec());
+    let is_fresh = |engine: &Engine| engine.fresh(&alice, AGE).is_some();
+    let begun = |reading: &str| {
+        let opened =
+            store::open(folder.path(), "corp", |store| Loaded::read(store, Mode::OnDemand));
+        let Opened { store, loaded, .. } = opened.expect("a cache");
+        let engine =
+            Engine::new(settings(Mode::OnDemand), loaded, Some(Arc::new(store)), String::new());
+        engine.read_by(reading);
+        engine.begin(vec![USERS, GROUPS]);
+        engine
+    };
+    let engine = begun("in one way");
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    assert!(is_fresh(&engine));
+    end(engine);
+    let engine = begun("in one way");
+    assert!(is_fresh(&engine));
+    end(engine);
+    let engine = begun("in another");
+    assert!(!is_fresh(&engine));
+    assert!(engine.found(&alice).is_some(), "for as long as the directory is away");
+    end(engine);
+    let engine = begun("in another");
+    assert!(!is_fresh(&engine), "nobody asked meanwhile");
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    assert!(is_fresh(&engine));
+}
+
 /// A group that others may list.
 fn by_dn<'a>(name: &'a str, members: &[&'a str]) -> Entry<'a> {
     let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
@@ -408,6 +442,10 @@ impl Played {
 impl Provider for Played {
     fn parts(&self) -> Vec<Part> {
         vec![USERS, GROUPS]
+    }
+
+    fn reading(&self) -> String {
+        String::new()
     }
 
     fn tracking(&self) -> Cow<'static, str> {
