@@ -22,6 +22,11 @@ pub async fn keep_mending<P: Provider>(engine: &Arc<Engine>, provider: &P) {
         if news.wait_for(|news| news.online == Some(true)).await.is_err() {
             pending::<()>().await;
         }
+        // What is being read comes with its lists, and is not to be cut short by a reading of everything.
+        if !engine.is_at_rest() {
+            sleep(PAUSE).await;
+            continue;
+        }
         let began = Instant::now();
         match in_doubt(engine).await {
             Ok(InDoubt::Groups(groups, named)) if groups.is_empty() && named.is_empty() => {}
