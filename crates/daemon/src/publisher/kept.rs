@@ -117,39 +117,15 @@ impl Kept {
     fn build(&self, snapshot: &Snapshot<'_>, displaced: &Displaced) -> Result<Image, Unusable> {
         let mut builder = Builder::new(self.min_id);
         let shape = snapshot.shape();
-        let memberships = usize::try_from(shape.memberships).unwrap_or(0);
-        builder.reserve(shape.users as usize, shape.groups as usize, memberships);
-        let is_asked = snapshot.responder().is_some();
+        let members = usize::try_from(shape.memberships).unwrap_or(0);
+        builder.reserve(shape.users as usize, shape.groups as usize, members);
         if let Some(path) = snapshot.responder() {
             builder.responder(path)?;
         }
-        let mut gone_users = HashSet::new();
-        for (position, user) in users(snapshot) {
-            let user = user?;
-            if displaced.users.binary_search(&position).is_ok() {
-                gone_users.insert(user.record().name);
-                continue;
-            }
-            let gaps = Gaps { ask_first: user.ask_first(), list_unknown: user.groups_unknown() };
-            builder.user(&user.record(), gaps)?;
-        }
-        let mut gone_gids = HashSet::new();
-        // Of a domain that is asked on demand the groups of a user are not what lists add up to.
-        let count_for = if is_asked { Members::Shown } else { Members::Both };
-        for (position, group) in groups(snapshot) {
-            let group = group?;
-            if displaced.groups.binary_search(&position).is_ok() {
-                gone_gids.insert(group.gid);
-                continue;
-            }
-            group.members.verify()?;
-            let members = group.members.iter().collect::<Result<Vec<_>, _>>()?;
-            let members = members.into_iter().filter(|name| !gone_users.contains(name));
-            let gaps = Gaps { ask_first: group.ask_first(), list_unknown: group.members_unknown() };
-            builder.group(&group.record(), members, count_for, gaps)?;
-        }
-        if is_asked {
-            for (gid, members) in memberships_of(snapshot, displaced, &gone_gids)? {
+        put_users(&mut builder, snapshot, displaced)?;
+        put_groups(&mut builder, snapshot, displaced)?;
+        if snapshot.responder().is_some() {
+            for (gid, members) in memberships(snapshot, displaced)? {
                 builder.initgroups_only(gid, members.into_iter())?;
             }
         }
@@ -157,25 +133,70 @@ impl Kept {
     }
 }
 
+impl Displaced {
+    fn has_user(&self, position: u32) -> bool {
+        self.users.binary_search(&position).is_ok()
+    }
+
+    fn has_group(&self, position: u32) -> bool {
+        self.groups.binary_search(&position).is_ok()
+    }
+}
+
+fn put_users(
+    builder: &mut Builder,
+    snapshot: &Snapshot<'_>,
+    displaced: &Displaced,
+) -> Result<(), Unusable> {
+    for (_, user) in users(snapshot).filter(|(position, _)| !displaced.has_user(*position)) {
+        let user = user?;
+        let gaps = Gaps { ask_first: user.ask_first(), list_unknown: user.groups_unknown() };
+        builder.user(&user.record(), gaps)?;
+    }
+    Ok(())
+}
+
+fn put_groups(
+    builder: &mut Builder,
+    snapshot: &Snapshot<'_>,
+    displaced: &Displaced,
+) -> Result<(), Unusable> {
+    let mut gone = HashSet::new();
+    for &position in &displaced.users {
+        gone.extend(snapshot.user(position)?.map(|user| user.record().name));
+    }
+    // Of a domain that is asked on demand the groups of a user are not what lists add up to.
+    let is_asked = snapshot.responder().is_some();
+    let count_for = if is_asked { Members::Shown } else { Members::Both };
+    for (_, group) in groups(snapshot).filter(|(position, _)| !displaced.has_group(*position)) {
+        let group = group?;
+        group.members.verify()?;
+        let members = group.members.iter().collect::<Result<Vec<_>, _>>()?;
+        let members = members.into_iter().filter(|name| !gone.contains(name));
+        let gaps = Gaps { ask_first: group.ask_first(), list_unknown: group.members_unknown() };
+        builder.group(&group.record(), members, count_for, gaps)?;
+    }
+    Ok(())
+}
+
 /// By gid, the names of those whose groups it is among.
-fn memberships_of<'a>(
+fn memberships<'a>(
     snapshot: &Snapshot<'a>,
     displaced: &Displaced,
-    gone_gids: &HashSet<u32>,
 ) -> Result<BTreeMap<u32, Vec<&'a [u8]>>, Damage> {
+    let mut gone = HashSet::new();
+    for &position in &displaced.groups {
+        gone.extend(snapshot.group(position)?.map(|group| group.gid));
+    }
     let mut members: BTreeMap<u32, Vec<&[u8]>> = BTreeMap::new();
-    for (position, user) in users(snapshot) {
+    for (_, user) in users(snapshot).filter(|(position, _)| !displaced.has_user(*position)) {
         let name = user?.record().name;
-        if displaced.users.binary_search(&position).is_ok() {
-            continue;
-        }
-        if let Some(gids) = snapshot.supplementary(name)? {
-            gids.each(|gid| {
-                if !gone_gids.contains(&gid) {
-                    members.entry(gid).or_default().push(name);
-                }
-            })?;
-        }
+        let Some(gids) = snapshot.supplementary(name)? else { continue };
+        gids.each(|gid| {
+            if !gone.contains(&gid) {
+                members.entry(gid).or_default().push(name);
+            }
+        })?;
     }
     Ok(members)
 }
