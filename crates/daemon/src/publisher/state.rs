@@ -3,6 +3,7 @@
 
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
+use super::kept::{Displaced, Kept, Unusable};
 use super::learnt::Learnt;
 use super::merge::{Claims, Merged, Source, merge};
 use super::model::{Domain, Entry, Image, Refused, record_number};
@@ -65,7 +66,16 @@ pub struct State {
     /// What the snapshot in place has of each domain.
     pub served: Served,
     /// The snapshot that was in place when this process began, until there is another.
-    previous: Option<Vec<u8>>,
+    previous: Option<Previous>,
+}
+
+struct Previous {
+    bytes: Arc<Vec<u8>>,
+    /// The accounts that it was last looked at with, and what the file has been without since.
+    looked_at: Option<Arc<Locals>>,
+    displaced: Displaced,
+    /// Why nothing can be displaced in it; empty while it can.
+    unusable: String,
 }
 
 /// What a snapshot is made of: the state at one moment. Entries are shared with the state, which goes on
@@ -128,7 +138,7 @@ impl State {
             locals: None,
             claims: Claims::default(),
             served,
-            previous,
+            previous: previous.map(Previous::new),
         }
     }
 
@@ -221,7 +231,8 @@ impl State {
     fn hold(&self, position: usize, entries: &Domain) -> Option<u64> {
         let domain = &self.domains[position];
         let before = self.served.get(&domain.name)?;
-        let previous = match self.previous.as_deref().map(Snapshot::open) {
+        let previous = match self.previous.as_ref().map(|previous| Snapshot::open(&previous.bytes))
+        {
             None => None,
             Some(Ok(snapshot)) => Some(snapshot),
             // Nobody can read it, so that nothing is served that could go.
@@ -311,6 +322,47 @@ impl State {
         })
     }
 
+    /// What goes on being served while something is waited for, when the host's own accounts may
+    /// displace something else in it than they did.
+    #[must_use]
+    pub fn keep(&self) -> Option<Kept> {
+        let (previous, locals) = (self.previous.as_ref()?, self.locals.as_ref()?);
+        if previous.looked_at.as_ref().is_some_and(|looked_at| Arc::ptr_eq(looked_at, locals)) {
+            return None;
+        }
+        let rules = self.domains.iter().map(|domain| &domain.rules);
+        let min_id = rules.clone().map(|rules| rules.min_id).min()?;
+        let max_id = rules.clone().map(|rules| rules.max_id).max()?;
+        let allowed_local_gids = rules.flat_map(|rules| rules.allowed_local_gids.clone());
+        Some(Kept {
+            bytes: Arc::clone(&previous.bytes),
+            locals: Arc::clone(locals),
+            rules: Rules { min_id, max_id, allowed_local_gids: allowed_local_gids.collect() },
+            min_id: self.min_id,
+            domains: self.domains.iter().map(|domain| domain.name.clone()).collect(),
+            served: self.served.clone(),
+            displaced: previous.displaced.clone(),
+        })
+    }
+
+    /// What is in place is as it should be under those accounts, or cannot be. What removals are
+    /// measured by stays what it was: who is displaced has not gone from a directory, and is back when the
+    /// local account goes.
+    pub fn kept(&mut self, locals: Arc<Locals>, displaced: Result<Displaced, Unusable>) {
+        let Some(previous) = &mut self.previous else { return };
+        previous.looked_at = Some(locals);
+        match displaced {
+            Ok(displaced) => (previous.displaced, previous.unusable) = (displaced, String::new()),
+            Err(error) => previous.unusable = error.to_string(),
+        }
+    }
+
+    /// Why local accounts displace nothing in what is in place; empty when they do.
+    #[must_use]
+    pub fn unusable(&self) -> &str {
+        self.previous.as_ref().map(|previous| &*previous.unusable).unwrap_or_default()
+    }
+
     /// Whether a domain may have less than a snapshot in place, for its back-end has not heard from the
     /// directory since this process began.
     #[must_use]
@@ -393,6 +445,8 @@ impl State {
     pub fn published(&mut self, made: Made) {
         self.served = made.served;
         self.previous = None;
+        // It is what is here that is in place now.
+        self.domains.iter_mut().for_each(|domain| domain.patience = false);
         let results = made.refused.into_iter().zip(made.counts);
         for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
             (domain.refused, domain.counts) = (refused, counts);
@@ -434,6 +488,13 @@ impl Basis {
         let served = served.collect();
         let Merged { refused, .. } = merged;
         Ok(Made { image, served, refused, counts })
+    }
+}
+
+impl Previous {
+    fn new(bytes: Vec<u8>) -> Self {
+        let (looked_at, displaced) = Default::default();
+        Self { bytes: Arc::new(bytes), looked_at, displaced, unusable: String::new() }
     }
 }
 
