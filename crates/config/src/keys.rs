@@ -243,7 +243,8 @@ pub const KEYS: &[Key] = &[
         Unset::Required,
         "The domains in order of precedence, at most eight: where two have the same name or id, the \
          first one's entry is served, and the other is listed by roster domain rejected. A table \
-         [domain.NAME] that is not named here is not used.",
+         [domain.NAME] that is not named here is not used. A group lists users of its own domain only, \
+         and none whose name, uid or primary group is an earlier domain's.",
     ),
     of(
         Table::Host,
@@ -299,7 +300,9 @@ pub const KEYS: &[Key] = &[
         "replicate mirrors the whole domain and follows its changes. on-demand asks for single \
          entries when programs do, for directories that are too large to mirror or do not allow \
          it; LDAP only. Domains that are asked on demand come last in domains: a name is asked \
-         there before later domains answer.",
+         there before later domains answer, and so are the names and ids of all members before a \
+         group of a later domain, mirrored or not, is told. Lists of all groups (getent group) give \
+         such groups without members.",
     ),
     of(
         Table::Domain,

@@ -39,7 +39,7 @@ use crate::track::sweep::{Pace, Sweep};
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
-use roster_provider::{Cookie, EntryId, LookUp, Of, Part, Provider, Sink, Unanswered};
+use roster_provider::{Cookie, EntryId, Keys, LookUp, Of, Part, Provider, Sink, Unanswered};
 use std::borrow::Cow;
 use std::future::pending;
 use std::pin::pin;
@@ -511,9 +511,9 @@ impl Provider for Ldap {
         self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await
     }
 
-    async fn look_up_all(&self, of: Of, names: &[Vec<u8>]) -> Result<(), Unanswered> {
+    async fn look_up_all(&self, of: Of, keys: Keys<'_>) -> Result<(), Unanswered> {
         let mut asker = self.asker().await?;
-        self.look_ups.answer_all(of, names, &mut asker, self.sink.as_ref()).await
+        self.look_ups.answer_all(of, keys, &mut asker, self.sink.as_ref()).await
     }
 
     fn refresh(&self) {

@@ -7,7 +7,7 @@
 
 use crate::settled::{Marks, SETTLED};
 use crate::watch::{Change, Watch, changed};
-use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
+use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Of, Part, Provider, Sink, Unmentioned};
 use crate::{Unanswered, User, overrides};
 use roster_config::{Files, Overrides};
 use roster_record::is_nis;
@@ -246,7 +246,7 @@ impl Provider for FilesProvider {
         })
     }
 
-    async fn look_up_all(&self, _: Of, _: &[Vec<u8>]) -> Result<(), Unanswered> {
+    async fn look_up_all(&self, _: Of, _: Keys<'_>) -> Result<(), Unanswered> {
         let texts =
             self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
         self.report(&texts);

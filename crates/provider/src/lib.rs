@@ -176,6 +176,26 @@ pub enum Of {
     GroupsWithMembers,
 }
 
+/// Which entries are asked for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys<'a> {
+    /// Those of these names.
+    Names(&'a [Vec<u8>]),
+    /// Those of these uids or gids.
+    Ids(&'a [u32]),
+}
+
+impl<'a> Keys<'a> {
+    /// The same in parts of at most that many.
+    #[must_use]
+    pub fn chunks(self, size: usize) -> Vec<Self> {
+        match self {
+            Keys::Names(names) => names.chunks(size).map(Keys::Names).collect(),
+            Keys::Ids(ids) => ids.chunks(size).map(Keys::Ids).collect(),
+        }
+    }
+}
+
 /// Why there is no answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
@@ -213,12 +233,12 @@ pub trait Provider: Send + Sync {
     /// wait for it any more drops it, and the directory is told.
     fn look_up(&self, what: &LookUp) -> impl Future<Output = Result<bool, Unanswered>> + Send;
 
-    /// Asks for several entries by name, in as few questions as that takes, and reports those that
-    /// there are, as [`look_up`](Self::look_up) does.
+    /// Asks for several entries, in as few questions as that takes, and reports those that there are,
+    /// as [`look_up`](Self::look_up) does.
     fn look_up_all(
         &self,
         of: Of,
-        names: &[Vec<u8>],
+        keys: Keys<'_>,
     ) -> impl Future<Output = Result<(), Unanswered>> + Send;
 
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.

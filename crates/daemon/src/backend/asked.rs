@@ -104,6 +104,14 @@ impl Answer {
         }
     }
 
+    /// Appends the record of the entry alone: a group's as one whose members are not known.
+    pub fn write_bare(&self, out: &mut Vec<u8>) {
+        match self.kind {
+            Kind::User => out.extend_from_slice(&self.record),
+            Kind::Group => self.write_without_members(out),
+        }
+    }
+
     /// Appends the record of a group as one whose members are not known.
     pub fn write_without_members(&self, out: &mut Vec<u8>) {
         if let Some(Ok(Record::Group(group))) = Records::bare(&self.record).next() {
@@ -241,6 +249,13 @@ impl Asked {
         let fits = !wants_list(what)
             || is_fresh(answer.seen.list, since, now) && self.has_whole_list(number);
         (fits && is_fresh(answer.seen.entry, since, now)).then_some(number)
+    }
+
+    /// Whether the entry that a question is about was told not before that time, whatever of its list.
+    #[must_use]
+    pub fn is_told(&self, what: &LookUp, since: u64, now: u64) -> bool {
+        let answer = self.find(what).and_then(|number| self.entries.get(&number));
+        answer.is_some_and(|answer| is_fresh(answer.seen.entry, since, now))
     }
 
     /// The answer to a question, if all that it is for is known.

@@ -610,7 +610,9 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
         match taken {
             Ok(Taken::Changes(forget)) => {
                 hub.not_taken(position, "").await;
-                hub.asker.forget_absent(position);
+                if forget.all {
+                    hub.asker.forget_absent(position);
+                }
                 hub.invalidate(&forget).await;
                 hub.changed.notify_one();
                 metrics::counter!("roster_fetches_total", "domain" => name.clone()).increment(1);

@@ -60,6 +60,8 @@ pub struct State {
     /// Who has which name and id, of all entries as they are at this moment. Put down only where some
     /// domain is asked on demand, for questions are answered by it.
     pub(super) claims: Claims,
+    /// How often anything changed that claims or lists go by.
+    pub(super) changes: u64,
     min_id: u32,
     /// The socket to ask about domains that are not mirrored.
     responder: Option<Vec<u8>>,
@@ -137,6 +139,7 @@ impl State {
             responder: asked.then(|| responder.as_os_str().as_bytes().to_owned()),
             locals: None,
             claims: Claims::default(),
+            changes: 0,
             served,
             previous: previous.map(Previous::new),
         }
@@ -148,6 +151,7 @@ impl State {
             return false;
         }
         self.locals = Some(Arc::new(locals));
+        self.changes += 1;
         self.claims = Claims::default();
         for position in 0..self.domains.len() {
             self.claim_all_of(position);
@@ -286,6 +290,7 @@ impl State {
     /// Puts other entries in the place of all. Where questions are asked the next may come before the
     /// next snapshot, and who has which name and id is known at once.
     fn replace(&mut self, position: usize, entries: Domain) {
+        self.changes += 1;
         let old = std::mem::replace(&mut self.domains[position].entries, entries);
         for (number, entry) in old.entries() {
             self.claims.remove((position, number), entry);
@@ -388,6 +393,7 @@ impl State {
         numbers: &[u32],
         change: impl FnOnce(&mut Domain) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
+        self.changes += 1;
         let entries = &mut self.domains[position].entries;
         for &number in numbers {
             if let Some(entry) = entries.entry(number) {

@@ -7,7 +7,8 @@ use roster_config::{
     Search, Secrets, Server as Address,
 };
 use roster_provider::{
-    Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unanswered, Unmentioned, User,
+    Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Of, Part, Provider, Sink, Unanswered,
+    Unmentioned, User,
 };
 use roster_provider_ldap::Ldap;
 use roster_system_tests as system;
@@ -421,7 +422,13 @@ impl Mirror {
     /// Asks for several at once.
     pub fn look_up_all(&self, of: Of, names: &[&str]) -> Result<(), Unanswered> {
         let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-        self.ask(move |ldap| async move { ldap.look_up_all(of, &names).await })
+        self.ask(move |ldap| async move { ldap.look_up_all(of, Sought::Names(&names)).await })
+    }
+
+    /// The same by their ids.
+    pub fn look_up_ids(&self, of: Of, ids: &[u32]) -> Result<(), Unanswered> {
+        let ids = ids.to_vec();
+        self.ask(move |ldap| async move { ldap.look_up_all(of, Sought::Ids(&ids)).await })
     }
 
     pub fn ask<T: Send + 'static, F: Future<Output = T> + Send + 'static>(

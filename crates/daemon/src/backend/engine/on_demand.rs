@@ -38,7 +38,8 @@ impl Engine {
     pub fn found(&self, what: &LookUp) -> Option<Found> {
         let mut state = self.state();
         let number = state.asked.whole(what)?;
-        Some(self.tell(&mut state, number))
+        let sequence = self.told_now(&mut state);
+        Some(Found { sequence, records: state.asked.records(number) })
     }
 
     /// The same, if the directory said so no longer ago than that.
@@ -47,16 +48,41 @@ impl Engine {
         let mut state = self.state();
         let now = unix_now();
         let number = state.asked.fresh(what, now.saturating_sub(age.as_secs()), now)?;
-        Some(self.tell(&mut state, number))
+        let sequence = self.told_now(&mut state);
+        Some(Found { sequence, records: state.asked.records(number) })
     }
 
-    /// What was reported a moment ago is told too, and has to be a state that can be fetched: answers
-    /// are compared by their states.
-    fn tell(&self, state: &mut State, number: u32) -> Found {
+    /// Those of the questions about whose entries the directory said nothing within that time.
+    #[must_use]
+    pub fn untold<'w>(&self, what: &'w [LookUp], age: Duration) -> Vec<&'w LookUp> {
+        let state = self.state();
+        let now = unix_now();
+        let since = now.saturating_sub(age.as_secs());
+        what.iter().filter(|what| !state.asked.is_told(what, since, now)).collect()
+    }
+
+    /// The entries that these questions are about, as far as there are any, each once and alone: neither
+    /// groups of a user nor members of a group.
+    #[must_use]
+    pub fn found_all(&self, what: &[LookUp]) -> Found {
+        let mut state = self.state();
+        let sequence = self.told_now(&mut state);
+        let numbers: BTreeSet<u32> =
+            what.iter().filter_map(|what| state.asked.find(what)).collect();
+        let mut records = Vec::new();
+        for answer in numbers.into_iter().filter_map(|number| state.asked.get(number)) {
+            answer.write_bare(&mut records);
+        }
+        Found { sequence, records }
+    }
+
+    /// The state that answers are of: what was reported a moment ago is told too, and has to be a state
+    /// that can be fetched, for answers are compared by their states.
+    fn told_now(&self, state: &mut State) -> u64 {
         if state.open.visible() > 0 {
             self.close(state);
         }
-        Found { sequence: state.sequence, records: state.asked.records(number) }
+        state.sequence
     }
 
     /// Whether the entry that a question is about is known, if not all that the question is for.
@@ -79,10 +105,11 @@ impl Engine {
     }
 
     /// The directory is asked this.
-    pub fn inquire(&self, what: &LookUp) -> Inquiry {
+    pub fn inquire<'w>(&self, what: impl IntoIterator<Item = &'w LookUp>) -> Inquiry {
         let mut state = self.state();
-        let entries = state.asked.find(what).into_iter().collect();
-        Inquiry { number: state.asked.inquire(), entries }
+        let entries: BTreeSet<u32> =
+            what.into_iter().filter_map(|what| state.asked.find(what)).collect();
+        Inquiry { number: state.asked.inquire(), entries: entries.into_iter().collect() }
     }
 
     /// The directory is asked for these entries.
