@@ -195,7 +195,7 @@ pub struct DomainStatus {
     /// empty when there is nothing to tell.
     pub reason: String,
     /// How changes are followed: `syncrepl`, `syncrepl, never resumed`, `persistent search`, `polling`,
-    /// `inotify`, `on demand`.
+    /// `polling, everything each time`, `inotify`, `on demand`.
     pub tracking: String,
     /// Whether everything was enumerated at least once since the cache was made.
     pub complete: bool,

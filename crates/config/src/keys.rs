@@ -499,7 +499,8 @@ pub const KEYS: &[Key] = &[
         "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
          asked for changes. What such a server does not tell is found out at every tenth time, by \
          comparing the keys and time stamps of all entries: removals, and changes that a replica \
-         brought in late. At 30s a removal is served for up to five minutes. With any server, this is \
+         brought in late. Where users or groups do not show their time stamps, everything is read every \
+         time. At 30s a removal is served for up to five minutes. With any server, this is \
          also how often entries are looked at that users or groups lie under and that are no usual \
          containers: nobody tells when one of these is renamed or moved.",
     ),
@@ -512,7 +513,9 @@ pub const KEYS: &[Key] = &[
          are told of by no server. With content synchronization a fifth more or less is drawn; a server \
          that takes long is asked less often, for a 200th of the time at the most; and where a filter \
          names memberOf, isMemberOf, nsRole or ibm-allGroups it is also done two seconds after a change \
-         of a mirrored group, at most every 30 seconds.",
+         of a mirrored group, at most every 30 seconds. With any server but 389 Directory Server, this is also how \
+         often groups of the classes groupOfURLs and labeledURIObject are read anew, whose members the server may work \
+         out; if they are at most 1,000, also two seconds after any change, at most every 30 seconds.",
     ),
     ldap(
         "full_refresh",

@@ -289,6 +289,21 @@ const CONTAINERS: [&str; 8] = [
     "country",
 ];
 
+/// Object classes of groups that name a search in place of their members, and have whom it finds: where
+/// OpenLDAP has one of its overlays dynlist or autogroup do that, these are the usual ones.
+pub(crate) const DYNAMIC: [&str; 2] = ["groupOfURLs", "labeledURIObject"];
+
+/// Whether an entry has one of these classes.
+pub(crate) fn has_dynamic_class(entry: &RawEntry<'_>) -> Result<bool, Malformed> {
+    for class in entry.values("objectClass")? {
+        let class = class?;
+        if DYNAMIC.iter().any(|name| class.eq_ignore_ascii_case(name.as_bytes())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether an entry of a search is a user, a group, or both; what is neither is a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Is {

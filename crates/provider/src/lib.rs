@@ -219,7 +219,7 @@ pub trait Provider: Send + Sync {
     fn reading(&self) -> String;
 
     /// How changes are followed at the moment, for people: `syncrepl`, `syncrepl, never resumed`,
-    /// `persistent search`, `polling`, `inotify`, `on demand`; empty when that is not known yet.
+    /// `persistent search`, `polling`, `polling, everything each time`, `inotify`, `on demand`; empty when that is not known yet.
     fn tracking(&self) -> Cow<'static, str>;
 
     /// Mirrors the source into the sink for as long as the process lives; reconnects by itself.

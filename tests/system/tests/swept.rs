@@ -1,5 +1,6 @@
 //! Who comes to match a search, or no longer does, without a change of the entry: no server tells of it,
-//! and rosterd finds it out by listing which entries there are.
+//! and rosterd finds it out by listing which entries there are. So it is with groups whose members the server
+//! works out: these are read again.
 
 use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::{
@@ -85,13 +86,97 @@ fn who_joins_or_leaves_the_group_of_a_filter_is_seen_soon_after() {
     }
 }
 
+/// The group names a search in place of its members, and is not changed itself. In either order of the
+/// overlays, with synchronization and without it.
+#[test]
+fn who_comes_into_a_group_that_names_a_search_is_seen_soon_after() {
+    let directory = directory();
+    let dynamic = "dn: cn=zsh,ou=groups,dc=example,dc=com\nobjectClass: groupOfURLs\n\
+                   objectClass: posixGroup\ncn: zsh\ngidNumber: 6100\n\
+                   memberURL: ldap:///ou=people,dc=example,dc=com??sub?(loginShell=/bin/zsh)\n\n";
+    for way in ["after", "before", "polling"] {
+        let mut slapd = with_overlay(DYNLIST, &["u0"]);
+        slapd.stop();
+        slapd.edit(|text| {
+            let (start, end) = text.split_once("overlay syncprov").expect("it is there");
+            let (_, rest) = end.split_once("\n").expect("a line");
+            let (_, rest) = rest.split_once("\n").expect("another");
+            let start = start.replace(DYNLIST, "");
+            match way {
+                "before" => format!("{start}{DYNLIST}overlay syncprov\n{rest}"),
+                "after" => format!("{start}overlay syncprov\n{DYNLIST}{rest}"),
+                _ => format!("{start}{DYNLIST}{rest}"),
+            }
+        });
+        slapd.start();
+        slapd.change(dynamic);
+        let set = |user: &str, shell: &str| {
+            slapd.set(&directory.user_dn(user), "loginShell", &[shell]);
+        };
+        set("u1", "/bin/zsh");
+        let domain = Domain::ldap("corp", &slapd).with("poll", "\"1s\"");
+        let mut rosterd = Rosterd::start(&[domain]);
+        let group = |gid: u32, users: &str| Some(format!("zsh:*:{gid}:{users}"));
+        let expect = |rosterd: &Rosterd, users: &str| {
+            rosterd.expect("group", "zsh", group(6100, users).as_deref());
+        };
+        expect(&rosterd, "u1");
+        let tracking = if way == "polling" { way } else { "syncrepl" };
+        rosterd.expect_of_domain("corp", "tracking", tracking);
+        set("u2", "/bin/zsh");
+        set("u1", "/bin/sh");
+        expect(&rosterd, "u2");
+        rosterd.expect_groups("u2", 7000, &[6100, 7000]);
+        // That may have been the reading at the start; after it comes a pause.
+        let mut member = "u2";
+        if way == "after" {
+            member = "u4";
+            set("u4", "/bin/zsh");
+            set("u2", "/bin/sh");
+            expect(&rosterd, member);
+        }
+
+        // A change of the group itself takes nobody from it.
+        slapd.set(&directory.group_dn("zsh"), "gidNumber", &["6101"]);
+        let is_changed = || {
+            let found = rosterd.getent("group", "zsh");
+            assert!([6100, 6101].iter().any(|gid| found == group(*gid, member)), "{found:?}");
+            found == group(6101, member)
+        };
+        wait_until(SOON, "its new number is seen", is_changed);
+        slapd.set(&directory.group_dn("zsh"), "gidNumber", &["6100"]);
+        expect(&rosterd, member);
+
+        // While nobody listens.
+        rosterd.stop();
+        set("u3", "/bin/zsh");
+        set(member, "/bin/sh");
+        rosterd.launch();
+        expect(&rosterd, "u3");
+    }
+}
+
 /// slapd goes by the members that the group had when the search began: it tells of who left, and nothing
 /// of who joined.
 #[test]
 fn a_server_that_judges_by_an_old_list_brings_nobody_back_and_hides_no_change() {
+    judges_by_an_old_list(&with_overlay(DYNLIST, &["u0", "u1", "u2"]));
+}
+
+/// Nor do stamps show then who was changed.
+#[test]
+fn so_it_is_where_the_server_does_not_show_when_users_were_changed() {
+    let mut slapd = with_overlay(DYNLIST, &["u0", "u1", "u2"]);
+    slapd.stop();
+    let rule = "access to attrs=entryCSN by * none\naccess to attrs=userPassword";
+    slapd.edit(|text| text.replacen("access to attrs=userPassword", rule, 1));
+    slapd.start();
+    judges_by_an_old_list(&slapd);
+}
+
+fn judges_by_an_old_list(slapd: &Slapd) {
     let directory = directory();
-    let slapd = with_overlay(DYNLIST, &["u0", "u1", "u2"]);
-    let rosterd = Rosterd::start(&[staff_of(&slapd).with("sweep", "\"2s\"")]);
+    let rosterd = Rosterd::start(&[staff_of(slapd).with("sweep", "\"2s\"")]);
     wait_until(SOON, "it is mirrored", || is_served(&rosterd, "u2"));
     slapd.change(&directory.membership("staff", "u1", false));
     slapd.change(&directory.membership("staff", "u9", true));

@@ -5,8 +5,10 @@
 //! server offers. [`follow`] drives them all over one connection: sends what they ask, deals out
 //! what comes, keeps the deadlines, and lets changes be published in batches. Beside each search a
 //! [`lookout`] watches what its entries lie under, and where the server tells of changes a [`sweep`]
-//! finds out from time to time what it does not tell.
+//! finds out from time to time what it does not tell. Groups whose members the server works out are read
+//! anew ([`dynamic`]), however it tells of changes.
 
+pub mod dynamic;
 pub mod enumerate;
 mod folders;
 mod history;
@@ -26,7 +28,7 @@ use crate::message::{
     Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, code, printable,
 };
 use crate::network::Network;
-use crate::schema::{Mapping, PartSearch, group_id};
+use crate::schema::{Mapping, PartSearch, group_id, has_dynamic_class};
 use folders::{Folders, Question};
 use rereading::{Want, Wanted};
 use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
@@ -95,6 +97,10 @@ pub(crate) struct Ear {
     refreshing: HashSet<Part>,
     /// A group has changed, and with it perhaps what servers work out of groups.
     is_stirred: bool,
+    /// A user or group has changed, and with it perhaps whom servers count among groups.
+    has_news: bool,
+    /// There are groups whose members the server works out.
+    knows_dynamic: bool,
     twins: Twins,
     is_changed: bool,
 }
@@ -118,6 +124,8 @@ impl Ear {
             behind: HashSet::new(),
             refreshing: HashSet::new(),
             is_stirred: false,
+            has_news: false,
+            knows_dynamic: false,
             twins: Twins::default(),
             is_changed: false,
         };
@@ -183,6 +191,7 @@ impl Ear {
         is_listing: bool,
     ) -> Result<bool, Error> {
         self.note_spoken(search.part, id);
+        self.has_news |= !is_listing;
         self.tell(search, id, entry, is_listing, !is_listing)
     }
 
@@ -194,6 +203,7 @@ impl Ear {
         entry: &RawEntry<'_>,
     ) -> Result<(), Error> {
         self.is_stirred |= search.classify(entry, &self.mapping)?.group;
+        self.has_news = true;
         self.want(search.part, [id]);
         Ok(())
     }
@@ -229,6 +239,7 @@ impl Ear {
         let verdict =
             self.twins.judge(part, id, &name, is_listing).map_err(|most| too_many(search, most))?;
         let is_container = !is.user && !is.group;
+        self.knows_dynamic |= is.group && has_dynamic_class(entry)?;
         self.is_stirred |= is.group && may_bring;
         let folders = self.folders(part);
         let full = |_| too_many_folders(search);
@@ -372,6 +383,26 @@ impl Ear {
         std::mem::take(&mut self.is_stirred)
     }
 
+    /// Whether any user or group has changed since this was asked.
+    fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Whether there are groups whose members the server works out.
+    fn knows_dynamic(&self) -> bool {
+        self.knows_dynamic
+    }
+
+    /// All such groups are about to be read.
+    fn forget_dynamic(&mut self) {
+        self.knows_dynamic = false;
+    }
+
+    /// Whether an entry is such a group.
+    pub fn is_dynamic(&self, search: &PartSearch, entry: &RawEntry<'_>) -> Result<bool, Malformed> {
+        Ok(has_dynamic_class(entry)? && search.classify(entry, &self.mapping)?.group)
+    }
+
     /// These entries are to be read, by their own keys.
     fn want(&self, part: Part, ids: impl IntoIterator<Item = EntryId>) {
         self.wanted.add(ids.into_iter().map(|id| (part, Want::Entry(id))));
@@ -458,6 +489,7 @@ impl Ear {
     /// The entry is where it was, and does not match any more. `true` as of [`entry`](Self::entry).
     pub fn left(&mut self, search: &PartSearch, id: EntryId) -> bool {
         self.is_changed = true;
+        self.has_news = true;
         self.note_spoken(search.part, id);
         if search.has_users() {
             self.sink.removed(search.part, id);

@@ -10,7 +10,8 @@
 //! nobody the connection.
 //!
 //! Where the filter names what the server works out, the stamps are listed as well: of such entries a server
-//! may tell no changes at all, so that those with another stamp than the last time are read too.
+//! may tell no changes at all, so that those with another stamp than the last time are read too, and those
+//! that do not show one.
 
 use super::twins::{ENTRIES_MAX, TooMany};
 use super::{Ear, Track, keyless, search_failed, too_many};
@@ -47,6 +48,11 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// The pause before the next one, of what is done once for each connection.
+    pub fn pause_by_chance(self) -> Duration {
+        self.pause((RandomState::new().hash_one(()) >> 32) as u32)
+    }
+
     /// The pause before the next one, a fifth more or less by chance.
     fn pause(self, random: u32) -> Duration {
         let spread = (self.every * 2 / 5).mul_f64(f64::from(random) / f64::from(u32::MAX));
@@ -54,32 +60,45 @@ impl Pace {
     }
 
     /// The pause after one that took so long, whatever the hurry.
-    fn rest(self, took: Duration) -> Duration {
+    pub fn rest(self, took: Duration) -> Duration {
         HURRY_PAUSE.min(self.every).max(took * SHARE)
     }
 }
 
 /// When a search is swept.
 #[derive(Clone, Copy, Debug)]
-struct Schedule {
+pub(super) struct Schedule {
     due: Instant,
     /// Not before, for a sweep has just ended.
     rested: Instant,
 }
 
 impl Schedule {
+    pub fn new(now: Instant, pause: Duration) -> Self {
+        Self { due: now + pause, rested: now }
+    }
+
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
     /// There is a reason to look soon.
-    fn hurry(&mut self, now: Instant) {
+    pub fn hurry(&mut self, now: Instant) {
         self.due = self.due.min(self.rested.max(now + HURRY));
     }
 
     /// A sweep begins; the next is due after a pause.
-    fn begin(&mut self, now: Instant, pause: Duration) {
+    pub fn begin(&mut self, now: Instant, pause: Duration) {
         self.due = now + pause;
     }
 
+    /// It cannot begin now.
+    pub fn put_off(&mut self, now: Instant) {
+        self.due = now + BUSY_PAUSE;
+    }
+
     /// It is over; what has come up meanwhile waits for the rest.
-    fn end(&mut self, now: Instant, rest: Duration) {
+    pub fn end(&mut self, now: Instant, rest: Duration) {
         self.rested = now + rest;
         self.due = self.due.max(self.rested);
     }
@@ -109,6 +128,8 @@ struct Listing {
     strangers: Vec<EntryId>,
     is_flooded: bool,
     stamps: Stamps,
+    /// Some entries do not show theirs, and may have changed at any time.
+    is_unstamped: bool,
     /// Of an entry without a key, which may be any.
     keyless: Option<Error>,
 }
@@ -145,7 +166,7 @@ impl Sweep {
             draws: 0,
         };
         for search in searches {
-            let schedule = Schedule { due: now + sweep.pause(), rested: now };
+            let schedule = Schedule::new(now, sweep.pause());
             let search = search.clone();
             sweep.places.push(Place { search, schedule, stamps: None, was_flooded: false });
         }
@@ -178,7 +199,7 @@ impl Sweep {
                 continue;
             }
             if ear.is_busy(part) || ear.is_waiting(part) {
-                place.schedule.due = now + BUSY_PAUSE;
+                place.schedule.put_off(now);
                 continue;
             }
             place.schedule.begin(now, pause);
@@ -192,6 +213,7 @@ impl Sweep {
                 strangers: Vec::new(),
                 is_flooded: false,
                 stamps: Stamps::new(),
+                is_unstamped: false,
                 keyless: None,
             });
             return;
@@ -259,8 +281,11 @@ impl Sweep {
         let mut is_stranger = !is_known || !ear.expects(search, id, entry.dn);
         if search.is_worked_out {
             let stamp = entry.values(self.stamp)?.next().transpose()?.unwrap_or_default();
+            let is_unstamped = stamp.is_empty();
+            listing.is_unstamped |= is_unstamped;
             let stamp = self.random.hash_one(stamp);
-            is_stranger |= place.stamps.as_ref().is_some_and(|last| last.get(&key) != Some(&stamp));
+            let is_other = |last: &Stamps| is_unstamped || last.get(&key) != Some(&stamp);
+            is_stranger |= place.stamps.as_ref().is_some_and(is_other);
             listing.stamps.insert(key, stamp);
             TooMany::unless(listing.stamps.len() <= ENTRIES_MAX, "entries", ENTRIES_MAX)
                 .map_err(|most| too_many(search, most))?;
@@ -315,7 +340,8 @@ impl Sweep {
         }
         let was_flooded = std::mem::replace(&mut place.was_flooded, listing.is_flooded);
         place.stamps = place.search.is_worked_out.then_some(listing.stamps);
-        if misses_any || listing.is_flooded && !was_flooded {
+        let is_news = !was_flooded || listing.is_unstamped;
+        if misses_any || listing.is_flooded && is_news {
             ear.fall_behind(part);
         } else if !listing.strangers.is_empty() {
             let entries = listing.strangers.len();

@@ -6,7 +6,8 @@
 //! entry that does not show its stamp no resumption tells, so that where there is one nothing is resumed.
 //!
 //! Where the filter names what the server works out, OpenLDAP judges changed entries by what it worked out
-//! when the search began: what it tells of them is no more than a reason to read them.
+//! when the search began: what it tells of them is no more than a reason to read them. So it is with groups
+//! whose members it works out, of which it tells without their members.
 
 use super::history::{Doubts, History};
 use super::{Ear, Track};
@@ -20,7 +21,7 @@ use crate::message::{
 use crate::schema::{PartSearch, entry_id};
 use roster_provider::{Cookie, EntryId, Unmentioned};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
 /// One search kept by content synchronization.
@@ -34,8 +35,8 @@ pub(crate) struct Synchronization {
     misses_removals: bool,
     /// An entry did not show its stamp.
     is_unstamped: bool,
-    /// Tells the status so.
-    never_resumes: Arc<AtomicBool>,
+    /// Searches of which that is so, for the status.
+    unstamped: Arc<AtomicUsize>,
     phase: Phase,
     history: History,
     doubts: Doubts,
@@ -73,15 +74,15 @@ enum Phase {
 
 impl Synchronization {
     /// `misses_removals`: the server was seen to forget removals when it resumes. `stamp` is an
-    /// attribute that has another value after each change; `never_resumes` is set where entries do not
-    /// show it.
+    /// attribute that has another value after each change; `unstamped` counts searches with entries that
+    /// do not show it.
     pub fn new(
         search: PartSearch,
         binding: String,
         key: &'static str,
         stamp: &'static str,
         misses_removals: bool,
-        never_resumes: Arc<AtomicBool>,
+        unstamped: Arc<AtomicUsize>,
     ) -> Self {
         let phase = Phase::Asleep;
         Self {
@@ -91,7 +92,7 @@ impl Synchronization {
             stamp,
             misses_removals,
             is_unstamped: false,
-            never_resumes,
+            unstamped,
             phase,
             history: History::default(),
             doubts: Doubts::default(),
@@ -167,8 +168,10 @@ impl Synchronization {
         if stamp.is_empty() && !is_resuming {
             self.miss_stamp(entry, is_listing);
         }
-        let is_hint = self.search.is_worked_out && self.phase == Phase::Following;
-        if is_hint && ear.is_told(&self.search, entry)? {
+        let is_hint = self.phase == Phase::Following
+            && (self.search.is_worked_out && ear.is_told(&self.search, entry)?
+                || ear.is_dynamic(&self.search, entry)?);
+        if is_hint {
             ear.hint(&self.search, id, entry)?;
         } else {
             self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
@@ -188,7 +191,7 @@ impl Synchronization {
             return;
         }
         self.is_behind |= !is_listing;
-        self.never_resumes.store(true, Ordering::Relaxed);
+        self.unstamped.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             entry = printable(entry.dn),
             "the server does not show {}, and without it no resumption is believed: everything is read \
