@@ -199,12 +199,11 @@ fn a_local_account_displaces_that_of_a_directory_whose_removals_wait_for_a_new_p
     rosterd.kill_role("publisher");
     rosterd.wait_for_role("publisher");
     waits(&rosterd);
-    let (error, _) = wait_for(SOON, || {
-        let status = rosterd.status()?;
-        let error = status["publisher"]["error"].as_str().unwrap_or_default().to_owned();
-        if error.is_empty() { Err(status.to_string()) } else { Ok(error) }
+    wait_until(SOON, "it says what it waits for", || {
+        let status = rosterd.status().unwrap_or_default();
+        let error = status["snapshot"]["error"].as_str().unwrap_or_default();
+        error.contains("are confirmed: roster domain confirm corp")
     });
-    assert!(error.contains("are confirmed: roster domain confirm corp"), "{error}");
     rosterd.expect_groups("alice", 5001, &[5001, 6000]);
 
     let passwd = rosterd.host().path("etc/passwd");
