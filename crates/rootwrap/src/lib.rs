@@ -1,0 +1,30 @@
+//! The policy of rootwrap: which commands may run with whose rights.
+//!
+//! [`Policy::load`] reads rootwrap.conf and filter files as `oslo.rootwrap` 7.10 does; [`judge`] says
+//! of a command which rule lets it run and as what, or that none does. Its [`Verdict`] is the only
+//! thing that may be executed, and nobody else can make one. [`check`] finds mistakes, and rules that
+//! read otherwise in strict mode; [`explain`] tells of each rule why it decides or not.
+//!
+//! Executes nothing, speaks to no client, and knows no user database: who runs a command makes of the
+//! [`Verdict`]'s user the uid, the gid and the supplementary groups. The module [`host`] alone asks
+//! the kernel, [`policy`] alone reads files.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod conf;
+pub mod explain;
+pub mod filters;
+pub mod host;
+mod ini;
+pub mod judge;
+mod paths;
+pub mod pattern;
+pub mod policy;
+pub mod problem;
+mod python;
+mod trust;
+
+pub use judge::{Mode, Refusal, Verdict, judge};
+pub use policy::Policy;
+pub use problem::{Problem, Severity};

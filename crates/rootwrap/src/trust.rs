@@ -1,0 +1,93 @@
+//! Whether anybody but root, or the user that asks, could change what is at a path: its owner and
+//! mode, and those of all folders and links on the way. For strict mode; what comes of it is for the
+//! callers to say.
+
+use crate::host::{Facts, Kind, Status};
+use crate::paths::walk;
+use std::ffi::OsStr;
+use std::path::Path;
+
+const STICKY: u32 = 0o1000;
+const BY_GROUP: u32 = 0o020;
+const BY_OTHERS: u32 = 0o002;
+
+/// Why a path is not to be believed, or `None`.
+pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
+    let mut reason = None;
+    let mut last = None;
+    let mut look = |passed: &Path| {
+        if facts.link(passed).is_some() {
+            return;
+        }
+        let Some(status) = facts.status(passed) else {
+            reason.get_or_insert_with(|| format!("there is no {}", passed.display()));
+            return;
+        };
+        if let Some(why) = distrust_of(facts, &status) {
+            reason.get_or_insert_with(|| format!("{} {why}", passed.display()));
+        }
+        last = Some((passed.to_owned(), status));
+    };
+    look(Path::new("/"));
+    walk(facts, path, &mut look);
+    // Who may not remove another's file from a folder may still add to it.
+    if let Some((path, status)) = last
+        && status.mode & BY_OTHERS != 0
+    {
+        reason.get_or_insert_with(|| format!("{} is writable by all", path.display()));
+    }
+    reason
+}
+
+fn distrust_of(facts: &dyn Facts, status: &Status) -> Option<String> {
+    let Status { kind, uid, gid, mode } = *status;
+    if uid != 0 && uid != facts.user() {
+        return Some(format!("belongs to uid {uid}"));
+    }
+    // In a sticky folder nobody removes or renames what is another's.
+    if kind == Kind::Folder && mode & STICKY != 0 {
+        return None;
+    }
+    if mode & BY_OTHERS != 0 {
+        return Some("is writable by all".into());
+    }
+    (mode & BY_GROUP != 0 && gid != 0).then(|| format!("is writable by gid {gid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::ThisHost;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn what_others_could_change_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let host = ThisHost::new();
+        let mode = |name: &str, mode: u32| {
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let why = |name: &str| distrust(&host, root.join(name).as_os_str());
+        fs::create_dir(root.join("folder")).unwrap();
+        fs::write(root.join("folder/file"), "").unwrap();
+        mode("folder/file", 0o755);
+        mode("folder", 0o755);
+        assert_eq!(why("folder/file"), None);
+        symlink("folder", root.join("link")).unwrap();
+        assert_eq!(why("link/file"), None);
+
+        mode("folder", 0o777);
+        let expected = format!("{} is writable by all", root.join("folder").display());
+        assert_eq!(why("folder/file"), Some(expected.clone()));
+        assert_eq!(why("link/file"), Some(expected.clone()));
+        mode("folder", 0o1777);
+        assert_eq!(why("folder/file"), None);
+        assert_eq!(why("folder"), Some(expected));
+        mode("folder", 0o755);
+        mode("folder/file", 0o757);
+        assert!(why("folder/file").is_some());
+        assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));
+    }
+}
