@@ -80,7 +80,10 @@ impl Emitter {
             }
             Node::Repeat { node, min, max, kind } => {
                 self.out.push_str(if *kind == Greed::Possessive { "(?>" } else { "(?:" });
-                self.wrapped("(?:", node);
+                self.out.push_str("(?:");
+                self.node(node, false);
+                // The engine repeats no bare look-around. This branch is never taken.
+                self.out.push_str(if takes_nothing(node) { "|[a&&b])" } else { ")" });
                 let _ = match (min, max) {
                     (0, None) => write!(self.out, "*"),
                     (1, None) => write!(self.out, "+"),
@@ -101,13 +104,6 @@ impl Emitter {
             }
             Node::Reference(group) => {
                 let _ = write!(self.out, r"(?:\{group})");
-            }
-            Node::IfGroup { group, yes, no } => {
-                let _ = write!(self.out, "(?({group})");
-                self.node(yes, false);
-                self.out.push('|');
-                self.node(no, false);
-                self.out.push(')');
             }
         }
     }
@@ -175,6 +171,15 @@ impl Emitter {
             self.out.push_str(&items);
             self.out.push(']');
         }
+    }
+}
+
+/// Whether an expression is one place or look-around, or empty.
+fn takes_nothing(node: &Node) -> bool {
+    match node {
+        Node::At(_) | Node::Look { .. } => true,
+        Node::Sequence(nodes) | Node::Choice(nodes) => nodes.iter().all(takes_nothing),
+        _ => false,
     }
 }
 

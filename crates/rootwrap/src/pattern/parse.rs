@@ -29,8 +29,6 @@ pub(super) enum Node {
     Atomic(Box<Node>),
     /// The text of a group.
     Reference(usize),
-    /// One of two, by whether a group took part.
-    IfGroup { group: usize, yes: Box<Node>, no: Box<Node> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,15 +91,11 @@ pub(super) fn parse(text: &str) -> Result<Node, Fault> {
         widths: vec![None],
         names: HashMap::new(),
         look_behind_groups: None,
-        highest_condition: 0,
         depth: 0,
     };
     let node = parser.choice(true)?;
     if parser.peek().is_some() {
         return Err(Fault::Bad("has a ) without its ("));
-    }
-    if parser.highest_condition >= parser.widths.len() {
-        return Err(Fault::Bad("asks for a group that it does not have"));
     }
     Ok(node)
 }
@@ -117,7 +111,6 @@ struct Parser {
     names: HashMap<String, usize>,
     /// How many groups there were where the outermost look-behind began.
     look_behind_groups: Option<usize>,
-    highest_condition: usize,
     depth: u32,
 }
 
@@ -485,7 +478,7 @@ impl Parser {
             '!' => return self.look(true, true).map(Some),
             '<' if self.eat('=') => return self.look(false, false).map(Some),
             '<' if self.eat('!') => return self.look(false, true).map(Some),
-            '(' => return self.condition().map(Some),
+            '(' => return Err(Fault::Unsupported("asks whether a group took part")),
             '>' => {
                 let node = self.choice(false)?;
                 self.close()?;
@@ -535,30 +528,6 @@ impl Parser {
             return Err(Fault::Bad("looks behind at what has no fixed width"));
         }
         Ok(Node::Look { ahead, negated, node: Box::new(node) })
-    }
-
-    fn condition(&mut self) -> Result<Node, Fault> {
-        let name = self.until(')')?;
-        let group = if name.bytes().all(|byte| byte.is_ascii_digit()) {
-            name.parse().ok().filter(|&group| group > 0)
-        } else {
-            self.names.get(&name).copied()
-        };
-        let group = group.ok_or(Fault::Bad("asks for a group that it does not have"))?;
-        self.behind(group)?;
-        self.highest_condition = self.highest_condition.max(group);
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(Fault::Unsupported("has groups within groups beyond a hundred"));
-        }
-        let yes = Box::new(self.sequence(false)?);
-        let no = if self.eat('|') { self.sequence(false)? } else { Node::Sequence(Vec::new()) };
-        self.depth -= 1;
-        if self.peek() == Some('|') {
-            return Err(Fault::Bad("has a condition with more than two branches"));
-        }
-        self.close()?;
-        Ok(Node::IfGroup { group, yes, no: Box::new(no) })
     }
 
     /// Flags up to their `)` or `:`; `true` for those of the whole expression.
@@ -638,10 +607,6 @@ impl Parser {
                 (least.saturating_mul(*min), most)
             }
             Node::Reference(group) => self.widths.get(*group).copied().flatten().unwrap_or((0, 0)),
-            Node::IfGroup { yes, no, .. } => {
-                let (yes, no) = (self.width(yes), self.width(no));
-                (yes.0.min(no.0), yes.1.max(no.1))
-            }
         }
     }
 }

@@ -64,7 +64,6 @@ impl Sampler {
                     self.out.push_str(&text);
                 }
             }
-            Node::IfGroup { yes, .. } => self.node(yes),
         }
     }
 }
