@@ -88,8 +88,7 @@ fn difference(
     let mut tried = vec![rule];
     if rule.class.is_chaining() {
         let leaves = rules.iter().copied();
-        let leaves =
-            leaves.filter(|leaf| leaf.run_as == rule.run_as && !leaf.class.is_chaining());
+        let leaves = leaves.filter(|leaf| leaf.run_as == rule.run_as && !leaf.class.is_chaining());
         tried.extend(leaves.take(LEAVES_MAX));
     }
     let mut commands = commands(rule, &tried[1..]);
@@ -132,8 +131,7 @@ fn differ(compat: &Judged<'_>, strict: &Judged<'_>) -> bool {
 fn told(judged: &Judged<'_>) -> String {
     match judged {
         Ok(verdict) => {
-            let words: Vec<_> =
-                verdict.argv().iter().map(|word| Word(word).to_string()).collect();
+            let words: Vec<_> = verdict.argv().iter().map(|word| Word(word).to_string()).collect();
             format!("runs `{}` as {}", words.join(" "), verdict.run_as())
         }
         Err(_) => "is refused".into(),
@@ -174,7 +172,10 @@ fn commands(rule: &Rule, leaves: &[&Rule]) -> Vec<Vec<OsString>> {
         Class::Kill(arguments) => {
             let signal = arguments.get(1).map(OsString::from);
             let kill = |pid: String| {
-                [Some("kill".into()), signal.clone(), Some(pid.into())].into_iter().flatten().collect()
+                [Some("kill".into()), signal.clone(), Some(pid.into())]
+                    .into_iter()
+                    .flatten()
+                    .collect()
             };
             vec![kill(format!("+{PID}")), kill(PID.to_string())]
         }
@@ -215,8 +216,10 @@ fn without_slash(path: &str) -> &str {
 
 /// Words out of the samples of each, and the same with one word that goes on behind its sample.
 fn variants(samples: &[Vec<String>]) -> Vec<Vec<OsString>> {
-    let plain: Vec<OsString> =
-        samples.iter().map(|samples| samples.first().map(OsString::from).unwrap_or_default()).collect();
+    let plain: Vec<OsString> = samples
+        .iter()
+        .map(|samples| samples.first().map(OsString::from).unwrap_or_default())
+        .collect();
     let mut all = Vec::new();
     for behind in [" and more", "x", "", "\n"] {
         for (at, samples) in samples.iter().enumerate() {
@@ -242,9 +245,9 @@ fn behind(prefixes: &[Vec<OsString>], leaves: &[&Rule]) -> Vec<Vec<OsString>> {
     });
     let elsewhere: Vec<_> = elsewhere.collect();
     inner.splice(0..0, elsewhere);
-    let whole = inner.iter().flat_map(|command| {
-        prefixes.iter().map(move |prefix| [&prefix[..], command].concat())
-    });
+    let whole = inner
+        .iter()
+        .flat_map(|command| prefixes.iter().map(move |prefix| [&prefix[..], command].concat()));
     whole.take(TRIES_MAX).collect()
 }
 
@@ -261,10 +264,7 @@ impl<'f> Supposed<'f> {
         let process = match &rule.class {
             Class::Kill(arguments) => arguments.first().map(|program| {
                 let folder = crate::conf::split(&path).next().unwrap_or_default();
-                crate::conf::os(crate::python::join(
-                    folder.as_encoded_bytes(),
-                    program.as_bytes(),
-                ))
+                crate::conf::os(crate::python::join(folder.as_encoded_bytes(), program.as_bytes()))
             }),
             _ => None,
         };
@@ -375,8 +375,14 @@ mod tests {
             ("KillFilter, root, no-such, -9", "`kill -9 +4000000` runs"),
             ("IpFilter, ip, root", "`ip -batch FILE` runs"),
             ("EnvFilter, env, root, LD_PRELOAD=, ls", "`LD_PRELOAD=x ls` runs"),
-            ("ChainingRegExpFilter, nice, root, nice\n y: CommandFilter, ls, root", "`nice /tmp/ls` runs"),
-            ("IpNetnsExecFilter, ip, root\n y: CommandFilter, ls, root", "`ip netns exec NAMESPACE /tmp/ls` runs"),
+            (
+                "ChainingRegExpFilter, nice, root, nice\n y: CommandFilter, ls, root",
+                "`nice /tmp/ls` runs",
+            ),
+            (
+                "IpNetnsExecFilter, ip, root\n y: CommandFilter, ls, root",
+                "`ip netns exec NAMESPACE /tmp/ls` runs",
+            ),
         ] {
             let found = differences(&format!("x: {}", rule.replace("\n ", "\n")));
             assert_eq!(found.len(), 1, "{rule}: {found:?}");

@@ -44,14 +44,41 @@ pub enum Level {
 
 /// The names in syslog(3), by number; 12 to 15 are `ntp`, `security`, `console` and `solaris-cron`.
 const FACILITIES: [&str; 24] = [
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
-    "ftp", "ntp", "security", "console", "solaris-cron", "local0", "local1", "local2", "local3",
-    "local4", "local5", "local6", "local7",
+    "kern",
+    "user",
+    "mail",
+    "daemon",
+    "auth",
+    "syslog",
+    "lpr",
+    "news",
+    "uucp",
+    "cron",
+    "authpriv",
+    "ftp",
+    "ntp",
+    "security",
+    "console",
+    "solaris-cron",
+    "local0",
+    "local1",
+    "local2",
+    "local3",
+    "local4",
+    "local5",
+    "local6",
+    "local7",
 ];
 
 /// Constants of Python's handler that are severities; it takes them for facilities all the same.
 const SEVERITIES: [&str; 8] = [
-    "LOG_EMERG", "LOG_ALERT", "LOG_CRIT", "LOG_ERR", "LOG_WARNING", "LOG_NOTICE", "LOG_INFO",
+    "LOG_EMERG",
+    "LOG_ALERT",
+    "LOG_CRIT",
+    "LOG_ERR",
+    "LOG_WARNING",
+    "LOG_NOTICE",
+    "LOG_INFO",
     "LOG_DEBUG",
 ];
 
@@ -122,12 +149,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read<T>(
-        &mut self,
-        name: &str,
-        wanted: &str,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
+    fn read<T>(&mut self, name: &str, wanted: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         let Entry { value, line, .. } = self.ini.defaults.get(name)?;
         let value_read = read(value);
         if value_read.is_none() {

@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn words_can_be_typed_again() {
         use std::os::unix::ffi::OsStringExt;
-        for (word, typed) in [("a-b/c", "a-b/c"), ("", "''"), ("a b", "'a b'"), ("a\n", "$'a\\n'")] {
+        for (word, typed) in [("a-b/c", "a-b/c"), ("", "''"), ("a b", "'a b'"), ("a\n", "$'a\\n'")]
+        {
             assert_eq!(Word(&word.into()).to_string(), typed);
         }
         assert_eq!(Word(&OsString::from_vec(vec![b'a', 0xff])).to_string(), "$'a\\xff'");

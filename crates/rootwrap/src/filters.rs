@@ -1,5 +1,5 @@
 //! Filter files: rules as the original reads them, each with its file and line. Whether a rule
-//! matches a command is [`judge`](crate::judge)'s to say.
+//! matches a command is [`judge`](mod@crate::judge)'s to say.
 
 use crate::ini::{self, Duplicates, Entry};
 use crate::pattern::Pattern;
@@ -260,7 +260,9 @@ mod tests {
     fn too_few_arguments_are_an_error() {
         let wrong = |rule: &str| {
             let text = format!("[Filters]\nx: {rule}\n");
-            parse(Path::new("f"), text.as_bytes()).map(|_| ()).map_err(|errors| errors[0].to_string())
+            parse(Path::new("f"), text.as_bytes())
+                .map(|_| ())
+                .map_err(|errors| errors[0].to_string())
         };
         let expected = "f:2: x: IpFilter lacks arguments; write IpFilter, EXECUTABLE, USER, …";
         assert_eq!(wrong("IpFilter, ip"), Err(expected.into()));

@@ -131,7 +131,8 @@ impl Facts for ThisHost {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         // The second field is a name in brackets, which may hold anything; the start is the 22nd.
         let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
-        let field = stat[behind..].split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(19)?;
+        let field =
+            stat[behind..].split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(19)?;
         OsStr::from_bytes(field).to_str()?.parse().ok()
     }
 

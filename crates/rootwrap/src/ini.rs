@@ -224,7 +224,11 @@ impl Reader<'_> {
             Place::Section(name) => name.clone(),
         };
         let Some((name, value)) = content.split_once(['=', ':']) else {
-            self.slip(number, "has neither = nor :", "write NAME: VALUE, or # in front of a comment");
+            self.slip(
+                number,
+                "has neither = nor :",
+                "write NAME: VALUE, or # in front of a comment",
+            );
             return Ok(());
         };
         let name = strip(name).to_lowercase();

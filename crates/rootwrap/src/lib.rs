@@ -1,6 +1,6 @@
 //! The policy of rootwrap: which commands may run with whose rights.
 //!
-//! [`Policy::load`] reads rootwrap.conf and filter files as `oslo.rootwrap` 7.10 does; [`judge`] says
+//! [`Policy::load`] reads rootwrap.conf and filter files as `oslo.rootwrap` 7.10 does; [`judge()`] says
 //! of a command which rule lets it run and as what, or that none does. Its [`Verdict`] is the only
 //! thing that may be executed, and nobody else can make one. [`check`] finds mistakes, and rules that
 //! read otherwise in strict mode; [`explain`] tells of each rule why it decides or not.

@@ -57,14 +57,14 @@ impl Policy {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Ok(Self::of(conf, files, warnings, conf_distrust))
+        Ok(Self::of(conf, files, warnings, conf_distrust.as_deref()))
     }
 
     fn of(
         conf: Conf,
         files: Vec<FilterFile>,
         warnings: Vec<Problem>,
-        conf_distrust: Option<String>,
+        conf_distrust: Option<&str>,
     ) -> Self {
         let mut sorted: Vec<(usize, OsString, usize)> = Vec::new();
         let mut rules = Vec::new();
@@ -78,9 +78,9 @@ impl Policy {
         let mut by_name: Vec<usize> = sorted.into_iter().map(|(.., position)| position).collect();
         by_name.push(rules.len());
         rules.push(filters::privsep_helper());
-        if conf_distrust.is_some() {
+        if let Some(why) = conf_distrust {
             for rule in &mut rules {
-                rule.distrust.clone_from(&conf_distrust);
+                rule.distrust = Some(why.to_owned());
             }
         }
         Self { conf, warnings, rules, by_name }
@@ -213,11 +213,7 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 
 /// The path of a rootwrap.conf in a folder with the given filter files: for tests.
 #[cfg(test)]
-pub(crate) fn lay_out(
-    folder: &Path,
-    conf: &str,
-    files: &[(&str, &str)],
-) -> std::path::PathBuf {
+pub(crate) fn lay_out(folder: &Path, conf: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let filters = folder.join("filters.d");
     fs::create_dir(&filters).unwrap();

@@ -38,7 +38,13 @@ fn compat_judges_as_the_original_does() {
     let (mut run, mut loaded) = (0, 0);
     for (case, answer) in cases.iter().zip(answers["policies"].as_array().unwrap()) {
         let ours = case.ours();
-        assert_eq!(ours.is_null(), answer.is_null(), "loading {}: {}", case.conf.display(), case.text());
+        assert_eq!(
+            ours.is_null(),
+            answer.is_null(),
+            "loading {}: {}",
+            case.conf.display(),
+            case.text()
+        );
         if answer.is_null() {
             continue;
         }
@@ -118,9 +124,17 @@ impl Scene {
             fs::create_dir_all(root.join(name)).unwrap();
         }
         for (name, mode) in [
-            ("bin/ls", 0o755), ("bin/cat", 0o755), ("bin/chown", 0o755), ("bin/nice", 0o755),
-            ("sbin/ip", 0o755), ("sbin/ls", 0o755), ("bin/plain", 0o644), ("bin/env", 0o755),
-            ("images/file", 0o644), ("images-evil/file", 0o644), ("bin/unit\u{e9}", 0o755),
+            ("bin/ls", 0o755),
+            ("bin/cat", 0o755),
+            ("bin/chown", 0o755),
+            ("bin/nice", 0o755),
+            ("sbin/ip", 0o755),
+            ("sbin/ls", 0o755),
+            ("bin/plain", 0o644),
+            ("bin/env", 0o755),
+            ("images/file", 0o644),
+            ("images-evil/file", 0o644),
+            ("bin/unit\u{e9}", 0o755),
         ] {
             fs::write(root.join(name), "").unwrap();
             fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
@@ -201,9 +215,15 @@ impl Scene {
         if dice.below(6) == 0 {
             text += &format!("[DEFAULT]\ndefault{}: CommandFilter, cat, root\n", dice.below(3));
         }
-        text += dice.pick(&["[Filters]\n", "# c\n[Filters]\n", "\n[Filters] x\r\n", "[Other]\na=b\n[Filters]\n"]);
+        text += dice.pick(&[
+            "[Filters]\n",
+            "# c\n[Filters]\n",
+            "\n[Filters] x\r\n",
+            "[Other]\na=b\n[Filters]\n",
+        ]);
         for _ in 0..1 + dice.below(7) {
-            let name = format!("{}{}", dice.pick(&["rule", "Rule", "r u", "\u{c9}t"]), dice.below(9));
+            let name =
+                format!("{}{}", dice.pick(&["rule", "Rule", "r u", "\u{c9}t"]), dice.below(9));
             let sign = dice.pick(&[": ", "=", " = ", ":", " :\t"]);
             let mut words = self.rule(dice);
             if dice.below(40) == 0 {
@@ -236,20 +256,46 @@ impl Scene {
     fn executable(&self, dice: &mut Dice) -> String {
         match dice.below(4) {
             0 => {
-                let name = dice.pick(&["bin/ls", "bin/cat", "sbin/ip", "bin/plain", "no", "bin/folder"]);
+                let name =
+                    dice.pick(&["bin/ls", "bin/cat", "sbin/ip", "bin/plain", "no", "bin/folder"]);
                 self.path(name)
             }
             _ => dice
-                .pick(&["ls", "cat", "chown", "ip", "nice", "env", "no", "plain", "folder", "", "unit\u{e9}", "../bin/ls", "kill"])
+                .pick(&[
+                    "ls",
+                    "cat",
+                    "chown",
+                    "ip",
+                    "nice",
+                    "env",
+                    "no",
+                    "plain",
+                    "folder",
+                    "",
+                    "unit\u{e9}",
+                    "../bin/ls",
+                    "kill",
+                ])
                 .to_string(),
         }
     }
 
     fn rule(&self, dice: &mut Dice) -> Vec<String> {
         let class = dice.pick(&[
-            "CommandFilter", "RegExpFilter", "RegExpFilter", "PathFilter", "KillFilter", "ReadFileFilter",
-            "IpFilter", "EnvFilter", "EnvFilter", "IpNetnsExecFilter", "ChainingRegExpFilter",
-            "ChainingFilter", "DnsmasqFilter", "commandfilter",
+            "CommandFilter",
+            "RegExpFilter",
+            "RegExpFilter",
+            "PathFilter",
+            "KillFilter",
+            "ReadFileFilter",
+            "IpFilter",
+            "EnvFilter",
+            "EnvFilter",
+            "IpNetnsExecFilter",
+            "ChainingRegExpFilter",
+            "ChainingFilter",
+            "DnsmasqFilter",
+            "commandfilter",
         ]);
         let mut words = vec![class.to_owned()];
         match class {
@@ -259,13 +305,20 @@ impl Scene {
                     words.push(match dice.below(3) {
                         0 => dice.pick(&["sleeper", "gone", "renamed", "kill"]).to_string(),
                         _ => {
-                            let name = dice.pick(&["bin/sleeper", "bin/gone", "sbin/renamed", "bin/by\u{e9}"]);
+                            let name = dice.pick(&[
+                                "bin/sleeper",
+                                "bin/gone",
+                                "sbin/renamed",
+                                "bin/by\u{e9}",
+                            ]);
                             self.path(name)
                         }
                     });
                 }
                 let signals = dice.below(3);
-                words.extend((0..signals).map(|_| dice.pick(&["-9", "-HUP", "-15", ""]).to_string()));
+                words.extend(
+                    (0..signals).map(|_| dice.pick(&["-9", "-HUP", "-15", ""]).to_string()),
+                );
                 return words;
             }
             "ReadFileFilter" => {
@@ -283,8 +336,23 @@ impl Scene {
                 for at in 0..dice.below(most) {
                     let first: &[&str] = &["ls", "nice", "cat", "ip", "(ls|cat)", ".*", "ls|cat"];
                     let other: &[&str] = &[
-                        "-n", r"-?\d+", ".*", "a|b", r"(?!-)\w+", "[^/]*", "(a|b)+", r"(.)\1", "*",
-                        "/etc/.*", "", "(?i)FILE", r".*\.\.", "a\\", "(?x) a # b", r"[\w.-]+", r"\S+$",
+                        "-n",
+                        r"-?\d+",
+                        ".*",
+                        "a|b",
+                        r"(?!-)\w+",
+                        "[^/]*",
+                        "(a|b)+",
+                        r"(.)\1",
+                        "*",
+                        "/etc/.*",
+                        "",
+                        "(?i)FILE",
+                        r".*\.\.",
+                        "a\\",
+                        "(?x) a # b",
+                        r"[\w.-]+",
+                        r"\S+$",
                     ];
                     words.push(dice.pick(if at == 0 { first } else { other }).to_string());
                 }
@@ -302,7 +370,9 @@ impl Scene {
             }
             "EnvFilter" => {
                 for _ in 0..dice.below(4) {
-                    words.push(dice.pick(&["A=", "B=1", "A=2", "C", "=", "ls", "LD_X="]).to_string());
+                    words.push(
+                        dice.pick(&["A=", "B=1", "A=2", "C", "=", "ls", "LD_X="]).to_string(),
+                    );
                 }
             }
             "CommandFilter" if dice.below(5) == 0 => words.push("more".into()),
@@ -321,12 +391,36 @@ impl Scene {
             4 => self.path("pictures/no").into(),
             5 => dice.pick(&["images/file", "pictures//a/", "", ".", "/", "images/round/x"]).into(),
             6 => self.path("images").into(),
-            7 => OsString::from_vec(dice.pick(&[&b"\xff"[..], b"a\xffb", b"\xc3\xa9", b"\xed\xb2\x80"]).to_vec()),
+            7 => OsString::from_vec(
+                dice.pick(&[&b"\xff"[..], b"a\xffb", b"\xc3\xa9", b"\xed\xb2\x80"]).to_vec(),
+            ),
             8 => pid(dice.below(self.processes.len())).to_string().into(),
             _ => dice
                 .pick(&[
-                    "-n", "5", "-5", "a", "b", "aa", "a\n", "a and more", "--", "file", "FILE", "A=1", "B=",
-                    "C=x=y", "=", "pass", "nova", "-R", "/etc/passwd", "a$", "ls", "cat", "x..", "\u{661}",
+                    "-n",
+                    "5",
+                    "-5",
+                    "a",
+                    "b",
+                    "aa",
+                    "a\n",
+                    "a and more",
+                    "--",
+                    "file",
+                    "FILE",
+                    "A=1",
+                    "B=",
+                    "C=x=y",
+                    "=",
+                    "pass",
+                    "nova",
+                    "-R",
+                    "/etc/passwd",
+                    "a$",
+                    "ls",
+                    "cat",
+                    "x..",
+                    "\u{661}",
                 ])
                 .into(),
         }
@@ -334,7 +428,9 @@ impl Scene {
 
     /// A command that one of the rules most likely matches.
     fn command_for(&self, dice: &mut Dice, rules: &[Vec<String>], chain: bool) -> Vec<OsString> {
-        let Some(rule) = rules.get(dice.below(rules.len().max(1))) else { return self.command(dice) };
+        let Some(rule) = rules.get(dice.below(rules.len().max(1))) else {
+            return self.command(dice);
+        };
         let (class, rest) = (&*rule[0], &rule[1..]);
         let Some(first) = rest.first() else { return self.command(dice) };
         let name = Path::new(first).file_name().unwrap_or_default().to_owned();
@@ -351,7 +447,12 @@ impl Scene {
                 words.extend(behind.iter().map(|argument| match &**argument {
                     "pass" => self.word(dice),
                     path if path.starts_with('/') => {
-                        let name = dice.pick(&["images/file", "images/a/..", "pictures/no", "images-evil/x"]);
+                        let name = dice.pick(&[
+                            "images/file",
+                            "images/a/..",
+                            "pictures/no",
+                            "images-evil/x",
+                        ]);
                         self.path(name).into()
                     }
                     word => word.into(),
@@ -360,7 +461,8 @@ impl Scene {
             "KillFilter" => {
                 words = vec!["kill".into()];
                 words.extend(rest.get(2).map(OsString::from));
-                words.push(self.processes[dice.below(self.processes.len())].id().to_string().into());
+                words
+                    .push(self.processes[dice.below(self.processes.len())].id().to_string().into());
             }
             "ReadFileFilter" => words = vec!["cat".into(), first.into()],
             "IpFilter" => words = vec!["ip".into(), "-n".into(), "net".into(), "exec".into()],
@@ -370,8 +472,9 @@ impl Scene {
             }
             "EnvFilter" => {
                 let settings = behind.iter().take_while(|word| word.contains('='));
-                let settings: Vec<OsString> =
-                    settings.map(|word| format!("{word}{}", dice.pick(&["", "v", "="])).into()).collect();
+                let settings: Vec<OsString> = settings
+                    .map(|word| format!("{word}{}", dice.pick(&["", "v", "="])).into())
+                    .collect();
                 let command = behind.get(settings.len()).filter(|_| first.contains("env"));
                 words = if dice.below(2) == 0 { vec!["env".into()] } else { Vec::new() };
                 words.extend(settings);
@@ -433,15 +536,21 @@ impl Scene {
                     _ => pid.to_string().into(),
                 });
             }
-            1 => words.extend(["cat", dice.pick(&["/etc/shadow", "/etc/passwd", "x"])].map(OsString::from)),
+            1 => words.extend(
+                ["cat", dice.pick(&["/etc/shadow", "/etc/passwd", "x"])].map(OsString::from),
+            ),
             2 => {
                 words.push("ip".into());
                 for _ in 0..dice.below(4) {
-                    words.push(dice.pick(&["-n", "net", "netns", "exec", "e", "list", "add", "-4"]).into());
+                    words.push(
+                        dice.pick(&["-n", "net", "netns", "exec", "e", "list", "add", "-4"]).into(),
+                    );
                 }
             }
             3 => words.push("privsep-helper".into()),
-            4 => words.push(self.path(["bin/ls", "sbin/ip", "images/ls", "bin/plain"][dice.below(4)]).into()),
+            4 => words.push(
+                self.path(["bin/ls", "sbin/ip", "images/ls", "bin/plain"][dice.below(4)]).into(),
+            ),
             5 => {}
             _ => words.push(self.executable(dice).into()),
         }
@@ -465,7 +574,9 @@ impl Case {
     fn text(&self) -> String {
         let mut text = fs::read_to_string(&self.conf).unwrap();
         for folder in ["d0", "d1"] {
-            let Ok(entries) = fs::read_dir(self.conf.parent().unwrap().join(folder)) else { continue };
+            let Ok(entries) = fs::read_dir(self.conf.parent().unwrap().join(folder)) else {
+                continue;
+            };
             for entry in entries {
                 let path = entry.unwrap().path();
                 text += &format!("--- {}\n", path.display());
@@ -548,7 +659,9 @@ fn ask(batch: Value) -> Value {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("cannot run {}: {error}; run `scripts/need test`", python.display()));
+        .unwrap_or_else(|error| {
+            panic!("cannot run {}: {error}; run `scripts/need test`", python.display())
+        });
     let mut input = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || input.write_all(batch.to_string().as_bytes()));
     let output = child.wait_with_output().unwrap();
@@ -572,7 +685,8 @@ struct Dice(u64);
 
 impl Dice {
     fn new() -> Self {
-        let seed = std::env::var("ROSTER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        let seed =
+            std::env::var("ROSTER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         Self(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed))
     }
 
@@ -590,12 +704,34 @@ impl Dice {
     fn arg(&mut self) -> OsString {
         let usual = [&b"a"[..], b"b", b"c", b"aa", b"ab"];
         let odd = [
-            &b"A"[..], b"1", b"_", b" ", b"-", b".", b"\n", b"\xff", b"\xc3\xa9", b"\xe2\x80\x83", b"\x1c",
-            b"\xd9\xa1", b"i", b"\xc4\xb0", b"k", b"\xe2\x84\xaa", b"$", b"\xcc\x81", b"\xc2\xb2", b"\xed\xb2\x80",
+            &b"A"[..],
+            b"1",
+            b"_",
+            b" ",
+            b"-",
+            b".",
+            b"\n",
+            b"\xff",
+            b"\xc3\xa9",
+            b"\xe2\x80\x83",
+            b"\x1c",
+            b"\xd9\xa1",
+            b"i",
+            b"\xc4\xb0",
+            b"k",
+            b"\xe2\x84\xaa",
+            b"$",
+            b"\xcc\x81",
+            b"\xc2\xb2",
+            b"\xed\xb2\x80",
         ];
         let mut arg = Vec::new();
         for _ in 0..self.below(5) {
-            arg.extend_from_slice(if self.below(3) == 0 { self.pick(&odd) } else { self.pick(&usual) });
+            arg.extend_from_slice(if self.below(3) == 0 {
+                self.pick(&odd)
+            } else {
+                self.pick(&usual)
+            });
         }
         if self.below(8) == 0 {
             arg.push(b'\n');
@@ -611,7 +747,9 @@ impl Dice {
         for _ in 0..1 + self.below(3) {
             text += &self.atom(depth);
             if self.below(2) == 0 {
-                text += self.pick(&["*", "+", "?", "*?", "+?", "??", "{2}", "{1,}", "{,2}", "{1,2}?", "*+", "?+"]);
+                text += self.pick(&[
+                    "*", "+", "?", "*?", "+?", "??", "{2}", "{1,}", "{,2}", "{1,2}?", "*+", "?+",
+                ]);
             }
         }
         if self.below(5) == 0 {
@@ -623,13 +761,56 @@ impl Dice {
     fn atom(&mut self, depth: usize) -> String {
         if depth == 0 || self.below(3) > 0 {
             let atoms = [
-                "a", "b", "c", ".", "-", " ", "1", "_", r"\d", r"\w", r"\s", r"\D", r"\W", r"\S", "[ab]", "[^a]",
-                r"[\w-]", "[a-c]", r"[^\d]", r"\.", r"\n", r"\b", r"\B", "^", "$", r"\Z", r"\A", r"\x61",
-                r"\u00e9", "é", r"[\x00-\xff]", r"[^\s\d]", r"\udcff", "[]a]", "[a-]", r"\141", "i", "k", "[[]", "[a&&b]",
-                "[a--b]", "[~~a]", "{", "}", "]", "#",
+                "a",
+                "b",
+                "c",
+                ".",
+                "-",
+                " ",
+                "1",
+                "_",
+                r"\d",
+                r"\w",
+                r"\s",
+                r"\D",
+                r"\W",
+                r"\S",
+                "[ab]",
+                "[^a]",
+                r"[\w-]",
+                "[a-c]",
+                r"[^\d]",
+                r"\.",
+                r"\n",
+                r"\b",
+                r"\B",
+                "^",
+                "$",
+                r"\Z",
+                r"\A",
+                r"\x61",
+                r"\u00e9",
+                "é",
+                r"[\x00-\xff]",
+                r"[^\s\d]",
+                r"\udcff",
+                "[]a]",
+                "[a-]",
+                r"\141",
+                "i",
+                "k",
+                "[[]",
+                "[a&&b]",
+                "[a--b]",
+                "[~~a]",
+                "{",
+                "}",
+                "]",
+                "#",
             ];
             let usual = ["a", "b", ".", r"\w", "[ab]", "[a-c]"];
-            return if self.below(2) == 0 { self.pick(&usual) } else { self.pick(&atoms) }.to_string();
+            return if self.below(2) == 0 { self.pick(&usual) } else { self.pick(&atoms) }
+                .to_string();
         }
         let inner = self.pattern(depth - 1);
         match self.below(13) {
@@ -650,8 +831,8 @@ impl Dice {
     /// Signs without sense, of which most are refused.
     fn noise(&mut self) -> String {
         let signs = [
-            "(", ")", "[", "]", "{", "}", "*", "+", "?", "\\", "|", "^", "$", "a", "1", ",", "-", ":", "=", "<", "!", "P", "x",
-            "#", "(?", "i", "0", "8", "\u{e9}",
+            "(", ")", "[", "]", "{", "}", "*", "+", "?", "\\", "|", "^", "$", "a", "1", ",", "-",
+            ":", "=", "<", "!", "P", "x", "#", "(?", "i", "0", "8", "\u{e9}",
         ];
         (0..1 + self.below(7)).map(|_| self.pick(&signs)).collect()
     }

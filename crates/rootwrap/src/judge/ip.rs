@@ -33,8 +33,23 @@ pub(super) fn compat(words: &[&OsStr]) -> Result<(), Why> {
 
 /// Options that stand alone. ip(8) takes them cut short, the first in its own order that fits.
 const ALONE: [&[u8]; 17] = [
-    b"4", b"6", b"0", b"M", b"B", b"human-readable", b"iec", b"stats", b"statistics", b"details",
-    b"resolve", b"oneline", b"timestamp", b"tshort", b"brief", b"json", b"pretty",
+    b"4",
+    b"6",
+    b"0",
+    b"M",
+    b"B",
+    b"human-readable",
+    b"iec",
+    b"stats",
+    b"statistics",
+    b"details",
+    b"resolve",
+    b"oneline",
+    b"timestamp",
+    b"tshort",
+    b"brief",
+    b"json",
+    b"pretty",
 ];
 const ALONE_TOO: [&[u8]; 6] = [b"color", b"Numeric", b"all", b"echo", b"force", b"Version"];
 /// Options with a value in the next word.
@@ -52,7 +67,8 @@ pub(super) fn strict(words: &[&OsStr]) -> Result<(), Why> {
         let Some(option) = word.as_bytes().strip_prefix(b"-") else {
             let action = rest.next();
             // The shortest forms are other objects today; they are none that has an `exec`.
-            let runs = is_short_for(word.as_bytes(), b"netns") || is_short_for(word.as_bytes(), b"vrf");
+            let runs =
+                is_short_for(word.as_bytes(), b"netns") || is_short_for(word.as_bytes(), b"vrf");
             let exec = action.is_some_and(|action| is_exec(action));
             return if runs && exec { Err(Why::IpRuns) } else { Ok(()) };
         };
@@ -85,9 +101,19 @@ mod tests {
     #[test]
     fn plain_uses_are_let_through() {
         for line in [
-            "ip", "ip a", "ip -4 -o addr show dev eth0", "ip -n ns1 link set lo up",
-            "ip netns add net", "ip net list", "ip -netns q link", "ip -s -d link", "ip -c=never a",
-            "ip -family inet route list exec", "ip n show", "ip vrf show", "ip link add netns type dummy",
+            "ip",
+            "ip a",
+            "ip -4 -o addr show dev eth0",
+            "ip -n ns1 link set lo up",
+            "ip netns add net",
+            "ip net list",
+            "ip -netns q link",
+            "ip -s -d link",
+            "ip -c=never a",
+            "ip -family inet route list exec",
+            "ip n show",
+            "ip vrf show",
+            "ip link add netns type dummy",
         ] {
             assert_eq!(judged(line), (true, true), "{line}");
         }
@@ -99,9 +125,17 @@ mod tests {
             assert_eq!(judged(line), (false, false), "{line}");
         }
         for line in [
-            "ip -b file", "ip -batch file", "ip --ba file", "ip -force -batch file", "ip vrf exec q sh",
-            "ip vr e q sh", "ip -n net netns exec q sh", "ip -n netns netns exec q sh",
-            "ip -unknown x", "ip -f net netns exec q sh", "ip -4 -ba x",
+            "ip -b file",
+            "ip -batch file",
+            "ip --ba file",
+            "ip -force -batch file",
+            "ip vrf exec q sh",
+            "ip vr e q sh",
+            "ip -n net netns exec q sh",
+            "ip -n netns netns exec q sh",
+            "ip -unknown x",
+            "ip -f net netns exec q sh",
+            "ip -4 -ba x",
         ] {
             assert_eq!(judged(line), (true, false), "{line}");
         }

@@ -44,13 +44,9 @@ fn compat(case: &Case<'_>, arguments: &[String], pid: i64) -> Result<(), Why> {
 }
 
 /// The process itself says nothing here: its command line is its own to write.
-fn strict(
-    case: &Case<'_>,
-    arguments: &[String],
-    target: &OsStr,
-    pid: i64,
-) -> Result<Process, Why> {
-    let plain = !target.as_bytes().starts_with(b"0") && target.as_bytes().iter().all(u8::is_ascii_digit);
+fn strict(case: &Case<'_>, arguments: &[String], target: &OsStr, pid: i64) -> Result<Process, Why> {
+    let plain =
+        !target.as_bytes().starts_with(b"0") && target.as_bytes().iter().all(u8::is_ascii_digit);
     if !plain || pid > i64::from(i32::MAX) {
         return Err(Why::PlainNumber);
     }
@@ -119,5 +115,7 @@ fn found_in_path(case: &Case<'_>, name: &OsStr) -> Option<OsString> {
     if path.is_empty() {
         return None;
     }
-    split(path).map(|folder| os(join(folder.as_bytes(), name.as_bytes()))).find(|path| is_program(path))
+    split(path)
+        .map(|folder| os(join(folder.as_bytes(), name.as_bytes())))
+        .find(|path| is_program(path))
 }

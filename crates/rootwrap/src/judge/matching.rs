@@ -118,7 +118,8 @@ impl Case<'_> {
             if command_of(words).len() != words.len() - of_words.len() {
                 return Err(Why::Settings);
             }
-            if let Some(name) = of_words.iter().find(|&&name| is_dangerous(name) || name == b"PATH") {
+            if let Some(name) = of_words.iter().find(|&&name| is_dangerous(name) || name == b"PATH")
+            {
                 return Err(Why::DangerousSetting(os(name.to_vec())));
             }
         }

@@ -1,5 +1,5 @@
 //! Whether a command may run, by which rule, and as what. Pure: all it asks of the host goes through
-//! [`Facts`]; which rule matches is said in [`matching`].
+//! [`Facts`]; which rule matches is said in `matching`.
 //!
 //! Compat is the original's verdict in every case, what it gets wrong included. Strict closes what is
 //! known to be open in it: docs/rootwrap.md has the list.
@@ -218,7 +218,11 @@ impl fmt::Display for Why {
                 write!(f, "matches, and there is no executable for it")
             }
             Self::NoExecutable(reasons) => {
-                write!(f, "matches, and no executable for it can be trusted: {}", reasons.join(", "))
+                write!(
+                    f,
+                    "matches, and no executable for it can be trusted: {}",
+                    reasons.join(", ")
+                )
             }
             Self::BreaksOff(what) => write!(f, "{what}"),
         }
@@ -371,12 +375,13 @@ impl Case<'_> {
             *first = basename(first);
         }
         let leaves = rules.iter().copied();
-        let leaves: Vec<&Rule> = leaves
-            .filter(|leaf| leaf.run_as == rule.run_as && !leaf.class.is_chaining())
-            .collect();
+        let leaves: Vec<&Rule> =
+            leaves.filter(|leaf| leaf.run_as == rule.run_as && !leaf.class.is_chaining()).collect();
         match self.decide(depth + 1, &leaves, &rest) {
             Ok(hit) => Ok((from, hit)),
-            Err(Refusal::BrokenOff(..)) => Err(Why::BreaksOff("a rule for the rest cannot be used")),
+            Err(Refusal::BrokenOff(..)) => {
+                Err(Why::BreaksOff("a rule for the rest cannot be used"))
+            }
             Err(_) => Err(Why::RestRefused),
         }
     }
@@ -416,18 +421,12 @@ impl Case<'_> {
 
     /// A word as a PathFilter hands it on.
     fn argument(&self, rule: &str, word: &OsStr) -> OsString {
-        if is_absolute(rule.as_bytes()) {
-            os(realpath(self.facts, word))
-        } else {
-            word.to_owned()
-        }
+        if is_absolute(rule.as_bytes()) { os(realpath(self.facts, word)) } else { word.to_owned() }
     }
 }
 
 /// The names of the `NAME=…` that the words begin with.
-pub(crate) fn names_of_settings<'w>(
-    words: impl Iterator<Item = &'w [u8]>,
-) -> BTreeSet<&'w [u8]> {
+pub(crate) fn names_of_settings<'w>(words: impl Iterator<Item = &'w [u8]>) -> BTreeSet<&'w [u8]> {
     words.map_while(|word| Some(&word[..word.iter().position(|&byte| byte == b'=')?])).collect()
 }
 
@@ -457,11 +456,34 @@ fn settings_of(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
 /// from programs with raised rights, and the like of shells and interpreters.
 fn is_dangerous(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 29] = [
-        b"BASHOPTS", b"BASH_ENV", b"CDPATH", b"ENV", b"GCONV_PATH", b"GETCONF_DIR",
-        b"GLIBC_TUNABLES", b"HOSTALIASES", b"IFS", b"JAVA_TOOL_OPTIONS", b"LOCALDOMAIN",
-        b"LOCPATH", b"MALLOC_TRACE", b"NIS_PATH", b"NLSPATH", b"NODE_OPTIONS", b"PERL5LIB",
-        b"PERL5OPT", b"PERLLIB", b"PS4", b"PYTHONHOME", b"PYTHONINSPECT", b"PYTHONPATH",
-        b"PYTHONSTARTUP", b"RESOLV_HOST_CONF", b"RES_OPTIONS", b"RUBYLIB", b"RUBYOPT",
+        b"BASHOPTS",
+        b"BASH_ENV",
+        b"CDPATH",
+        b"ENV",
+        b"GCONV_PATH",
+        b"GETCONF_DIR",
+        b"GLIBC_TUNABLES",
+        b"HOSTALIASES",
+        b"IFS",
+        b"JAVA_TOOL_OPTIONS",
+        b"LOCALDOMAIN",
+        b"LOCPATH",
+        b"MALLOC_TRACE",
+        b"NIS_PATH",
+        b"NLSPATH",
+        b"NODE_OPTIONS",
+        b"PERL5LIB",
+        b"PERL5OPT",
+        b"PERLLIB",
+        b"PS4",
+        b"PYTHONHOME",
+        b"PYTHONINSPECT",
+        b"PYTHONPATH",
+        b"PYTHONSTARTUP",
+        b"RESOLV_HOST_CONF",
+        b"RES_OPTIONS",
+        b"RUBYLIB",
+        b"RUBYOPT",
         b"SHELLOPTS",
     ];
     const STARTS: [&[u8]; 2] = [b"LD_", b"BASH_FUNC_"];

@@ -1,6 +1,6 @@
 //! Regular expressions as Python's `re` has them, matched with a bound on steps.
 //!
-//! [`parse`] reads Python's syntax, [`emit`] writes for the engine what it means, [`sample`] makes
+//! `parse` reads Python's syntax, `emit` writes for the engine what it means, `sample` makes
 //! examples. An expression that has neither look-around nor references is matched in linear time;
 //! others give up after [`STEPS_MAX`] steps, which is no match. Knows nothing of rules.
 
@@ -166,12 +166,15 @@ mod tests {
     #[test]
     fn strict_matches_the_whole_argument() {
         assert!(matches(Mode::Strict, "a|b", "a"));
-        for (pattern, arg) in [("a", "a\n"), ("a$", "a\n"), ("a|b", "a and more"), ("(?x)a # ", "ab")] {
+        for (pattern, arg) in
+            [("a", "a\n"), ("a$", "a\n"), ("a|b", "a and more"), ("(?x)a # ", "ab")]
+        {
             assert!(!matches(Mode::Strict, pattern, arg), "{pattern:?} {arg:?}");
         }
-        assert_eq!(Pattern::new("a\\").fault_in_use(Mode::Strict), Some(Fault::Bad(
-            "has a \\ before what it does not go with"
-        )));
+        assert_eq!(
+            Pattern::new("a\\").fault_in_use(Mode::Strict),
+            Some(Fault::Bad("has a \\ before what it does not go with"))
+        );
     }
 
     #[test]
@@ -179,7 +182,9 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
         let arg = OsStr::from_bytes(b"a\xff");
         let is = |pattern: &str| Pattern::new(pattern).matches(Mode::Strict, arg).unwrap();
-        assert!(is("a.") && is(r"a\udcff") && is(r"a[\ud800-\udfff]") && is(r"a[^\ue000-\U0010ffff]"));
+        assert!(
+            is("a.") && is(r"a\udcff") && is(r"a[\ud800-\udfff]") && is(r"a[^\ue000-\U0010ffff]")
+        );
         assert!(!is("a") && !is(r"a\w") && !is(r"a\udcfe") && !is(r"a[\x00-\uffff]b"));
         assert_eq!(
             Pattern::new("a.").matches(Mode::Strict, OsStr::new("a\u{10dcff}")),
@@ -199,9 +204,31 @@ mod tests {
     #[test]
     fn what_python_refuses_is_refused() {
         for pattern in [
-            "*a", "a**", "^*", "(", ")", "[", "[b-a]", r"[\w-z]", "a{3,2}", r"\q", r"\8", r"\1",
-            "(?P<a>x)(?P<a>y)", "(?P=a)", "(?<=a*)b", "(?<=a|bc)d", "a(?i)b", "(?z)",
-            r"(a\1)", "(?P<1>a)", r"\x1", r"\U00110000", r"[\8]", "(?L)a", "(?i-i:a)",
+            "*a",
+            "a**",
+            "^*",
+            "(",
+            ")",
+            "[",
+            "[b-a]",
+            r"[\w-z]",
+            "a{3,2}",
+            r"\q",
+            r"\8",
+            r"\1",
+            "(?P<a>x)(?P<a>y)",
+            "(?P=a)",
+            "(?<=a*)b",
+            "(?<=a|bc)d",
+            "a(?i)b",
+            "(?z)",
+            r"(a\1)",
+            "(?P<1>a)",
+            r"\x1",
+            r"\U00110000",
+            r"[\8]",
+            "(?L)a",
+            "(?i-i:a)",
         ] {
             assert!(matches!(Pattern::new(pattern).fault(), Some(Fault::Bad(_))), "{pattern}");
         }

@@ -23,8 +23,17 @@ pub(super) enum Node {
     Sequence(Vec<Node>),
     /// The first that leads to a match.
     Choice(Vec<Node>),
-    Repeat { node: Box<Node>, min: u64, max: Option<u64>, kind: Greed },
-    Look { ahead: bool, negated: bool, node: Box<Node> },
+    Repeat {
+        node: Box<Node>,
+        min: u64,
+        max: Option<u64>,
+        kind: Greed,
+    },
+    Look {
+        ahead: bool,
+        negated: bool,
+        node: Box<Node>,
+    },
     /// What matched first is not given up again.
     Atomic(Box<Node>),
     /// The text of a group.
@@ -41,8 +50,12 @@ pub(super) enum At {
     EndOrNewline,
     StartOfLine,
     EndOfLine,
-    Boundary { ascii: bool },
-    NoBoundary { ascii: bool },
+    Boundary {
+        ascii: bool,
+    },
+    NoBoundary {
+        ascii: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +75,11 @@ pub(super) struct Set {
 pub(super) enum Item {
     /// Characters by their first and last code point, surrogates included.
     Range(u32, u32),
-    Class { class: CharClass, negated: bool, ascii: bool },
+    Class {
+        class: CharClass,
+        negated: bool,
+        ascii: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -466,7 +483,8 @@ impl Parser {
             'P' if self.eat('=') => {
                 let name = self.until(')')?;
                 check_name(&name)?;
-                let group = *self.names.get(&name).ok_or(Fault::Bad("refers to no group's name"))?;
+                let group =
+                    *self.names.get(&name).ok_or(Fault::Bad("refers to no group's name"))?;
                 return self.reference(group).map(Some);
             }
             ':' => {}

@@ -16,9 +16,7 @@ pub(super) fn sample(node: &Node, branch: usize) -> String {
 /// How many branches the widest choice outside of all repetition has.
 pub(super) fn branches(node: &Node) -> usize {
     match node {
-        Node::Choice(nodes) => {
-            nodes.len().max(nodes.iter().map(branches).max().unwrap_or(1))
-        }
+        Node::Choice(nodes) => nodes.len().max(nodes.iter().map(branches).max().unwrap_or(1)),
         Node::Sequence(nodes) => nodes.iter().map(branches).max().unwrap_or(1),
         Node::Capture(node) | Node::Atomic(node) => branches(node),
         _ => 1,
