@@ -51,9 +51,11 @@ const ALONE: [&[u8]; 17] = [
     b"json",
     b"pretty",
 ];
-const ALONE_TOO: [&[u8]; 6] = [b"color", b"Numeric", b"all", b"echo", b"force", b"Version"];
-/// Options with a value in the next word.
-const WITH_VALUE: [&[u8]; 4] = [b"loops", b"family", b"rcvbuf", b"netns"];
+const ALONE_TOO: [&[u8]; 7] =
+    [b"color", b"Numeric", b"all", b"echo", b"force", b"Version", b"help"];
+/// Options with a value in the next word, and how many letters they have at least: `-r` is `-resolve`.
+const WITH_VALUE: [(&[u8], usize); 4] =
+    [(b"loops", 1), (b"family", 1), (b"rcvbuf", 2), (b"netns", 1)];
 
 /// No way to run a command: no file of commands, no `netns exec`, no `vrf exec`, wherever options
 /// and their values stand.
@@ -78,7 +80,9 @@ pub(super) fn strict(words: &[&OsStr]) -> Result<(), Why> {
         }
         let colour = option.starts_with(b"c") && option.contains(&b'=');
         // `-f` and `-n` have values; only longer forms are `-force` and, large, `-Numeric`.
-        if WITH_VALUE.iter().any(|whole| is_short_for(option, whole)) {
+        let has_value =
+            |&(whole, least): &(&[u8], usize)| option.len() >= least && is_short_for(option, whole);
+        if WITH_VALUE.iter().any(has_value) {
             rest.next();
         } else if !colour
             && !ALONE.iter().chain(&ALONE_TOO).any(|whole| is_short_for(option, whole))
@@ -136,6 +140,7 @@ mod tests {
             "ip -unknown x",
             "ip -f net netns exec q sh",
             "ip -4 -ba x",
+            "ip -n net -r netns exec q sh",
         ] {
             assert_eq!(judged(line), (true, false), "{line}");
         }
