@@ -131,7 +131,7 @@ mod tests {
         for line in [
             "ip -b file",
             "ip -batch file",
-            "ip --ba file",
+            "ip --bat file",
             "ip -force -batch file",
             "ip vrf exec q sh",
             "ip vr e q sh",
@@ -139,7 +139,7 @@ mod tests {
             "ip -n netns netns exec q sh",
             "ip -unknown x",
             "ip -f net netns exec q sh",
-            "ip -4 -ba x",
+            "ip -4 -bat x",
             "ip -n net -r netns exec q sh",
         ] {
             assert_eq!(judged(line), (true, false), "{line}");
