@@ -4,7 +4,9 @@
 
 use crate::host::{Facts, Kind, Status};
 use crate::paths::walk;
-use std::ffi::OsStr;
+use crate::python::{is_absolute, join};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 const STICKY: u32 = 0o1000;
@@ -13,10 +15,24 @@ const BY_OTHERS: u32 = 0o002;
 
 /// Why a path is not to be believed, or `None`.
 pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
+    // The folders above the working folder are on the way too.
+    let path = match facts.working_folder() {
+        Some(folder) if !is_absolute(path.as_bytes()) => {
+            OsString::from_vec(join(folder.as_os_str().as_bytes(), path.as_bytes()))
+        }
+        _ => path.to_owned(),
+    };
     let mut reason = None;
     let mut last = None;
     let mut look = |passed: &Path| {
         if facts.link(passed).is_some() {
+            // What the link leads to is looked at next; the link itself is its maker's to change.
+            let folder = passed.parent().and_then(|folder| facts.status(folder));
+            if folder.is_none_or(|folder| is_writable_by(&folder).is_some()) {
+                reason.get_or_insert_with(|| {
+                    format!("{} is a link where others may write", passed.display())
+                });
+            }
             return;
         }
         let Some(status) = facts.status(passed) else {
@@ -29,7 +45,7 @@ pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
         last = Some((passed.to_owned(), status));
     };
     look(Path::new("/"));
-    walk(facts, path, &mut look);
+    walk(facts, &path, &mut look);
     // Who may not remove another's file from a folder may still add to it.
     if let Some((path, status)) = last
         && status.mode & BY_OTHERS != 0
@@ -40,7 +56,7 @@ pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
 }
 
 fn distrust_of(facts: &dyn Facts, status: &Status) -> Option<String> {
-    let Status { kind, uid, gid, mode } = *status;
+    let Status { kind, uid, mode, .. } = *status;
     if uid != 0 && uid != facts.user() {
         return Some(format!("belongs to uid {uid}"));
     }
@@ -48,10 +64,16 @@ fn distrust_of(facts: &dyn Facts, status: &Status) -> Option<String> {
     if kind == Kind::Folder && mode & STICKY != 0 {
         return None;
     }
-    if mode & BY_OTHERS != 0 {
+    is_writable_by(status)
+}
+
+/// Who may write besides the owner, in words.
+fn is_writable_by(status: &Status) -> Option<String> {
+    if status.mode & BY_OTHERS != 0 {
         return Some("is writable by all".into());
     }
-    (mode & BY_GROUP != 0 && gid != 0).then(|| format!("is writable by gid {gid}"))
+    let by_group = status.mode & BY_GROUP != 0 && status.gid != 0;
+    by_group.then(|| format!("is writable by gid {}", status.gid))
 }
 
 #[cfg(test)]
@@ -85,7 +107,11 @@ mod tests {
         mode("folder", 0o1777);
         assert_eq!(why("folder/file"), None);
         assert_eq!(why("folder"), Some(expected));
+        // There the link may be another's, wherever it leads.
+        symlink("file", root.join("folder/another")).unwrap();
+        assert!(why("folder/another").is_some_and(|why| why.ends_with("where others may write")));
         mode("folder", 0o755);
+        assert_eq!(why("folder/another"), None);
         mode("folder/file", 0o757);
         assert!(why("folder/file").is_some());
         assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));

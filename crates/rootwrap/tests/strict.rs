@@ -225,6 +225,53 @@ fn a_folder_is_no_executable_and_a_relative_path_is_none_to_trust() {
     assert_eq!(scene.judged(&policy, Mode::Strict, &["tool"]), Err(96));
 }
 
+#[test]
+fn a_chain_sets_what_an_env_rule_behind_it_lets_be_set() {
+    let scene = Scene::new();
+    let rules = "a: IpNetnsExecFilter, ip, root\ne: EnvFilter, env, root, A=, ls\n";
+    let policy = scene.policy(rules, &scene.path("bin"));
+    let argv = ["ip", "netns", "exec", "q", "env", "A=1", "ls"].map(OsString::from);
+    let judged = |mode| {
+        let host = ThisHost::with_environment(Vec::new());
+        let verdict = judge(mode, &policy, &argv, &host).unwrap();
+        (verdict.argv().to_vec(), verdict.environment().to_vec())
+    };
+    let (ip, ls) = (scene.path("bin/ip"), scene.path("bin/ls"));
+    let (argv, env) = judged(Mode::Compat);
+    assert_eq!(argv, [ip.as_str(), "netns", "exec", "q", "env", "A=1", "ls"]);
+    assert!(env.is_empty());
+    let (argv, env) = judged(Mode::Strict);
+    assert_eq!(argv, [ip.as_str(), "netns", "exec", "q", ls.as_str()]);
+    assert_eq!(env, vec![(OsString::from("A"), OsString::from("1"))]);
+}
+
+#[test]
+fn a_chain_without_patterns_puts_nothing_before_a_command() {
+    let scene = Scene::new();
+    let rules = "a: ChainingRegExpFilter, nice, root\nls: CommandFilter, ls, root\n";
+    let [compat, strict] = scene.both(rules, &["ls", "-l"]);
+    assert_eq!(compat.as_deref(), Some("bin/nice -l"));
+    assert_eq!(strict.as_deref(), Some("bin/ls -l"));
+}
+
+#[test]
+fn a_setting_is_made_once_and_is_no_command() {
+    let scene = Scene::new();
+    scene.file("bin/A=2", 0o755);
+    let rules = "e: EnvFilter, A=2, root, A=\n";
+    scene.only_compat(rules, &[&["A=1", "A=2"]]);
+}
+
+#[test]
+fn a_folder_is_the_same_with_a_slash_behind_it() {
+    let scene = Scene::new();
+    scene.folder("images", 0o755);
+    let rules = format!("chown: PathFilter, chown, root, {}/\n", scene.path("images"));
+    scene.alike(&rules, &[&["chown", &scene.path("images/x")]]);
+    let [compat, strict] = scene.both(&rules, &["chown", &scene.path("images")]);
+    assert_eq!((compat, strict), (None, Some("bin/chown images".into())));
+}
+
 /// A process, until dropped.
 struct Running(Child);
 
