@@ -184,7 +184,8 @@ pub struct DomainStatus {
     pub since_unix: u64,
     /// The server in use, or the last one.
     pub server: String,
-    /// Why it does not answer; empty when it does.
+    /// Why it does not answer, or when it does, why servers that go before the one in use do not;
+    /// empty when there is nothing to tell.
     pub reason: String,
     /// How changes are followed: `syncrepl`, `persistent search`, `polling`, `inotify`, `on demand`.
     pub tracking: String,
@@ -281,6 +282,8 @@ pub struct PublisherStatus {
     pub last_publish_us: u64,
     /// Why the last attempt failed; empty when it did not.
     pub error: String,
+    /// Why the host's own accounts cannot be read; empty when they can.
+    pub locals_error: String,
     /// What became of each domain's entries.
     pub domains: Vec<DomainCounts>,
 }
@@ -296,6 +299,8 @@ pub struct DomainCounts {
     pub users: u64,
     /// Groups served.
     pub groups: u64,
+    /// Members that these groups list, whoever they are.
+    pub listed: u64,
     /// Removals that wait for `Publisher::confirm`: the back-end began anew and has far fewer entries.
     pub held_removals: u64,
     /// The domain that goes before this one and was never read; until it is, this one is not served.

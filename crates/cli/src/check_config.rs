@@ -2,27 +2,33 @@
 
 use crate::cli::CheckConfig;
 use crate::terminal::{counted, lossy};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use roster_config::explain::{Origin, Setting, explain};
-use roster_config::{Parsed, Problem, Severity, parse};
+use roster_config::{Parsed, Problem, Provider, Severity, parse};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 /// Checks the file and those that it names. `true`: rosterd would run by it.
 pub fn run(args: &CheckConfig, out: &mut dyn Write) -> Result<bool> {
     let file = &args.file;
-    let text = match fs::read_to_string(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "there is no configuration {}: write one, as roster.toml(5) shows, or name another",
-            file.display()
-        ),
-        text => {
-            text.with_context(|| format!("cannot read the configuration {}", file.display()))?
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) if args.json => {
+            writeln!(
+                out,
+                "{:#}",
+                json!({"file": lossy(file), "ok": false, "error": unread(file, &error)})
+            )?;
+            return Ok(false);
         }
+        Err(error) => bail!(unread(file, &error)),
     };
-    let (parsed, problems) = check(&text, &args.bus.run_dir);
+    let (parsed, problems) = match std::str::from_utf8(&text) {
+        Ok(text) => check(text, &args.bus.run_dir),
+        Err(error) => (None, vec![no_text(&text, error.valid_up_to())]),
+    };
     let well = problems.iter().all(|problem| problem.severity < Severity::Error);
     if args.json {
         writeln!(out, "{:#}", as_json(args, well, parsed.as_ref(), &problems))?;
@@ -39,6 +45,63 @@ pub fn run(args: &CheckConfig, out: &mut dyn Write) -> Result<bool> {
     Ok(well)
 }
 
+/// Why there is nothing to check, and what to do.
+fn unread(file: &Path, error: &io::Error) -> String {
+    let file = file.display();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            format!(
+                "there is no configuration {file}: write one, as roster.toml(5) shows, or name another"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot read the configuration {file}: {error}; run this as root")
+        }
+        _ => format!("cannot read the configuration {file}: {error}"),
+    }
+}
+
+/// Bytes that are no text begin there.
+fn no_text(text: &[u8], at: usize) -> Problem {
+    let line_start = text[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let line = text[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+    Problem {
+        severity: Severity::Error,
+        line,
+        column: String::from_utf8_lossy(&text[line_start..at]).chars().count() + 1,
+        key: String::new(),
+        what: "is not text in UTF-8".to_owned(),
+        instead: Some("save the file as UTF-8".to_owned()),
+    }
+}
+
+/// Files of a domain's entries that are not there. That may be meant: a mount may come later.
+fn absent(parsed: &Parsed) -> Vec<Problem> {
+    let mut absent = Vec::new();
+    for domain in &parsed.config.domains {
+        let Provider::Files(files) = &domain.provider else { continue };
+        for (key, path) in [("passwd", &files.passwd), ("group", &files.group)] {
+            if fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                let table = format!("domain.{}", domain.name);
+                let is_it = |set: &&Setting| set.table == table && set.key == key;
+                let line = match parsed.settings.iter().find(is_it).map(|set| set.origin) {
+                    Some(Origin::Line(line)) => line,
+                    _ => 0,
+                };
+                absent.push(Problem {
+                    severity: Severity::Warning,
+                    line,
+                    column: 1,
+                    key: format!("{table}.{key}"),
+                    what: format!("there is no file {}", path.display()),
+                    instead: Some("the domain is read when it is there".to_owned()),
+                });
+            }
+        }
+    }
+    absent
+}
+
 /// What the text means, and what is wrong with it or with the files that it names, by line.
 fn check(text: &str, run_dir: &Path) -> (Option<Parsed>, Vec<Problem>) {
     match parse(text) {
@@ -46,6 +109,7 @@ fn check(text: &str, run_dir: &Path) -> (Option<Parsed>, Vec<Problem>) {
             let mut problems = parsed.warnings.clone();
             problems.extend(parsed.read_secrets().err().unwrap_or_default());
             problems.extend(too_long(&parsed, run_dir));
+            problems.extend(absent(&parsed));
             problems.sort_by_key(|problem| problem.line);
             (Some(parsed), problems)
         }
@@ -136,7 +200,7 @@ mod tests {
     use std::path::PathBuf;
 
     const WELL: &str = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\n\
-                        passwd = '/p'\ngroup = '/g'\n";
+                        passwd = '/dev/null'\ngroup = '/dev/zero'\n";
 
     fn printed(text: &str, explain: bool, json: bool) -> (bool, String) {
         let folder = tempfile::tempdir().unwrap();
@@ -202,6 +266,47 @@ mod tests {
         let (_, text) = printed("[host]\n", false, true);
         let report: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(report["errors"][0]["key"], "host.domains");
+    }
+
+    #[test]
+    fn files_of_a_domain_that_are_not_there_are_a_warning() {
+        let (well, text) = printed(&WELL.replace("/dev/zero", "/no/group"), false, false);
+        assert!(well);
+        assert!(
+            text.starts_with(
+                "roster.toml:6: warning: domain.lab.group: there is no file /no/group; the domain is \
+                 read when it is there\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_text_has_a_line_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roster.toml");
+        fs::write(&file, b"[host]\n# caf\xe9\n").unwrap();
+        let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
+        let mut out = Vec::new();
+        let args = CheckConfig { file, explain: false, json: false, bus };
+        assert!(!run(&args, &mut out).unwrap());
+        let problem = no_text("[host]\n# é\u{fffd}".as_bytes(), 11);
+        assert_eq!((problem.line, problem.column), (2, 4));
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("roster.toml:2: is not text in UTF-8; save the file as"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_json_too() {
+        let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
+        let args = CheckConfig { file: "/no/such.toml".into(), explain: false, json: true, bus };
+        let mut out = Vec::new();
+        assert!(!run(&args, &mut out).unwrap());
+        let report: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(report["ok"], false);
+        assert!(report["error"].as_str().unwrap().starts_with("there is no configuration"));
+        let denied = unread(Path::new("/x"), &ErrorKind::PermissionDenied.into());
+        assert!(denied.ends_with("run this as root"), "{denied}");
     }
 
     #[test]

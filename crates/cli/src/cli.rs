@@ -292,7 +292,8 @@ pub enum DomainCommand {
     /// List entries that are not served, by reason
     ///
     /// Those that cannot be read as users or groups, and those that may not be served: ids outside
-    /// the bounds, names and ids of local accounts or of an earlier domain, impossible names. Shows
+    /// the bounds, names and ids of local accounts or of an earlier domain, primary gids that are groups
+    /// of an earlier domain, groups of primary gids of its users, impossible names. Shows
     /// each reason with the number of entries, a few of them, and what to do about it.
     #[command(after_long_help = pages::after_help("domain rejected"))]
     Rejected(Rejected),

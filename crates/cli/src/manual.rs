@@ -55,6 +55,20 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
+/// What `docs/directory-servers.md` says at length.
+const SERVERS: &[&str] = &[
+    "How soon a mirror sees a change depends on the server; roster domain show NAME says under \"changes \
+     by\" what is in use. With syncrepl (Content Synchronization, RFC 4533) everything is seen at once. With \
+     persistent search so it is, at the price of one read for each entry that changes anywhere below the base. \
+     With polling, where the server offers neither, changes are \
+     seen within poll, and who is gone at every tenth time.",
+    "For syncrepl slapd needs the overlay syncprov on the database, best with syncprov-sessionlog; 389 \
+     Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
+     nsslapd-attribute: nsuniqueid:targetUniqueId, and a reader who binds. Both need indices for equality on \
+     objectClass, uid, uidNumber, cn, gidNumber and memberUid or member, and limits under which the reader \
+     gets all entries. docs/directory-servers.md in the sources has the commands.",
+];
+
 /// Writes the page.
 pub fn write(out: &mut dyn Write) -> io::Result<()> {
     let mut page = Roff::new();
@@ -89,6 +103,8 @@ pub fn write(out: &mut dyn Write) -> io::Result<()> {
         page.text([bold(*template)]);
         page.text([roman(*meaning)]);
     }
+    page.control("SH", ["DIRECTORY SERVERS"]);
+    paragraphs(&mut page, SERVERS);
     page.control("SH", ["EXAMPLES"]);
     page.text([roman("A directory with two servers, and text files for the rest:")]);
     page.control("PP", []);

@@ -58,6 +58,9 @@ pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
 
 const DUPLICATE_KEY: &str = "duplicate key";
 
+/// What word processors and web pages make of quotes.
+const CURLY: [char; 6] = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}', '\u{201a}'];
+
 /// What the parser says, and of the commonest slips what to write instead.
 fn no_toml(text: &str, error: &toml::de::Error) -> Wrong {
     let message = error.message();
@@ -76,6 +79,10 @@ fn no_toml(text: &str, error: &toml::de::Error) -> Wrong {
         Some((key, value)) if value.bytes().all(is_bare) => {
             Wrong::new("text stands in quotes", format!("write {key} = \"{value}\""))
         }
+        Some((key, value)) if value.starts_with(CURLY) => Wrong::new(
+            "these quotes are those of printed text",
+            format!("write it in straight ones: {key} = {}", value.replace(CURLY, "\"")),
+        ),
         _ => Wrong { what: format!("is no TOML: {message}"), instead: None },
     }
 }

@@ -49,7 +49,9 @@ impl Table {
                  dots is written in quotes: [domain.\"example.com\"]."
             }
             Self::Attributes => {
-                "Names of LDAP attributes where they differ from the schema's; case does not matter."
+                "Names of LDAP attributes where they differ from the schema's, as the server writes them in \
+                 its answers: neither numbers nor second names (\"userid\" for \"uid\"). Case does not \
+                 matter."
             }
             Self::Publisher => "How the snapshot is published.",
             Self::Metrics => "Figures for Prometheus. Off unless this table is there.",
@@ -97,7 +99,7 @@ pub enum Kind {
     Dn,
     /// A search filter (RFC 4515).
     Filter,
-    /// Name or number of an attribute.
+    /// Name of an attribute, as servers write it in their answers.
     Attribute,
     /// A DNS domain.
     DnsDomain,
@@ -444,7 +446,7 @@ pub const KEYS: &[Key] = &[
         "tls_ca",
         Kind::Path,
         Unset::Follows("the host's own authorities"),
-        "Certificate authorities that are trusted, in PEM.",
+        "Certificate authorities that are trusted, in PEM. Those of the host are read for each connection.",
     ),
     ldap(
         "allow_clear_password",
@@ -463,7 +465,8 @@ pub const KEYS: &[Key] = &[
         "connect_timeout",
         duration_of(MILLIS_100, Duration::from_secs(300)),
         Unset::Is("\"5s\""),
-        "How long connecting, TLS and bind may take together before the next server is tried.",
+        "How long connecting, TLS, bind and a first answer may take together before the next server is \
+         tried.",
     ),
     ldap(
         "search_timeout",
@@ -479,7 +482,9 @@ pub const KEYS: &[Key] = &[
         "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
          asked for changes. What such a server does not tell is found out at every tenth time, by \
          comparing the keys and time stamps of all entries: removals, and changes that a replica \
-         brought in late. At 30s a removal is served for up to five minutes.",
+         brought in late. At 30s a removal is served for up to five minutes. With any server, this is \
+         also how often entries are looked at that users or groups lie under and that are no usual \
+         containers: nobody tells when one of these is renamed or moved.",
     ),
     ldap(
         "fail_back",

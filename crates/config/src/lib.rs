@@ -12,6 +12,7 @@
 mod check;
 mod domain;
 pub mod explain;
+pub mod filter;
 pub mod keys;
 mod problem;
 mod read;
@@ -20,6 +21,7 @@ mod syntax;
 
 pub use check::{Parsed, parse};
 pub use problem::{Problem, Severity};
+pub use secrets::trust_anchors;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -177,11 +179,11 @@ pub struct Ldap {
     pub allow_clear_password: bool,
     /// Entries a page when pages are asked for.
     pub page_size: u32,
-    /// Deadline of connecting, TLS and bind together.
+    /// Deadline of connecting, TLS, bind and a first answer together.
     pub connect_timeout: Duration,
     /// Deadline of one search, and longest silence in the middle of one.
     pub search_timeout: Duration,
-    /// Where changes can only be polled for: how often.
+    /// How often what the server does not tell of is asked for: changes, or folders of unusual classes.
     pub poll: Duration,
     /// How often a server that is preferred to the present one is tried.
     pub fail_back: Duration,

@@ -5,10 +5,12 @@
 
 use crate::explain::Origin;
 use crate::{Bind, Domain, Parsed, Problem, Provider, Secrets, Severity};
+use rustls_pki_types::{CertificateDer, TrustAnchor, pem::PemObject};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use webpki::anchor_from_trusted_cert;
 
 /// No directory takes longer passwords.
 const PASSWORD_BYTES_MAX: u64 = 4096;
@@ -71,13 +73,30 @@ fn password(path: &Path) -> Result<String, Wrong> {
 
 fn authorities(path: &Path) -> Result<String, Wrong> {
     let text = read(path, CA_BYTES_MAX, 0)?;
-    if !text.contains("-----BEGIN CERTIFICATE-----") {
-        return Err((
-            format!("{} holds no certificate in PEM", path.display()),
-            "it starts with -----BEGIN CERTIFICATE-----; from DER: openssl x509 -inform der".into(),
-        ));
-    }
+    let wrong = |why| {
+        (
+            format!("{} {why}", path.display()),
+            "name a PEM file of authorities, from -----BEGIN CERTIFICATE----- to -----END \
+             CERTIFICATE-----; from DER: openssl x509 -inform der"
+                .to_owned(),
+        )
+    };
+    trust_anchors(&text).map_err(wrong)?;
     Ok(text)
+}
+
+/// The authorities in the text of `tls_ca`, of which there is at least one. The one reader of them: what
+/// was checked is what a back-end can use. An error says what the file is or has.
+pub fn trust_anchors(text: &str) -> Result<Vec<TrustAnchor<'static>>, String> {
+    let mut anchors = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+        let certificate = certificate.map_err(|error| format!("is not PEM: {error}"))?;
+        let anchor = anchor_from_trusted_cert(&certificate).map_err(|error| {
+            format!("has a certificate, number {}, that is none: {error}", anchors.len() + 1)
+        })?;
+        anchors.push(anchor.to_owned());
+    }
+    if anchors.is_empty() { Err("holds no certificate in PEM".to_owned()) } else { Ok(anchors) }
 }
 
 fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong> {
@@ -116,10 +135,25 @@ fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong>
 
 #[cfg(test)]
 mod tests {
+    use super::trust_anchors;
     use crate::{Parsed, parse};
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+
+    const AUTHORITY: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBiDCCAS+gAwIBAgIUGRDjczVn11TcKWkNwh1gCnOCzfMwCgYIKoZIzj0EAwIw
+GTEXMBUGA1UEAwwOVGVzdCBhdXRob3JpdHkwIBcNMjYxMTIyMDgxNzAwWhgPMjEy
+NjEwMjkwODE3MDBaMBkxFzAVBgNVBAMMDlRlc3QgYXV0aG9yaXR5MFkwEwYHKoZI
+zj0CAQYIKoZIzj0DAQcDQgAElQkNTgMAguT9tHr1h0d0uq0eI39lRM4kdc7s+4w/
+QAbwp88IzFxH9IGz5mz16HN+5j0CiO8Q5kwKYyKFcolbQKNTMFEwHQYDVR0OBBYE
+FIgtbG6up3vbpgzXcPq38Ljhc/lGMB8GA1UdIwQYMBaAFIgtbG6up3vbpgzXcPq3
+8Ljhc/lGMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDRwAwRAIgcSNXkpaV
+/NC4XerCBR64BzuPBVv9O8kwbwZZfFJCTMQCICFGfMyTOkIszjx/f03/cIno6ZiC
+o9vdqCHOxm2Y2iLQ
+-----END CERTIFICATE-----
+";
 
     fn parsed(folder: &Path) -> Parsed {
         let folder = folder.display();
@@ -141,12 +175,33 @@ mod tests {
     fn a_password_is_the_file_without_the_newline_at_its_end() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path().join("password"), " se cret \n").unwrap();
-        write(folder.path().join("ca"), "x\n-----BEGIN CERTIFICATE-----\n").unwrap();
+        write(folder.path().join("ca"), format!("x\n{AUTHORITY}")).unwrap();
         set_permissions(folder.path().join("password"), Permissions::from_mode(0o600)).unwrap();
         let secrets = parsed(folder.path()).read_secrets().unwrap_or_default();
         assert_eq!(secrets.len(), 1);
         assert_eq!(secrets[0].bind_password.as_deref(), Some(" se cret "));
         assert!(secrets[0].tls_ca.as_deref().is_some_and(|text| text.starts_with("x\n---")));
+    }
+
+    #[test]
+    fn what_a_back_end_could_not_use_as_an_authority_is_refused() {
+        let whole = AUTHORITY.trim_end();
+        let inside = whole.len() / 2;
+        assert_eq!(trust_anchors(&format!("{whole}\n{whole}\n")).map(|all| all.len()), Ok(2));
+        for (text, why) in [
+            (String::new(), "holds no certificate in PEM"),
+            (whole.replace("CERTIFICATE", "PRIVATE KEY"), "holds no certificate in PEM"),
+            ("-----BEGIN CERTIFICATE-----\n".to_owned(), "is not PEM"),
+            (format!("{whole}\n{}", &whole[..inside]), "is not PEM"),
+            (
+                format!("{}\n-----END CERTIFICATE-----\n", &whole[..28 + 64]),
+                "has a certificate, number 1, that is none",
+            ),
+            (whole.replace("MIIB", "MI*B"), "is not PEM"),
+        ] {
+            let wrong = trust_anchors(&text).unwrap_err();
+            assert!(wrong.starts_with(why), "{text}: {wrong}");
+        }
     }
 
     #[test]
@@ -169,8 +224,9 @@ mod tests {
             [
                 "8: domain.corp.bind_password_file: others may read or change password (mode 0644); \
                  chmod 600 password, and think of a new password if others have been there",
-                "9: domain.corp.tls_ca: ca holds no certificate in PEM; it starts with \
-                 -----BEGIN CERTIFICATE-----; from DER: openssl x509 -inform der",
+                "9: domain.corp.tls_ca: ca holds no certificate in PEM; name a PEM file of \
+                 authorities, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----; from \
+                 DER: openssl x509 -inform der",
             ]
         );
         write(folder.path().join("password"), "\n").unwrap();

@@ -295,6 +295,7 @@ fn each_mistake_has_its_remedy() {
             "uris: ldaps://ldap1 has TLS from the start, and start_tls is for ldap://; write ldap:// here, or remove start_tls",
         ),
         ("uri = 1", "uri: is not a key of this table; did you mean uris?"),
+        ("tls_cacert = 1", "tls_cacert: is not a key of this table; did you mean tls_ca?"),
         ("ldap_uri = 1", "ldap_uri: is not a key of this table; did you mean uris?"),
         ("domains = []", "domains: is not a key of this table; it belongs under [host]"),
         ("listen = 1", "listen: is not a key of this table; it belongs under [metrics]"),
@@ -373,6 +374,14 @@ fn each_mistake_has_its_remedy() {
         (
             "attributes.user_uid = '1x'",
             "attributes.user_uid: \"1x\" is no attribute; write a name of letters, digits and dashes, such as \"uidNumber\"",
+        ),
+        (
+            "attributes.user_uid = '1.3.6.1.1.1.1.0'",
+            "attributes.user_uid: \"1.3.6.1.1.1.1.0\" is an attribute's number, which answers do not have; write its name, such as \"uidNumber\"",
+        ),
+        (
+            "attributes.user_name = 'userID'",
+            "attributes.user_name: \"userID\" is a second name, which answers do not have; write \"uid\"",
         ),
         (
             "attributes.user_ui = 'x'",
@@ -494,6 +503,15 @@ fn what_is_no_toml_is_told_by_line() {
             "roster.toml:5: text stands in quotes; write provider = \"ldap\"",
             "roster.toml:6: is no TOML: unclosed table, expected `]`",
         ]
+    );
+}
+
+#[test]
+fn printed_quotes_are_told_from_straight_ones() {
+    assert_eq!(
+        mistakes("[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \u{201c}ldap\u{201d}\n"),
+        ["roster.toml:4: these quotes are those of printed text; write it in straight ones: \
+             provider = \"ldap\""]
     );
 }
 

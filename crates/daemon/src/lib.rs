@@ -19,6 +19,7 @@ mod manual;
 mod metrics;
 mod monitor;
 pub mod publisher;
+mod reach;
 pub mod responder;
 pub mod role;
 mod sandbox;

@@ -1,13 +1,14 @@
 //! A role's process: takes what the monitor hands it, gives up all rights that it does not need,
 //! joins the bus and runs the role's own code. The role `bus` becomes `dbus-daemon`.
 //!
-//! The monitor gives a role its [`RoleConfig`] as standard input, and its listening socket, if it
-//! serves one, as standard output. A role reads no configuration file. Its code builds its state,
+//! The monitor gives a role its [`RoleConfig`] as standard input, and as standard output its listening
+//! socket or, if it serves none, a file into which it writes why it ended. A role reads no configuration file. Its code builds its state,
 //! puts its object at its path, calls [`Context::ready`], works until [`Shutdown::wait`] returns,
 //! flushes and returns.
 
 use crate::logging::{self, LogLevel};
 use crate::metrics::Counters;
+use crate::reach::Reach;
 use crate::{backend, exit, publisher, responder, sandbox};
 use anyhow::{Context as _, anyhow, bail};
 use roster_bus::interfaces::{CALL_DEADLINE, Error, RoleStatus};
@@ -21,7 +22,7 @@ use roster_provider_ldap::RESOLUTIONS_MAX;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,9 @@ const STOP_WAIT: Duration = Duration::from_secs(4);
 const DISK_THREADS_MAX: usize = 4;
 /// Largest text that the monitor hands to a role; certificates are most of it.
 pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
+
+/// Longest word that a role leaves of why it ended.
+pub const WORDS_BYTES_MAX: usize = 1 << 10;
 
 /// What the monitor hands to a role's process.
 #[derive(Serialize, Deserialize)]
@@ -239,21 +243,40 @@ pub fn main() -> u8 {
     match launch.role.as_deref().map(Role::parse) {
         None => become_bus(&launch),
         Some(Some(role)) => {
+            let reach = Reach::new(&sandbox::followed(&launch.config));
             let limits = sandbox::apply(&launch);
             let level = logging::start(&role, &launch.log);
-            match serve(role, launch, limits, level) {
+            match serve(role, launch, limits, &reach, level) {
                 Ok(()) => 0,
                 Err(End::BusLost) => {
                     warn!("the bus is gone; this process ends with it and will be started again");
                     exit::TEMPORARY
                 }
+                Err(End::OutOfReach(file)) => {
+                    warn!(
+                        "{} is in another folder than at the start, which this process may not read; \
+                         it ends and will be started again",
+                        file.display()
+                    );
+                    exit::TEMPORARY
+                }
                 Err(End::Failed(error)) => {
                     error!("{error:#}");
+                    leave_word(&format!("{error:#}"));
                     exit::SOFTWARE
                 }
             }
         }
         Some(None) => exit::USAGE,
+    }
+}
+
+/// Tells the monitor why this process ends; where the role serves a socket there is no way to.
+fn leave_word(why: &str) {
+    if let Ok(output) = io::stdout().as_fd().try_clone_to_owned() {
+        let end = why.floor_char_boundary(WORDS_BYTES_MAX);
+        // What cannot be told is in the log.
+        let _ = File::from(output).write_all(&why.as_bytes()[..end]);
     }
 }
 
@@ -303,6 +326,8 @@ fn become_bus(launch: &Launch) -> u8 {
 /// Why a role ended without having been told to.
 enum End {
     BusLost,
+    /// A file that it follows is where it has no rights.
+    OutOfReach(PathBuf),
     Failed(anyhow::Error),
 }
 
@@ -312,7 +337,13 @@ impl<E: Into<anyhow::Error>> From<E> for End {
     }
 }
 
-fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result<(), End> {
+fn serve(
+    role: Role,
+    launch: Launch,
+    sandbox: String,
+    reach: &Reach,
+    level: LogLevel,
+) -> Result<(), End> {
     let counters = Counters::start();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -343,22 +374,21 @@ fn serve(role: Role, launch: Launch, sandbox: String, level: LogLevel) -> Result
         };
         let closing = connection.clone();
         let mut work = pin!(run(role, launch, connection, shutdown));
-        let lost = tokio::select! {
+        let why = tokio::select! {
             result = &mut work => return result.map_err(End::Failed),
-            () = closing.closed() => true,
-            _ = terminate.recv() => false,
+            () = closing.closed() => Some(End::BusLost),
+            file = reach.lost() => Some(End::OutOfReach(file)),
+            _ = terminate.recv() => None,
         };
-        if !lost {
+        if why.is_none() {
             info!("stops");
         }
         let _ = stop.send(true);
-        // Without the bus there may still be something to write down.
-        match timeout(STOP_WAIT, work).await {
-            Ok(Err(error)) if !lost => Err(End::Failed(error)),
-            Ok(_) if lost => Err(End::BusLost),
-            Ok(_) => Ok(()),
-            Err(_) if lost => Err(End::BusLost),
-            Err(_) => Err(anyhow!("did not stop in {STOP_WAIT:?}").into()),
+        // Whatever the reason, there may still be something to write down.
+        match (timeout(STOP_WAIT, work).await, why) {
+            (_, Some(why)) => Err(why),
+            (Ok(result), None) => result.map_err(End::Failed),
+            (Err(_), None) => Err(anyhow!("did not stop in {STOP_WAIT:?}").into()),
         }
     });
     // Whatever still blocks after this will not be waited for.

@@ -6,6 +6,7 @@
 //! its own user. What is in force is told in the role's status. The folders of `/proc/self` and of
 //! libraries stay readable, for the C library's resolver of host names loads its services late.
 
+use crate::reach::folders_of;
 use crate::role::{Launch, RoleConfig};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
@@ -74,16 +75,16 @@ fn needs(launch: &Launch) -> Needs {
             families: &[libc::AF_NETLINK],
             tcp: false,
         },
-        RoleConfig::Publisher(publisher) => Needs {
-            read: folders_of(&[&publisher.host.passwd, &publisher.host.group]),
+        RoleConfig::Publisher(_) => Needs {
+            read: folders_of(&followed(&launch.config)),
             write: vec![launch.state_dir.clone()],
             ..Needs::default()
         },
         RoleConfig::Backend(backend) => {
             let write = vec![launch.state_dir.join("domains").join(&backend.domain.name)];
             match &backend.domain.provider {
-                Provider::Files(files) => {
-                    let read = folders_of(&[&files.passwd, &files.group]);
+                Provider::Files(_) => {
+                    let read = folders_of(&followed(&launch.config));
                     Needs { read, write, ..Needs::default() }
                 }
                 Provider::Ldap(ldap) => {
@@ -118,15 +119,16 @@ const RESOLVER: [&str; 12] = [
     "/var/lib/ca-certificates",
 ];
 
-/// Folders of files, for the files are replaced; and of what links lead to.
-fn folders_of(files: &[&Path]) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    for file in files {
-        folders.extend(file.parent().map(Path::to_owned));
-        let target = file.canonicalize().ok();
-        folders.extend(target.and_then(|target| target.parent().map(Path::to_owned)));
+/// Files that a role follows: they are replaced, and so are folders and links on the way to them.
+pub fn followed(config: &RoleConfig) -> Vec<&Path> {
+    match config {
+        RoleConfig::Publisher(publisher) => vec![&publisher.host.passwd, &publisher.host.group],
+        RoleConfig::Backend(backend) => match &backend.domain.provider {
+            Provider::Files(files) => vec![&files.passwd, &files.group],
+            Provider::Ldap(_) => Vec::new(),
+        },
+        RoleConfig::Bus(_) | RoleConfig::Nss(_) | RoleConfig::Metrics(_) => Vec::new(),
     }
-    folders
 }
 
 fn limit(launch: &Launch) {

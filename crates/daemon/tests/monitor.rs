@@ -5,6 +5,7 @@ mod common;
 use common::{Daemon, lives, refused, signal, wait_for};
 use roster_bus::interfaces::MonitorProxy;
 use roster_bus::zbus::{self, Connection};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -122,6 +123,54 @@ fn a_wrong_configuration_leaves_the_old_one_in_force() {
     reload(&daemon).unwrap();
     assert_eq!(daemon.status().unwrap().config_error, "");
     assert_eq!(daemon.children(), before, "the same configuration restarted something");
+}
+
+#[test]
+fn an_order_to_reload_that_comes_too_early_ends_nothing() {
+    for _ in 0..5 {
+        let mut daemon = Daemon::prepared(&["lab"]);
+        daemon.launch();
+        while !daemon.path("run").exists() {
+            std::hint::spin_loop();
+        }
+        signal(daemon.pid(), Signal::HUP);
+        daemon.wait_until_all_run();
+    }
+}
+
+/// A back-end would end of it, again and again, where the one that runs is of use.
+#[test]
+fn a_damaged_file_of_authorities_leaves_the_old_configuration_in_force() {
+    let daemon = Daemon::start(&["lab"]);
+    let before = daemon.children();
+    let ca = daemon.path("ca.pem");
+    daemon.write("ca.pem", "-----BEGIN CERTIFICATE-----\nMIIB\n");
+    let toml = format!(
+        "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'ldap'\nuris = ['ldaps://localhost:1']\n\
+         base = 'dc=x'\ntls_ca = '{}'\n",
+        ca.display()
+    );
+    daemon.write("roster.toml", &toml);
+    let refused = reload(&daemon).unwrap_err();
+    assert!(refused.contains("ca.pem is not PEM"), "{refused}");
+    assert_eq!(daemon.children(), before);
+}
+
+#[test]
+fn a_role_that_ends_leaves_word_of_why() {
+    let mut daemon = Daemon::prepared(&["lab"]);
+    fs::create_dir_all(daemon.path("state/domains/lab")).unwrap();
+    let cache = fs::File::create(daemon.path("state/domains/lab/cache.redb")).unwrap();
+    flock(&cache, FlockOperation::LockExclusive).unwrap();
+    daemon.launch();
+    let ended = wait_for("the back-end to end", || {
+        let roles = daemon.status()?.roles;
+        let lab = roles.into_iter().find(|role| role.role == "backend:lab")?;
+        Some(lab.last_end).filter(|end| !end.is_empty())
+    });
+    assert!(ended.starts_with("ended with status 70: cannot open the domain's cache"), "{ended}");
+    drop(cache);
+    daemon.wait_until_all_run();
 }
 
 #[test]

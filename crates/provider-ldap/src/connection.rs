@@ -6,6 +6,7 @@
 //! belongs to, and what it means, is for those who asked. Referrals are not followed.
 
 use crate::ber::{self, Frame};
+use crate::dn;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{
@@ -13,7 +14,8 @@ use crate::message::{
 };
 use crate::names::Names;
 use roster_config::{Bind, Ldap, Secrets, Server};
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -44,6 +46,7 @@ pub struct Settings {
     password: Zeroizing<String>,
     start_tls: bool,
     allow_clear_password: bool,
+    /// With the authorities of `tls_ca`; without that, those that the host has at the moment.
     tls: Option<Arc<rustls::ClientConfig>>,
     connect_timeout: Duration,
     bytes_max: usize,
@@ -51,11 +54,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// From a domain's configuration. Fails when TLS is wanted and no usable certificate authority
-    /// is there, or the password is missing.
+    /// From a domain's configuration. Fails when `tls_ca` is of no use or the password is missing.
     pub fn new(ldap: &Ldap, secrets: &Secrets) -> Result<Self, String> {
-        let ldaps = ldap.servers.iter().any(|server| matches!(server, Server::Ldaps { .. }));
-        let tls = if ldaps || ldap.start_tls { Some(tls_config(secrets)?) } else { None };
+        let tls = secrets.tls_ca.as_deref().map(|text| chosen(text).and_then(tls_config));
         let password = Zeroizing::new(secrets.bind_password.clone().unwrap_or_default());
         if let (Bind::Simple { dn, .. }, "") = (&ldap.bind, password.as_str()) {
             // A server takes DN without password for an anonymous bind and says success.
@@ -68,7 +69,7 @@ impl Settings {
             password,
             start_tls: ldap.start_tls,
             allow_clear_password: ldap.allow_clear_password,
-            tls,
+            tls: tls.transpose()?,
             connect_timeout: ldap.connect_timeout,
             bytes_max: usize::try_from(ldap.message_bytes_max).unwrap_or(usize::MAX),
             names: Names::default(),
@@ -85,29 +86,27 @@ impl Settings {
     }
 }
 
-fn tls_config(secrets: &Secrets) -> Result<Arc<rustls::ClientConfig>, String> {
-    let mut roots = rustls::RootCertStore::empty();
-    if let Some(text) = &secrets.tls_ca {
-        for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-            let certificate = certificate.map_err(|error| format!("tls_ca is not PEM: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("tls_ca: {error}"))?;
-        }
-        if roots.is_empty() {
-            return Err(
-                "tls_ca holds no certificate: it must be a PEM file of authorities".to_owned()
-            );
-        }
-    } else {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            return Err(
-                "this host has no certificate authorities (install ca-certificates): name a PEM \
-                 file with tls_ca"
-                    .to_owned(),
-            );
-        }
+/// The authorities of `tls_ca`.
+fn chosen(text: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    roots.extend(roster_config::trust_anchors(text).map_err(|why| format!("tls_ca {why}"))?);
+    Ok(roots)
+}
+
+/// The host's own authorities. They are read for each connection, which takes milliseconds: an
+/// update of the host brings others, and takes some away.
+fn of_the_host() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err("this host has no certificate authorities (install ca-certificates): name a \
+                    PEM file with tls_ca"
+            .to_owned());
     }
+    Ok(roots)
+}
+
+fn tls_config(roots: RootCertStore) -> Result<Arc<rustls::ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -127,6 +126,8 @@ pub struct Connection {
     outgoing: Zeroizing<Vec<u8>>,
     last_id: u32,
     bytes_max: usize,
+    /// It is without TLS, and the server has said nothing yet.
+    may_be_for_tls: bool,
 }
 
 impl fmt::Debug for Connection {
@@ -136,12 +137,18 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects, secures and binds, all within `connect_timeout`.
-    pub async fn open(server: &Server, settings: &Settings) -> Result<Self, Error> {
+    /// Connects, secures, binds and asks the server what it can do, all within `connect_timeout`: a
+    /// server may take connections and say nothing, and without a bind its first word is that answer.
+    pub async fn open(server: &Server, settings: &Settings) -> Result<(Self, Root), Error> {
         let deadline = settings.connect_timeout;
-        timeout(deadline, Self::establish(server, settings))
+        let opened = async {
+            let mut connection = Self::establish(server, settings).await?;
+            let root = connection.root().await?;
+            Ok((connection, root))
+        };
+        timeout(deadline, opened)
             .await
-            .unwrap_or(Err(Error::Silent { what: "connect and bind", deadline }))
+            .unwrap_or(Err(Error::Silent { what: "connect, bind and a first question", deadline }))
     }
 
     async fn establish(server: &Server, settings: &Settings) -> Result<Self, Error> {
@@ -160,7 +167,8 @@ impl Connection {
                     let stream = ask_for_tls(stream, settings).await?;
                     (Self::over(secure(stream, host, settings).await?, settings), true)
                 } else {
-                    (Self::over(Box::new(stream), settings), false)
+                    let plain = Self::over(Box::new(stream), settings);
+                    (Self { may_be_for_tls: true, ..plain }, false)
                 }
             }
         };
@@ -176,6 +184,7 @@ impl Connection {
             outgoing: Zeroizing::default(),
             last_id: 0,
             bytes_max: settings.bytes_max,
+            may_be_for_tls: false,
         }
     }
 
@@ -239,10 +248,15 @@ impl Connection {
     /// Waits until a whole message is here; may be given up at any point without loss.
     pub async fn ready(&mut self) -> Result<(), Error> {
         while !self.has_message()? {
-            if self.fill().await? == 0 {
-                return Err(Error::Closed);
+            let count = match self.fill().await {
+                Err(Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+                filled => filled?,
+            };
+            if count == 0 {
+                return Err(if self.may_be_for_tls { Error::Wordless } else { Error::Closed });
             }
         }
+        self.may_be_for_tls = false;
         Ok(())
     }
 
@@ -311,20 +325,9 @@ impl Connection {
         Ok(self.transport.read_buf(&mut self.buffer).await?)
     }
 
-    /// Asks one question and hands each entry to `each`, all within the deadline; for questions
-    /// with few answers, while nothing else runs on the connection.
+    /// Asks one question and hands each entry to `each`; for questions with few answers, while
+    /// nothing else runs on the connection. Whoever asks has a deadline.
     async fn search(
-        &mut self,
-        request: SearchRequest<'_>,
-        deadline: Duration,
-        each: impl FnMut(&Response<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        timeout(deadline, self.search_all(request, each))
-            .await
-            .unwrap_or(Err(Error::Silent { what: "a search", deadline }))
-    }
-
-    async fn search_all(
         &mut self,
         request: SearchRequest<'_>,
         mut each: impl FnMut(&Response<'_>) -> Result<(), Error>,
@@ -358,24 +361,31 @@ impl Connection {
     ) -> Result<(), Error> {
         let (scope, attributes) = (Scope::Subtree, &["1.1"][..]);
         let request = SearchRequest { base, scope, filter, attributes, entries_max: 1 };
-        match self.search(request, deadline, |_| Ok(())).await {
-            Err(Error::Search { code: code::SIZE_LIMIT, .. }) => Ok(()),
-            outcome => outcome,
+        match timeout(deadline, self.search(request, |_| Ok(()))).await {
+            Err(_) => Err(Error::Silent { what: "a search", deadline }),
+            Ok(Err(Error::Search { code: code::SIZE_LIMIT, .. })) => Ok(()),
+            Ok(outcome) => outcome,
         }
     }
 
     /// What the server says of itself.
-    pub async fn root(&mut self, deadline: Duration) -> Result<Root, Error> {
+    async fn root(&mut self) -> Result<Root, Error> {
         let mut root = Root::default();
         let filter = Filter::present("objectClass");
         let request = SearchRequest {
             base: "",
             scope: Scope::Base,
             filter: &filter,
-            attributes: &["supportedControl", "vendorName", "supportedCapabilities", "lastusn"],
+            attributes: &[
+                "supportedControl",
+                "vendorName",
+                "supportedCapabilities",
+                "lastusn",
+                "namingContexts",
+            ],
             entries_max: 0,
         };
-        self.search(request, deadline, |response| {
+        self.search(request, |response| {
             if let Operation::Entry(entry) = response.operation {
                 root.read(&entry)?;
             }
@@ -408,6 +418,8 @@ pub struct Root {
     pub is_389: bool,
     /// Active Directory or Samba.
     pub is_active_directory: bool,
+    /// The databases' bases.
+    contexts: Vec<String>,
 }
 
 impl Root {
@@ -420,6 +432,8 @@ impl Root {
                     self.sync |= value == oid::SYNC_REQUEST.as_bytes();
                     self.persistent_search |= value == oid::PERSISTENT_SEARCH.as_bytes();
                     self.paged |= value == oid::PAGED.as_bytes();
+                } else if name.eq_ignore_ascii_case(b"namingContexts") {
+                    self.contexts.extend(String::from_utf8(value.to_vec()));
                 } else if name.eq_ignore_ascii_case(b"vendorName") {
                     self.is_389 |= printable(value).contains("389");
                 } else if name.eq_ignore_ascii_case(b"supportedCapabilities") {
@@ -432,6 +446,18 @@ impl Root {
         Ok(())
     }
 
+    /// The base of the database that this base is in; the base itself where that is not told.
+    #[must_use]
+    pub fn context<'a>(&'a self, base: &'a str) -> &'a str {
+        let canonical = dn::normalise(base.as_bytes());
+        let holds = |context: &&String| {
+            let context = dn::normalise(context.as_bytes());
+            !context.is_empty() && dn::is_within(&canonical, &context)
+        };
+        let contexts = self.contexts.iter().filter(holds);
+        contexts.max_by_key(|context| context.len()).map_or(base, String::as_str)
+    }
+
     /// The attribute that holds an entry's lasting key, unless one is configured.
     #[must_use]
     pub fn uuid_attribute(&self) -> &'static str {
@@ -442,6 +468,12 @@ impl Root {
         } else {
             "entryUUID"
         }
+    }
+
+    /// The attribute that has another value after each change of an entry.
+    #[must_use]
+    pub fn stamp_attribute(&self) -> &'static str {
+        if self.is_389 || self.is_active_directory { "modifyTimestamp" } else { "entryCSN" }
     }
 }
 
@@ -490,7 +522,7 @@ async fn ask_for_tls(stream: TcpStream, settings: &Settings) -> Result<TcpStream
             }
             Frame::Needs(_) => {
                 if stream.read_buf(&mut buffer).await? == 0 {
-                    return Err(Error::Closed);
+                    return Err(Error::Wordless);
                 }
             }
         }
@@ -507,23 +539,33 @@ async fn secure(
     host: &str,
     settings: &Settings,
 ) -> Result<Box<dyn Transport>, Error> {
-    let Some(config) = &settings.tls else {
-        return Err(Error::Tls("not set up".to_owned()));
+    let config = match &settings.tls {
+        Some(config) => Arc::clone(config),
+        None => of_the_host().and_then(tls_config).map_err(Error::Tls)?,
     };
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| Error::Tls(format!("{host:?} is no name that a certificate could have")))?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::clone(config));
+    let connector = tokio_rustls::TlsConnector::from(config);
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Box::new(stream)),
         Err(error) => Err(Error::Tls(describe_tls(&error, host))),
     }
 }
 
+/// What may be wrong where TLS does not even begin.
+const STARTS_PLAIN: &str = "; does its port speak TLS at once? One that does not, such as 389, takes ldap:// with start_tls = true";
+
 /// Says which of the checks failed, and what would mend it.
 fn describe_tls(error: &io::Error, host: &str) -> String {
     use rustls::CertificateError as Bad;
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let Some(rustls::Error::InvalidCertificate(bad)) = tls else { return error.to_string() };
+    let Some(rustls::Error::InvalidCertificate(bad)) = tls else {
+        // What is no TLS, or nothing at all: told of before any verdict on certificates.
+        let is_strange = error.kind() == io::ErrorKind::UnexpectedEof
+            || matches!(tls, Some(rustls::Error::InvalidMessage(_)));
+        let hint = if is_strange { STARTS_PLAIN } else { "" };
+        return format!("{error}{hint}");
+    };
     match bad {
         Bad::Expired | Bad::ExpiredContext { .. } => {
             format!("the certificate has expired (or this host's clock is wrong): {bad}")

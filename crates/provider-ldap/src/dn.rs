@@ -14,6 +14,13 @@ pub fn normalise(dn: &[u8]) -> Cow<'_, [u8]> {
     rewritten.map_or(Cow::Borrowed(dn), Cow::Owned)
 }
 
+/// Whether a DN is this base or below it, both in canonical form.
+#[must_use]
+pub fn is_within(dn: &[u8], base: &[u8]) -> bool {
+    let rest = dn.strip_suffix(base);
+    rest.is_some_and(|rest| rest.is_empty() || base.is_empty() || rest.ends_with(b","))
+}
+
 /// What a byte may mean to [`is_canonical`].
 const PLAIN: u8 = 0;
 /// A space, which is fine between two bytes of a value.
@@ -358,5 +365,14 @@ mod tests {
     fn the_rdn_gives_the_values_of_an_attribute() {
         assert_eq!(rdn_values(b"UID=al\\2cice+cn=x,dc=uid", "uid"), [b"al,ice".to_vec()]);
         assert!(rdn_values(b"cn=x,uid=alice", "uid").is_empty());
+    }
+
+    #[test]
+    fn a_base_has_itself_in_it_and_what_is_below() {
+        for dn in [&b"dc=x"[..], b"uid=a,dc=x"] {
+            assert!(is_within(dn, b"dc=x") && is_within(dn, b""));
+            assert!(!is_within(dn, b"dc=y,dc=x"));
+        }
+        assert!(!is_within(b"adc=x", b"dc=x"));
     }
 }

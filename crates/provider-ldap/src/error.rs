@@ -39,6 +39,12 @@ pub enum Error {
     /// The server closed it.
     #[error("the server closed the connection")]
     Closed,
+    /// The server closed it, or broke it off, before it had said anything.
+    #[error(
+        "the server closed the connection without a word: is its port one for TLS? Such a one, as \
+         636, takes ldaps://"
+    )]
+    Wordless,
     /// The server announced that it will close it.
     #[error("the server ends the connection: {0}")]
     Disconnected(String),
@@ -79,6 +85,26 @@ pub enum Error {
         dn: String,
         /// The attribute of the key.
         attribute: String,
+    },
+    /// More entries than a mirror has room for.
+    #[error(
+        "more than {most} {what} are found below {base:?}: narrow the bases or filters, or set mode = \"on-demand\""
+    )]
+    TooManyEntries {
+        /// The base of the search.
+        base: String,
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
+    /// More folders than there is room for.
+    #[error(
+        "the names of folders below {base:?} take more than 96 MiB: narrow the bases, or set mode = \"on-demand\""
+    )]
+    TooManyFolders {
+        /// The base of the search.
+        base: String,
     },
     /// A look-up found more than any should.
     #[error("a look-up found more than {0} entries: narrow the search bases or filters")]

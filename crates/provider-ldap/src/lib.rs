@@ -31,6 +31,7 @@ use crate::network::Network;
 use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::enumerate::Enumeration;
+use crate::track::lookout::Lookout;
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
@@ -47,9 +48,6 @@ use tokio::time::{Instant, sleep};
 /// A service that lasted so long was a good one; the next failure starts patiently from the
 /// beginning.
 const GOOD_SERVICE: Duration = Duration::from_secs(5);
-
-/// What is wrong when there is nobody to ask.
-const NO_SERVER: &str = "no server is known: none is configured in `uris`, and DNS names none that is believed for the domain in `discover`";
 
 /// One LDAP domain.
 pub struct Ldap {
@@ -138,9 +136,16 @@ impl Ldap {
     }
 
     /// Connects to a server and follows it for as long as that goes well.
-    async fn serve(&self, candidate: &Candidate, ear: &mut Ear, network: &Network) -> Served {
+    /// `passed_over` is why those before it were not taken.
+    async fn serve(
+        &self,
+        candidate: &Candidate,
+        passed_over: &str,
+        ear: &mut Ear,
+        network: &Network,
+    ) -> Served {
         let Candidate { server, rank } = candidate;
-        let (mut connection, root) = match self.reach(server).await {
+        let (mut connection, root) = match Connection::open(server, &self.settings).await {
             Ok(reached) => reached,
             Err(error) => return Served::Failed(error),
         };
@@ -159,20 +164,26 @@ impl Ldap {
                 .searches
                 .iter()
                 .map(|search| self.track(method, search, server, &root))
+                .chain(self.searches.iter().map(|search| self.lookout(method, search, &root)))
                 .collect();
             end = follow(
                 &mut connection,
                 &mut tracks,
                 ear,
                 self.config.search_timeout,
-                || self.sink.online(&describe(server)),
+                || self.sink.online(&describe(server), passed_over),
                 network,
                 stop.as_mut(),
             )
             .await;
             match &end.error {
                 Some(error) if end.settled.is_none() && error.is_refusal() => {
-                    tracing::info!(server = describe(server), %error, "{} is not to be had", method.describe());
+                    tracing::warn!(
+                        server = describe(server),
+                        %error,
+                        "the server offers {} and refuses it: changes are followed in another way",
+                        method.describe()
+                    );
                 }
                 _ => break,
             }
@@ -203,7 +214,7 @@ impl Ldap {
         let mut reasons = Vec::new();
         for candidate in self.servers.list().await {
             let server = &candidate.server;
-            match self.serve(&candidate, ear, network).await {
+            match self.serve(&candidate, &reasons.join("; "), ear, network).await {
                 Served::Stopped => return Ok(()),
                 Served::Failed(error) => reasons.push(format!("{}: {error}", describe(server))),
                 Served::Lost(error) => {
@@ -217,22 +228,16 @@ impl Ldap {
             }
         }
         if reasons.is_empty() {
-            reasons.push(NO_SERVER.to_owned());
+            reasons.push(self.servers.why_none());
         }
         Err(reasons.join("; "))
     }
 
-    async fn reach(&self, server: &Server) -> Result<(Connection, Root), Error> {
-        let mut connection = Connection::open(server, &self.settings).await?;
-        let root = connection.root(self.config.search_timeout).await?;
-        Ok((connection, root))
-    }
-
     /// Connects the look-ups to a server, if it answers any.
-    async fn reach_link(&self, candidate: &Candidate) -> Result<Open, Error> {
+    async fn reach_link(&self, candidate: &Candidate, passed_over: &str) -> Result<Open, Error> {
         let Candidate { server, rank } = candidate;
-        let (connection, root) = self.reach(server).await?;
-        let open = Open::over(connection, root, *rank, &describe(server));
+        let (connection, root) = Connection::open(server, &self.settings).await?;
+        let open = Open::over(connection, root, *rank, &describe(server), passed_over);
         self.link.try_out(&open).await?;
         Ok(open)
     }
@@ -245,13 +250,13 @@ impl Ldap {
         candidates.sort_by_key(|one| !self.setbacks.is_over(&describe(&one.server), now));
         let mut reasons = Vec::new();
         for candidate in candidates {
-            match self.reach_link(&candidate).await {
+            match self.reach_link(&candidate, &reasons.join("; ")).await {
                 Ok(open) => return Ok(open),
                 Err(error) => reasons.push(format!("{}: {error}", describe(&candidate.server))),
             }
         }
         if reasons.is_empty() {
-            return Err(NO_SERVER.to_owned());
+            return Err(self.servers.why_none());
         }
         Err(reasons.join("; "))
     }
@@ -270,7 +275,7 @@ impl Ldap {
         loop {
             match self.link.open(true, || self.connect_link()).await {
                 Ok(open) => {
-                    self.sink.online(&open.server);
+                    self.sink.online(&open.server, &open.passed_over);
                     let opened = Instant::now();
                     tokio::select! {
                         reason = self.link.watch(&open, &network) => {
@@ -326,16 +331,27 @@ impl Ldap {
                 let binding = format!("{} as {who} {}", describe(server), search.description);
                 // An entry that was added and removed between two connections was seen to be
                 // forgotten by the 389 directory server's resumption.
-                let key = root.uuid_attribute();
-                Box::new(Synchronization::new(search, binding, key, root.is_389))
+                let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
+                Box::new(Synchronization::new(search, binding, key, stamp, root.is_389))
             }
-            Method::PersistentSearch => Box::new(Enumeration::persistent(search, key, page_size)),
+            Method::PersistentSearch => {
+                let context = root.context(&search.base).to_owned();
+                Box::new(Enumeration::persistent(search, key, page_size, context))
+            }
             Method::Polling => {
                 let stamps = if root.usn { "entryUSN" } else { "modifyTimestamp" };
                 let interval = self.config.poll;
                 Box::new(Enumeration::polling(search, key, page_size, stamps, interval))
             }
         }
+    }
+
+    /// What looks at the folders of a search: keys are read as the search's own track does.
+    fn lookout(&self, method: Method, search: &PartSearch, root: &Root) -> Box<dyn Track> {
+        let configured = self.config.attributes.uuid.as_deref();
+        let uuid = configured.filter(|_| method != Method::Synchronization);
+        let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
+        Box::new(Lookout::new(search.clone(), key, self.config.poll))
     }
 
     /// Over when a server is good again that is preferred to one of this rank.
@@ -360,7 +376,7 @@ impl Ldap {
     /// Whether a server lets us in and search: what can be known before it is tried.
     async fn is_good(&self, candidate: &Candidate) -> bool {
         let tried = match self.mode {
-            Mode::OnDemand => self.reach_link(candidate).await.map(drop),
+            Mode::OnDemand => self.reach_link(candidate, "").await.map(drop),
             Mode::Replicate => self.try_out(&candidate.server).await,
         };
         if let Err(error) = &tried {
@@ -372,7 +388,7 @@ impl Ldap {
 
     /// Lets a server find one entry of each search.
     async fn try_out(&self, server: &Server) -> Result<(), Error> {
-        let (mut connection, _) = self.reach(server).await?;
+        let (mut connection, _) = Connection::open(server, &self.settings).await?;
         for PartSearch { base, filter, .. } in &self.searches {
             connection.try_out(base, filter, self.config.search_timeout).await?;
         }

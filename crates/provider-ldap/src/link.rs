@@ -90,6 +90,8 @@ pub(crate) struct Open {
     pub rank: usize,
     /// The server's URI.
     pub server: Arc<str>,
+    /// Why those before it were not taken.
+    pub passed_over: Arc<str>,
 }
 
 /// Says that somebody left, when it is dropped.
@@ -103,7 +105,13 @@ impl Drop for Leaving<'_> {
 
 impl Open {
     /// Takes a connection over.
-    pub fn over(connection: Connection, root: Root, rank: usize, server: &str) -> Self {
+    pub fn over(
+        connection: Connection,
+        root: Root,
+        rank: usize,
+        server: &str,
+        passed_over: &str,
+    ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING_MAX);
         let calls = Arc::new(Calls::default());
         let serving = Serving {
@@ -115,7 +123,8 @@ impl Open {
             probe: None,
         };
         tokio::spawn(serving.run(asked));
-        Self { asks, calls, root, rank, server: server.into() }
+        let (server, passed_over) = (server.into(), passed_over.into());
+        Self { asks, calls, root, rank, server, passed_over }
     }
 
     /// Over when the connection is, or its server was left; with the reason if that fell silent.

@@ -311,7 +311,10 @@ impl LookUps {
             // Whose members are too many shows when each is asked for.
             (Err(reason), _) => return Err(failed(asker, reason)),
         }
-        groups.into_iter().chain(nested).for_each(|group| self.report(sink, group));
+        // Lists of the ones name the others.
+        let all = groups.into_iter().chain(nested);
+        let all = all.map(|found| (found.id, Entry::Group(found.group))).collect();
+        sink.put_together(self.groups.part, all);
         untold.into_iter().for_each(|group| sink.members_unknown(self.groups.part, group));
         match error {
             Some(error) if must => {

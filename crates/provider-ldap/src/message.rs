@@ -394,6 +394,8 @@ impl<'a> Controls<'a> {
 
 /// The change type of a removed entry.
 pub const CHANGE_DELETE: u32 = 2;
+/// Of one that has another name or place.
+pub const CHANGE_MOVE: u32 = 8;
 
 /// What a sync state control says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,6 +48,12 @@ impl Mapping {
         &self.attributes
     }
 
+    /// The attributes that tell what an entry is: all that [`PartSearch::classify`] looks at.
+    #[must_use]
+    pub fn telling(&self) -> [&str; 3] {
+        ["objectClass", &self.attributes.user_uid, &self.attributes.group_gid]
+    }
+
     /// How groups name members.
     #[must_use]
     pub fn schema(&self) -> Schema {
@@ -306,6 +312,8 @@ pub struct PartSearch {
     pub attributes: Vec<String>,
     /// The text of all this, for binding a cookie to it.
     pub description: String,
+    /// The base in canonical form.
+    canonical_base: Vec<u8>,
 }
 
 impl PartSearch {
@@ -321,15 +329,23 @@ impl PartSearch {
         self.kind != Kind::Users
     }
 
-    /// What an entry of this search is.
+    /// The base in canonical form.
+    #[must_use]
+    pub fn normalised_base(&self) -> &[u8] {
+        &self.canonical_base
+    }
+
+    /// What an entry of this search is. What has nothing of a user or a group matched by a class derived
+    /// from a container's, as `dNSDomain` is from `domain`.
     pub fn classify(&self, entry: &RawEntry<'_>, mapping: &Mapping) -> Result<Is, Malformed> {
         let names = &mapping.attributes;
         let has = |name| Ok::<bool, Malformed>(entry.values(name)?.next().is_some());
-        let (mut user, mut group, mut container) = (false, false, false);
+        let (mut user, mut group, mut container, mut posix) = (false, false, false, false);
         for class in entry.values("objectClass")? {
             let class = class?;
             let is = |name: &str| class.eq_ignore_ascii_case(name.as_bytes());
             container |= CONTAINERS.iter().any(|name| is(name));
+            posix |= is("posixAccount") || is("posixGroup");
             if let Kind::Both { users, groups } = &self.kind {
                 user |= is(users);
                 group |= is(groups);
@@ -338,14 +354,17 @@ impl PartSearch {
         if user || group {
             return Ok(Is { user, group });
         }
-        if container && !has(&names.user_uid)? && !has(&names.group_gid)? {
+        let (has_uid, has_gid) = (has(&names.user_uid)?, has(&names.group_gid)?);
+        let has_name = self.has_users() && has(&names.user_name)?
+            || self.has_groups() && has(&names.group_name)?;
+        if (container || !has_name && !posix) && !has_uid && !has_gid {
             return Ok(Is { user: false, group: false });
         }
         let user = match &self.kind {
             Kind::Users => true,
             Kind::Groups => false,
             // It matched by a class derived from one of the two: its uid tells.
-            Kind::Both { .. } => has(&names.user_uid)?,
+            Kind::Both { .. } => has_uid,
         };
         Ok(Is { user, group: !user })
     }
@@ -383,6 +402,7 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
             part: Part(part),
             kind,
             base: base.to_owned(),
+            canonical_base: dn::normalise(base.as_bytes()).into_owned(),
             filter,
             attributes,
             description: String::new(),
@@ -582,6 +602,7 @@ mod tests {
             part: Part(0),
             kind: Kind::Both { users: "posixAccount".to_owned(), groups: "posixGroup".to_owned() },
             base: String::new(),
+            canonical_base: Vec::new(),
             filter: Filter::present("objectClass"),
             attributes: Vec::new(),
             description: String::new(),
@@ -599,5 +620,10 @@ mod tests {
         assert_eq!(is(&[class(&[b"organizationalUnit"])]), Is { user: false, group: false });
         assert_eq!(is(&[class(&[b"derived"]), UID]), Is { user: true, group: false });
         assert_eq!(is(&[class(&[b"derived"]), GID]), Is { user: false, group: true });
+        let dns: Values<'_> = ("dc", &[b"host"]);
+        assert_eq!(is(&[class(&[b"dNSDomain"]), dns]), Is { user: false, group: false });
+        let name: Values<'_> = ("cn", &[b"staff"]);
+        let hidden = is(&[class(&[b"derived"]), name]);
+        assert_eq!(hidden, Is { user: false, group: true }, "its gid is missing");
     }
 }

@@ -83,7 +83,7 @@ impl Servers {
             match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
                 Ok(services) => *lock(&self.discovered) = self.believed(domain, services),
                 Err(error) => self.complain(format!(
-                    "DNS does not name servers of {domain}, the last known are used: {error}"
+                    "DNS does not name servers of {domain}, at most the last known are used: {error}"
                 )),
             }
             candidates.extend(lock(&self.discovered).iter().map(|service| Candidate {
@@ -94,6 +94,16 @@ impl Servers {
         let mut seen = HashSet::new();
         candidates.retain(|candidate| seen.insert(describe(&candidate.server)));
         candidates
+    }
+
+    /// What is wrong when none is known.
+    pub fn why_none(&self) -> String {
+        let complaint = lock(&self.complaint);
+        let why = match complaint.as_str() {
+            "" => "none is configured in `uris`, and DNS names none for the domain in `discover`",
+            complaint => complaint,
+        };
+        format!("no server is known: {why}")
     }
 
     /// DNS is not authentic, and a certificate only proves a name: who can forge answers can name a
@@ -336,10 +346,12 @@ mod tests {
         };
         assert_eq!(hosts(&servers), ["corp.test", "LDAP.Corp.Test"]);
         let complaint = lock(&servers.complaint).clone();
+        assert_eq!(servers.why_none(), format!("no server is known: {complaint}"));
         assert!(complaint.contains("corp.test.evil.test, evil\\.corp.test, evilcorp.test, test; "));
         servers.believes_any_name = true;
         assert_eq!(hosts(&servers), named);
         assert_eq!(*lock(&servers.complaint), "");
+        assert!(servers.why_none().contains("none is configured"));
     }
 
     #[test]

@@ -57,6 +57,9 @@ fn a_mirror_is_followed_and_resumed_without_losing_removals() {
     assert_eq!(mirror.ldap.parts().len(), 2);
     changes_are_followed(&directory, &server, &mirror);
 
+    // The server itself notes at carol where she is a member, which is a change of hers.
+    server.change(&directory.membership("staff", "carol", false));
+    mirror.until("carol out of staff", |book| !book.groups()["staff"].1.contains("carol"));
     let book = mirror.stop();
     let before = book.puts();
     server.change(&directory.user("erin", 5005));
@@ -80,10 +83,38 @@ fn a_mirror_is_followed_and_resumed_without_losing_removals() {
     });
 }
 
+/// After a restoration the numbers of changes are given a second time: what took those that the mirror
+/// had heard of is not told.
 #[test]
-fn persistent_search_serves_where_content_synchronization_is_off() {
+fn an_entry_that_is_not_told_of_is_found_by_its_key() {
     let directory = Directory::new(SCHEMA);
     let mut server = Ds389::serving(&few(&directory));
+    server.stop();
+    let saved = server.save();
+    server.start();
+    let domain = domain(&server);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users", |book| book.users().len() == 3);
+    for i in 0..2 {
+        server.change(&directory.user(&format!("lost{i}"), 5010 + i));
+    }
+    mirror.until("five users", |book| book.users().len() == 5);
+    let book = mirror.stop();
+    server.stop();
+    server.restore(&saved);
+    server.start();
+    for i in 0..3 {
+        server.change(&directory.user(&format!("new{i}"), 5020 + i));
+    }
+    let mirror = Mirror::resume(&domain, &secrets(None), book);
+    mirror.until("the state of now", |book| {
+        book.users().into_keys().eq(["alice", "bob", "carol", "new0", "new1", "new2"])
+    });
+}
+
+/// A server that offers persistent search and nothing better.
+fn without_synchronization(directory: &Directory) -> Ds389 {
+    let mut server = Ds389::serving(&few(directory));
     server.set(
         "cn=Content Synchronization,cn=plugins,cn=config",
         "nsslapd-pluginEnabled",
@@ -91,10 +122,81 @@ fn persistent_search_serves_where_content_synchronization_is_off() {
     );
     server.stop();
     server.start();
+    server
+}
+
+#[test]
+fn persistent_search_serves_where_content_synchronization_is_off() {
+    let directory = Directory::new(SCHEMA);
+    let server = without_synchronization(&directory);
     let mirror = Mirror::start(&domain(&server), &secrets(None));
     mirror.until("three users", |book| book.users().len() == 3);
     assert_eq!(mirror.ldap.tracking(), "persistent search");
     changes_are_followed(&directory, &server, &mirror);
+}
+
+/// Nothing of this is announced to a persistent search that has the mirror's own filter.
+#[test]
+fn persistent_search_sees_who_leaves_the_filter_or_the_base() {
+    let directory = Directory::new(SCHEMA);
+    let server = without_synchronization(&directory);
+    let dn = directory.user_dn("alice");
+    let (_, people) = dn.split_once(',').unwrap();
+    let (_, base) = people.split_once(',').unwrap();
+    let mut domain = domain(&server);
+    let search = &mut keys(&mut domain).users;
+    search.filter = "(&(objectClass=posixAccount)(!(nsAccountLock=TRUE)))".to_owned();
+    search.base = people.to_owned();
+    let names = |book: &common::Book| book.users().into_keys().collect::<Vec<_>>();
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users", |book| names(book) == ["alice", "bob", "carol"]);
+    assert_eq!(mirror.ldap.tracking(), "persistent search");
+
+    server.set(&dn, "nsAccountLock", &["TRUE"]);
+    mirror.until("alice is locked out", |book| names(book) == ["bob", "carol"]);
+    server.set(&dn, "nsAccountLock", &["FALSE"]);
+    mirror.until("and let in", |book| names(book) == ["alice", "bob", "carol"]);
+    server.rename(&dn, "uid=alice", Some(base));
+    mirror.until("alice is elsewhere", |book| names(book) == ["bob", "carol"]);
+    server.rename(&format!("uid=alice,{base}"), "uid=alice", Some(people));
+    mirror.until("alice is back", |book| names(book) == ["alice", "bob", "carol"]);
+
+    let roles = format!("cn=roles,{people}");
+    server.change(&format!("dn: {roles}\nobjectClass: organizationalRole\ncn: roles\n\n"));
+    server.rename(&directory.user_dn("bob"), "uid=bob", Some(&roles));
+    mirror.until("bob has moved", |book| {
+        book.reference("bob").is_some_and(|dn| dn.contains("cn=roles"))
+    });
+    server.rename(&roles, "cn=others", None);
+    mirror.until("and what he is in is renamed", |book| {
+        book.reference("bob").is_some_and(|dn| dn.contains("cn=others"))
+    });
+    server.rename(&format!("cn=others,{people}"), "cn=others", Some(base));
+    mirror.until("and moved", |book| names(book) == ["alice", "carol"]);
+}
+
+#[test]
+fn synchronization_sees_a_folder_that_leaves_the_base_after_a_restart() {
+    let directory = Directory::new(SCHEMA);
+    let dn = directory.user_dn("alice");
+    let (_, people) = dn.split_once(',').unwrap();
+    let (_, base) = people.split_once(',').unwrap();
+    let folder = format!("ou=a,{people}");
+    let ldif =
+        few(&directory) + &format!("dn: {folder}\nobjectClass: organizationalUnit\nou: a\n\n");
+    let server = Ds389::serving(&ldif);
+    server.rename(&dn, "uid=alice", Some(&folder));
+    let mut domain = domain(&server);
+    keys(&mut domain).users.base = people.to_owned();
+    let names = |book: &common::Book| book.users().into_keys().collect::<Vec<_>>();
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("three users and cookies", |book| {
+        names(book) == ["alice", "bob", "carol"] && book.cookies().len() == 2
+    });
+    let mirror = Mirror::resume(&domain, &secrets(None), mirror.stop());
+    mirror.until("both searches are resumed", |book| book.ends().len() == 4);
+    server.rename(&folder, "ou=a", Some(base));
+    mirror.until("alice is elsewhere", |book| names(book) == ["bob", "carol"]);
 }
 
 #[test]

@@ -87,6 +87,27 @@ fn the_next_server_takes_over_and_the_preferred_one_gets_the_domain_back() {
 }
 
 #[test]
+fn a_port_that_speaks_otherwise_than_its_uri_says_is_named_as_the_likely_cause() {
+    let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(SCHEMA) };
+    let slapd = Slapd::serving(setup, &ldif());
+    let authority = secrets(Some(&slapd.authority()));
+    let (plain, secure) = (slapd.uri(), slapd.ldaps_uri());
+    for (uri, start_tls, advice) in [
+        (plain.replace("ldap:", "ldaps:"), false, "takes ldap:// with start_tls"),
+        (secure.replace("ldaps:", "ldap:"), false, "takes ldaps://"),
+        (secure.replace("ldaps:", "ldap:"), true, "takes ldaps://"),
+    ] {
+        let mut domain = domain(&slapd);
+        let keys = keys(&mut domain);
+        keys.start_tls = start_tls;
+        keys.servers = vec![address(&uri)];
+        let mirror = Mirror::start(&domain, &authority);
+        let reason = offline_reason(&mirror);
+        assert!(reason.contains(advice), "{uri}, start_tls {start_tls}: {reason}");
+    }
+}
+
+#[test]
 fn certificates_are_checked_for_name_time_and_authority() {
     let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(SCHEMA) };
     let mut slapd = Slapd::serving(setup, &ldif());

@@ -143,16 +143,6 @@ fn synchronized(id: u32) -> Vec<u8> {
 
 /// All have the same UUID.
 fn synchronized_user(id: u32, name: &str) -> Vec<u8> {
-    let mut state = Writer::default();
-    state.constructed(tag::SEQUENCE, |writer| {
-        writer.number(tag::ENUMERATED, 1);
-        writer.octets(&[7; 16]);
-    });
-    let mut control = Writer::default();
-    control.constructed(tag::SEQUENCE, |writer| {
-        writer.octets(oid::SYNC_STATE.as_bytes());
-        writer.octets(&state.into_bytes());
-    });
     let dn = format!("uid={name},dc=example,dc=com");
     let attributes: [(&str, &[u8]); 5] = [
         ("objectClass", b"posixAccount"),
@@ -161,7 +151,23 @@ fn synchronized_user(id: u32, name: &str) -> Vec<u8> {
         ("gidNumber", b"5001"),
         ("homeDirectory", b"/home"),
     ];
-    entry_of(id, &dn, &attributes.map(|(name, value)| (name, vec![value])), &control.into_bytes())
+    let attributes = attributes.map(|(name, value)| (name, vec![value]));
+    entry_of(id, &dn, &attributes, &added([7; 16]))
+}
+
+/// The control of an entry that is new.
+fn added(uuid: [u8; 16]) -> Vec<u8> {
+    let mut state = Writer::default();
+    state.constructed(tag::SEQUENCE, |writer| {
+        writer.number(tag::ENUMERATED, 1);
+        writer.octets(&uuid);
+    });
+    let mut control = Writer::default();
+    control.constructed(tag::SEQUENCE, |writer| {
+        writer.octets(oid::SYNC_STATE.as_bytes());
+        writer.octets(&state.into_bytes());
+    });
+    control.into_bytes()
 }
 
 /// Any server's domain, with the address of another.
@@ -275,6 +281,21 @@ fn bytes_that_are_not_ldap_end_the_connection() {
 }
 
 #[test]
+fn folders_without_end_are_refused() {
+    fails_with(
+        |stream, id| {
+            let pad = "x".repeat(200 << 10);
+            for number in 0..1000_u128 {
+                let dn = format!("ou={number}{pad},dc=example,dc=com");
+                let class = ("objectClass", vec![&b"organizationalUnit"[..]]);
+                send(stream, &entry_of(id, &dn, &[class], &added(number.to_be_bytes())));
+            }
+        },
+        "the names of folders below \"dc=example,dc=com\" take more than 96 MiB",
+    );
+}
+
+#[test]
 fn an_entry_without_its_key_is_not_guessed_at() {
     fails_with(
         |stream, id| send(stream, &entry(id, "uid=a", "uid", &[b"a"], &[])),
@@ -368,18 +389,22 @@ fn an_answer_without_end_is_refused_and_the_others_come() {
 #[test]
 fn of_two_entries_with_one_uuid_the_second_is_told_of_and_takes_nobodys_place() {
     // Every search of the mirror lists the two, however often it begins anew.
-    let mirror = mirror_of(&played(|stream, id, kind, _| {
-        if kind == SEARCH {
+    let mirror = mirror_of(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let listing =
                 [synchronized_user(id, "eve"), synchronized_user(id, "adam"), refreshed(id)];
             send(stream, &listing.concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
         }
     }));
     mirror.until("eve", |book| book.users().contains_key("eve"));
     assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["eve"]);
     let rejected = mirror.book.rejected();
     let reason = &rejected["uid=adam,dc=example,dc=com"];
-    assert_eq!(reason, "has the UUID of uid=eve,dc=example,dc=com, which is served");
+    let uuid = "07070707-0707-0707-0707-070707070707";
+    assert_eq!(*reason, format!("has the same UUID ({uuid}) as another entry, which is served"));
     assert_eq!(
         (mirror.book.ends().len(), mirror.book.offline()),
         (1, None),

@@ -6,6 +6,7 @@ mod common;
 use common::{Book, Mirror, domain, secrets};
 use roster_config::Domain;
 use roster_provider::Unmentioned;
+use roster_provider_ldap::ber::{Frame, frame};
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 use std::sync::Arc;
 
@@ -64,7 +65,17 @@ fn a_cookie_that_the_server_cannot_read_means_everything_anew() {
         let mut cookies = book.cookies();
         assert_eq!(cookies.len(), 1);
         let (part, mut cookie) = cookies.remove(0);
-        cookie.value = value.to_vec();
+        // The server's part of what is kept: behind what is remembered of it, before the folders, and
+        // a length goes before both.
+        let length = usize::try_from(u32::from_le_bytes(cookie.value[..4].try_into().unwrap()));
+        let folders = cookie.value.split_off(4 + length.unwrap());
+        let inner = &cookie.value[4..];
+        let Ok(Frame::Whole(own)) = frame(inner, inner.len()) else {
+            panic!("what the mirror keeps");
+        };
+        let inner = [&inner[..own], value].concat();
+        let length = u32::try_from(inner.len()).unwrap().to_le_bytes();
+        cookie.value = [&length[..], &inner, &folders].concat();
         roster_provider::Sink::cookie(&*book, part, cookie);
         roster_provider::Sink::flush(&*book);
         let mirror = Mirror::resume(&domain, &secrets(None), book);
@@ -101,6 +112,44 @@ fn a_server_with_an_older_database_is_mirrored_as_it_is() {
     slapd.restore(&saved);
     slapd.start();
     mirror.until("as it was saved", |book| names(book) == ["alice", "bob", "carol"]);
+}
+
+/// The cookie is of the server's past again once something is written after the restoration.
+#[test]
+fn what_a_restored_server_has_lost_is_found_out_though_it_goes_on() {
+    type Change = fn(&Slapd, &Directory);
+    let lost: [(&str, Change); 4] = [
+        ("an addition", |slapd, of| slapd.change(&of.user("mallory", 5066))),
+        ("a removal", |slapd, of| slapd.delete(&[of.user_dn("bob")])),
+        ("a membership", |slapd, of| slapd.change(&of.membership("staff", "carol", true))),
+        ("a name", |slapd, of| slapd.rename(&of.user_dn("carol"), "uid=caroline", None)),
+    ];
+    for (what, change) in lost {
+        for session_log in [10_000, 1] {
+            let (directory, mut slapd) = three_users(session_log);
+            let domain = domain(&slapd);
+            slapd.stop();
+            let saved = slapd.save();
+            slapd.start();
+            let mirror = Mirror::start(&domain, &secrets(None));
+            mirror.until("three users", |book| book.users().len() == 3);
+            change(&slapd, &directory);
+            slapd.set(&directory.user_dn("alice"), "loginShell", &["/bin/zsh"]);
+            mirror.until("the last change", |book| book.users()["alice"].shell == "/bin/zsh");
+            let book = mirror.stop();
+            slapd.stop();
+            slapd.restore(&saved);
+            slapd.start();
+            slapd.change(&directory.user("dave", 5004));
+            slapd.set(&directory.user_dn("alice"), "loginShell", &["/bin/dash"]);
+            let mirror = Mirror::resume(&domain, &secrets(None), book);
+            mirror.until(&format!("without {what}, session log {session_log}"), |book| {
+                names(book) == ["alice", "bob", "carol", "dave"]
+                    && book.groups()["staff"].1.iter().eq(["alice", "bob"])
+                    && book.users()["alice"].shell == "/bin/dash"
+            });
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SCHEMA: Schema = Schema::Rfc2307;
 /// Result codes that a server may give to one question or to all.
@@ -167,6 +167,38 @@ fn a_preferred_server_that_fails_each_time_is_gone_back_to_ever_more_rarely() {
     // At the start and after 1, 2, 4 … s rather than every second, two searches each time.
     assert!((4..=10).contains(&double.asked()), "{} times", double.asked());
     assert!(mirror.book.users().contains_key("alice"));
+}
+
+/// A listener that takes connections and says nothing.
+fn mute() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let port = listener.local_addr().expect("its own address").port();
+    (listener, format!("ldap://127.0.0.1:{port}"))
+}
+
+#[test]
+fn servers_that_say_nothing_are_passed_over_in_time_and_named() {
+    let (good, (_listener, mute)) = (slapd(), mute());
+    let dead = TcpListener::bind("127.0.0.1:0").expect("listen").local_addr().expect("a port");
+    let dead = format!("ldap://{dead}");
+    for mode in [Mode::Replicate, Mode::OnDemand] {
+        let mut domain = domain(&good);
+        domain.mode = mode;
+        let keys = keys(&mut domain);
+        keys.servers = [&dead, &mute, &good.uri()].map(|uri| address(uri)).to_vec();
+        keys.connect_timeout = Duration::from_secs(1);
+        let mirror = Mirror::start(&domain, &secrets(None));
+        let start = Instant::now();
+        mirror.until("online", |book| book.online() == Some(good.uri()));
+        // The searches' own time is 10 s.
+        assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+        let passed_over = mirror.book.passed_over();
+        assert!(passed_over.contains(&format!("{dead}: cannot connect: ")), "{passed_over}");
+        assert!(passed_over.contains(&format!("{mute}: no answer to connect")), "{passed_over}");
+        if mode == Mode::OnDemand {
+            assert_eq!(mirror.look_up(user("alice")), Ok(true));
+        }
+    }
 }
 
 #[test]

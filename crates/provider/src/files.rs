@@ -4,7 +4,7 @@
 //! pass over. The files are read anew whenever they may have changed; when one of them cannot be
 //! read, everything stays as it was. Password fields are nobody's business here.
 
-use crate::watch::Watch;
+use crate::watch::{Watch, changed};
 use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
 use crate::{Unanswered, User, overrides};
 use roster_config::{Files, Overrides};
@@ -46,7 +46,7 @@ impl FilesProvider {
     async fn report(&self) -> Result<(), String> {
         let Files { passwd, group } = &self.files;
         let (users, groups) = (read(passwd).await?, read(group).await?);
-        self.sink.online(&format!("{} and {}", passwd.display(), group.display()));
+        self.sink.online(&format!("{} and {}", passwd.display(), group.display()), "");
         self.refresh(USERS, passwd, &users, text::passwd_line, |user| {
             let text = |field: Option<&'_ [u8]>| Cow::Owned(field.unwrap_or_default().to_vec());
             let name = Cow::Borrowed(user.name);
@@ -131,14 +131,8 @@ impl Provider for FilesProvider {
                 self.sink.offline(&reason);
             }
             let unwatched = failed || watch.is_none();
-            let changed = async {
-                match &mut watch {
-                    Some(watch) => watch.changed().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = changed => {}
+                () = changed(watch.as_mut()) => {}
                 () = self.again.notified() => {}
                 () = tokio::time::sleep(RETRY), if unwatched => {}
             }

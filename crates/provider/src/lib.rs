@@ -86,7 +86,7 @@ pub struct Cookie {
     /// What the cookie is valid for: server, bind DN, base, filter, attributes. Under any other
     /// binding it is worthless.
     pub binding: String,
-    /// The server's bytes, or the provider's own time stamps.
+    /// The provider's bytes: what the server gave, and what else it takes to go on from there.
     pub value: Vec<u8>,
 }
 
@@ -102,16 +102,24 @@ pub enum Unmentioned {
 /// A back-end's ear. Calls take effect in their order; a change becomes visible outside with the
 /// next [`Sink::flush`]. Nothing here waits.
 pub trait Sink: Send + Sync {
-    /// The directory answers, through this server.
-    fn online(&self, server: &str);
+    /// The directory answers, through this server; and why those that go before it do not, empty when
+    /// none does.
+    fn online(&self, server: &str, passed_over: &str);
     /// It does not, for this reason. What was served goes on being served.
     fn offline(&self, reason: &str);
     /// A refresh of a part begins; an earlier one of the part that has not ended is void.
     fn refresh_began(&self, part: Part);
     /// An entry as it is now; replaces the one with the same id.
     fn put(&self, part: Part, id: EntryId, entry: Entry<'_>);
-    /// During a refresh: the entry is as it was. Means nothing for an id that is not known.
-    fn present(&self, part: Part, id: EntryId);
+    /// Entries of one part that name each other: nobody may see some of them without the others.
+    fn put_together(&self, part: Part, entries: Vec<(EntryId, Entry<'_>)>) {
+        for (id, entry) in entries {
+            self.put(part, id, entry);
+        }
+    }
+    /// During a refresh: the entry is as it was. `false` for an id that is not known, for which it
+    /// means nothing.
+    fn present(&self, part: Part, id: EntryId) -> bool;
     /// The entry is gone. Means nothing for an id that is not known.
     fn removed(&self, part: Part, id: EntryId);
     /// The entry is there and cannot be read as a user or a group; an earlier good version of it is

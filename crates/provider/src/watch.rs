@@ -1,14 +1,15 @@
-//! Tells when files may have changed: written in place, replaced, removed, come back, reached over
-//! another symbolic link. It says when to look, never what is there.
+//! Tells when files may have changed: written in place, replaced, removed, come back, and the same of
+//! every folder and symbolic link on the way to them. It says when to look, never what is there. Not
+//! seen are changes in folders that this user may not list, and that something is mounted over one.
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
@@ -25,6 +26,8 @@ const LINKS_MAX: usize = 16;
 pub struct Watch {
     inotify: AsyncFd<OwnedFd>,
     files: Vec<PathBuf>,
+    /// Descriptors of all that is watched.
+    watched: HashSet<i32>,
     /// By descriptor of a watched folder, the names in it that matter; none for a watched file.
     names: HashMap<i32, Vec<OsString>>,
 }
@@ -38,7 +41,7 @@ impl Watch {
         #[expect(deprecated)]
         let inotify = AsyncFd::new(inotify)?;
         let files = files.into_iter().collect();
-        let mut watch = Self { inotify, files, names: HashMap::new() };
+        let mut watch = Self { inotify, files, watched: HashSet::new(), names: HashMap::new() };
         watch.renew();
         Ok(watch)
     }
@@ -71,6 +74,10 @@ impl Watch {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => break,
             };
+            // What is watched no longer says so.
+            if event.events().contains(ReadFlags::IGNORED) {
+                continue;
+            }
             let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
             matters |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
                 || match (self.names.get(&event.wd()), name) {
@@ -82,37 +89,80 @@ impl Watch {
         matters
     }
 
-    /// Watches every step to every file as it is now. What is watched already stays so.
+    /// Watches every step to every file as it is now, and nothing else.
     fn renew(&mut self) {
         self.names.clear();
+        let before = std::mem::take(&mut self.watched);
         for file in self.files.clone() {
-            let mut step = file;
-            for _ in 0..LINKS_MAX {
-                self.add(&step);
-                let Ok(target) = std::fs::read_link(&step) else { break };
-                step = step.parent().unwrap_or(Path::new("/")).join(target);
+            self.follow(&file);
+        }
+        for left in before.difference(&self.watched) {
+            let _ = inotify::remove_watch(self.inotify.get_ref(), *left);
+        }
+    }
+
+    /// Watches each name of a path in its folder, those of what links lead to, and the file in the end.
+    /// Behind a name that is not there is nothing to watch.
+    fn follow(&mut self, file: &Path) {
+        let mut folder = PathBuf::from(if file.is_absolute() { "/" } else { "." });
+        let mut left = names(file);
+        let mut links = 0;
+        while let Some(name) = left.pop() {
+            if name == ".." {
+                folder.push(name);
+                continue;
+            }
+            self.add_name(&folder, &name);
+            let step = folder.join(name);
+            match std::fs::read_link(&step) {
+                Ok(target) if links < LINKS_MAX => {
+                    links += 1;
+                    if target.is_absolute() {
+                        folder = PathBuf::from("/");
+                    }
+                    left.extend(names(&target));
+                }
+                Ok(_) => return,
+                Err(_) if left.is_empty() => self.add_file(&step),
+                Err(_) => folder = step,
             }
         }
     }
 
-    /// Watches one file and its folder, or the nearest folder above that there is.
-    fn add(&mut self, file: &Path) {
-        let changes = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
-        let _ = inotify::add_watch(self.inotify.get_ref(), file, changes);
+    fn add_name(&mut self, folder: &Path, name: &OsStr) {
         let comings = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
             | WatchFlags::ONLYDIR;
-        let mut name = file.file_name();
-        for folder in file.ancestors().skip(1) {
-            let folder = if folder == Path::new("") { Path::new(".") } else { folder };
-            if let Ok(wd) = inotify::add_watch(self.inotify.get_ref(), folder, comings) {
-                self.names.entry(wd).or_default().extend(name.map(OsStr::to_owned));
-                return;
-            }
-            name = folder.file_name();
+        if let Ok(wd) = inotify::add_watch(self.inotify.get_ref(), folder, comings) {
+            self.watched.insert(wd);
+            self.names.entry(wd).or_default().push(name.to_owned());
         }
+    }
+
+    fn add_file(&mut self, file: &Path) {
+        let changes = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
+        if let Ok(wd) = inotify::add_watch(self.inotify.get_ref(), file, changes) {
+            self.watched.insert(wd);
+        }
+    }
+}
+
+/// The names that a path is made of, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter_map(|part| match part {
+        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    });
+    names.collect()
+}
+
+/// [`Watch::changed`] of a watch that there may be; for ever where there is none.
+pub async fn changed(watch: Option<&mut Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -164,5 +214,34 @@ mod tests {
         assert!(is_seen(&mut watch).await, "the target came");
         fs::remove_file(&link).expect("remove");
         assert!(is_seen(&mut watch).await, "the link went");
+    }
+
+    #[tokio::test]
+    async fn folders_and_links_on_the_way_are_watched_and_those_left_behind_are_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for version in ["v1", "v2"] {
+            fs::create_dir_all(path(version).join("lab")).expect("create");
+            fs::write(path(version).join("lab/passwd"), version).expect("write");
+        }
+        std::os::unix::fs::symlink("v1", path("current")).expect("link");
+        let mut watch = Watch::new([path("current/lab/passwd")]).expect("a watch");
+        assert!(is_quiet(&mut watch).await);
+        // As `ln -sfn` and most that deploys does it.
+        std::os::unix::fs::symlink("v2", path("new")).expect("link");
+        fs::rename(path("new"), path("current")).expect("rename");
+        assert!(is_seen(&mut watch).await, "the link leads elsewhere");
+        fs::write(path("v2/lab/passwd"), "again").expect("write");
+        assert!(is_seen(&mut watch).await, "written where it leads now");
+        fs::write(path("v1/lab/passwd"), "again").expect("write");
+        assert!(is_quiet(&mut watch).await, "where it led before");
+        fs::create_dir(path("lab.new")).expect("create");
+        fs::write(path("lab.new/passwd"), "c").expect("write");
+        assert!(is_quiet(&mut watch).await, "beside");
+        fs::rename(path("v2/lab"), path("v2/lab.old")).expect("rename");
+        fs::rename(path("lab.new"), path("v2/lab")).expect("rename");
+        assert!(is_seen(&mut watch).await, "another folder took the place");
+        fs::write(path("v2/lab/passwd"), "d").expect("write");
+        assert!(is_seen(&mut watch).await, "written there");
     }
 }

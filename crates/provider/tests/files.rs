@@ -51,7 +51,7 @@ impl Notes {
 }
 
 impl Sink for Notes {
-    fn online(&self, _server: &str) {
+    fn online(&self, _server: &str, _passed_over: &str) {
         let mut known = self.known();
         (known.online, known.reason) = (Some(true), String::new());
     }
@@ -91,7 +91,9 @@ impl Sink for Notes {
         known.entries.insert(id, line);
     }
 
-    fn present(&self, _part: Part, _id: EntryId) {}
+    fn present(&self, _part: Part, _id: EntryId) -> bool {
+        false
+    }
 
     fn removed(&self, _part: Part, _id: EntryId) {}
 

@@ -78,14 +78,25 @@ fn open_file(path: &Path, identity: &str) -> Result<Store, StoreError> {
     let failed = |source| StoreError::io("open", path, source);
     let mut how = fs::OpenOptions::new();
     how.read(true).write(true).create(true).truncate(false).mode(0o600);
-    drop(how.open(path).map_err(failed)?);
+    let file = how.open(path).map_err(failed)?;
+    let is_fresh = file.metadata().map_err(failed)?.len() == 0;
+    drop(file);
+    let opened = open_database(path, identity);
+    if is_fresh && matches!(opened, Err(StoreError::Io { .. })) {
+        // What a full disk took of it is nothing, and would pass for a damaged cache the next time.
+        let _ = fs::remove_file(path);
+    }
+    Ok(Store { database: opened?, path: path.to_owned() })
+}
+
+fn open_database(path: &Path, identity: &str) -> Result<Database, StoreError> {
     let database = Database::builder()
         .set_cache_size(PAGE_CACHE_BYTES)
         .set_check_integrity_on_open(true)
         .create(path)
         .map_err(|error| StoreError::from_redb("open", path, error.into()))?;
     tables::check(&database, path, identity)?;
-    Ok(Store { database, path: path.to_owned() })
+    Ok(database)
 }
 
 /// Moves the file out of the way; the last one that went there moves on, the oldest goes.

@@ -313,6 +313,9 @@ fn on_a_full_disk_a_write_fails_and_what_was_there_stays_readable() {
 }
 
 fn fill_the_disk(folder: &Path) {
+    // What the store cannot take, so that there is room for another when it goes.
+    let reserve = folder.join("reserve");
+    fs::write(&reserve, vec![0; 3 << 20]).expect("room for it");
     let store = opened(folder).store;
     write(&store, 1).expect("written");
     let huge = vec![b'x'; 64 << 10];
@@ -331,7 +334,16 @@ fn fill_the_disk(folder: &Path) {
     let again = open(folder, IDENTITY, read).expect("readable on a full disk");
     assert_eq!(again.set_aside, None);
     assert_eq!((again.loaded.entries.len(), again.loaded.cookie), (ENTRIES as usize, 1));
+    let fresh = folder.join("fresh");
+    fs::create_dir(&fresh).expect("a folder");
+    for _ in 0..2 {
+        let full = open(&fresh, IDENTITY, read).err().expect("there is no room");
+        assert!(matches!(full, StoreError::Io { .. }), "{full}");
+        assert!(!fresh.join(FILE).exists(), "half a cache is left");
+    }
     fs::remove_file(folder.join("filler")).expect("room again");
+    fs::remove_file(reserve).expect("more room");
+    assert_eq!(open(&fresh, IDENTITY, read).expect("room").set_aside, None);
     drop(again);
     let store = opened(folder).store;
     write(&store, 3).expect("written, now that there is room");

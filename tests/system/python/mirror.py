@@ -143,27 +143,31 @@ def expected(case):
             users, groups = files_domain(domain["passwd"], domain["group"])
         domains.append((users, groups, domain.get("schema") == "rfc2307bis"))
 
-    # Groups go first: a user's primary group may not be one of another domain.
-    owners, group_names = {}, {}
-    for position, (_, groups, _) in enumerate(domains):
+    # A name or an id is the first domain's that has it, and there the first entry's. A primary gid
+    # makes a member: it may be no group of an earlier domain, and no group may have that of a user there.
+    group_names, user_names, gids, uids = {}, {}, {}, {}
+    served_users, named, admitted, primary = {}, {}, [{} for _ in domains], set()
+    for position, (users, groups, _) in enumerate(domains):
+        earlier = primary.copy()
         for key, (name, gid, _) in groups.items():
             if well_named(name) and admissible(gid) and name not in local_group_names \
-                    and gid not in local_gids and name not in group_names and gid not in owners:
-                owners[gid] = position
-                group_names[name] = position, key
-    served_users, uids, admitted = {}, set(), [{} for _ in domains]
-    for position, (users, _, _) in enumerate(domains):
+                    and gid not in local_gids:
+                me = position, key
+                first = group_names.setdefault(name, me), gids.setdefault(gid, me)
+                if first == (me, me) and gid not in earlier:
+                    named[name] = me
         for key, user in users.items():
             name, uid, gid = user[:3]
             if well_named(name) and well_formed(user) and admissible(uid) and admissible(gid) \
-                    and gid not in local_gids and owners.get(gid, position) == position \
-                    and name not in local_names and uid not in local_uids \
-                    and name not in served_users and uid not in uids:
-                admitted[position][key] = name
-                served_users[name] = user
-                uids.add(uid)
+                    and gid not in local_gids and name not in local_names and uid not in local_uids:
+                me = position, key
+                primary.add(gid)
+                first = user_names.setdefault(name, me), uids.setdefault(uid, me)
+                if first == (me, me) and gids.get(gid, me)[0] == position:
+                    admitted[position][key] = name
+                    served_users[name] = user
     served_groups = {}
-    for name, (position, key) in group_names.items():
+    for name, (position, key) in named.items():
         users, groups, nested = domains[position]
         names = admitted[position]
         members = all_members(key, users, groups, nested, set())

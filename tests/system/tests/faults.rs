@@ -2,7 +2,7 @@
 //! answered before, never anything wrong, and what the directory has as soon as that can be known.
 
 use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::servers::{Certificate, Relay};
+use roster_system_tests::servers::{Certificate, Certificates, Relay};
 use roster_system_tests::{
     Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, c_program,
     library_folder, needs_root, tool, wait_for, wait_until,
@@ -239,25 +239,57 @@ fn the_next_server_takes_over_and_the_first_is_gone_back_to() {
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
 }
 
-/// A restore from a backup: the cookie is of a future that the server knows nothing of.
+/// A restore from a backup. As long as nothing is written, the cookie is of a future that the server
+/// knows nothing of; a few writes later it is one of the server's own again.
+fn believe_an_older_database<S: Server>(mut server: S, port: u16) {
+    let directory = Directory::new(server.schema());
+    server.stop();
+    let saved = server.save();
+    server.start();
+    let relay = Relay::to(port);
+    let mut rosterd = mirroring(&server, &relay.uri());
+    for writes in [0, 1, 8] {
+        for is_down in [false, true] {
+            println!("{writes} writes before the daemon is back, which was down: {is_down}");
+            server.set(&directory.user_dn("u5"), "loginShell", &["/bin/forgotten"]);
+            server.change(&directory.membership("empty", "u7", true));
+            server.delete(&[directory.user_dn("u8"), directory.group_dn("g8")]);
+            server.change(&directory.user("forgotten", 70_000));
+            rosterd.expect_mirror(&[Source::Server(&server)]);
+            if is_down {
+                rosterd.stop();
+            }
+            relay.hang_up();
+            server.stop();
+            server.restore(&saved);
+            server.start();
+            for i in 0..writes {
+                server.change(&directory.user(&format!("after{i}"), 70_001 + i));
+            }
+            relay.speak_again();
+            if is_down {
+                rosterd.launch();
+            }
+            rosterd.expect("passwd", "forgotten", None);
+            rosterd.expect_mirror(&[Source::Server(&server)]);
+            server.change(&directory.user("later", 71_000));
+            rosterd.expect_mirror(&[Source::Server(&server)]);
+        }
+    }
+}
+
 #[test]
-fn a_server_with_an_older_database_is_believed() {
-    let mut slapd = served();
-    slapd.stop();
-    let saved = slapd.save();
-    slapd.start();
-    let rosterd = mirroring(&slapd, &slapd.uri());
-    slapd.change(&directory().user("forgotten", 70_000));
-    slapd.set(&directory().user_dn("u7"), "loginShell", &["/bin/forgotten"]);
-    slapd.delete(&[directory().user_dn("u8"), directory().group_dn("g8")]);
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    slapd.stop();
-    slapd.restore(&saved);
-    slapd.start();
-    rosterd.expect("passwd", "forgotten", None);
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    slapd.change(&directory().user("after", 70_001));
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+fn an_openldap_with_an_older_database_is_believed() {
+    let slapd = served();
+    let port = slapd.port();
+    believe_an_older_database(slapd, port);
+}
+
+#[test]
+fn a_389ds_with_an_older_database_is_believed() {
+    let server = Ds389::serving(&Directory::new(Schema::Rfc2307bis).populated(50, 20, 5));
+    let port = server.port();
+    believe_an_older_database(server, port);
 }
 
 /// The server's record of changes is younger than the cookie: it says so, and all is read anew.
@@ -321,6 +353,30 @@ fn a_certificate_that_is_expired_or_of_another_host_is_refused_and_the_snapshot_
     for rosterd in [&rosterd, &by_start_tls] {
         rosterd.expect_mirror(&[Source::Server(&slapd)]);
     }
+}
+
+/// Without `tls_ca` it is the host's authorities that count, and an update of the host brings others.
+#[test]
+fn an_authority_that_the_host_comes_to_know_is_trusted_without_a_restart() {
+    let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) };
+    let slapd = Slapd::serving(setup, &directory().populated(20, 10, 3));
+    let domain = Domain::ldap_through("corp", &slapd, &[&slapd.ldaps_uri()]);
+    let mut rosterd = Rosterd::prepared(&[domain.without("allow_clear_password")]);
+    let authorities = rosterd.host().path("authorities");
+    let file = authorities.join("ca-certificates.crt");
+    fs::create_dir(&authorities).expect("create a folder");
+    fs::copy(Certificates::make(&rosterd.host().path("")).authority(), &file).expect("copy");
+    rosterd
+        .within(&format!("mount --bind '{}' /etc/ssl/certs; exec \"$@\"", authorities.display()));
+    rosterd.launch();
+    wait_for(SOON, || {
+        let reason = rosterd.domain("corp")?["reason"].to_string();
+        if reason.contains("TLS: the certificate") { Ok(()) } else { Err(reason) }
+    });
+    let backend = rosterd.role("backend:corp");
+    fs::copy(slapd.authority(), &file).expect("copy");
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    assert_eq!(rosterd.role("backend:corp"), backend, "it is the same process");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::{Domain, Rosterd, wait_until};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::thread::sleep;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -62,6 +63,52 @@ fn files_are_served_and_their_changes_seen() {
     files.replace("passwd", &PASSWD.replace("Ann", "Anna"));
     rosterd.launch();
     files.expect_served(&rosterd);
+}
+
+#[test]
+fn files_are_followed_over_links_and_folders_that_change() {
+    let files = Files::new();
+    // Each has somebody of its own, and those whom all have.
+    let fill = |folder: &str, uid: u32| {
+        let folder = files.path(folder);
+        fs::create_dir(&folder).expect("create");
+        let own = format!("own{uid}:x:{uid}:5000::/home/own:/bin/sh\n");
+        fs::write(folder.join("passwd"), format!("{PASSWD}{own}")).expect("write");
+        fs::write(folder.join("group"), GROUP).expect("write");
+    };
+    let switch = |to: &str| {
+        symlink(to, files.path("new")).expect("link");
+        fs::rename(files.path("new"), files.path("current")).expect("rename");
+    };
+    let rename = |from: &str, to: &str| {
+        fs::rename(files.path(from), files.path(to)).expect("rename");
+    };
+    fill("v1", 5101);
+    fill("v2", 5102);
+    switch("v1");
+    let (passwd, group) = (files.path("current/passwd"), files.path("current/group"));
+    let rosterd = Rosterd::start(&[Domain::files("lab", &passwd, &group)]);
+    let expect_own = |uid: u32| {
+        let own = format!("own{uid}");
+        wait_until(SOON, &own, || rosterd.getent("passwd", &own).is_some());
+        rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+    };
+    expect_own(5101);
+    // A link leads elsewhere.
+    switch("v2");
+    expect_own(5102);
+    // Another folder takes the place.
+    fill("v3", 5103);
+    rename("v2", "v2.old");
+    rename("v3", "v2");
+    expect_own(5103);
+    // A folder is away for a while, as one that is mounted.
+    rename("v2", "v2.older");
+    rosterd.expect_of_domain("lab", "online", false);
+    assert!(rosterd.getent("passwd", "own5103").is_some());
+    fill("v2", 5104);
+    expect_own(5104);
+    rosterd.expect_of_domain("lab", "online", true);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use roster_system_tests::rosterd::SOON;
 use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program, run, wait_for, wait_until,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// Searches that come of something else meanwhile: a back-end now and then asks whether the server is
@@ -149,6 +149,104 @@ fn a_user_in_hundreds_of_groups_is_listed_with_a_few_searches_from_nothing() {
     println!("{made} searches, {:?}", began.elapsed());
     // Groups by the dozen, and each of 2,000 members once.
     assert!(made <= 60, "{made} searches");
+}
+
+/// What `id` does for a user, and each group's members with it, as one line a group.
+const GROUPS_WITH_MEMBERS: &str = "\
+import grp, os, pwd, sys
+name = sys.argv[1]
+gid = pwd.getpwnam(name).pw_gid
+for group in map(grp.getgrgid, os.getgrouplist(name, gid)):
+    print(group.gr_name, *sorted(group.gr_mem))
+";
+
+/// A directory of groups that share their users, and the members of each, those of groups in it
+/// included.
+fn members_of(
+    directory: &Directory,
+    schema: Schema,
+) -> (String, BTreeMap<String, BTreeSet<String>>) {
+    const USERS: usize = 300;
+    let mut ldif = directory.tree();
+    for user in 0..USERS {
+        ldif += &directory.user_in(&format!("u{user}"), 100_000 + user as u32, 200_000);
+    }
+    let mut groups = BTreeMap::from([("primary".to_owned(), BTreeSet::new())]);
+    ldif += &directory.group::<&str>("primary", 200_000, &[]);
+    for group in 0..60_usize {
+        let members = (0..40).map(|k| format!("u{}", (group * 7 + k * 7) % USERS));
+        let members: BTreeSet<String> = members.collect();
+        let mut listed: Vec<String> = members.iter().cloned().collect();
+        // Who does not exist takes nothing from the others.
+        listed.push("nobody-knows".to_owned());
+        let name = format!("g{group}");
+        ldif += &directory.group(&name, 200_001 + group as u32, &listed);
+        groups.insert(name, members);
+    }
+    if schema == Schema::Rfc2307bis {
+        for outer in 0..20_usize {
+            let [first, second] = [outer * 3, outer * 3 + 1].map(|group| format!("g{group}"));
+            let (name, around) = (format!("outer{outer}"), format!("outer{}", (outer + 1) % 20));
+            // All of them in a circle, so each has all members of all.
+            let within = [first.as_str(), &second, &around];
+            ldif += &directory.group_of_groups::<&str>(&name, 201_000 + outer as u32, &[], &within);
+            groups.insert(name, BTreeSet::new());
+        }
+        let numbers = (0..20).flat_map(|outer| [outer * 3, outer * 3 + 1]);
+        let all: BTreeSet<String> =
+            numbers.flat_map(|group| groups[&format!("g{group}")].clone()).collect();
+        for outer in 0..20 {
+            groups.insert(format!("outer{outer}"), all.clone());
+        }
+    }
+    (ldif, groups)
+}
+
+/// From nothing, programs list users and their groups at the same time: each group has all its
+/// members in every answer.
+fn groups_are_whole_from_the_first_answer(schema: Schema) {
+    let (ldif, groups) = members_of(&Directory::new(schema), schema);
+    let slapd = Slapd::serving(Setup::new(schema), &ldif);
+    for programs in [1, 8, 1, 8] {
+        let rosterd = asking(&[on_demand("corp", &slapd)]);
+        let list = |user: usize| {
+            let mut command = rosterd.host().command("python3");
+            run(command.args(["-c", GROUPS_WITH_MEMBERS, &format!("u{}", user * 7)]))
+        };
+        let said = std::thread::scope(|scope| {
+            let programs: Vec<_> =
+                (0..programs).map(|user| scope.spawn(move || list(user))).collect();
+            programs
+                .into_iter()
+                .map(|program| program.join().expect("no panic"))
+                .collect::<Vec<_>>()
+        });
+        for (user, said) in said.iter().enumerate() {
+            assert_eq!(said.code, 0, "{}", said.error());
+            let name = format!("u{}", user * 7);
+            let is_in = |(group, members): &(&String, &BTreeSet<String>)| {
+                *group == "primary" || members.contains(&name)
+            };
+            let wanted: BTreeMap<_, _> = groups.iter().filter(is_in).collect();
+            let text = said.text();
+            let lists = text.lines().map(|line| {
+                let mut words = line.split(' ').map(str::to_owned);
+                (words.next().expect("a name"), words.collect::<BTreeSet<String>>())
+            });
+            let lists: BTreeMap<String, BTreeSet<String>> = lists.collect();
+            assert_eq!(lists.iter().collect::<BTreeMap<_, _>>(), wanted, "{name} of {programs}");
+        }
+    }
+}
+
+#[test]
+fn groups_are_whole_from_the_first_answer_where_they_list_names() {
+    groups_are_whole_from_the_first_answer(Schema::Rfc2307);
+}
+
+#[test]
+fn groups_are_whole_from_the_first_answer_where_they_are_in_each_other() {
+    groups_are_whole_from_the_first_answer(Schema::Rfc2307bis);
 }
 
 #[test]

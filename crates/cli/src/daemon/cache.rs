@@ -132,17 +132,31 @@ async fn expire(args: &Expire, out: &mut dyn Write) -> Result<()> {
     if !failed.is_empty() {
         bail!("not everywhere: {}", failed.join("; "));
     }
-    let what = match wanted.len() {
-        _ if args.all => "everything".to_owned(),
-        number => counted(number as u64, "name"),
-    };
-    writeln!(out, "{what} is asked for again in {}", counted(domains.len() as u64, "domain"))?;
+    let names = if args.all { None } else { Some(wanted.len() as u64) };
+    writeln!(out, "{}", expired(names, domains.len() as u64))?;
     Ok(())
+}
+
+/// What was expired: that many names, or everything.
+fn expired(names: Option<u64>, domains: u64) -> String {
+    let what = match names {
+        None => "everything is".to_owned(),
+        Some(1) => "1 name is".to_owned(),
+        Some(names) => format!("{} are", counted(names, "name")),
+    };
+    format!("{what} asked for again in {}", counted(domains, "domain"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_for_again_is_counted() {
+        assert_eq!(expired(None, 2), "everything is asked for again in 2 domains");
+        assert_eq!(expired(Some(1), 1), "1 name is asked for again in 1 domain");
+        assert_eq!(expired(Some(2), 1), "2 names are asked for again in 1 domain");
+    }
 
     #[test]
     fn an_entry_is_shown_with_why_it_is_not_served() {

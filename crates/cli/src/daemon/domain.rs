@@ -1,5 +1,6 @@
 //! `roster domain`: what is known of each directory, and what may be told to its back-end.
 
+use super::status::POLLING;
 use super::status::{self, Report};
 use super::{Bus, ago, converse, now, trouble};
 use crate::cli::{Domain, DomainCommand, Rejected as Args};
@@ -42,7 +43,12 @@ async fn list(bus: &Bus, json: bool, out: &mut dyn Write) -> Result<()> {
 }
 
 async fn show(bus: &Bus, name: &str, json: bool, out: &mut dyn Write) -> Result<()> {
-    bus.check_domain(name).await?;
+    if let Err(error) = bus.check_domain(name).await {
+        if json {
+            writeln!(out, "{:#}", json!({"domain": name, "error": error.to_string()}))?;
+        }
+        return Err(error);
+    }
     let status = status::backend(bus, name).await;
     let publisher = status::publisher(bus).await.ok();
     let counts = publisher.into_iter().flat_map(|publisher| publisher.domains);
@@ -65,9 +71,15 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
     };
     let state = if status.online { "online" } else { "offline" };
     row("state", &format!("{state} for {}", super::age(now, status.since_unix)));
-    row("reason", &status.reason);
+    row(if status.online { "others failed" } else { "reason" }, &status.reason);
     row(if status.online { "server" } else { "last server" }, &status.server);
-    row("changes by", &status.tracking);
+    row(
+        "changes by",
+        &match &*status.tracking {
+            POLLING => format!("{POLLING}, which costs delay: roster.toml(5), DIRECTORY SERVERS"),
+            tracking => tracking.to_owned(),
+        },
+    );
     row("last change", &ago(now, status.last_change_unix));
     row("last refresh", &ago(now, status.last_refresh_unix));
     row("complete", if status.complete { "yes" } else { "no" });
@@ -174,7 +186,7 @@ async fn all(page: impl AsyncFn(u32) -> Result<Vec<Rejected>>) -> Result<Vec<Rej
 /// Reasons, the commonest first, each with a few of its entries and what to do.
 fn by_reason(domain: &str, entries: &[Rejected]) -> String {
     if entries.is_empty() {
-        return format!("{domain}: every entry is served\n");
+        return format!("{domain}: no entry is rejected\n");
     }
     let mut reasons: Vec<(&str, Vec<&Rejected>)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -231,7 +243,7 @@ mod tests {
              1 entry rejected: a local user has this name\n    \
              user eve\\n\n"
         );
-        assert_eq!(by_reason("corp", &[]), "corp: every entry is served\n");
+        assert_eq!(by_reason("corp", &[]), "corp: no entry is rejected\n");
     }
 
     #[test]

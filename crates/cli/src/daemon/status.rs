@@ -31,6 +31,9 @@ const REASONS_SHOWN: usize = 3;
 /// Local users, as the daemon reads them.
 const PASSWD: &str = "/etc/passwd";
 
+/// What a back-end says where the server tells no changes.
+pub const POLLING: &str = "polling";
+
 const SEE_LOG: &str = "see its log: journalctl -u rosterd";
 
 /// What every role said, or why it did not.
@@ -197,10 +200,22 @@ pub fn judge(report: &Report) -> Vec<Finding> {
         Ok(publisher) if publisher.generation == 0 => find(
             Level::Problem,
             "nothing was published yet".to_owned(),
-            "the first snapshot comes when every domain has answered once".to_owned(),
+            "the first snapshot comes as soon as one domain was read whole or can be asked"
+                .to_owned(),
         ),
         Ok(_) => {}
         Err(why) => find(Level::Problem, why.clone(), SEE_LOG.to_owned()),
+    }
+    if let Ok(publisher) = &report.publisher
+        && !publisher.locals_error.is_empty()
+    {
+        find(
+            Level::Problem,
+            format!("the host's own accounts cannot be read: {}", publisher.locals_error),
+            "accounts that were added since may be a directory's as well: see to the file, or to \
+             [host] passwd and group in roster.toml"
+                .to_owned(),
+        );
     }
     for (name, status) in &report.domains {
         let counts = counts(report, name);
@@ -253,12 +268,32 @@ fn of_domain(
                         age(now, status.since_unix),
                         or(&status.reason, "no server has answered yet")
                     ),
-                    format!("it is tried again by itself; at once: roster domain refresh {name}"),
+                    offline_advice(name, &status.reason),
+                ));
+            }
+            if status.online && !status.reason.is_empty() {
+                found.push((
+                    Level::Warning,
+                    format!(
+                        "{name} is served by {}, after others failed: {}",
+                        status.server, status.reason
+                    ),
+                    "the first that is good again is gone back to by itself".to_owned(),
                 ));
             }
             if !status.cache_error.is_empty() {
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
+            }
+            if status.tracking == POLLING {
+                found.push((
+                    Level::Warning,
+                    format!(
+                        "{name}: the server does not tell what changes, so it is asked: changes are \
+                         seen late, and who is gone later still"
+                    ),
+                    "what to switch on at the server: roster.toml(5), DIRECTORY SERVERS".to_owned(),
+                ));
             }
             if status.online && !status.complete && status.mode == "replicate" {
                 found.push((
@@ -292,6 +327,11 @@ fn of_domain(
         ));
     }
     let Some(counts) = counts else { return found };
+    if let Ok(status) = status
+        && let Some((message, advice)) = of_nothing(name, status, counts)
+    {
+        found.push((Level::Warning, message, advice.to_owned()));
+    }
     if !counts.waits_for.is_empty() {
         let first = &counts.waits_for;
         found.push((
@@ -319,6 +359,48 @@ fn of_domain(
         ));
     }
     found
+}
+
+/// What to do about a directory that does not answer: of what is read with the configuration only,
+/// another try finds nothing new.
+fn offline_advice(name: &str, reason: &str) -> String {
+    let look_at = match reason {
+        _ if reason.contains("bind as ") => "bind_dn and the file of bind_password_file",
+        _ if reason.contains("TLS: ") => "tls_ca and the names in uris",
+        _ => {
+            return format!("it is tried again by itself; at once: roster domain refresh {name}");
+        }
+    };
+    format!(
+        "look at {look_at}: what is changed there counts after `systemctl reload rosterd`; what is \
+         changed at the server is tried by itself, at once: roster domain refresh {name}"
+    )
+}
+
+/// What is most likely a mistake in the configuration though the directory answers: nobody is found, or
+/// nobody is in any group.
+fn of_nothing(
+    name: &str,
+    status: &DomainStatus,
+    counts: &DomainCounts,
+) -> Option<(String, &'static str)> {
+    if !status.online || !status.complete {
+        return None;
+    }
+    if status.users + status.rejected == 0 {
+        return Some((
+            format!("{name} is read whole and has no users"),
+            "if it should: see base, user_base and user_filter with roster check-config --explain",
+        ));
+    }
+    (counts.groups > 0 && counts.listed == 0).then(|| {
+        let groups = counted(counts.groups, "group");
+        (
+            format!("{name}: nobody is a member of any of its {groups}"),
+            "if somebody should be: schema may be the other one, rfc2307 where groups have memberUid, \
+             rfc2307bis where they have member",
+        )
+    })
 }
 
 /// Removals that wait for a confirmation, in the back-end and in the publisher.
@@ -540,6 +622,7 @@ fn snapshot_json(publisher: &PublisherStatus) -> Value {
         "bytes_written": publisher.bytes_written,
         "last_publish_us": publisher.last_publish_us,
         "error": some(&publisher.error),
+        "locals_error": some(&publisher.locals_error),
     })
 }
 
@@ -590,6 +673,7 @@ pub fn domain_json(
             "waits_for": some(&counts.waits_for),
             "served_users": counts.users,
             "served_groups": counts.groups,
+            "listed_members": counts.listed,
             "refused": refused,
         });
         merge(&mut value, more);
@@ -681,6 +765,7 @@ mod tests {
                 present: true,
                 users: 10_201,
                 groups: 10_100,
+                listed: 5_050_000,
                 ..DomainCounts::default()
             }],
             ..PublisherStatus::default()
@@ -743,6 +828,17 @@ All well.
     }
 
     #[test]
+    fn local_accounts_that_cannot_be_read_are_a_problem() {
+        let mut report = report();
+        if let Ok(publisher) = &mut report.publisher {
+            publisher.locals_error = "cannot read /etc/passwd: Permission denied".to_owned();
+        }
+        assert!(!is_well(&judge(&report)));
+        let said = said(&report).concat();
+        assert!(said.contains("own accounts cannot be read: cannot read /etc/passwd"), "{said}");
+    }
+
+    #[test]
     fn rejected_entries_are_named_with_reason_and_remedy_and_are_no_failure() {
         let mut report = report();
         let reasons = [
@@ -788,6 +884,59 @@ All well.
             ]
         );
         assert!(!is_well(&judge(&report)));
+    }
+
+    #[test]
+    fn servers_that_fail_beside_a_good_one_are_named_and_are_no_failure() {
+        let mut report = report();
+        change(&mut report, |status| {
+            status.server = "ldaps://ldap2.example.com".to_owned();
+            status.reason = "ldaps://ldap1.example.com: connection refused".to_owned();
+        });
+        assert_eq!(
+            said(&report),
+            ["! corp is served by ldaps://ldap2.example.com, after others failed: \
+              ldaps://ldap1.example.com: connection refused\n    → the first that is good again is \
+              gone back to by itself"]
+        );
+        assert!(is_well(&judge(&report)));
+    }
+
+    #[test]
+    fn what_another_try_does_not_mend_is_said_to_need_a_reload() {
+        for (reason, advice) in [
+            (
+                "ldap://x: bind as cn=reader failed: invalidCredentials",
+                "look at bind_dn and the file of bind_password_file: what is changed there counts \
+                 after `systemctl reload rosterd`",
+            ),
+            ("ldaps://x: TLS: UnknownIssuer", "look at tls_ca and the names in uris: "),
+            ("ldaps://x: connection refused", "it is tried again by itself"),
+        ] {
+            let said = offline_advice("corp", reason);
+            assert!(said.starts_with(advice) && said.ends_with("domain refresh corp"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_has_to_be_polled_is_named_with_what_it_costs() {
+        let mut report = report();
+        change(&mut report, |status| status.tracking = POLLING.to_owned());
+        let said = said(&report);
+        assert!(said[0].contains("changes are seen late"), "{said:?}");
+        assert!(said[0].contains("roster.toml(5), DIRECTORY SERVERS"), "{said:?}");
+    }
+
+    #[test]
+    fn a_domain_of_nobody_or_of_empty_groups_is_most_likely_a_mistake() {
+        let mut report = report();
+        let counts = &mut report.publisher.as_mut().unwrap().domains[0];
+        counts.listed = 0;
+        assert!(said(&report)[0].contains("nobody is a member of any of its 10,100 groups"));
+        change(&mut report, |status| status.users = 0);
+        assert!(said(&report)[0].contains("corp is read whole and has no users"));
+        change(&mut report, |status| status.complete = false);
+        assert!(!said(&report).iter().any(|said| said.contains("no users")));
     }
 
     #[test]

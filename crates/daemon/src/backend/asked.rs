@@ -18,7 +18,10 @@ pub struct Asked {
     entries: HashMap<u32, Answer>,
     by_name: HashMap<(Kind, Box<[u8]>), u32>,
     by_id: HashMap<(Kind, u32), u32>,
-    by_reference: HashMap<u32, u32>,
+    /// Of one reference there may be a user and a group: one entry that is both.
+    by_reference: HashMap<(Kind, u32), u32>,
+    /// By group, the users who were found to be in it.
+    users_of: HashMap<u32, BTreeSet<u32>>,
 }
 
 /// When the directory said so last, in seconds since 1970. What one question brings of an entry is not
@@ -148,8 +151,9 @@ impl Asked {
         self.by_name.insert((answer.kind, answer.name.clone()), number);
         self.by_id.insert((answer.kind, answer.id), number);
         if answer.reference != NO_REFERENCE {
-            self.by_reference.insert(answer.reference, number);
+            self.by_reference.insert((answer.kind, answer.reference), number);
         }
+        self.note_groups(number, &answer.groups);
         self.entries.insert(number, answer);
     }
 
@@ -177,20 +181,40 @@ impl Asked {
     pub fn groups_of(&mut self, number: u32, groups: &[u32], now: u64) -> bool {
         let Some(answer) = self.entries.get_mut(&number) else { return false };
         answer.seen.list = now;
-        let news = answer.groups.as_deref() != Some(groups);
-        if news {
-            answer.groups = Some(groups.into());
+        if answer.groups.as_deref() == Some(groups) {
+            return false;
         }
-        news
+        let before = answer.groups.replace(groups.into());
+        self.forget_groups(number, &before);
+        self.note_groups(number, &Some(groups.into()));
+        true
+    }
+
+    fn note_groups(&mut self, user: u32, groups: &Option<Box<[u32]>>) {
+        for group in groups.iter().flatten() {
+            self.users_of.entry(*group).or_default().insert(user);
+        }
+    }
+
+    fn forget_groups(&mut self, user: u32, groups: &Option<Box<[u32]>>) {
+        for group in groups.iter().flatten() {
+            if let Some(users) = self.users_of.get_mut(group) {
+                users.remove(&user);
+                if users.is_empty() {
+                    self.users_of.remove(group);
+                }
+            }
+        }
     }
 
     /// Forgets an answer.
     pub fn remove(&mut self, number: u32) {
         let Some(answer) = self.entries.remove(&number) else { return };
-        let Answer { kind, name, id, reference, .. } = answer;
+        let Answer { kind, name, id, reference, groups, .. } = answer;
+        self.forget_groups(number, &groups);
         forget(&mut self.by_name, &(kind, name), number);
         forget(&mut self.by_id, &(kind, id), number);
-        forget(&mut self.by_reference, &reference, number);
+        forget(&mut self.by_reference, &(kind, reference), number);
     }
 
     /// The entry that a question is about.
@@ -214,7 +238,8 @@ impl Asked {
     pub fn fresh(&self, what: &LookUp, since: u64, now: u64) -> Option<u32> {
         let number = self.find(what)?;
         let answer = self.entries.get(&number)?;
-        let fits = !wants_list(what) || answer.has_list() && is_fresh(answer.seen.list, since, now);
+        let fits = !wants_list(what)
+            || is_fresh(answer.seen.list, since, now) && self.has_whole_list(number);
         (fits && is_fresh(answer.seen.entry, since, now)).then_some(number)
     }
 
@@ -227,45 +252,80 @@ impl Asked {
     /// Whether member lists that name an entry so can be told: it is known, a group with its members.
     #[must_use]
     pub fn refers(&self, reference: u32) -> bool {
-        let known = self.by_reference.get(&reference).and_then(|number| self.entries.get(number));
-        known.is_some_and(|answer| answer.kind == Kind::User || answer.has_list())
+        let mut known = self.referred(reference).peekable();
+        known.peek().is_some() && known.all(|number| self.is_user(number) || self.is_whole(number))
+    }
+
+    /// Whether the list that belongs to an entry is known, a group's through nested groups.
+    fn has_whole_list(&self, number: u32) -> bool {
+        if self.is_user(number) { self.has_list(number) } else { self.is_whole(number) }
+    }
+
+    /// Whether all members of a group are known: its list, and those of the groups in it.
+    fn is_whole(&self, group: u32) -> bool {
+        self.within(group).into_iter().all(|number| self.is_user(number) || self.has_list(number))
+    }
+
+    fn is_user(&self, number: u32) -> bool {
+        self.entries.get(&number).is_some_and(|answer| answer.kind == Kind::User)
+    }
+
+    fn has_list(&self, number: u32) -> bool {
+        self.entries.get(&number).is_some_and(Answer::has_list)
+    }
+
+    /// The entries that a member list names so: none, one, or a user and a group.
+    fn referred(&self, reference: u32) -> impl Iterator<Item = u32> {
+        let kinds = Kind::ALL.into_iter();
+        kinds.filter_map(move |kind| self.by_reference.get(&(kind, reference)).copied())
     }
 
     /// A group and others that were found with it as groups of one user, as far as nobody has asked
     /// for their members yet.
     #[must_use]
     pub fn found_with(&self, group: u32) -> BTreeSet<u32> {
-        let lists = |answer: &&Answer| {
-            answer.groups.as_ref().is_some_and(|groups| groups.binary_search(&group).is_ok())
-        };
-        let users = self.entries.values().filter(lists);
+        let users = self.users_of.get(&group).into_iter().flatten();
+        let users = users.filter_map(|user| self.entries.get(user));
         let groups = users.flat_map(|user| user.groups.iter().flatten().copied());
-        groups
-            .chain([group])
-            .filter(|number| self.entries.get(number).is_some_and(|answer| !answer.has_list()))
-            .collect()
+        let groups = groups.chain([group]).filter(|group| self.entries.contains_key(group));
+        groups.filter(|&group| !self.has_list(group)).collect()
     }
 
-    /// The entry and what its record speaks of: a user's groups; a group's members, through nested
-    /// groups. Each once, however they are nested.
+    /// The records that answer a question about an entry. Whatever a list among them names is among
+    /// them too, or is nobody: whoever takes them in can tell every list whole. So a user's groups
+    /// come without their members, who may be many, and a group's members without their groups.
     #[must_use]
-    pub fn with_related(&self, number: u32) -> BTreeSet<u32> {
-        let mut found = BTreeSet::from([number]);
-        let mut next = vec![number];
+    pub fn records(&self, number: u32) -> Vec<u8> {
+        let Some(answer) = self.entries.get(&number) else { return Vec::new() };
+        match answer.kind {
+            Kind::User => {
+                let mut records = answer.records();
+                let groups = answer.groups.iter().flatten();
+                for group in groups.filter_map(|group| self.entries.get(group)) {
+                    group.write_without_members(&mut records);
+                }
+                records
+            }
+            Kind::Group => {
+                let all = self.within(number).into_iter();
+                all.filter_map(|number| self.entries.get(&number))
+                    .flat_map(|answer| answer.record.iter().copied())
+                    .collect()
+            }
+        }
+    }
+
+    /// A group and its members, through nested groups. Each once, however they are nested.
+    fn within(&self, group: u32) -> BTreeSet<u32> {
+        let mut found = BTreeSet::from([group]);
+        let mut next = vec![group];
         while let Some(answer) = next.pop().and_then(|number| self.entries.get(&number)) {
             let members = answer.members().into_iter().flat_map(Numbers::iter);
-            for member in members.filter_map(|reference| self.by_reference.get(&reference)) {
-                if found.insert(*member) {
-                    next.push(*member);
+            for member in members.flat_map(|reference| self.referred(reference)) {
+                if found.insert(member) {
+                    next.push(member);
                 }
             }
-            found.extend(
-                answer
-                    .groups
-                    .iter()
-                    .flatten()
-                    .filter(|&group| answer.kind == Kind::User && self.entries.contains_key(group)),
-            );
         }
         found
     }
@@ -343,10 +403,50 @@ mod tests {
     }
 
     fn group(number: u32, name: &str, reference: u32, members: &[u32]) -> Answer {
+        group_of(number, name, reference, Some(members))
+    }
+
+    fn unasked(number: u32, name: &str, reference: u32) -> Answer {
+        group_of(number, name, reference, None)
+    }
+
+    fn group_of(number: u32, name: &str, reference: u32, members: Option<&[u32]>) -> Answer {
         let mut record = Vec::new();
         let name = name.as_bytes();
-        write_group(&mut record, number, reference, 500, name, Some(members)).expect("fits");
+        write_group(&mut record, number, reference, 500, name, members).expect("fits");
         Answer::read(KEY, SEEN, &record).expect("a group")
+    }
+
+    /// Whose records they are, one after the other.
+    fn numbers(records: &[u8]) -> Vec<u32> {
+        let number = |record| match record {
+            Record::User(user) => user.number,
+            Record::Group(group) => group.number,
+            Record::Gone { number } | Record::GroupsOf { user: number, .. } => number,
+        };
+        Records::bare(records).map(|record| number(record.expect("a record"))).collect()
+    }
+
+    /// Every entry that a list in there names is in there, a group with its own list.
+    #[track_caller]
+    fn assert_closed(records: &[u8]) {
+        let all = || Records::bare(records).map(|record| record.expect("a record"));
+        let (mut told, mut known, mut named, mut groups) = (vec![], vec![], vec![], vec![]);
+        for record in all() {
+            match record {
+                Record::User(user) => told.push(user.reference),
+                Record::Group(Group { reference, number, members, .. }) => {
+                    known.push(number);
+                    let Some(members) = members else { continue };
+                    told.push(reference);
+                    named.extend(members.iter());
+                }
+                Record::GroupsOf { groups: all, .. } => groups.extend(all.iter()),
+                Record::Gone { .. } => {}
+            }
+        }
+        assert!(named.iter().all(|reference| told.contains(reference)), "{named:?} {told:?}");
+        assert!(groups.iter().all(|group| known.contains(group)), "{groups:?} {known:?}");
     }
 
     const KEY: Key = Key { part: 0, id: [0; 16] };
@@ -415,19 +515,18 @@ mod tests {
     #[test]
     fn groups_of_one_user_are_found_with_each_other_until_their_members_are_known() {
         let mut asked = Asked::default();
-        let unasked = |number, name: &str| {
-            let mut record = Vec::new();
-            let name = name.as_bytes();
-            write_group(&mut record, number, number, 500, name, None).expect("fits");
-            Answer::read(KEY, SEEN, &record).expect("a group")
-        };
         asked.put(1, user(1, "alice", 1000, 10));
-        asked.put(2, unasked(2, "a"));
-        asked.put(3, unasked(3, "b"));
+        asked.put(2, unasked(2, "a", 2));
+        asked.put(3, unasked(3, "b", 3));
         asked.put(4, group(4, "c", 22, &[10]));
-        asked.put(5, unasked(5, "others"));
+        asked.put(5, unasked(5, "others", 5));
         asked.groups_of(1, &[2, 3, 4], 100);
         assert_eq!(asked.found_with(2), BTreeSet::from([2, 3]));
+        assert_eq!(asked.found_with(5), BTreeSet::from([5]));
+        asked.groups_of(1, &[2, 4, 5], 100);
+        assert_eq!(asked.found_with(3), BTreeSet::from([3]));
+        assert_eq!(asked.found_with(5), BTreeSet::from([2, 5]));
+        asked.remove(1);
         assert_eq!(asked.found_with(5), BTreeSet::from([5]));
     }
 
@@ -437,17 +536,55 @@ mod tests {
         asked.put(1, user(1, "alice", 1000, 10));
         asked.put(2, group(2, "a", 20, &[21]));
         asked.put(3, group(3, "b", 21, &[20, 10, 99]));
-        assert_eq!(asked.with_related(2), BTreeSet::from([1, 2, 3]));
+        assert_eq!(numbers(&asked.records(2)), [1, 2, 3]);
+        assert_eq!(asked.whole(&LookUp::GroupByName(b"a".to_vec())), Some(2));
     }
 
     #[test]
-    fn a_users_groups_come_without_their_members() {
+    fn what_a_list_of_an_answer_names_is_in_the_answer() {
         let mut asked = Asked::default();
         asked.put(1, user(1, "alice", 1000, 10));
         asked.put(2, user(2, "bob", 1001, 11));
         asked.put(3, group(3, "staff", 20, &[10, 11]));
-        assert!(asked.groups_of(1, &[3], 100));
-        assert!(!asked.groups_of(1, &[3], 100));
-        assert_eq!(asked.with_related(1), BTreeSet::from([1, 3]));
+        asked.put(4, group(4, "all", 21, &[20]));
+        assert!(asked.groups_of(1, &[3, 4], 100));
+        assert!(!asked.groups_of(1, &[3, 4], 100));
+        for number in 1..=4 {
+            assert_closed(&asked.records(number));
+        }
+        assert_eq!(numbers(&asked.records(1)), [1, 1, 3, 4]);
+        assert_eq!(numbers(&asked.records(4)), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_group_is_not_known_whole_as_long_as_one_in_it_is_not() {
+        let mut asked = Asked::default();
+        asked.put(1, group(1, "outer", 20, &[21, 99]));
+        asked.put(2, group(2, "middle", 21, &[22]));
+        asked.put(3, unasked(3, "inner", 22));
+        let whole = |asked: &Asked, name: &str| asked.whole(&LookUp::GroupByName(name.into()));
+        for name in ["outer", "middle", "inner"] {
+            assert_eq!(whole(&asked, name), None, "{name}");
+        }
+        assert!([20, 21, 22].into_iter().all(|reference| !asked.refers(reference)));
+        asked.put(3, group(3, "inner", 22, &[]));
+        for (number, name) in [(1, "outer"), (2, "middle"), (3, "inner")] {
+            assert_eq!(whole(&asked, name), Some(number));
+        }
+        assert!([20, 21, 22].into_iter().all(|reference| asked.refers(reference)));
+    }
+
+    #[test]
+    fn an_entry_that_is_a_user_and_a_group_is_both_to_a_member_list() {
+        let mut asked = Asked::default();
+        asked.put(1, user(1, "alice", 1000, 10));
+        asked.put(2, unasked(2, "alice", 10));
+        asked.put(3, group(3, "staff", 20, &[10]));
+        assert!(!asked.refers(10));
+        assert_eq!(asked.whole(&LookUp::GroupByName(b"staff".to_vec())), None);
+        asked.put(2, group(2, "alice", 10, &[10]));
+        assert_eq!(numbers(&asked.records(3)), [1, 2, 3]);
+        asked.remove(2);
+        assert!(asked.refers(10), "she is still a user");
     }
 }

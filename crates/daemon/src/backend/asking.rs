@@ -128,7 +128,15 @@ impl<P: Provider + 'static> Asking<P> {
         };
         let late = || Err(Unanswered::Failed("the directory did not answer in time".into()));
         match timeout(LOOK_UP_DEADLINE, asked).await.unwrap_or_else(|_| late()) {
-            Ok(true) => ("found", Ok(self.engine.found(what).unwrap_or_default())),
+            Ok(true) => match self.engine.found(what) {
+                Some(records) => ("found", Ok(records)),
+                // What is in it changed meanwhile: a part of it is not an answer, nor is none.
+                None if self.engine.knows_of(what) => {
+                    let reason = "the entry changed while it was asked for";
+                    ("changed", Err(Error::Unavailable(reason.into())))
+                }
+                None => ("found", Ok(Vec::new())),
+            },
             Ok(false) => ("absent", Ok(Vec::new())),
             Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
                 match self.engine.found(what) {

@@ -154,6 +154,12 @@ impl Engine {
     ) -> Arc<Self> {
         let Loaded { parts, entries, references, rejected, asked, next_number } = loaded;
         let stored = store.as_ref().map(|_| next_number);
+        // Damage is worth knowing for as long as the process lives, what keeps a cache from being opened
+        // only until it is.
+        let (found_error, cache_error) = match &store {
+            Some(_) => (found_error, String::new()),
+            None => (String::new(), found_error),
+        };
         let mut held: [HashSet<Key>; Kind::ALL.len()] = Default::default();
         for (&part, state) in &parts {
             let keys = state.lasting.held.iter().map(|&id| Key { part, id });
@@ -184,7 +190,7 @@ impl Engine {
             store,
             stored,
             found_error,
-            cache_error: String::new(),
+            cache_error,
             last_change_unix: 0,
             scratch: Vec::new(),
             members: Vec::new(),
@@ -338,8 +344,8 @@ impl Engine {
 }
 
 impl Sink for Engine {
-    fn online(&self, server: &str) {
-        self.set_online(true, Some(server), "");
+    fn online(&self, server: &str, passed_over: &str) {
+        self.set_online(true, Some(server), passed_over);
     }
 
     fn offline(&self, reason: &str) {
@@ -355,8 +361,15 @@ impl Sink for Engine {
     }
 
     fn put(&self, part: Part, id: EntryId, entry: Entry<'_>) {
+        self.put_together(part, vec![(id, entry)]);
+    }
+
+    /// Under one lock, so that no flush of another comes between two of them.
+    fn put_together(&self, part: Part, entries: Vec<(EntryId, Entry<'_>)>) {
         let mut state = self.state();
-        state.put(&self.settings, key_of(part, id), &entry);
+        for (id, entry) in entries {
+            state.put(&self.settings, key_of(part, id), &entry);
+        }
         if !state.serving && state.open.bytes() >= BATCH_BYTES {
             // Nobody sees it before all is there, so it may go to the disk.
             state.seal();
@@ -365,8 +378,8 @@ impl Sink for Engine {
         }
     }
 
-    fn present(&self, part: Part, id: EntryId) {
-        self.state().present(key_of(part, id));
+    fn present(&self, part: Part, id: EntryId) -> bool {
+        self.state().present(key_of(part, id))
     }
 
     fn removed(&self, part: Part, id: EntryId) {
@@ -622,12 +635,10 @@ impl State {
         }
     }
 
-    fn present(&mut self, key: Key) {
+    fn present(&mut self, key: Key) -> bool {
         let mark = self.mark(key.part);
         self.not_held(key);
-        if !self.entries.mark(key, mark) {
-            self.rejected.present(key, mark);
-        }
+        self.entries.mark(key, mark) || self.rejected.present(key, mark)
     }
 
     fn reject(&mut self, settings: &Settings, key: Key, rejection: Rejection) {

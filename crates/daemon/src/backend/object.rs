@@ -136,7 +136,15 @@ pub async fn tell<P: Provider + 'static>(
         if now.online != told.online || (now.online == Some(true) && now.server != told.server) {
             match now.online {
                 Some(true) => {
-                    tracing::info!("online: {}", now.server);
+                    if now.reason.is_empty() {
+                        tracing::info!("online: {}", now.server);
+                    } else {
+                        tracing::warn!(
+                            "online: {}, after others failed: {}",
+                            now.server,
+                            now.reason
+                        );
+                    }
                     Object::<P>::domain_online(&emitter, domain, &now.server).await?;
                 }
                 Some(false) => {
@@ -147,7 +155,7 @@ pub async fn tell<P: Provider + 'static>(
             }
         } else if now.reason != told.reason {
             // Reasons may alternate for as long as it lasts; status has the latest.
-            tracing::debug!("still offline: {}", now.reason);
+            tracing::debug!(online = now.online, "now for this reason: {}", now.reason);
         }
         told = now;
         if news.changed().await.is_err() {

@@ -53,11 +53,10 @@ impl Rejected {
         place.is_some_and(|place| self.listed.remove(&place).is_some())
     }
 
-    /// The refresh mentions the entry.
-    pub fn present(&mut self, key: Key, mark: u32) {
-        if let Some(listed) = self.places.get(&key).and_then(|place| self.listed.get_mut(place)) {
-            listed.mark = mark;
-        }
+    /// The refresh mentions the entry; whether it is listed.
+    pub fn present(&mut self, key: Key, mark: u32) -> bool {
+        let listed = self.places.get(&key).and_then(|place| self.listed.get_mut(place));
+        listed.map(|listed| listed.mark = mark).is_some()
     }
 
     /// A refresh of the part begins.

@@ -692,11 +692,16 @@ fn online_and_offline_are_told_when_they_change() {
     let engine = engine(Mode::Replicate);
     let mut news = engine.news();
     news.mark_unchanged();
-    engine.online("ldap://one");
+    engine.online("ldap://one", "");
     assert!(news.has_changed().expect("open"));
     assert_eq!(news.borrow_and_update().online, Some(true));
-    engine.online("ldap://one");
+    engine.online("ldap://one", "");
     assert!(!news.has_changed().expect("open"), "nothing new");
+    engine.online("ldap://two", "ldap://one: refused");
+    let status = engine.status();
+    assert_eq!((status.online, status.reason.as_str()), (true, "ldap://one: refused"));
+    engine.online("ldap://one", "");
+    assert_eq!(engine.status().reason, "");
     engine.offline("refused");
     engine.offline("refused");
     let status = engine.status();
@@ -782,6 +787,7 @@ async fn a_cache_that_cannot_be_opened_is_written_when_it_can() {
     assert_eq!(fetched(&engine), before);
     std::fs::create_dir(&folder).expect("made");
     write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
+    assert_eq!(engine.status().cache_error, "", "it is open now");
     assert_eq!(fetched(&engine), before);
     cache.close(&engine).await.expect("closed");
     let engine = begun(&cache).await;

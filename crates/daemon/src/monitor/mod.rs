@@ -40,6 +40,7 @@ use folders::Folders;
 use link::News;
 use object::{Reload, Shared};
 use plan::{Key, Wanted, plan};
+use process::Words;
 use roster_bus::names::Role;
 use roster_bus::zbus::Connection;
 use roster_bus::zbus::fdo::DBusProxy;
@@ -54,7 +55,7 @@ use std::process::Child;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Hangup, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
@@ -82,6 +83,8 @@ struct Minded {
     wanted: Option<Wanted>,
     state: State,
     child: Option<Child>,
+    /// Where it leaves word of why it ends.
+    words: Option<Words>,
     /// Whose process the child is.
     user: Option<Ids>,
     since: SystemTime,
@@ -97,6 +100,7 @@ impl Minded {
             wanted,
             state: State::new(Instant::now(), times, on_use),
             child: None,
+            words: None,
             user: None,
             since: SystemTime::now(),
             last_end: String::new(),
@@ -215,10 +219,10 @@ impl Monitor {
         Ok(monitor)
     }
 
-    async fn run(&mut self) -> Result<(), Failure> {
+    /// `hangup` tells of orders to read the configuration anew, and has since before it was read.
+    async fn run(&mut self, mut hangup: Hangup) -> Result<(), Failure> {
         let catch = |kind| signal(kind).status(exit::SYSTEM);
         let mut child = catch(SignalKind::child())?;
-        let mut hangup = catch(SignalKind::hangup())?;
         let mut terminate = catch(SignalKind::terminate())?;
         let mut interrupt = catch(SignalKind::interrupt())?;
         let mut stop = self.stop.subscribe();
@@ -372,13 +376,14 @@ impl Monitor {
         };
         let socket = self.sockets.get(key).map(|(_, socket)| socket.as_fd());
         let role = key.to_string();
-        let mut child = process::start(&role, &launch, owner, socket, *key == Key::Bus)?;
+        let (mut child, words) = process::start(&role, &launch, owner, socket, *key == Key::Bus)?;
         debug!("{key} starts as process {}", child.id());
         if let Some(said) = child.stderr.take() {
             process::relay(role, said);
         }
         if let Some(minded) = self.minded.get_mut(key) {
             minded.child = Some(child);
+            minded.words = words;
             minded.user = Some(user);
         }
         if *key == Key::Bus {
@@ -474,7 +479,11 @@ impl Monitor {
             let Some(child) = minded.child.as_mut() else { continue };
             let how = match child.try_wait() {
                 Ok(None) => continue,
-                Ok(Some(status)) => process::in_words(status),
+                Ok(Some(status)) => {
+                    let why = minded.words.take().map(|words| words.read()).unwrap_or_default();
+                    let how = process::in_words(status);
+                    if why.is_empty() { how } else { format!("{how}: {why}") }
+                }
                 Err(error) => format!("lost sight of: {error}"),
             };
             let pid = child.id();

@@ -14,6 +14,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Default of `--state-dir`.
 const STATE_DIR: &str = "/var/lib/roster";
@@ -38,13 +39,21 @@ fn run(options: &Options) -> Result<(), Failure> {
     let ping = ping(options)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().status(exit::SYSTEM)?;
-    let result = monitor(options, ping, &runtime);
+    // From now on: whoever orders a reload while it starts must not end it, as the signal does by
+    // itself.
+    let hangup = runtime.block_on(async { signal(SignalKind::hangup()) }).status(exit::SYSTEM)?;
+    let result = monitor(options, ping, &runtime, hangup);
     // A file that could not be read in time is still waited for by a thread: not by this one.
     runtime.shutdown_background();
     result
 }
 
-fn monitor(options: &Options, ping: Duration, runtime: &Runtime) -> Result<(), Failure> {
+fn monitor(
+    options: &Options,
+    ping: Duration,
+    runtime: &Runtime,
+    hangup: Signal,
+) -> Result<(), Failure> {
     let reader = Reader::new();
     let settings = runtime.block_on(reader.read(options.config.clone())).status(exit::CONFIG)?;
     let users = users(options, settings.config.domains.len())?;
@@ -62,7 +71,7 @@ fn monitor(options: &Options, ping: Duration, runtime: &Runtime) -> Result<(), F
         let config = std::path::absolute(&options.config).status(exit::SYSTEM)?;
         let settings = (reader, settings);
         let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, level);
-        monitor?.run().await
+        monitor?.run(hangup).await
     })
 }
 

@@ -78,8 +78,10 @@ pub enum Refusal {
     NameTaken(Owner),
     /// An entry that goes before has the id.
     IdTaken(Id, u32, Owner),
-    /// The primary group is a group of another domain.
+    /// The primary group is a group of an earlier domain.
     ForeignGroup(u32),
+    /// A user of an earlier domain has the gid as primary one, and would be a member.
+    ForeignMembers(u32),
     /// What the groups within the group, and those of the domain before it, add up to is too much.
     Nested,
 }
@@ -120,7 +122,12 @@ impl fmt::Display for Refusal {
             Self::NameTaken(owner) => write!(f, "{owner} has this name"),
             Self::IdTaken(kind, id, owner) => write!(f, "{owner} has {kind} {id}"),
             Self::Nested => write!(f, "the groups within the domain's groups add up to too much"),
-            Self::ForeignGroup(gid) => write!(f, "primary gid {gid} is a group of another domain"),
+            Self::ForeignGroup(gid) => {
+                write!(f, "primary gid {gid} is a group of an earlier domain")
+            }
+            Self::ForeignMembers(gid) => {
+                write!(f, "gid {gid} is the primary gid of an earlier domain's user")
+            }
         }
     }
 }
@@ -138,7 +145,10 @@ impl Refusal {
             Self::Local(Id::Uid, _) => "uids of local users".into(),
             Self::Local(kind, _) => format!("{kind}s of local groups"),
             Self::IdTaken(kind, _, owner) => format!("{kind}s that {owner} has"),
-            Self::ForeignGroup(_) => "primary gids that are groups of another domain".into(),
+            Self::ForeignGroup(_) => "primary gids that are groups of an earlier domain".into(),
+            Self::ForeignMembers(_) => {
+                "gids that are primary gids of an earlier domain's users".into()
+            }
             _ => self.to_string(),
         }
     }

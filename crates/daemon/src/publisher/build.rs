@@ -60,18 +60,18 @@ pub fn build(
     let mut refused = HashSet::new();
     for (group, list) in merged.groups.iter().zip(lists) {
         let (domain, budget) = (domains[group.domain], &mut budgets[group.domain]);
+        let entry = group.entry.entry();
         let members = match list {
-            Some(members) => Some(members),
+            Some(members) => Some((members, entry.members.is_some())),
             None => walk.members(domain, &targets[group.domain], group, budget),
         };
-        let Some(members) = members else {
+        let Some((members, list_known)) = members else {
             refused.insert((group.domain, group.number));
             merged.refused[group.domain].push((group.number, Refusal::Nested));
             continue;
         };
-        let entry = group.entry.entry();
         let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
-        let gaps = gaps(group.domain, entry.members.is_some());
+        let gaps = gaps(group.domain, list_known);
         builder.group_of(&record, members, count_for(domains[group.domain]), gaps)?;
     }
     merged.groups.retain(|group| !refused.contains(&(group.domain, group.number)));
@@ -221,15 +221,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The users in a group and in the groups within it, each once. Every group is
-    /// entered once, so that circles end. `None` when that looks at more than is left of the budget.
+    /// The users in a group and in the groups within it, each once, and whether the members of all
+    /// these groups are known. Every group is entered once, so that circles end. `None` when that looks
+    /// at more than is left of the budget.
     fn members(
         &mut self,
         domain: &Domain,
         targets: &Targets,
         group: &Served<'_, Group>,
         budget: &mut u64,
-    ) -> Option<&[MemberId]> {
+    ) -> Option<(&[MemberId], bool)> {
+        let mut known = true;
         self.group += 1;
         self.members.clear();
         self.groups.clear();
@@ -238,6 +240,7 @@ impl<'a> Walk<'a> {
         while let Some(&number) = self.groups.get(next) {
             next += 1;
             let Some(Entry::Group(group)) = domain.entry(number) else { continue };
+            known &= group.members.is_some();
             let references = group.references();
             if number != self.groups[0] {
                 // An empty one costs a step too.
@@ -266,6 +269,6 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        Some(&self.members)
+        Some((&self.members, known))
     }
 }

@@ -1,11 +1,17 @@
-//! Many domains into one set of users and groups: what is admitted, in the order of the domains and
-//! of their entries, and of two with one name or id the first. Pure.
+//! Many domains into one set of users and groups. Pure.
+//!
+//! A name, uid or gid belongs to the first domain, in configured order, that has it in an entry that
+//! `admit` lets pass, and there to the first entry. An entry is served when its name and its id are its
+//! own. A primary gid makes a member as well: a user whose is a group of an earlier domain is refused,
+//! and so is a group whose gid is the primary gid of an earlier domain's user. Nothing depends on
+//! whether another entry is served, so that it does not matter in which order entries become known, and
+//! a domain takes nothing from one that goes before it.
 
 use super::admit::{Admitted, Id, Locals, Owner, Refusal, Rules};
 use super::model::{Domain, Entry, Group, User};
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as MapEntry;
+use std::collections::hash_map::Entry as Place;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 /// An entry that is served.
@@ -26,8 +32,6 @@ pub struct Merged<'a> {
     pub groups: Vec<Served<'a, Group>>,
     /// By domain, the numbers of entries that are not served, and why.
     pub refused: Vec<Vec<(u32, Refusal)>>,
-    /// Who has which name and id.
-    pub claims: Claims,
 }
 
 /// A domain, and the rules for it.
@@ -39,7 +43,7 @@ pub struct Source<'a> {
     pub rules: &'a Rules,
 }
 
-/// Merges. Groups go first: whose a primary gid is decides about its users.
+/// Merges.
 #[must_use]
 pub fn merge<'a>(sources: &[Source<'a>], locals: &Locals) -> Merged<'a> {
     let users = sources.iter().map(|source| source.domain.users().count()).sum();
@@ -48,19 +52,26 @@ pub fn merge<'a>(sources: &[Source<'a>], locals: &Locals) -> Merged<'a> {
         users: Vec::with_capacity(users),
         groups: Vec::with_capacity(groups),
         refused: vec![Vec::new(); sources.len()],
-        claims: Claims::with_capacity(users, groups),
     };
-    for (domain, source) in sources.iter().enumerate() {
-        for (number, group) in source.domain.groups() {
-            match merged.claims.group(domain, number, group, source.rules, locals) {
+    // Whatever an entry can lose to has claimed before it is judged: all that goes before.
+    let mut claims = Claims::with_capacity(users, groups);
+    for (domain, Source { domain: entries, rules }) in sources.iter().enumerate() {
+        for (number, group) in entries.groups() {
+            let admitted = rules.group(group, locals).and_then(|entry| {
+                claims.add_group((domain, number), group);
+                claims.group((domain, number), group).map(|()| entry)
+            });
+            match admitted {
                 Ok(entry) => merged.groups.push(Served { domain, number, entry }),
                 Err(refusal) => merged.refused[domain].push((number, refusal)),
             }
         }
-    }
-    for (domain, source) in sources.iter().enumerate() {
-        for (number, user) in source.domain.users() {
-            match merged.claims.user(domain, number, user, source.rules, locals) {
+        for (number, user) in entries.users() {
+            let admitted = rules.user(user, locals).and_then(|entry| {
+                claims.add_user((domain, number), user);
+                claims.user((domain, number), user).map(|()| entry)
+            });
+            match admitted {
                 Ok(entry) => merged.users.push(Served { domain, number, entry }),
                 Err(refusal) => merged.refused[domain].push((number, refusal)),
             }
@@ -72,157 +83,207 @@ pub fn merge<'a>(sources: &[Source<'a>], locals: &Locals) -> Merged<'a> {
 /// An entry: domain by position, and number. The smaller goes before.
 pub type Claimant = (usize, u32);
 
-/// Who has which name and id.
+/// Who has which name and id, of entries that may be served.
 #[derive(Default)]
 pub struct Claims {
-    user_names: HashMap<Box<[u8]>, Claimant>,
-    uids: HashMap<u32, Claimant>,
-    group_names: HashMap<Box<[u8]>, Claimant>,
-    gids: HashMap<u32, Claimant>,
+    user_names: Table<Box<[u8]>>,
+    uids: Table<u32>,
+    group_names: Table<Box<[u8]>>,
+    gids: Table<u32>,
+    /// How many users of a domain have a primary gid.
+    primary: HashMap<(usize, u32), u32>,
 }
 
 impl Claims {
     fn with_capacity(users: usize, groups: usize) -> Self {
         Self {
-            user_names: HashMap::with_capacity(users),
-            uids: HashMap::with_capacity(users),
-            group_names: HashMap::with_capacity(groups),
-            gids: HashMap::with_capacity(groups),
+            user_names: Table::with_capacity(users),
+            uids: Table::with_capacity(users),
+            group_names: Table::with_capacity(groups),
+            gids: Table::with_capacity(groups),
+            primary: HashMap::new(),
         }
     }
 
-    /// Admits a user if nobody who goes before has the name or the uid, and puts the claims down.
-    pub fn user<'a>(
-        &mut self,
-        domain: usize,
-        number: u32,
-        user: &'a User,
-        rules: &Rules,
-        locals: &Locals,
-    ) -> Result<Admitted<'a, User>, Refusal> {
-        let admitted = rules.user(user, locals)?;
-        let me = (domain, number);
-        if self.gids.get(&user.gid).is_some_and(|(owner, _)| *owner != domain) {
-            return Err(Refusal::ForeignGroup(user.gid));
+    /// Puts down what an entry claims, if it may be served.
+    pub fn add(&mut self, me: Claimant, entry: Entry<'_>, rules: &Rules, locals: &Locals) {
+        match entry {
+            Entry::User(user) if rules.user(user, locals).is_ok() => self.add_user(me, user),
+            Entry::Group(group) if rules.group(group, locals).is_ok() => self.add_group(me, group),
+            _ => {}
         }
-        if let Some(owner) = before(me, self.user_names.get(user.name())) {
-            return Err(Refusal::NameTaken(owner));
-        }
-        if let Some(owner) = before(me, self.uids.get(&user.uid)) {
-            return Err(Refusal::IdTaken(Id::Uid, user.uid, owner));
-        }
-        claim(&mut self.user_names, user.name().into(), me);
-        claim(&mut self.uids, user.uid, me);
-        Ok(admitted)
     }
 
-    /// The same for a group.
-    pub fn group<'a>(
-        &mut self,
-        domain: usize,
-        number: u32,
-        group: &'a Group,
-        rules: &Rules,
-        locals: &Locals,
-    ) -> Result<Admitted<'a, Group>, Refusal> {
-        let admitted = rules.group(group, locals)?;
-        let me = (domain, number);
-        if let Some(owner) = before(me, self.group_names.get(&*group.name)) {
-            return Err(Refusal::NameTaken(owner));
+    fn add_user(&mut self, me: Claimant, user: &User) {
+        if self.user_names.add(user.name().into(), me) {
+            self.uids.add(user.uid, me);
+            *self.primary.entry((me.0, user.gid)).or_default() += 1;
         }
-        if let Some(owner) = before(me, self.gids.get(&group.gid)) {
-            return Err(Refusal::IdTaken(Id::Gid, group.gid, owner));
-        }
-        claim(&mut self.group_names, group.name.clone(), me);
-        claim(&mut self.gids, group.gid, me);
-        Ok(admitted)
+    }
+
+    fn add_group(&mut self, me: Claimant, group: &Group) {
+        self.group_names.add(group.name.clone(), me);
+        self.gids.add(group.gid, me);
     }
 
     /// What the entry claimed is free again: it is about to change or to go.
-    pub fn release(&mut self, claimant: Claimant, entry: Entry<'_>) {
+    pub fn remove(&mut self, me: Claimant, entry: Entry<'_>) {
         match entry {
-            Entry::User(user) => {
-                free(&mut self.user_names, user.name(), claimant);
-                free(&mut self.uids, &user.uid, claimant);
+            Entry::User(user) if self.user_names.remove(user.name(), me) => {
+                self.uids.remove(&user.uid, me);
+                if let Place::Occupied(mut users) = self.primary.entry((me.0, user.gid)) {
+                    *users.get_mut() -= 1;
+                    if *users.get() == 0 {
+                        users.remove();
+                    }
+                }
             }
+            Entry::User(_) => {}
             Entry::Group(group) => {
-                free(&mut self.group_names, &*group.name, claimant);
-                free(&mut self.gids, &group.gid, claimant);
+                self.group_names.remove(&*group.name, me);
+                self.gids.remove(&group.gid, me);
             }
         }
     }
 
-    /// Whether nobody has the entry's name, or nobody its id.
-    #[must_use]
-    pub fn is_free(&self, entry: Entry<'_>) -> bool {
-        match entry {
-            Entry::User(user) => {
-                !self.user_names.contains_key(user.name()) || !self.uids.contains_key(&user.uid)
-            }
-            Entry::Group(group) => {
-                !self.group_names.contains_key(&group.name) || !self.gids.contains_key(&group.gid)
-            }
-        }
+    /// Whether nobody claims anything.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        let names = [&self.user_names, &self.group_names].map(Table::is_empty);
+        let ids = [&self.uids, &self.gids].map(Table::is_empty);
+        names == [true; 2] && ids == [true; 2] && self.primary.is_empty()
     }
 
-    /// Only these keep what they claimed.
-    pub fn retain(&mut self, keep: impl Fn(&Claimant) -> bool) {
-        self.user_names.retain(|_, claimant| keep(claimant));
-        self.uids.retain(|_, claimant| keep(claimant));
-        self.group_names.retain(|_, claimant| keep(claimant));
-        self.gids.retain(|_, claimant| keep(claimant));
+    /// Whether a user has its name and its uid for itself, and a primary group that is no one else's.
+    pub fn user(&self, me: Claimant, user: &User) -> Result<(), Refusal> {
+        if self.gids.first(&user.gid).is_some_and(|(owner, _)| owner < me.0) {
+            return Err(Refusal::ForeignGroup(user.gid));
+        }
+        if let Some(owner) = before(me, self.user_names.first(user.name())) {
+            return Err(Refusal::NameTaken(owner));
+        }
+        if let Some(owner) = before(me, self.uids.first(&user.uid)) {
+            return Err(Refusal::IdTaken(Id::Uid, user.uid, owner));
+        }
+        Ok(())
+    }
+
+    /// The same of a group: its name and its gid, which is no earlier domain's user's primary gid.
+    pub fn group(&self, me: Claimant, group: &Group) -> Result<(), Refusal> {
+        if let Some(owner) = before(me, self.group_names.first(&*group.name)) {
+            return Err(Refusal::NameTaken(owner));
+        }
+        if let Some(owner) = before(me, self.gids.first(&group.gid)) {
+            return Err(Refusal::IdTaken(Id::Gid, group.gid, owner));
+        }
+        if (0..me.0).any(|domain| self.primary.contains_key(&(domain, group.gid))) {
+            return Err(Refusal::ForeignMembers(group.gid));
+        }
+        Ok(())
     }
 
     /// Who has the user name.
     #[must_use]
     pub fn user_named(&self, name: &[u8]) -> Option<Claimant> {
-        self.user_names.get(name).copied()
+        self.user_names.first(name)
     }
 
     /// Who has the uid.
     #[must_use]
     pub fn uid(&self, uid: u32) -> Option<Claimant> {
-        self.uids.get(&uid).copied()
+        self.uids.first(&uid)
     }
 
     /// Who has the group name.
     #[must_use]
     pub fn group_named(&self, name: &[u8]) -> Option<Claimant> {
-        self.group_names.get(name).copied()
+        self.group_names.first(name)
     }
 
     /// Who has the gid.
     #[must_use]
     pub fn gid(&self, gid: u32) -> Option<Claimant> {
-        self.gids.get(&gid).copied()
+        self.gids.first(&gid)
     }
 }
 
 /// Whose claim goes before mine, if one does.
-fn before((domain, number): Claimant, other: Option<&Claimant>) -> Option<Owner> {
-    match other {
-        Some(&(owner, _)) if owner < domain => Some(Owner::EarlierDomain),
-        Some(&(owner, other)) if owner == domain && other < number => Some(Owner::SameDomain),
+fn before((domain, number): Claimant, first: Option<Claimant>) -> Option<Owner> {
+    match first {
+        Some((owner, _)) if owner < domain => Some(Owner::EarlierDomain),
+        Some((owner, other)) if owner == domain && other < number => Some(Owner::SameDomain),
         _ => None,
     }
 }
 
-fn free<K, Q>(claims: &mut HashMap<K, Claimant>, key: &Q, claimant: Claimant)
-where
-    K: Hash + Eq + Borrow<Q>,
-    Q: Hash + Eq + ?Sized,
-{
-    if claims.get(key) == Some(&claimant) {
-        claims.remove(key);
-    }
+/// Who claims each name, or each id. Nearly always one does.
+#[derive(Default)]
+struct Table<K> {
+    first: HashMap<K, Claimant>,
+    /// Those behind the first.
+    others: HashMap<K, BTreeSet<Claimant>>,
 }
 
-/// Puts a claim down that goes before whichever is there.
-fn claim<K: Hash + Eq>(claims: &mut HashMap<K, Claimant>, key: K, me: Claimant) {
-    match claims.entry(key) {
-        MapEntry::Occupied(mut entry) => *entry.get_mut() = me,
-        MapEntry::Vacant(entry) => {
-            entry.insert(me);
+impl<K: Hash + Eq + Clone> Table<K> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self { first: HashMap::with_capacity(capacity), others: HashMap::new() }
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.others.is_empty()
+    }
+
+    fn first<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Claimant>
+    where
+        K: Borrow<Q>,
+    {
+        self.first.get(key).copied()
+    }
+
+    /// Whether that was not down yet.
+    fn add(&mut self, key: K, me: Claimant) -> bool {
+        match self.first.entry(key) {
+            Place::Vacant(place) => {
+                place.insert(me);
+                true
+            }
+            Place::Occupied(place) if *place.get() == me => false,
+            Place::Occupied(mut place) => {
+                let others = self.others.entry(place.key().clone()).or_default();
+                let first = place.get_mut();
+                if me < *first {
+                    others.insert(std::mem::replace(first, me))
+                } else {
+                    others.insert(me)
+                }
+            }
         }
+    }
+
+    /// Whether it was down.
+    fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, me: Claimant) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let Some(first) = self.first.get_mut(key) else { return false };
+        let Some(others) = self.others.get_mut(key) else {
+            let is_me = *first == me;
+            if is_me {
+                self.first.remove(key);
+            }
+            return is_me;
+        };
+        let was_down = if *first == me {
+            // Sets that are empty are not kept.
+            *first = others.pop_first().unwrap_or(me);
+            true
+        } else {
+            others.remove(&me)
+        };
+        if others.is_empty() {
+            self.others.remove(key);
+        }
+        was_down
     }
 }

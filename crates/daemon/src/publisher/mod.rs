@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `model` | what the back-ends said |
 //! | `admit` | what may be served at all |
-//! | `merge` | of two with one name or id the first |
+//! | `merge` | whose a name or id is, where several have it |
 //! | `build` | members resolved, the image made |
 //! | `state` | all of it together, and when it is too early |
 //! | `pace` | when the next publication may begin |
@@ -16,7 +16,8 @@
 //! | `object` | the interface on the bus |
 //!
 //! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
-//! which is asked again after one to 60 seconds. A change is published at once, the next one not
+//! which is asked again after one to 60 seconds, or the host's own accounts cannot be read or were
+//! written a moment ago, which are read again every second. A change is published at once, the next one not
 //! before `[publisher] interval` has passed, and a storm of changes takes half of the time at the most,
 //! see `pace`. What a look-up found is published a second later, for whoever asked has it already.
 
@@ -28,6 +29,8 @@ mod model;
 mod object;
 mod on_demand;
 mod pace;
+#[cfg(test)]
+mod precedence;
 mod report;
 mod served;
 mod state;
@@ -37,6 +40,7 @@ mod tests;
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
+use locals::{Believed, SETTLED};
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
@@ -74,8 +78,6 @@ const LEARNT_PAUSE: Duration = Duration::from_secs(1);
 /// How long it may take to send a signal: a bus that hangs is seen to by the monitor, and keeps nobody
 /// from publishing.
 const SIGNAL_DEADLINE: Duration = Duration::from_secs(1);
-/// After the host's own accounts could not be read: look again after this time.
-const RETRY: Duration = Duration::from_secs(1);
 /// After a back-end could not be asked: the first pause, which doubles up to the longest. A back-end
 /// tells by itself when there is something, so this is for what nobody foresaw.
 const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
@@ -231,7 +233,7 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     }
     let start = Instant::now();
     let (basis, before) = {
-        let mut state = hub.state.write().await;
+        let state = hub.state.read().await;
         (state.begin(), state.served.clone())
     };
     let worker = Arc::clone(hub);
@@ -423,21 +425,36 @@ impl Hub {
 
 /// Reads the host's own accounts, now and whenever they change.
 async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch: Watch) {
+    let mut believed = Believed::default();
+    let mut settled = locals::is_settled([&passwd, &group]);
     loop {
-        match locals::read(&passwd, &group) {
-            Ok(locals) => {
-                if hub.state.write().await.set_locals(locals) {
-                    hub.invalidate(&Forget { all: true, ..Forget::default() }).await;
-                    hub.changed.notify_one();
-                }
-                watch.changed().await;
+        let read = locals::read(&passwd, &group);
+        let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
+        hub.update(|status| {
+            if !error.is_empty() && status.locals_error != error {
+                tracing::error!(
+                    "what was read last of the host's own accounts goes on counting: {error}"
+                );
             }
-            // What was read last goes on counting.
-            Err(error) => {
-                tracing::error!("{error:#}");
-                let _ = timeout(RETRY, watch.changed()).await;
-            }
+            status.locals_error = error;
+        });
+        let (accounts, is_all) = match read {
+            Ok(read) => believed.take(read, settled),
+            Err(_) => (None, false),
+        };
+        if let Some(accounts) = accounts
+            && hub.state.write().await.set_locals(accounts.clone())
+        {
+            hub.invalidate(&Forget { all: true, ..Forget::default() }).await;
+            hub.changed.notify_one();
         }
+        settled = match is_all {
+            true => {
+                watch.changed().await;
+                false
+            }
+            false => timeout(SETTLED, watch.changed()).await.is_err(),
+        };
     }
 }
 

@@ -3,7 +3,7 @@
 
 use roster_bus::exchange::{self, Header, Malformed, NO_REFERENCE, Record, Records};
 use std::array;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// Entries and references that a domain may have. A back-end that was taken over could otherwise
@@ -152,6 +152,15 @@ pub enum Entry<'a> {
     Group(&'a Group),
 }
 
+/// What becomes of the members that are known of a group when it comes without them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Untold {
+    /// They are not known any more.
+    Unknown,
+    /// They stay.
+    Stays,
+}
+
 /// What a back-end handed over, read and well formed.
 pub enum Image<'a> {
     /// Everything.
@@ -170,7 +179,7 @@ impl<'a> Image<'a> {
         }
         let mut domain = Domain::default();
         for record in records.flatten() {
-            domain.put(&record);
+            domain.put(&record, Untold::Unknown);
         }
         domain.note(&header);
         Ok(Self::Full(header, domain))
@@ -218,7 +227,7 @@ impl Domain {
             return Err(Refused::Gap { since, here });
         }
         for record in records.flatten() {
-            self.put(&record);
+            self.put(&record, Untold::Unknown);
         }
         self.note(header);
         Ok(())
@@ -230,15 +239,18 @@ impl Domain {
         (self.epoch, self.sequence) = (header.epoch, header.sequence);
     }
 
-    /// Takes in what a look-up found. Whether anything is other than it was.
+    /// Takes in what a look-up found. Whether anything is other than it was. Groups that come without
+    /// their members are told as those of a user, which says nothing of their members.
     pub fn learn(&mut self, records: &[u8]) -> Result<bool, Refused> {
         let records = Records::bare(records);
         check(records.clone())?;
-        Ok(records.flatten().fold(false, |changed, record| changed | self.put(&record)))
+        Ok(records
+            .flatten()
+            .fold(false, |changed, record| changed | self.put(&record, Untold::Stays)))
     }
 
     /// Whether the entry is other than it was.
-    fn put(&mut self, record: &Record<'_>) -> bool {
+    fn put(&mut self, record: &Record<'_>, untold: Untold) -> bool {
         let number = record_number(record);
         let new = match (record, self.entry(number)) {
             (Record::User(user), old) => {
@@ -249,8 +261,14 @@ impl Domain {
                 };
                 Slot::User(Arc::new(User { groups, ..User::new(user) }))
             }
-            (Record::Group(group), _) => {
-                let members = group.members.map(|members| members.iter().collect());
+            (Record::Group(group), old) => {
+                let told = group.members.map(|members| members.iter().collect());
+                let members = told.or_else(|| match (untold, old) {
+                    (Untold::Stays, Some(Entry::Group(old))) if *old.name == *group.name => {
+                        old.members.clone()
+                    }
+                    _ => None,
+                });
                 let exchange::Group { reference, gid, name, .. } = *group;
                 Slot::Group(Arc::new(Group { reference, gid, name: name.into(), members }))
             }
@@ -307,6 +325,21 @@ impl Domain {
         let first = self.referred.get(reference as usize).and_then(|place| place.checked_sub(1));
         let others = first.and_then(|_| self.also_referred.get(&reference));
         first.into_iter().chain(others.into_iter().flatten().copied())
+    }
+
+    /// Whether all members of a group are known: its list, and those of the groups within it. A back-end
+    /// hands a list over with what it names; a reference that leads nowhere is nobody.
+    #[must_use]
+    pub fn knows_members(&self, group: u32) -> bool {
+        let (mut groups, mut seen) = (vec![group], HashSet::from([group]));
+        while let Some(number) = groups.pop() {
+            let Some(Entry::Group(group)) = self.entry(number) else { continue };
+            let Some(members) = &group.members else { return false };
+            let named = members.iter().flat_map(|&reference| self.referred(reference));
+            let is_group = |number: &u32| matches!(self.entry(*number), Some(Entry::Group(_)));
+            groups.extend(named.filter(is_group).filter(|number| seen.insert(*number)));
+        }
+        true
     }
 
     /// Numbers of the groups that list a reference. The first call after a change looks at all members.

@@ -63,7 +63,7 @@ fn frame(answer: &Answer) -> Vec<u8> {
 #[interface(name = "org.roster.Publisher1")]
 impl Object {
     async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<Vec<u8>, Error> {
-        let answer = look_up(&self.hub, &Question { kind, name, id }).await;
+        let answer = look_up(&*self.hub, &Question { kind, name, id }).await;
         Ok(frame(&answer.map_err(|Unavailable(reason)| Error::Unavailable(reason))?))
     }
 

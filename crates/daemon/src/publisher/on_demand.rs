@@ -18,6 +18,7 @@ use roster_config::Mode;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::RwLock;
 use tokio::time::timeout;
 
 /// Different questions to all back-ends together that may be in flight.
@@ -170,9 +171,36 @@ impl BackEnd {
     }
 }
 
+/// What a look-up goes by: what is known, and a way to learn more.
+pub(super) trait Directories: Sync {
+    fn state(&self) -> &RwLock<State>;
+
+    /// Asks one domain, and takes in what it has.
+    fn ask(
+        &self,
+        domain: usize,
+        question: &Question,
+    ) -> impl Future<Output = Result<(), Unavailable>> + Send;
+}
+
+impl Directories for Hub {
+    fn state(&self) -> &RwLock<State> {
+        &self.state
+    }
+
+    async fn ask(&self, domain: usize, question: &Question) -> Result<(), Unavailable> {
+        let found = self.asker.ask(domain, question).await?;
+        if found.1.is_empty() { Ok(()) } else { learn(self, domain, &found).await }
+    }
+}
+
 /// Answers a question, asking whom it must.
-pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Unavailable> {
-    if hub.state.read().await.is_local(question)? {
+pub(super) async fn look_up(
+    directories: &impl Directories,
+    question: &Question,
+) -> Result<Answer, Unavailable> {
+    let state = directories.state();
+    if state.read().await.is_local(question)? {
         return Ok(Answer::Absent);
     }
     // Whose groups is found out by the name first: the question then goes to that domain alone.
@@ -180,18 +208,18 @@ pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Un
         Kind::GroupsOf => Question { kind: Kind::UserByName, ..question.clone() },
         _ => question.clone(),
     };
-    let Some(claimant) = find(hub, &by_name).await? else {
+    let Some(claimant) = find(directories, &by_name).await? else {
         return Ok(Answer::Absent);
     };
-    if hub.state.read().await.lacks_list(question.kind, claimant) {
-        ask(hub, claimant.0, question).await?;
+    if state.read().await.lacks_list(question.kind, claimant) {
+        directories.ask(claimant.0, question).await?;
     }
     if question.kind == Kind::GroupsOf && claimant.0 > 0 {
         // So are the ids of the groups.
-        let groups = hub.state.read().await.group_questions(claimant);
-        ask_earlier(hub, claimant.0, &groups).await?;
+        let groups = state.read().await.group_questions(claimant);
+        ask_earlier(directories, claimant.0, &groups).await?;
     }
-    let state = hub.state.read().await;
+    let state = state.read().await;
     if state.lacks_list(question.kind, claimant) {
         return Err(Unavailable("the directory did not say who belongs to it".into()));
     }
@@ -200,42 +228,41 @@ pub(super) async fn look_up(hub: &Hub, question: &Question) -> Result<Answer, Un
     state.answer(question.kind, claimant).ok_or_else(changed)
 }
 
-/// Who has the name or id, after every domain that goes before was asked for it, and for the ids of
-/// whoever was found: they may be somebody's there.
-async fn find(hub: &Hub, question: &Question) -> Result<Option<Claimant>, Unavailable> {
-    let domains = hub.state.read().await.domains.len();
+/// Who has the name or id, after every domain that goes before was asked for it, and for the name and
+/// the ids of whoever was found: they may be somebody's there.
+async fn find(
+    directories: &impl Directories,
+    question: &Question,
+) -> Result<Option<Claimant>, Unavailable> {
+    let state = directories.state();
+    let domains = state.read().await.domains.len();
     for domain in 0..domains {
-        hub.state.read().await.is_there(domain)?;
-        let found = hub.state.read().await.claimant(question);
-        if found.is_some_and(|(owner, _)| owner <= domain) {
+        state.read().await.is_there(domain)?;
+        let owner = state.read().await.owner(question);
+        if owner.is_some_and(|(owner, _)| owner <= domain) {
             break;
         }
-        ask(hub, domain, question).await?;
+        directories.ask(domain, question).await?;
     }
-    let Some(found) = hub.state.read().await.claimant(question) else { return Ok(None) };
-    let ids = hub.state.read().await.ids(found);
-    ask_earlier(hub, found.0, &ids).await?;
-    Ok(hub.state.read().await.claimant(question))
+    let Some(found) = state.read().await.claimant(question) else { return Ok(None) };
+    let mut claims = state.read().await.claims_of(found);
+    claims.retain(|claim| claim != question);
+    ask_earlier(directories, found.0, &claims).await?;
+    Ok(state.read().await.claimant(question))
 }
 
 /// Asks the domains that go before that position, several questions at a time.
 async fn ask_earlier(
-    hub: &Hub,
+    directories: &impl Directories,
     position: usize,
     questions: &[Question],
 ) -> Result<(), Unavailable> {
     for domain in 0..position {
         for some in questions.chunks(EARLIER_AT_ONCE) {
-            try_join_all(some.iter().map(|question| ask(hub, domain, question))).await?;
+            try_join_all(some.iter().map(|question| directories.ask(domain, question))).await?;
         }
     }
     Ok(())
-}
-
-/// Asks one domain, and takes in what it has.
-async fn ask(hub: &Hub, domain: usize, question: &Question) -> Result<(), Unavailable> {
-    let found = hub.asker.ask(domain, question).await?;
-    if found.1.is_empty() { Ok(()) } else { learn(hub, domain, &found).await }
 }
 
 /// Takes records in and has the next snapshot show them.
@@ -291,43 +318,44 @@ impl State {
         Err(Unavailable(format!("domain {name}: its back-end began anew and was not read yet")))
     }
 
-    /// The questions by which another domain says whether an entry's ids are its own.
-    fn ids(&self, claimant: Claimant) -> Vec<Question> {
+    /// The questions by which another domain says whether an entry's name and ids are its own.
+    fn claims_of(&self, claimant: Claimant) -> Vec<Question> {
+        let by_name = |kind, name: &[u8]| Question { kind, name: name.into(), id: 0 };
         let by_id = |kind, id| Question { kind, name: Vec::new(), id };
         match self.served(claimant) {
-            Some(Entry::User(user)) => {
-                vec![by_id(Kind::UserByUid, user.uid), by_id(Kind::GroupByGid, user.gid)]
+            Some(Entry::User(user)) => vec![
+                by_name(Kind::UserByName, user.name()),
+                by_id(Kind::UserByUid, user.uid),
+                by_id(Kind::GroupByGid, user.gid),
+            ],
+            Some(Entry::Group(group)) => {
+                vec![by_name(Kind::GroupByName, &group.name), by_id(Kind::GroupByGid, group.gid)]
             }
-            Some(Entry::Group(group)) => vec![by_id(Kind::GroupByGid, group.gid)],
             None => Vec::new(),
         }
     }
 
-    /// The same for the groups of a user.
+    /// The same for the gids of a user's groups.
     fn group_questions(&self, claimant: Claimant) -> Vec<Question> {
         let Some(Entry::User(user)) = self.served(claimant) else { return Vec::new() };
         let gids = self.gids_of(claimant.0, user).into_iter();
         gids.map(|id| Question { kind: Kind::GroupByGid, name: Vec::new(), id }).collect()
     }
 
-    /// Who has the name or id, of what is known here. Claims are put down when something is merged
-    /// or learnt and may be behind the entries; what counts is what the entry says now.
-    fn claimant(&self, question: &Question) -> Option<Claimant> {
+    /// Whose the name or id is, of what is known here, served or not.
+    fn owner(&self, question: &Question) -> Option<Claimant> {
         let Question { kind, name, id } = question;
-        let claimant = match kind {
+        match kind {
             Kind::UserByName | Kind::GroupsOf => self.claims.user_named(name),
             Kind::UserByUid => self.claims.uid(*id),
             Kind::GroupByName => self.claims.group_named(name),
             Kind::GroupByGid => self.claims.gid(*id),
-        }?;
-        let fits = match (kind, self.served(claimant)?) {
-            (Kind::UserByName | Kind::GroupsOf, Entry::User(user)) => user.name() == name,
-            (Kind::UserByUid, Entry::User(user)) => user.uid == *id,
-            (Kind::GroupByName, Entry::Group(group)) => *group.name == **name,
-            (Kind::GroupByGid, Entry::Group(group)) => group.gid == *id,
-            _ => false,
-        };
-        fits.then_some(claimant)
+        }
+    }
+
+    /// The same, if it is served.
+    fn claimant(&self, question: &Question) -> Option<Claimant> {
+        self.owner(question).filter(|owner| self.served(*owner).is_some())
     }
 
     /// The entry, if it is admitted and has both its name and its id for itself.
@@ -336,25 +364,26 @@ impl State {
         let domain = self.domains.get(position)?;
         let locals = self.locals.as_ref()?;
         let entry = domain.entries.entry(number)?;
-        let claims = match entry {
+        match entry {
             Entry::User(user) => {
                 domain.rules.user(user, locals).ok()?;
-                if self.claims.gid(user.gid).is_some_and(|(owner, _)| owner != position) {
-                    return None;
-                }
-                [self.claims.user_named(user.name()), self.claims.uid(user.uid)]
+                self.claims.user(claimant, user).ok()?;
             }
             Entry::Group(group) => {
                 domain.rules.group(group, locals).ok()?;
-                [self.claims.group_named(&group.name), self.claims.gid(group.gid)]
+                self.claims.group(claimant, group).ok()?;
             }
-        };
-        (claims == [Some(claimant); 2]).then_some(entry)
+        }
+        Some(entry)
     }
 
     /// Takes in what a back-end found, and puts down who may have its names and ids. `None` when
     /// nothing of it is new.
-    fn learn(&mut self, position: usize, records: &[u8]) -> Result<Option<Forget>, Refused> {
+    pub(super) fn learn(
+        &mut self,
+        position: usize,
+        records: &[u8],
+    ) -> Result<Option<Forget>, Refused> {
         let domain = &self.domains[position];
         let mut forget = Forget::default();
         for record in Records::bare(records).flatten() {
@@ -369,14 +398,14 @@ impl State {
         Ok(is_new.then_some(forget))
     }
 
-    /// Whether the list that the question is for was not asked for yet.
+    /// Whether the list that the question is for is not known whole.
     fn lacks_list(&self, kind: Kind, (position, number): Claimant) -> bool {
         let domain = &self.domains[position];
         match (domain.mode, kind, domain.entries.entry(number)) {
             (Mode::Replicate, ..) => false,
             (_, Kind::GroupsOf, Some(Entry::User(user))) => user.groups.is_none(),
-            (_, Kind::GroupByName | Kind::GroupByGid, Some(Entry::Group(group))) => {
-                group.members.is_none()
+            (_, Kind::GroupByName | Kind::GroupByGid, Some(Entry::Group(_))) => {
+                !domain.entries.knows_members(number)
             }
             _ => false,
         }
@@ -517,6 +546,49 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_asked_for_as_long_as_the_members_of_one_within_it_are_not_known() {
+        let mut state = host(&["asked"]);
+        let found = Image::full()
+            .user(1, "alice", 5001, 5001)
+            .group(2, "outer", 6002, &[3, 99])
+            .group(3, "middle", 6003, &[4, 2])
+            .unasked(4, "inner", 6004);
+        take(&mut state, 0, found).expect("well formed");
+        let question = by_name(Kind::GroupByName, "outer");
+        published(&mut state, |snapshot| {
+            for name in [&b"outer"[..], b"middle", b"inner"] {
+                let group = snapshot.group_by_name(name).expect("undamaged").expect("there");
+                assert!(group.members_unknown(), "{}", group.gid);
+            }
+        });
+        let outer = state.claimant(&question).expect("there");
+        assert!(state.lacks_list(Kind::GroupByName, outer));
+        let found = Image::full().group(4, "inner", 6004, &[1]);
+        state.learn(0, &found.records()).expect("well formed");
+        assert!(!state.lacks_list(Kind::GroupByName, outer), "99 is nobody");
+        let Some(Answer::Group { members, .. }) = answer(&state, &question) else {
+            panic!("a group")
+        };
+        assert_eq!(members, [b"alice"]);
+        published(&mut state, |snapshot| {
+            let outer = snapshot.group_by_name(b"outer").expect("undamaged").expect("there");
+            assert!(!outer.members_unknown());
+        });
+    }
+
+    #[test]
+    fn the_groups_of_a_user_leave_what_is_known_of_their_members_as_it_is() {
+        let mut state = host(&["asked"]);
+        let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
+        state.learn(0, &found.records()).expect("well formed");
+        let staff = state.claimant(&by_name(Kind::GroupByName, "staff")).expect("there");
+        state.learn(0, &Image::full().unasked(2, "staff", 6000).records()).expect("well formed");
+        assert!(!state.lacks_list(Kind::GroupByName, staff));
+        state.learn(0, &Image::full().unasked(2, "wheel", 6000).records()).expect("well formed");
+        assert!(state.lacks_list(Kind::GroupByName, staff), "another group");
+    }
+
+    #[test]
     fn members_that_are_not_known_any_more_are_asked_for_and_not_answered() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
@@ -624,8 +696,9 @@ mod tests {
         published(&mut state, |_| {});
         let mallory = by_name(Kind::UserByName, "mallory");
         let claimant = state.claimant(&mallory).expect("nobody else is known yet");
-        let asked: Vec<_> = state.ids(claimant).into_iter().map(|q| (q.kind, q.id)).collect();
-        assert_eq!(asked, [(Kind::UserByUid, 5001), (Kind::GroupByGid, 7001)]);
+        let asked: Vec<_> = state.claims_of(claimant).into_iter().map(|q| (q.kind, q.id)).collect();
+        let claims = [(Kind::UserByName, 0), (Kind::UserByUid, 5001), (Kind::GroupByGid, 7001)];
+        assert_eq!(asked, claims);
         let found = Image::full().user(1, "alice", 5001, 5001).unasked(2, "admins", 6000);
         state.learn(0, &found.records()).expect("well formed");
         assert_eq!(answer(&state, &mallory), None, "5001 is alice's");

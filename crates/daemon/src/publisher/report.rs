@@ -24,7 +24,11 @@ pub fn counts(names: &[&str], merged: &Merged<'_>) -> Vec<DomainCounts> {
     let named = |name: &&str| DomainCounts { domain: (*name).into(), ..DomainCounts::default() };
     let mut counts: Vec<_> = names.iter().map(named).collect();
     merged.users.iter().for_each(|user| counts[user.domain].users += 1);
-    merged.groups.iter().for_each(|group| counts[group.domain].groups += 1);
+    for group in &merged.groups {
+        let counts = &mut counts[group.domain];
+        counts.groups += 1;
+        counts.listed += group.entry.entry().references().len() as u64;
+    }
     for (counts, refused) in counts.iter_mut().zip(&merged.refused) {
         counts.refused = reasons(refused);
     }
@@ -68,7 +72,20 @@ impl State {
     /// Every entry of that name in any domain; of users when `kind` is one for users.
     #[must_use]
     pub fn show(&self, kind: Kind, name: &[u8]) -> Vec<Shown> {
-        self.domains.iter().flat_map(|domain| domain.show(kind, name)).collect()
+        let unread = self.unread();
+        let domains = self.domains.iter().enumerate();
+        let shown = domains.flat_map(|(position, domain)| {
+            let first = unread.filter(|unread| *unread < position);
+            let first = first.map(|unread| &*self.domains[unread].name);
+            domain.show(kind, name).into_iter().map(move |shown| match first {
+                Some(first) => Shown {
+                    refused: format!("domain {first}, which goes before, was never read"),
+                    ..shown
+                },
+                None => shown,
+            })
+        });
+        shown.collect()
     }
 }
 

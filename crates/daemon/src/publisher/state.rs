@@ -3,7 +3,7 @@
 
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
-use super::merge::{Claimant, Claims, Merged, Source, merge};
+use super::merge::{Claims, Merged, Source, merge};
 use super::model::{Domain, Entry, Image, Refused, record_number};
 use super::report;
 use super::served::{Counts, Served};
@@ -25,9 +25,6 @@ const NAMES_TOLD_MAX: usize = 100;
 /// How long a confirmation holds: until the back-end has handed its entries over once more, which may
 /// have been started again meanwhile.
 const CONFIRMED_FOR: Duration = Duration::from_secs(600);
-/// Entries that are remembered one by one as changed while a snapshot is made; of more it is the whole
-/// domain.
-const CHANGED_MAX: usize = 10_000;
 
 /// One domain.
 pub struct DomainState {
@@ -52,6 +49,8 @@ pub struct DomainState {
 pub struct State {
     pub(super) domains: Vec<DomainState>,
     pub(super) locals: Option<Arc<Locals>>,
+    /// Who has which name and id, of all entries as they are at this moment. Put down only where some
+    /// domain is asked on demand, for questions are answered by it.
     pub(super) claims: Claims,
     min_id: u32,
     /// The socket to ask about domains that are not mirrored.
@@ -60,15 +59,6 @@ pub struct State {
     pub served: Served,
     /// The snapshot that was in place when this process began, until there is another.
     previous: Option<Vec<u8>>,
-    since_made: Changed,
-}
-
-/// What changed since the merge that is being published began: the claims of that merge know nothing of
-/// it.
-#[derive(Default)]
-struct Changed {
-    entries: HashSet<Claimant>,
-    domains: HashSet<usize>,
 }
 
 /// What a snapshot is made of: the state at one moment. Entries are shared with the state, which goes on
@@ -80,13 +70,12 @@ pub struct Basis {
     responder: Option<Vec<u8>>,
 }
 
-/// What a merge came to, to be put in place of the last one when the image is published.
+/// What a merge came to.
 pub struct Made {
     /// The snapshot to be.
     pub image: snapshot::Image,
     /// What it has of each domain.
     pub served: Served,
-    claims: Claims,
     refused: Vec<Vec<(u32, Refusal)>>,
     counts: Vec<DomainCounts>,
 }
@@ -133,7 +122,6 @@ impl State {
             claims: Claims::default(),
             served,
             previous,
-            since_made: Changed::default(),
         }
     }
 
@@ -143,9 +131,9 @@ impl State {
             return false;
         }
         self.locals = Some(Arc::new(locals));
-        if self.is_asked() {
-            self.claims = Claims::default();
-            self.claim_all();
+        self.claims = Claims::default();
+        for position in 0..self.domains.len() {
+            self.claim_all_of(position);
         }
         true
     }
@@ -219,11 +207,7 @@ impl State {
             // Nobody can read it, so that nothing is served that could go.
             Some(Err(_)) => return None,
         };
-        let known = |claimant: Option<Claimant>| {
-            claimant
-                .filter(|(owner, _)| *owner == position)
-                .and_then(|(_, n)| domain.entries.entry(n))
-        };
+        let known = if previous.is_none() { domain.last_served() } else { HashSet::new() };
         let is_served = |entry: Entry<'_>| match (&previous, entry) {
             (Some(snapshot), Entry::User(user)) => match snapshot.user_by_name(user.name()) {
                 Ok(found) => found.is_some_and(|found| found.uid == user.uid),
@@ -234,14 +218,7 @@ impl State {
                 Ok(found) => found.is_some_and(|found| found.gid == group.gid),
                 Err(_) => true,
             },
-            (None, Entry::User(user)) => {
-                let known = known(self.claims.user_named(user.name()));
-                matches!(known, Some(Entry::User(known)) if known.uid == user.uid)
-            }
-            (None, Entry::Group(group)) => {
-                let known = known(self.claims.group_named(&group.name));
-                matches!(known, Some(Entry::Group(known)) if known.gid == group.gid)
-            }
+            (None, entry) => known.contains(&identity(entry)),
         };
         let mut kept = Counts::default();
         for (_, entry) in entries.entries().filter(|(_, entry)| is_served(*entry)) {
@@ -278,12 +255,11 @@ impl State {
     /// Puts other entries in the place of all. Where questions are asked the next may come before the
     /// next snapshot, and who has which name and id is known at once.
     fn replace(&mut self, position: usize, entries: Domain) {
-        self.domains[position].entries = entries;
-        if self.is_asked() {
-            self.claims.retain(|(owner, _)| *owner != position);
-            self.claim_all();
+        let old = std::mem::replace(&mut self.domains[position].entries, entries);
+        for (number, entry) in old.entries() {
+            self.claims.remove((position, number), entry);
         }
-        self.since_made.domains.insert(position);
+        self.claim_all_of(position);
     }
 
     /// Whether any domain is asked on demand, so that claims answer questions.
@@ -321,66 +297,46 @@ impl State {
         self.domains.iter().all(|domain| !domain.entries.present)
     }
 
-    /// Changes entries, and has their claims be what they are afterwards. An entry that is refused has
-    /// none, and is not found.
+    /// Changes entries, and has their claims be what they are afterwards.
     pub(super) fn change<T>(
         &mut self,
         position: usize,
         numbers: &[u32],
         change: impl FnOnce(&mut Domain) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
-        let before = self.is_asked().then(|| self.domains[position].entries.clone());
         let entries = &mut self.domains[position].entries;
         for &number in numbers {
             if let Some(entry) = entries.entry(number) {
-                self.claims.release((position, number), entry);
+                self.claims.remove((position, number), entry);
             }
         }
         let changed = change(entries);
-        let claimants = numbers.iter().map(|&number| (position, number));
-        self.since_made.add(claimants.clone());
-        self.claim(claimants);
-        // Somebody else may have been waiting for a name or an id that is free now.
-        let is_free = |&number: &u32| {
-            let entry = before.as_ref().and_then(|before| before.entry(number));
-            entry.is_some_and(|entry| self.claims.is_free(entry))
-        };
-        if numbers.iter().any(is_free) {
-            self.claim_all();
-        }
+        self.claim(position, numbers.iter().copied());
         changed
     }
 
-    fn claim_all(&mut self) {
-        let each = self.domains.iter().enumerate().flat_map(|(position, domain)| {
-            domain.entries.entries().map(move |(number, _)| (position, number))
-        });
-        let each: Vec<_> = each.collect();
-        self.claim(each.iter().copied());
+    fn claim_all_of(&mut self, position: usize) {
+        let numbers: Vec<_> =
+            self.domains[position].entries.entries().map(|(number, _)| number).collect();
+        self.claim(position, numbers.into_iter());
     }
 
-    /// Puts down the claims of entries; groups go first, as in a merge.
-    fn claim(&mut self, claimants: impl Iterator<Item = Claimant> + Clone) {
-        let Self { domains, claims, locals: Some(locals), .. } = self else { return };
-        let each = |(position, number): Claimant| {
-            Some((position, number, domains[position].entries.entry(number)?))
-        };
-        for (position, number, entry) in claimants.clone().filter_map(each) {
-            if let Entry::Group(group) = entry {
-                let _ = claims.group(position, number, group, &domains[position].rules, locals);
-            }
+    fn claim(&mut self, position: usize, numbers: impl Iterator<Item = u32>) {
+        if !self.is_asked() {
+            return;
         }
-        for (position, number, entry) in claimants.filter_map(each) {
-            if let Entry::User(user) = entry {
-                let _ = claims.user(position, number, user, &domains[position].rules, locals);
+        let Self { domains, claims, locals: Some(locals), .. } = self else { return };
+        let DomainState { entries, rules, .. } = &domains[position];
+        for number in numbers {
+            if let Some(entry) = entries.entry(number) {
+                claims.add((position, number), entry, rules, locals);
             }
         }
     }
 
     /// What the next snapshot is made of. Behind a domain that was never read nothing is served: what
     /// is whose would be decided by who is away.
-    pub fn begin(&mut self) -> Basis {
-        self.since_made = Changed::default();
+    pub fn begin(&self) -> Basis {
         let unread = self.unread();
         let domains = self.domains.iter().enumerate().map(|(position, domain)| {
             let entries = match unread {
@@ -397,26 +353,14 @@ impl State {
         }
     }
 
-    fn unread(&self) -> Option<usize> {
+    pub(super) fn unread(&self) -> Option<usize> {
         self.domains.iter().position(DomainState::is_unread)
     }
 
     /// What was made is in place.
     pub fn published(&mut self, made: Made) {
-        self.claims = made.claims;
         self.served = made.served;
         self.previous = None;
-        let since = std::mem::take(&mut self.since_made);
-        if !since.is_empty() {
-            self.claims.retain(|claimant| !since.has(claimant));
-            let domains = since.domains.iter().flat_map(|&position| {
-                let entries = self.domains[position].entries.entries();
-                entries.map(move |(number, _)| (position, number))
-            });
-            let mut claimants: Vec<_> = domains.chain(since.entries.iter().copied()).collect();
-            claimants.sort_unstable();
-            self.claim(claimants.iter().copied());
-        }
         let results = made.refused.into_iter().zip(made.counts);
         for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
             (domain.refused, domain.counts) = (refused, counts);
@@ -440,26 +384,6 @@ impl State {
     }
 }
 
-impl Changed {
-    fn add(&mut self, claimants: impl Iterator<Item = Claimant>) {
-        for (position, number) in claimants {
-            if self.entries.len() < CHANGED_MAX {
-                self.entries.insert((position, number));
-            } else {
-                self.domains.insert(position);
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.domains.is_empty()
-    }
-
-    fn has(&self, claimant: &Claimant) -> bool {
-        self.domains.contains(&claimant.0) || self.entries.contains(claimant)
-    }
-}
-
 impl Basis {
     /// Merges and builds. Takes time in proportion to all memberships.
     pub fn make(&self) -> Result<Made, TooLarge> {
@@ -475,8 +399,8 @@ impl Basis {
             (name.clone(), Counts { users: counts.users, groups: counts.groups })
         });
         let served = served.collect();
-        let Merged { claims, refused, .. } = merged;
-        Ok(Made { image, served, claims, refused, counts })
+        let Merged { refused, .. } = merged;
+        Ok(Made { image, served, refused, counts })
     }
 }
 
@@ -503,6 +427,13 @@ impl DomainState {
         self.mode == Mode::Replicate && !self.entries.present
     }
 
+    /// The entries that the last publication served.
+    fn last_served(&self) -> HashSet<(bool, &[u8], u32)> {
+        let refused: HashSet<u32> = self.refused.iter().map(|(number, _)| *number).collect();
+        let served = self.entries.entries().filter(|(number, _)| !refused.contains(number));
+        served.map(|(_, entry)| identity(entry)).collect()
+    }
+
     /// Puts down whose memory a record makes untrue: under the old name and the new one.
     pub(super) fn note(&self, record: &Record<'_>, forget: &mut Forget) {
         let (number, new) = match record {
@@ -520,5 +451,13 @@ impl DomainState {
                 list.push(name.to_owned());
             }
         }
+    }
+}
+
+/// Who an entry is to programs: whether a user, name, id.
+fn identity(entry: Entry<'_>) -> (bool, &[u8], u32) {
+    match entry {
+        Entry::User(user) => (true, user.name(), user.uid),
+        Entry::Group(group) => (false, &group.name, group.gid),
     }
 }

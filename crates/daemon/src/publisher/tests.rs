@@ -94,7 +94,7 @@ impl Image {
 
 fn config(domains: &[&str]) -> Publisher {
     let mode = |name: &str| match name {
-        "asked" => Mode::OnDemand,
+        _ if name.starts_with("asked") => Mode::OnDemand,
         _ => Mode::Replicate,
     };
     let rules = |name: &&str| DomainRules {
@@ -140,7 +140,7 @@ fn take_bytes(state: &mut State, domain: usize, image: &[u8]) -> Result<Taken, R
     state.apply(domain, model::Image::read(image)?)
 }
 
-/// A host with the accounts that every host has. A domain called `asked` is asked on demand.
+/// A host with the accounts that every host has. A domain whose name starts with `asked` is asked on demand.
 pub(super) fn host(domains: &[&str]) -> State {
     let mut state = fresh(domains, Served::new(), None);
     state.set_locals(locals(&[("root", 0), ("daemon", 1)], &[("root", 0), ("users", 100)]));
@@ -343,14 +343,46 @@ fn of_two_domains_the_first_wins_and_the_other_is_listed() {
 
 #[test]
 fn a_primary_group_of_another_domain_makes_nobody_its_member() {
-    for (corp, lab) in [(0, 1), (1, 0)] {
-        let mut state = host(&["first", "second"]);
-        let owner = Image::full().group(1, "wheel", 6000, &[]);
-        take(&mut state, corp, owner).expect("well formed");
-        let intruder = Image::full().user(1, "mallory", 7000, 6000);
-        take(&mut state, lab, intruder).expect("well formed");
-        assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "mallory")), None);
-    }
+    let mut state = host(&["first", "second"]);
+    take(&mut state, 0, Image::full().group(1, "wheel", 6000, &[])).expect("well formed");
+    take(&mut state, 1, Image::full().user(1, "mallory", 7000, 6000)).expect("well formed");
+    assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "mallory")), None);
+    let reason = "user mallory: primary gid 6000 is a group of an earlier domain";
+    assert_eq!(reasons(&state, "second"), [reason]);
+
+    // Of a user and a group that would make a member of it the later one goes.
+    let mut state = host(&["first", "second"]);
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 6000)).expect("well formed");
+    take(&mut state, 1, Image::full().group(1, "evil", 6000, &[])).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(uid_of(snapshot, "alice"), Some(5001));
+        assert_eq!(members_of(snapshot, "evil"), None);
+    });
+    let reason = "group evil: gid 6000 is the primary gid of an earlier domain's user";
+    assert_eq!(reasons(&state, "second"), [reason]);
+}
+
+#[test]
+fn a_later_domain_takes_no_user_from_an_earlier_one_by_a_group() {
+    let mut state = host(&["corp", "lab"]);
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+    let lab = Image::full().group(1, "evil", 5001, &[]).user(2, "alice", 9001, 7003);
+    take(&mut state, 1, lab).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(uid_of(snapshot, "alice"), Some(5001));
+        assert!(snapshot.user_by_uid(9001).expect("undamaged").is_none());
+        assert_eq!(members_of(snapshot, "evil"), None);
+    });
+}
+
+#[test]
+fn who_is_refused_leaves_the_name_to_nobody_of_a_later_domain() {
+    let mut state = host(&["first", "corp", "lab"]);
+    take(&mut state, 0, Image::full().group(1, "wheel", 6000, &[])).expect("well formed");
+    take(&mut state, 1, Image::full().user(1, "alice", 5001, 6000)).expect("well formed");
+    take(&mut state, 2, Image::full().user(1, "alice", 9001, 9001)).expect("well formed");
+    assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
+    assert_eq!(reasons(&state, "lab"), ["user alice: an earlier domain has this name"]);
 }
 
 #[test]
@@ -614,9 +646,12 @@ fn behind_a_domain_that_was_never_read_nothing_is_served() {
     assert_eq!(state.waits_for(true), None, "there is nothing to be lost");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
     assert_eq!(state.domain_counts()[1].waits_for, "corp");
+    let shown = state.show(LookUp::UserByName, b"alice");
+    assert_eq!(shown[0].refused, "domain corp, which goes before, was never read");
     take(&mut state, 0, Image::full().user(1, "bob", 5001, 5001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), Some(7001));
     assert_eq!(state.domain_counts()[1].waits_for, "");
+    assert_eq!(state.show(LookUp::UserByName, b"alice")[0].refused, "");
     let lab = Served::from([("lab".to_owned(), Counts::default())]);
     let mut state = fresh(&["corp", "lab"], lab, None);
     state.set_locals(Locals::default());

@@ -1,20 +1,24 @@
 //! Following servers that do not offer content synchronization: everything is listed once, then
 //! changes are learned of by persistent search, or by asking from time to time what was modified.
 //!
-//! Neither tells all: a persistent search is silent about entries that stop matching the filter,
-//! and time stamps about removals, about entries that move with their parents, and about changes
-//! that a replica brings in long after they were stamped. So the keys of all entries, and their
+//! A persistent search speaks of whatever changes below the base, and each entry that it speaks of is
+//! read ([`notices`](super::notices)). Time stamps are silent about removals, about entries that
+//! move with their parents, and about changes that a replica brings in long after they were stamped;
+//! and a notice may be lost. So the keys of all entries, and their
 //! stamps where it is by those that changes are learned of, are compared from time to time
 //! ("swept"), and everything is listed again when they show something that is not known. There are
 //! no cookies: a new connection lists everything.
 
-use super::{Ear, Track, keyless, search_failed};
+use super::notices::Notices;
+use super::twins::{ENTRIES_MAX, TooMany};
+use super::{Ear, Track, is_later, keyless, search_failed, too_many};
 use crate::connection::Connection;
+use crate::dn;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{
-    CHANGE_DELETE, Control, Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest,
-    code,
+    CHANGE_DELETE, CHANGE_MOVE, Control, Operation, Outcome, RawEntry, Request, Response, Scope,
+    SearchRequest, code,
 };
 use crate::schema::{PartSearch, entry_id};
 use roster_provider::{EntryId, Unmentioned};
@@ -31,13 +35,16 @@ const SWEEP_POLLS: u32 = 10;
 /// it must not leave a gap to.
 const ESTABLISH: Duration = Duration::from_millis(200);
 
+/// Entries that may be spoken of during one listing; of more, it is repeated.
+const OVERTAKEN_MAX: usize = 100_000;
+
 /// Where entries have no stamps.
 const NO_VERSION: u64 = 0;
 
 /// How changes are learned of between two sweeps.
 enum Means {
-    /// By persistent search; the request's id once it is sent.
-    PersistentSearch(Option<u32>),
+    /// By persistent search, below this base; the request's id once it is sent.
+    PersistentSearch(String, Option<u32>),
     /// By asking for entries whose stamp is as new as the newest known.
     Polling(Stamps, Duration),
 }
@@ -49,11 +56,6 @@ struct Stamps {
     /// before: in a replicated directory stamps may arrive a little out of order.
     since: Vec<u8>,
     newest: Vec<u8>,
-}
-
-/// Longer is later (numbers), else the text decides (times).
-fn is_later(stamp: &[u8], than: &[u8]) -> bool {
-    (stamp.len(), stamp) > (than.len(), than)
 }
 
 impl Stamps {
@@ -121,15 +123,22 @@ pub(crate) struct Enumeration {
     /// Entries that the persistent search spoke of while a listing, which may be of an earlier
     /// moment, was under way.
     overtaken: HashSet<EntryId>,
+    notices: Notices,
     /// A sweep met an entry or a version of one that is not known, the search spoke of one that cannot
     /// be told, or entries have moved with the one above them.
     is_behind: bool,
 }
 
 impl Enumeration {
-    /// By persistent search.
-    pub fn persistent(search: PartSearch, key: String, page_size: Option<u32>) -> Self {
-        Self::new(search, key, page_size, Means::PersistentSearch(None))
+    /// By persistent search below `context`, which has the search's base in it: who leaves the base is
+    /// told of where it goes.
+    pub fn persistent(
+        search: PartSearch,
+        key: String,
+        page_size: Option<u32>,
+        context: String,
+    ) -> Self {
+        Self::new(search, key, page_size, Means::PersistentSearch(context, None))
     }
 
     /// By polling for stamps of this attribute.
@@ -157,6 +166,7 @@ impl Enumeration {
             known: HashMap::new(),
             hasher: RandomState::new(),
             overtaken: HashSet::new(),
+            notices: Notices::default(),
             is_behind: false,
         }
     }
@@ -169,9 +179,10 @@ impl Enumeration {
             Listing::Whole => {
                 self.is_behind = false;
                 self.known.clear();
-                ear.began(self.search.part);
+                self.notices.forget();
+                ear.began(self.search.part, true);
             }
-            Listing::Keys => ear.began(self.search.part),
+            Listing::Keys => ear.began(self.search.part, false),
             Listing::Changes => {
                 if let Means::Polling(stamps, _) = &mut self.means {
                     match stamps.changed() {
@@ -190,7 +201,7 @@ impl Enumeration {
     fn sweep_due(&self) -> Instant {
         self.swept
             + match &self.means {
-                Means::PersistentSearch(_) => SWEEP_INTERVAL,
+                Means::PersistentSearch(..) => SWEEP_INTERVAL,
                 Means::Polling(_, interval) => *interval * SWEEP_POLLS,
             }
     }
@@ -198,7 +209,7 @@ impl Enumeration {
     fn rest(&mut self, now: Instant) {
         let sweep = self.sweep_due();
         self.phase = Phase::Resting(match &self.means {
-            Means::PersistentSearch(_) => sweep,
+            Means::PersistentSearch(..) => sweep,
             Means::Polling(_, interval) => sweep.min(now + *interval),
         });
     }
@@ -219,15 +230,30 @@ impl Enumeration {
         if let Means::Polling(stamps, _) = &self.means {
             attributes.push(stamps.attribute);
         }
-        let request = Request::Search(self.request(&self.filter, &attributes));
+        let base = &self.search.base;
+        let request = request(base, Scope::Subtree, &self.filter, &attributes);
         let controls = self.page_size.map(|size| Control::Paged(size, &self.page));
         let id = connection.queue(&request, controls.as_slice());
         self.phase = Phase::Reading(listing, id);
     }
 
-    fn request<'a>(&'a self, filter: &'a Filter, attributes: &'a [&'a str]) -> SearchRequest<'a> {
-        let base = &self.search.base;
-        SearchRequest { base, scope: Scope::Subtree, filter, attributes, entries_max: 0 }
+    fn watch(&mut self, connection: &mut Connection, now: Instant) {
+        let Means::PersistentSearch(context, id) = &mut self.means else { return };
+        let (any, key) = (Filter::present("objectClass"), [self.key.as_str()]);
+        let request = request(context, Scope::Subtree, &any, &key);
+        *id = Some(connection.queue(&request, &[Control::PersistentSearch]));
+        self.phase = Phase::Establishing(now + ESTABLISH);
+    }
+
+    /// Asks for entries that were spoken of.
+    fn read_noticed(&mut self, connection: &mut Connection) {
+        let attributes: Vec<&str> =
+            self.search.attributes.iter().chain([&self.key]).map(String::as_str).collect();
+        for (id, name) in self.notices.due() {
+            let base = String::from_utf8_lossy(&name);
+            let request = request(&base, Scope::Base, &self.search.filter, &attributes);
+            self.notices.asked(connection.queue(&request, &[]), id);
+        }
     }
 
     fn id_of(&self, entry: &RawEntry<'_>) -> Result<Option<EntryId>, Error> {
@@ -244,13 +270,15 @@ impl Enumeration {
                 let stamp = stamps.of(entry)?;
                 (stamp, self.hasher.hash_one(stamp))
             }
-            Means::PersistentSearch(_) => (&b""[..], NO_VERSION),
+            Means::PersistentSearch(..) => (&b""[..], NO_VERSION),
         };
         match (listing, &mut self.means) {
             (Listing::Keys, means) => {
-                let known = self.known.get(&ear.seen(&self.search, id, entry.dn));
+                let (key, _) = ear.seen(&self.search, id, entry.dn);
+                let known = self.known.get(&key);
                 let is_told = matches!(means, Means::Polling(stamps, _) if stamps.covers(stamp));
-                self.is_behind |= known.is_none_or(|known| *known != version && !is_told);
+                self.is_behind |= known.is_none_or(|known| *known != version && !is_told)
+                    || !ear.expects(&self.search, id, entry.dn);
             }
             (Listing::Whole | Listing::Changes, means) => {
                 if let Means::Polling(stamps, _) = means {
@@ -258,7 +286,7 @@ impl Enumeration {
                 }
                 let is_listing = listing == Listing::Whole;
                 self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
-                self.known.insert(ear.key(self.search.part, id, entry.dn), version);
+                self.remember(ear.key(self.search.part, id, entry.dn), version)?;
             }
         }
         Ok(())
@@ -302,20 +330,25 @@ impl Enumeration {
     fn change(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
         match response.operation {
             Operation::Entry(entry) => {
+                let change = response.controls.change_type()?;
+                let is_inside =
+                    dn::is_within(&dn::normalise(entry.dn), self.search.normalised_base());
+                if !is_inside && change != Some(CHANGE_MOVE) {
+                    return Ok(());
+                }
                 let Some(id) = self.id_of(&entry)? else {
                     // Removed entries do not always come with their attributes.
                     self.is_behind = true;
                     return Ok(());
                 };
-                if response.controls.change_type()? == Some(CHANGE_DELETE) {
-                    self.overtaken.insert(id);
+                if !is_inside || change == Some(CHANGE_DELETE) {
+                    self.overtake(id);
                     self.known.remove(&id);
                     self.is_behind |= ear.removed(&self.search, id);
                 } else {
-                    self.is_behind |= ear.entry(&self.search, id, &entry, false)?;
-                    let key = ear.key(self.search.part, id, entry.dn);
-                    self.overtaken.insert(key);
-                    self.known.insert(key, NO_VERSION);
+                    let may_bring = change == Some(CHANGE_MOVE);
+                    self.is_behind |= ear.noticed(&self.search, id, entry.dn, may_bring)?;
+                    self.is_behind |= !self.notices.note(id, entry.dn);
                 }
             }
             Operation::SearchDone(outcome) => return Err(search_failed(&self.search, outcome)),
@@ -323,19 +356,66 @@ impl Enumeration {
         }
         Ok(())
     }
+
+    /// What comes of an entry that was spoken of.
+    fn hear_noticed(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+        match response.operation {
+            Operation::Entry(entry) => {
+                let Some(id) = self.id_of(&entry)? else { return Err(keyless(&entry, &self.key)) };
+                self.notices.found(response.id);
+                self.is_behind |= ear.entry(&self.search, id, &entry, false)?;
+                let key = ear.key(self.search.part, id, entry.dn);
+                self.overtake(key);
+                self.remember(key, NO_VERSION)?;
+            }
+            Operation::SearchDone(outcome) => {
+                let reading = self.notices.answered(response.id);
+                match (reading.filter(|reading| !reading.is_found), outcome.code) {
+                    (Some(reading), code::SUCCESS) => {
+                        self.overtake(reading.id);
+                        self.known.remove(&reading.id);
+                        self.is_behind |= ear.left(&self.search, reading.id);
+                    }
+                    // It was removed or renamed meanwhile, which will be told.
+                    (None, _) | (_, code::NO_SUCH_OBJECT) => {}
+                    (Some(_), _) => return Err(search_failed(&self.search, outcome)),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, id: EntryId, version: u64) -> Result<(), Error> {
+        self.known.insert(id, version);
+        TooMany::unless(self.known.len() <= ENTRIES_MAX, "entries", ENTRIES_MAX)
+            .map_err(|most| too_many(&self.search, most))
+    }
+
+    /// A listing under way may bring an older state of the entry.
+    fn overtake(&mut self, id: EntryId) {
+        self.overtaken.insert(id);
+        if self.overtaken.len() > OVERTAKEN_MAX {
+            self.overtaken.clear();
+            self.is_behind = !matches!(self.phase, Phase::Resting(_));
+        }
+    }
+}
+
+fn request<'a>(
+    base: &'a str,
+    scope: Scope,
+    filter: &'a Filter,
+    attributes: &'a [&'a str],
+) -> Request<'a> {
+    Request::Search(SearchRequest { base, scope, filter, attributes, entries_max: 0 })
 }
 
 impl Track for Enumeration {
     fn act(&mut self, connection: &mut Connection, ear: &mut Ear, now: Instant) {
+        self.is_behind |= ear.take_behind(self.search.part);
         match (self.phase, &self.means) {
-            (Phase::Asleep, Means::PersistentSearch(_)) => {
-                let attributes: Vec<&str> =
-                    self.search.attributes.iter().chain([&self.key]).map(String::as_str).collect();
-                let request = Request::Search(self.request(&self.search.filter, &attributes));
-                let id = connection.queue(&request, &[Control::PersistentSearch]);
-                self.means = Means::PersistentSearch(Some(id));
-                self.phase = Phase::Establishing(now + ESTABLISH);
-            }
+            (Phase::Asleep, Means::PersistentSearch(..)) => self.watch(connection, now),
             (Phase::Asleep, Means::Polling(..)) => self.begin(Listing::Whole, ear),
             (Phase::Establishing(until), _) if now >= until => self.begin(Listing::Whole, ear),
             (Phase::Resting(_), _) if self.is_behind => self.begin(Listing::Whole, ear),
@@ -345,11 +425,13 @@ impl Track for Enumeration {
         if let Phase::Turning(listing) = self.phase {
             self.turn_page(listing, connection);
         }
+        self.read_noticed(connection);
     }
 
     fn owns(&self, id: u32) -> bool {
         matches!(self.phase, Phase::Reading(_, reading) if reading == id)
-            || matches!(self.means, Means::PersistentSearch(Some(search)) if search == id)
+            || self.notices.owns(id)
+            || matches!(self.means, Means::PersistentSearch(_, Some(search)) if search == id)
     }
 
     fn hear(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
@@ -359,12 +441,14 @@ impl Track for Enumeration {
                 Operation::SearchDone(outcome) => self.page_ended(listing, response, outcome, ear),
                 _ => Ok(()),
             },
+            _ if self.notices.owns(response.id) => self.hear_noticed(response, ear),
             _ => self.change(response, ear),
         }
     }
 
     fn awaits(&self) -> bool {
-        !matches!(self.phase, Phase::Resting(_) | Phase::Establishing(_))
+        self.notices.is_reading()
+            || !matches!(self.phase, Phase::Resting(_) | Phase::Establishing(_))
     }
 
     fn is_settled(&self) -> bool {

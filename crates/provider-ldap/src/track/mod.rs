@@ -3,9 +3,14 @@
 //! How changes are learned of is a [`Track`]'s business, one for each search: content
 //! synchronization ([`sync`]), persistent search or polling ([`enumerate`]), chosen by what the
 //! server offers. [`follow`] drives them all over one connection: sends what they ask, deals out
-//! what comes, keeps the deadlines, and lets changes be published in batches.
+//! what comes, keeps the deadlines, and lets changes be published in batches. Beside each search a
+//! [`lookout`] watches what its entries lie under.
 
 pub mod enumerate;
+mod folders;
+mod history;
+pub mod lookout;
+mod notices;
 pub mod sync;
 mod twins;
 
@@ -19,14 +24,15 @@ use crate::message::{
 };
 use crate::network::Network;
 use crate::schema::{Mapping, PartSearch, group_id};
+use folders::{Folders, Question};
 use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
-use twins::{Twins, Verdict, twin_id};
+use twins::{TooMany, Twins, Verdict, twin_id};
 
 /// While changes are followed, silence is usual: after so much of it the server is asked whether it
 /// is still there. Half a minute finds a hung server soon and costs two packets.
@@ -61,22 +67,51 @@ pub(crate) trait Track: Send {
     }
 }
 
+/// Entries that may be spoken of while what is below a new folder is read; of more, everything is
+/// listed anew.
+const SPOKEN_MAX: usize = 10_000;
+
 /// The sink with what it takes to speak to it: entries become users and groups, cookies are kept
 /// for the next connection.
 pub(crate) struct Ear {
     sink: Arc<dyn Sink>,
     mapping: Arc<Mapping>,
     cookies: HashMap<Part, Cookie>,
-    /// Names of the entries that others are below.
-    containers: HashMap<(Part, EntryId), Vec<u8>>,
+    /// What the known entries lie under, and what those of a listing that is not over.
+    folders: HashMap<Part, Folders>,
+    listings: HashMap<Part, Folders>,
+    /// How many readings below a folder are on their way, and what was spoken of meanwhile: it is
+    /// newer than what they bring.
+    readings: usize,
+    spoken: HashSet<(Part, EntryId)>,
+    /// Entries may have moved, of which the server says nothing.
+    behind: HashSet<Part>,
     twins: Twins,
     is_changed: bool,
 }
 
 impl Ear {
     pub fn new(sink: Arc<dyn Sink>, mapping: Arc<Mapping>, cookies: Vec<(Part, Cookie)>) -> Self {
-        let (cookies, containers) = (cookies.into_iter().collect(), HashMap::new());
-        Self { sink, mapping, cookies, containers, twins: Twins::default(), is_changed: false }
+        let mut ear = Self {
+            sink,
+            mapping,
+            cookies: HashMap::new(),
+            folders: HashMap::new(),
+            listings: HashMap::new(),
+            readings: 0,
+            spoken: HashSet::new(),
+            behind: HashSet::new(),
+            twins: Twins::default(),
+            is_changed: false,
+        };
+        for (part, Cookie { binding, value }) in cookies {
+            // What cannot be read is of another version: everything is listed.
+            if let Some((value, folders)) = Folders::of_kept(&value) {
+                ear.cookies.insert(part, Cookie { binding, value });
+                ear.folders.insert(part, folders);
+            }
+        }
+        ear
     }
 
     /// The cookie of a part, if it was given under the same circumstances.
@@ -95,7 +130,14 @@ impl Ear {
         self.cookies.clear();
     }
 
-    pub fn began(&mut self, part: Part) {
+    /// A refresh begins, which lists everything or resumes.
+    pub fn began(&mut self, part: Part, lists_all: bool) {
+        self.listings.remove(&part);
+        if lists_all {
+            self.behind.remove(&part);
+            let listing = Folders::listing(self.folders.get(&part));
+            self.listings.insert(part, listing);
+        }
         self.twins.began(part);
         self.sink.refresh_began(part);
     }
@@ -109,15 +151,55 @@ impl Ear {
         id: EntryId,
         entry: &RawEntry<'_>,
         is_listing: bool,
-    ) -> Result<bool, Malformed> {
+    ) -> Result<bool, Error> {
+        self.note_spoken(search.part, id);
+        self.tell(search, id, entry, is_listing, !is_listing)
+    }
+
+    /// The entry was found below a new folder.
+    fn below(
+        &mut self,
+        search: &PartSearch,
+        id: EntryId,
+        entry: &RawEntry<'_>,
+    ) -> Result<(), Error> {
+        if !self.spoken.contains(&(search.part, id))
+            && self.tell(search, id, entry, false, false)?
+        {
+            self.fall_behind(search.part);
+        }
+        Ok(())
+    }
+
+    /// Tells the sink of an entry. `may_bring`: if others lie below it, they may be news.
+    fn tell(
+        &mut self,
+        search: &PartSearch,
+        id: EntryId,
+        entry: &RawEntry<'_>,
+        is_listing: bool,
+        may_bring: bool,
+    ) -> Result<bool, Error> {
         self.is_changed = true;
-        let (part, sink) = (search.part, &self.sink);
-        if let Verdict::Twin { of, is_news } = self.twins.judge(part, id, entry.dn, is_listing) {
-            let reason = format!("has the UUID of {}, which is served", printable(&of));
-            sink.rejected(part, twin_id(id, entry.dn), &printable(entry.dn), &reason);
+        let part = search.part;
+        let name = dn::normalise(entry.dn);
+        let is = search.classify(entry, &self.mapping)?;
+        let verdict =
+            self.twins.judge(part, id, &name, is_listing).map_err(|most| too_many(search, most))?;
+        let is_container = !is.user && !is.group;
+        let folders = self.folders(part);
+        let full = |_| too_many_folders(search);
+        if !is_container {
+            folders.occupy(&name, search.normalised_base()).map_err(full)?;
+        }
+        let is_moved = verdict == Verdict::Served
+            && folders.told(id, &name, is_container, is_container && may_bring).map_err(full)?;
+        let sink = &self.sink;
+        if let Verdict::Twin { is_news } = verdict {
+            let reason = format!("has the same UUID ({id}) as another entry, which is served");
+            sink.rejected(part, twin_id(id, &name), &printable(entry.dn), &reason);
             return Ok(is_news);
         }
-        let is = search.classify(entry, &self.mapping)?;
         if is.user {
             match self.mapping.user(entry)? {
                 Ok(user) => sink.put(part, id, Entry::User(user)),
@@ -126,45 +208,152 @@ impl Ear {
         } else if search.has_users() && !is_listing {
             sink.removed(part, id);
         }
-        let is_moved = !is.user && !is.group && {
-            let dn = dn::normalise(entry.dn).into_owned();
-            let before = self.containers.insert((part, id), dn.clone());
-            !is_listing && before != Some(dn)
-        };
-        let id = group_id(id);
+        let group = group_id(id);
         if is.group {
             match self.mapping.group(entry, true)? {
-                Ok(group) => sink.put(part, id, Entry::Group(group)),
-                Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
+                Ok(entry) => sink.put(part, group, Entry::Group(entry)),
+                Err(reason) => sink.rejected(part, group, &printable(entry.dn), &reason),
             }
         } else if search.has_groups() && !is_listing {
-            sink.removed(part, id);
+            sink.removed(part, group);
         }
         Ok(is_moved)
     }
 
-    /// The entry of that key is there, and all of them if there are several.
-    pub fn present(&mut self, search: &PartSearch, id: EntryId) {
-        self.tell_present(search, id);
+    /// Something about the entry of that name has changed, and its place if it `may_bring` others.
+    pub fn noticed(
+        &mut self,
+        search: &PartSearch,
+        id: EntryId,
+        name: &[u8],
+        may_bring: bool,
+    ) -> Result<bool, Error> {
+        let told = self.folders(search.part).told(id, &dn::normalise(name), may_bring, may_bring);
+        told.map_err(|_| too_many_folders(search))
+    }
+
+    /// Whether the entry is where it is known to be, as far as its folder goes.
+    pub fn expects(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> bool {
+        self.folders(search.part).expects(id, &dn::normalise(name), search.normalised_base())
+    }
+
+    /// Folders as they are known, or as they are being listed.
+    fn folders(&mut self, part: Part) -> &mut Folders {
+        match self.listings.get_mut(&part) {
+            Some(listing) => listing,
+            None => self.folders.entry(part).or_default(),
+        }
+    }
+
+    fn note_spoken(&mut self, part: Part, id: EntryId) {
+        if self.readings == 0 {
+            return;
+        }
+        if self.spoken.len() < SPOKEN_MAX {
+            self.spoken.insert((part, id));
+        } else {
+            self.fall_behind(part);
+        }
+    }
+
+    /// Everything of the part is to be listed anew.
+    fn fall_behind(&mut self, part: Part) {
+        self.behind.insert(part);
+    }
+
+    /// Whether it is; asked once.
+    pub fn take_behind(&mut self, part: Part) -> bool {
+        self.behind.remove(&part)
+    }
+
+    /// A new connection, over which nothing is on its way.
+    fn look_again(&mut self, part: Part) {
+        self.readings = 0;
+        self.spoken.clear();
+        if let Some(folders) = self.folders.get_mut(&part) {
+            folders.look_again();
+        }
+    }
+
+    fn look_at_unwatched(&mut self, part: Part) {
+        self.folders(part).look_at_unwatched();
+    }
+
+    fn has_unwatched(&mut self, part: Part) -> bool {
+        self.folders(part).has_unwatched()
+    }
+
+    /// What to ask about folders; while they are listed, nothing.
+    fn question(&mut self, part: Part) -> Option<Question> {
+        if self.listings.contains_key(&part) {
+            return None;
+        }
+        let question = self.folders(part).next();
+        self.readings += usize::from(matches!(question, Some(Question::Below(_))));
+        question
+    }
+
+    /// What was found out about folders is kept.
+    fn keep_folders(&mut self, part: Part) {
+        if !self.listings.contains_key(&part)
+            && self.folders(part).is_changed()
+            && let Some(cookie) = self.cookies.get(&part).cloned()
+            && let Some(kept) = self.kept(part, &cookie)
+        {
+            self.is_changed = true;
+            self.sink.cookie(part, kept);
+        }
+    }
+
+    /// What was found at a folder's name.
+    fn looked(&mut self, part: Part, name: &[u8], found: Option<EntryId>) {
+        if self.folders(part).looked(name, found) {
+            self.fall_behind(part);
+        }
+    }
+
+    /// A reading below a folder is over; whether everything there was read.
+    fn read_below(&mut self, part: Part, name: &[u8], is_whole: bool) {
+        self.readings = self.readings.saturating_sub(1);
+        if self.readings == 0 {
+            self.spoken.clear();
+        }
+        if is_whole {
+            self.folders(part).was_read(name);
+        } else {
+            self.fall_behind(part);
+        }
+    }
+
+    /// The entry of that key is there, and all of them if there are several; whether it is known.
+    pub fn present(&mut self, search: &PartSearch, id: EntryId) -> bool {
         for twin in self.twins.others(search.part, id) {
             self.sink.present(search.part, twin);
         }
+        self.tell_present(search, id)
     }
 
-    /// The entry of that name is there; the key by which it is told of.
-    pub fn seen(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> EntryId {
-        let key = self.twins.see(search.part, id, name);
-        self.tell_present(search, key);
-        key
+    /// The entry of that name is there; the key by which it is told of, and whether it is known.
+    pub fn seen(&mut self, search: &PartSearch, id: EntryId, name: &[u8]) -> (EntryId, bool) {
+        let key = self.twins.see(search.part, id, &dn::normalise(name));
+        (key, self.tell_present(search, key))
     }
 
-    fn tell_present(&self, search: &PartSearch, id: EntryId) {
-        if search.has_users() {
-            self.sink.present(search.part, id);
-        }
-        if search.has_groups() {
-            self.sink.present(search.part, group_id(id));
-        }
+    fn tell_present(&self, search: &PartSearch, id: EntryId) -> bool {
+        let is_user = search.has_users() && self.sink.present(search.part, id);
+        let is_group = search.has_groups() && self.sink.present(search.part, group_id(id));
+        is_user || is_group
+    }
+
+    /// Whether an entry is one that the sink is told of, by [`Mapping::telling`] attributes alone.
+    pub fn is_told(&self, search: &PartSearch, entry: &RawEntry<'_>) -> Result<bool, Malformed> {
+        let is = search.classify(entry, &self.mapping)?;
+        Ok(is.user || is.group)
+    }
+
+    /// The attributes that tell what an entry is.
+    pub fn telling(&self) -> [&str; 3] {
+        self.mapping.telling()
     }
 
     /// Whether one of several entries that share a key was not [`seen`](Self::seen): another may have
@@ -175,20 +364,26 @@ impl Ear {
 
     /// The key by which an entry is told of.
     pub fn key(&self, part: Part, id: EntryId, name: &[u8]) -> EntryId {
-        self.twins.key(part, id, name)
+        self.twins.key(part, id, &dn::normalise(name))
     }
 
     /// The entry is gone. `true` as of [`entry`](Self::entry).
     pub fn removed(&mut self, search: &PartSearch, id: EntryId) -> bool {
+        let is_twin = self.left(search, id);
+        self.folders(search.part).removed(id) || is_twin
+    }
+
+    /// The entry is where it was, and does not match any more. `true` as of [`entry`](Self::entry).
+    pub fn left(&mut self, search: &PartSearch, id: EntryId) -> bool {
         self.is_changed = true;
+        self.note_spoken(search.part, id);
         if search.has_users() {
             self.sink.removed(search.part, id);
         }
         if search.has_groups() {
             self.sink.removed(search.part, group_id(id));
         }
-        let is_twin = self.twins.removed(search.part, id);
-        self.containers.remove(&(search.part, id)).is_some() || is_twin
+        self.twins.removed(search.part, id)
     }
 
     pub fn ended(&mut self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
@@ -205,15 +400,28 @@ impl Ear {
                  rejected` names them; each has to be made anew in the directory"
             );
         }
-        self.sink.refresh_ended(part, unmentioned, cookie);
+        if let Some(mut folders) = self.listings.remove(&part) {
+            folders.ended();
+            self.folders.insert(part, folders);
+        }
+        let kept = cookie.and_then(|cookie| self.kept(part, &cookie));
+        self.sink.refresh_ended(part, unmentioned, kept);
     }
 
     pub fn cookie(&mut self, part: Part, cookie: Cookie) {
         if self.cookies.get(&part) != Some(&cookie) {
             self.is_changed = true;
-            self.cookies.insert(part, cookie.clone());
-            self.sink.cookie(part, cookie);
+            if let Some(kept) = self.kept(part, &cookie) {
+                self.sink.cookie(part, kept);
+            }
+            self.cookies.insert(part, cookie);
         }
+    }
+
+    /// The cookie with the folders that it goes with.
+    fn kept(&mut self, part: Part, cookie: &Cookie) -> Option<Cookie> {
+        let value = self.folders(part).kept_with(&cookie.value)?;
+        Some(Cookie { binding: cookie.binding.clone(), value })
     }
 
     fn flush(&mut self) {
@@ -347,7 +555,7 @@ impl Driver<'_> {
                     break;
                 }
             }
-            if self.tracks.iter().all(|track| track.is_settled()) {
+            if self.tracks.iter().all(|track| track.is_settled()) && self.ear.behind.is_empty() {
                 self.settled.get_or_insert(last_traffic);
                 self.ear.flush();
             }
@@ -387,7 +595,21 @@ fn search_failed(search: &PartSearch, outcome: Outcome<'_>) -> Error {
     }
 }
 
+/// Of the stamps that servers give to changed entries: longer is later (numbers), else the text
+/// decides (times).
+fn is_later(stamp: &[u8], than: &[u8]) -> bool {
+    (stamp.len(), stamp) > (than.len(), than)
+}
+
 /// An entry that cannot be kept apart from others over time.
 pub(crate) fn keyless(entry: &RawEntry<'_>, attribute: &str) -> Error {
     Error::Keyless { dn: printable(entry.dn), attribute: attribute.to_owned() }
+}
+
+fn too_many(search: &PartSearch, TooMany { what, most }: TooMany) -> Error {
+    Error::TooManyEntries { base: search.base.clone(), what, most }
+}
+
+fn too_many_folders(search: &PartSearch) -> Error {
+    Error::TooManyFolders { base: search.base.clone() }
 }

@@ -1,12 +1,15 @@
 //! Content synchronization, RFC 4533: the server itself sends what changed since a cookie, then
-//! every change as it happens.
+//! every change as it happens. Before what a resumption brought is believed, it is checked that the
+//! server's data goes on from where it was left ([`history`](super::history)).
 
+use super::history::{Doubts, History};
 use super::{Ear, Track};
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::filter::Filter;
 use crate::message::{
-    Control, Operation, Outcome, Request, Response, Scope, SearchRequest, State, SyncInfo, code,
-    oid,
+    Control, Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, State,
+    SyncInfo, code, oid,
 };
 use crate::schema::{PartSearch, entry_id};
 use roster_provider::{Cookie, EntryId, Unmentioned};
@@ -16,10 +19,14 @@ use tokio::time::Instant;
 pub(crate) struct Synchronization {
     search: PartSearch,
     binding: String,
-    /// The attribute of the entries' keys, and whether every resumption may miss removals.
+    /// The attribute of the entries' keys.
     key: &'static str,
+    /// That of their stamps.
+    stamp: &'static str,
     misses_removals: bool,
     phase: Phase,
+    history: History,
+    doubts: Doubts,
     /// The newest that the server sent; worth something once a refresh is over.
     cookie: Option<Vec<u8>>,
     /// The cookie that was sent has the form of OpenLDAP's. To one that it cannot read, OpenLDAP
@@ -43,18 +50,21 @@ enum Phase {
         /// It named everything that is still there.
         listed: bool,
     },
-    /// What the server says is gone is not all: the keys of all entries are fetched besides.
-    Sweeping { id: Option<u32> },
+    /// What the resumption did not speak of is compared with what is there: the entries in doubt, or
+    /// all where what the server says is gone is not all.
+    Checking { whole: bool, unmentioned: Unmentioned, id: Option<u32> },
     /// Changes come as they happen.
     Following,
 }
 
 impl Synchronization {
-    /// `misses_removals`: the server was seen to forget removals when it resumes.
+    /// `misses_removals`: the server was seen to forget removals when it resumes. `stamp` is an
+    /// attribute that has another value after each change.
     pub fn new(
         search: PartSearch,
         binding: String,
         key: &'static str,
+        stamp: &'static str,
         misses_removals: bool,
     ) -> Self {
         let phase = Phase::Asleep;
@@ -62,8 +72,11 @@ impl Synchronization {
             search,
             binding,
             key,
+            stamp,
             misses_removals,
             phase,
+            history: History::default(),
+            doubts: Doubts::default(),
             cookie: None,
             is_trusted: false,
             is_behind: false,
@@ -72,25 +85,74 @@ impl Synchronization {
         }
     }
 
+    /// Takes up where a kept cookie was left; without one, from the beginning.
+    fn recall(&mut self, kept: Option<&[u8]>) {
+        let kept = kept.and_then(|kept| History::parse(kept).ok());
+        let (history, cookie) = kept.map_or((History::default(), None), |(history, cookie)| {
+            (history, Some(cookie.to_vec()))
+        });
+        (self.doubts, self.history) = (Doubts::of(&history), history);
+        self.is_trusted = cookie.as_deref().is_some_and(is_readable_to_openldap);
+        self.cookie = cookie;
+    }
+
+    fn request<'a>(&'a self, filter: &'a Filter, attributes: &'a [&'a str]) -> Request<'a> {
+        let base = &self.search.base;
+        Request::Search(SearchRequest {
+            base,
+            scope: Scope::Subtree,
+            filter,
+            attributes,
+            entries_max: 0,
+        })
+    }
+
+    fn present(&mut self, id: EntryId, ear: &mut Ear) {
+        if !ear.present(&self.search, id) {
+            self.doubts.stranger(id);
+        }
+    }
+
+    fn removed(&mut self, id: EntryId, ear: &mut Ear) {
+        self.doubts.told(id);
+        self.history.removed(id);
+        self.is_behind |= ear.removed(&self.search, id);
+    }
+
     fn take_cookie(&mut self, cookie: Option<&[u8]>, ear: &mut Ear) {
         let Some(value) = cookie else { return };
         self.cookie = Some(value.to_vec());
         if self.phase == Phase::Following {
-            ear.cookie(self.search.part, self.bound(value.to_vec()));
+            ear.cookie(self.search.part, self.bound(value));
         }
     }
 
-    fn bound(&self, value: Vec<u8>) -> Cookie {
-        Cookie { binding: self.binding.clone(), value }
+    fn bound(&self, cookie: &[u8]) -> Cookie {
+        Cookie { binding: self.binding.clone(), value: self.history.with(cookie) }
     }
 
     fn refreshed(&mut self, resumed: bool, listed: bool, ear: &mut Ear) {
-        let is_listing = !resumed || listed;
-        if !is_listing && (self.misses_removals || !self.is_trusted) {
-            self.phase = Phase::Sweeping { id: None };
-            return;
+        if !resumed {
+            return self.settle(Unmentioned::Gone, ear);
         }
-        self.settle(if is_listing { Unmentioned::Gone } else { Unmentioned::Kept }, ear);
+        let tells_removals = self.is_trusted && !self.misses_removals;
+        let whole = self.doubts.are_too_many() || !(listed || tells_removals);
+        let unmentioned = if listed || whole { Unmentioned::Gone } else { Unmentioned::Kept };
+        if !whole && self.doubts.are_none() {
+            return self.checked(unmentioned, ear);
+        }
+        self.phase = Phase::Checking { whole, unmentioned, id: None };
+    }
+
+    fn checked(&mut self, unmentioned: Unmentioned, ear: &mut Ear) {
+        if !self.doubts.are_settled(unmentioned) {
+            self.is_behind = true;
+            tracing::info!(
+                "the server's data does not go on from where it was left, as after it was restored \
+                 from a backup: everything is fetched anew"
+            );
+        }
+        self.settle(unmentioned, ear);
     }
 
     /// Begins from the beginning, in place of a search that may still be going on.
@@ -106,23 +168,17 @@ impl Synchronization {
             return self.restart(ear);
         }
         self.phase = Phase::Following;
-        let cookie = self.cookie.clone().map(|value| self.bound(value));
+        let cookie = self.cookie.as_deref().map(|value| self.bound(value));
         ear.ended(self.search.part, unmentioned, cookie);
     }
 
     fn search_ended(&mut self, outcome: Outcome<'_>, ear: &mut Ear) -> Result<(), Error> {
-        let passing = matches!(
-            outcome.code,
-            code::BUSY
-                | code::UNAVAILABLE
-                | code::TIME_LIMIT
-                | code::SIZE_LIMIT
-                | code::ADMIN_LIMIT
-        );
+        let is_limit =
+            matches!(outcome.code, code::TIME_LIMIT | code::SIZE_LIMIT | code::ADMIN_LIMIT);
         let resumed = matches!(self.phase, Phase::Refreshing { resumed: true, .. });
         // A server that does not like the cookie says so in several ways: syncRefreshRequired, or
         // unwillingToPerform when the cookie is of a later time than the server's restored data.
-        if resumed && !passing {
+        if resumed && !is_limit && !is_passing(outcome) {
             tracing::info!(
                 "the server does not resume from where it was left ({outcome}): everything is fetched anew"
             );
@@ -141,42 +197,51 @@ impl Synchronization {
 
 impl Track for Synchronization {
     fn act(&mut self, connection: &mut Connection, ear: &mut Ear, _now: Instant) {
-        let attributes: Vec<&str> = self.search.attributes.iter().map(String::as_str).collect();
-        let request = |attributes| SearchRequest {
-            base: &self.search.base,
-            scope: Scope::Subtree,
-            filter: &self.search.filter,
-            attributes,
-            entries_max: 0,
-        };
+        self.is_behind |= ear.take_behind(self.search.part);
+        if self.is_behind && self.phase == Phase::Following {
+            tracing::info!(
+                "entries may have moved with the one above them: everything is fetched anew"
+            );
+            self.restart(ear);
+        }
         match self.phase {
             Phase::Asleep => {
                 if let Some(id) = self.abandoned.take() {
                     connection.queue(&Request::Abandon(id), &[]);
                 }
-                self.cookie = ear.cookie_for(self.search.part, &self.binding);
-                let csn = |cookie: &Vec<u8>| cookie.windows(4).any(|part| part == b"csn=");
-                self.is_trusted = self.cookie.as_ref().is_some_and(csn);
+                let kept = ear.cookie_for(self.search.part, &self.binding);
+                self.recall(kept.as_deref());
+                let attributes = self.search.attributes.iter().map(String::as_str);
+                let attributes: Vec<&str> = attributes.chain([self.stamp]).collect();
+                let request = self.request(&self.search.filter, &attributes);
                 let control = Control::Sync(self.cookie.as_deref());
-                self.id = connection.queue(&Request::Search(request(&attributes)), &[control]);
+                self.id = connection.queue(&request, &[control]);
                 self.phase = Phase::Refreshing { resumed: self.cookie.is_some(), listed: false };
-                ear.began(self.search.part);
+                ear.began(self.search.part, self.cookie.is_none());
             }
-            Phase::Sweeping { id: None } => {
-                let id = connection.queue(&Request::Search(request(&[self.key])), &[]);
-                self.phase = Phase::Sweeping { id: Some(id) };
+            Phase::Checking { whole, unmentioned, id: None } => {
+                let [class, uid, gid] = ear.telling();
+                let attributes = [self.key, self.stamp, class, uid, gid];
+                let all = &self.search.filter;
+                let id = if whole {
+                    connection.queue(&self.request(all, &attributes), &[])
+                } else {
+                    let filter = Filter::all([all, &self.doubts.filter(self.key)]);
+                    connection.queue(&self.request(&filter, &attributes), &[])
+                };
+                self.phase = Phase::Checking { whole, unmentioned, id: Some(id) };
             }
             _ => {}
         }
     }
 
     fn owns(&self, id: u32) -> bool {
-        id == self.id || self.phase == Phase::Sweeping { id: Some(id) }
+        id == self.id || matches!(self.phase, Phase::Checking { id: Some(own), .. } if own == id)
     }
 
     fn hear(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
         if response.id != self.id {
-            return self.hear_sweep(response, ear);
+            return self.hear_check(response, ear);
         }
         match response.operation {
             Operation::Entry(entry) => {
@@ -187,11 +252,13 @@ impl Track for Synchronization {
                 let is_listing =
                     self.phase == (Phase::Refreshing { resumed: false, listed: false });
                 match sync.state {
-                    State::Present => ear.present(&self.search, id),
+                    State::Present => self.present(id, ear),
                     State::Changed => {
+                        self.doubts.told(id);
+                        self.history.changed(id, self.stamp_of(&entry)?, is_listing);
                         self.is_behind |= ear.entry(&self.search, id, &entry, is_listing)?;
                     }
-                    State::Deleted => self.is_behind |= ear.removed(&self.search, id),
+                    State::Deleted => self.removed(id, ear),
                 }
                 self.take_cookie(sync.cookie, ear);
             }
@@ -203,12 +270,6 @@ impl Track for Synchronization {
             Operation::SearchDone(outcome) => self.search_ended(outcome, ear)?,
             _ => {}
         }
-        if self.is_behind && self.phase == Phase::Following {
-            tracing::info!(
-                "entries may have moved with the one above them: everything is fetched anew"
-            );
-            self.restart(ear);
-        }
         Ok(())
     }
 
@@ -217,7 +278,7 @@ impl Track for Synchronization {
     }
 
     fn is_settled(&self) -> bool {
-        self.phase == Phase::Following
+        self.phase == Phase::Following && !self.is_behind
     }
 }
 
@@ -239,9 +300,9 @@ impl Synchronization {
                 for uuid in uuids {
                     let id = EntryId(uuid?);
                     if deleted {
-                        self.is_behind |= ear.removed(&self.search, id);
+                        self.removed(id, ear);
                     } else {
-                        ear.present(&self.search, id);
+                        self.present(id, ear);
                     }
                 }
                 self.take_cookie(cookie, ear);
@@ -250,17 +311,21 @@ impl Synchronization {
         Ok(())
     }
 
-    fn hear_sweep(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+    fn hear_check(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+        let Phase::Checking { whole, unmentioned, .. } = self.phase else { return Ok(()) };
         match response.operation {
-            Operation::Entry(entry) => {
-                match entry.values(self.key)?.next().transpose()?.and_then(entry_id) {
-                    Some(id) => _ = ear.seen(&self.search, id, entry.dn),
-                    None => return Err(super::keyless(&entry, self.key)),
-                }
-            }
+            Operation::Entry(entry) => self.check(&entry, ear)?,
             Operation::SearchDone(outcome) if outcome.code == code::SUCCESS => {
-                self.is_behind |= ear.misses_any(self.search.part);
-                self.settle(Unmentioned::Gone, ear);
+                self.is_behind |= whole && ear.misses_any(self.search.part);
+                self.checked(unmentioned, ear);
+            }
+            Operation::SearchDone(outcome) if !whole && !is_passing(outcome) => {
+                tracing::info!(
+                    "the server does not tell of single entries ({outcome}), an index of {} may be \
+                     missing: everything is fetched anew",
+                    self.key
+                );
+                self.restart(ear);
             }
             Operation::SearchDone(outcome) => {
                 return Err(super::search_failed(&self.search, outcome));
@@ -269,4 +334,29 @@ impl Synchronization {
         }
         Ok(())
     }
+
+    /// An entry that is there, by its key, its stamp, and what tells what it is.
+    fn check(&mut self, entry: &RawEntry<'_>, ear: &mut Ear) -> Result<(), Error> {
+        let Some(id) = entry.values(self.key)?.next().transpose()?.and_then(entry_id) else {
+            return Err(super::keyless(entry, self.key));
+        };
+        self.doubts.found(id, self.stamp_of(entry)?);
+        let (_, is_known) = ear.seen(&self.search, id, entry.dn);
+        self.is_behind |= !is_known && ear.is_told(&self.search, entry)?;
+        Ok(())
+    }
+
+    fn stamp_of<'a>(&self, entry: &RawEntry<'a>) -> Result<&'a [u8], Error> {
+        Ok(entry.values(self.stamp)?.next().transpose()?.unwrap_or_default())
+    }
+}
+
+/// Whether a server may well do later what it does not now.
+fn is_passing(outcome: Outcome<'_>) -> bool {
+    matches!(outcome.code, code::BUSY | code::UNAVAILABLE)
+}
+
+/// Whether a cookie has the form of OpenLDAP's.
+fn is_readable_to_openldap(cookie: &[u8]) -> bool {
+    cookie.windows(4).any(|part| part == b"csn=")
 }

@@ -7,34 +7,51 @@
 //! repeated once. Where only keys are listed, each of the twins has to be seen: which of them is gone,
 //! and whether another is to be served, only everything tells.
 
-use crate::dn;
 use roster_provider::{EntryId, Part};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Names that one key is remembered to have; of more, a few tell enough.
 const NAMES_MAX: usize = 8;
+/// Entries of one listing, of which each takes some forty bytes.
+pub(crate) const ENTRIES_MAX: usize = 1 << 22;
+
+/// Keys that several entries share, of which each takes up to two hundred bytes.
+const SHARED_MAX: usize = 1 << 16;
+
+/// More of something than there is room for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooMany {
+    pub what: &'static str,
+    pub most: usize,
+}
+
+impl TooMany {
+    pub fn unless(is_room: bool, what: &'static str, most: usize) -> Result<(), Self> {
+        if is_room { Ok(()) } else { Err(Self { what, most }) }
+    }
+}
 
 /// What an entry is beside others of its key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The one that is served.
     Served,
-    /// Another one, of the same key as the one that is served under this name.
+    /// Another one, of the same key as the one that is served.
     Twin {
-        /// Its name.
-        of: Vec<u8>,
         /// Nobody knew that there are two.
         is_news: bool,
     },
 }
 
-/// Names that share a key; the first is served.
-type Names = HashMap<EntryId, Vec<Vec<u8>>>;
+/// Names that share a key, each by its [mark](twin_id) alone, for a server may send very long ones; the
+/// first is served.
+type Names = HashMap<EntryId, Vec<EntryId>>;
 
 /// All entries that share a key, by part.
-#[derive(Default)]
 pub(crate) struct Twins {
+    /// Entries that one listing may have.
+    most: usize,
     known: HashMap<Part, Names>,
     listings: HashMap<Part, Listing>,
     /// Keys of twins that were seen since the listing began.
@@ -44,8 +61,19 @@ pub(crate) struct Twins {
 /// Everything that a listing brought so far.
 #[derive(Default)]
 struct Listing {
-    names: HashMap<EntryId, Box<[u8]>>,
+    names: HashMap<EntryId, EntryId>,
     twins: Names,
+}
+
+impl Default for Twins {
+    fn default() -> Self {
+        Self {
+            most: ENTRIES_MAX,
+            known: HashMap::new(),
+            listings: HashMap::new(),
+            seen: HashSet::new(),
+        }
+    }
 }
 
 impl Twins {
@@ -72,9 +100,9 @@ impl Twins {
             None => self.names(part, id),
         };
         let [first, others @ ..] = names else { return id };
-        let name = dn::normalise(name);
-        let is_known = others.len() + 1 == NAMES_MAX || others.iter().any(|other| *other == *name);
-        if *first != *name && is_known { twin_id(id, &name) } else { id }
+        let mark = twin_id(id, name);
+        let is_known = others.len() + 1 == NAMES_MAX || others.contains(&mark);
+        if *first != mark && is_known { mark } else { id }
     }
 
     /// The entry was seen where only keys are listed; the key by which it is told of.
@@ -98,26 +126,36 @@ impl Twins {
         keys(id, self.names(part, id)).skip(1)
     }
 
-    fn names(&self, part: Part, id: EntryId) -> &[Vec<u8>] {
+    fn names(&self, part: Part, id: EntryId) -> &[EntryId] {
         self.known.get(&part).and_then(|known| known.get(&id)).map_or(&[], Vec::as_slice)
     }
 
-    /// What an entry is; `is_listing` that everything is being listed.
-    pub fn judge(&mut self, part: Part, id: EntryId, name: &[u8], is_listing: bool) -> Verdict {
-        let name = dn::normalise(name);
+    /// What an entry is whose name is this, in canonical form; `is_listing` that everything is being
+    /// listed.
+    pub fn judge(
+        &mut self,
+        part: Part,
+        id: EntryId,
+        name: &[u8],
+        is_listing: bool,
+    ) -> Result<Verdict, TooMany> {
+        let mark = twin_id(id, name);
         let known = self.known.entry(part).or_default();
         if !is_listing {
-            return changed(known.get_mut(&id), &name);
+            return Ok(changed(known.get_mut(&id), mark));
         }
         let listing = self.listings.entry(part).or_default();
-        let first = listing.names.entry(id).or_insert_with(|| (&*name).into());
-        if **first == *name {
-            return Verdict::Served;
+        let first = *listing.names.entry(id).or_insert(mark);
+        TooMany::unless(listing.names.len() <= self.most, "entries", self.most)?;
+        if first == mark {
+            return Ok(Verdict::Served);
         }
         let is_news = !known.contains_key(&id);
-        note(known, id, first, &name);
-        note(&mut listing.twins, id, first, &name);
-        Verdict::Twin { of: first.to_vec(), is_news }
+        note(known, id, first, mark);
+        note(&mut listing.twins, id, first, mark);
+        let is_room = known.len().max(listing.twins.len()) <= SHARED_MAX;
+        TooMany::unless(is_room, "UUIDs of several entries", SHARED_MAX)?;
+        Ok(Verdict::Twin { is_news })
     }
 
     /// The entry of that key is gone; whether there are others of which nobody speaks.
@@ -127,38 +165,37 @@ impl Twins {
 }
 
 /// The keys of entries of these names.
-fn keys(id: EntryId, names: &[Vec<u8>]) -> impl Iterator<Item = EntryId> {
-    let others = names.iter().skip(1).map(move |name| twin_id(id, name));
+fn keys(id: EntryId, names: &[EntryId]) -> impl Iterator<Item = EntryId> {
+    let others = names.iter().skip(1).copied();
     names.first().map(|_| id).into_iter().chain(others)
 }
 
-fn note(names: &mut Names, id: EntryId, first: &[u8], other: &[u8]) {
-    let names = names.entry(id).or_insert_with(|| vec![first.to_vec()]);
-    if names.len() < NAMES_MAX && !names.iter().any(|name| name == other) {
-        names.push(other.to_vec());
+fn note(names: &mut Names, id: EntryId, first: EntryId, other: EntryId) {
+    let names = names.entry(id).or_insert_with(|| vec![first]);
+    if names.len() < NAMES_MAX && !names.contains(&other) {
+        names.push(other);
     }
 }
 
 /// What an entry is that has changed, beside those that share its key.
-fn changed(names: Option<&mut Vec<Vec<u8>>>, name: &[u8]) -> Verdict {
+fn changed(names: Option<&mut Vec<EntryId>>, name: EntryId) -> Verdict {
     match names.map(Vec::as_mut_slice) {
-        Some([first, others @ ..]) if others.iter().any(|other| other == name) => {
-            Verdict::Twin { of: first.clone(), is_news: false }
-        }
+        Some([_, others @ ..]) if others.contains(&name) => Verdict::Twin { is_news: false },
         // One of them has another name now.
         Some([first, ..]) => {
-            *first = name.to_vec();
+            *first = name;
             Verdict::Served
         }
         _ => Verdict::Served,
     }
 }
 
-/// A key by which an entry that is not served can be told of.
+/// A key by which an entry that is not served can be told of: a mark of its key and its name, which is in
+/// canonical form.
 pub(crate) fn twin_id(id: EntryId, name: &[u8]) -> EntryId {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
-        (id.0, salt, &*dn::normalise(name)).hash(&mut hasher);
+        (id.0, salt, name).hash(&mut hasher);
         hasher.finish().to_be_bytes()
     };
     let mut octets = [0; 16];
@@ -174,8 +211,10 @@ mod tests {
     const PART: Part = Part(0);
     const ID: EntryId = EntryId([7; 16]);
 
-    fn twin(of: &str, is_news: bool) -> Verdict {
-        Verdict::Twin { of: of.into(), is_news }
+    const SERVED: Result<Verdict, TooMany> = Ok(Verdict::Served);
+
+    fn twin(is_news: bool) -> Result<Verdict, TooMany> {
+        Ok(Verdict::Twin { is_news })
     }
 
     #[test]
@@ -183,16 +222,16 @@ mod tests {
         let mut twins = Twins::default();
         for is_news in [true, false] {
             twins.began(PART);
-            assert_eq!(twins.judge(PART, ID, b"uid=a,dc=x", true), Verdict::Served);
-            assert_eq!(twins.judge(PART, EntryId([8; 16]), b"uid=c,dc=x", true), Verdict::Served);
-            assert_eq!(twins.judge(PART, ID, b"uid=B, dc=x", true), twin("uid=a,dc=x", is_news));
-            assert_eq!(twins.judge(PART, ID, b"UID=a,dc=x", true), Verdict::Served, "the same");
+            assert_eq!(twins.judge(PART, ID, b"uid=a,dc=x", true), SERVED);
+            assert_eq!(twins.judge(PART, EntryId([8; 16]), b"uid=c,dc=x", true), SERVED);
+            assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", true), twin(is_news));
+            assert_eq!(twins.judge(PART, ID, b"uid=a,dc=x", true), SERVED, "the same");
             assert_eq!(twins.ended(PART), 1);
         }
         // Whichever comes first the next time.
         twins.began(PART);
-        assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", true), Verdict::Served);
-        assert_eq!(twins.judge(PART, ID, b"uid=a,dc=x", true), twin("uid=b,dc=x", false));
+        assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", true), SERVED);
+        assert_eq!(twins.judge(PART, ID, b"uid=a,dc=x", true), twin(false));
         assert_eq!(twins.ended(PART), 1);
     }
 
@@ -200,15 +239,15 @@ mod tests {
     fn a_change_of_a_twin_does_not_take_the_place_of_the_one_that_is_served() {
         let mut twins = Twins::default();
         twins.began(PART);
-        twins.judge(PART, ID, b"uid=a,dc=x", true);
-        twins.judge(PART, ID, b"uid=b,dc=x", true);
+        twins.judge(PART, ID, b"uid=a,dc=x", true).unwrap();
+        twins.judge(PART, ID, b"uid=b,dc=x", true).unwrap();
         twins.ended(PART);
-        assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", false), twin("uid=a,dc=x", false));
-        assert_eq!(twins.judge(PART, ID, b"uid=a,dc=x", false), Verdict::Served);
-        assert_eq!(twins.judge(PART, ID, b"uid=renamed,dc=x", false), Verdict::Served);
+        assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", false), twin(false));
+        assert_eq!(twins.judge(PART, ID, b"uid=a,dc=x", false), SERVED);
+        assert_eq!(twins.judge(PART, ID, b"uid=renamed,dc=x", false), SERVED);
         assert!(twins.removed(PART, ID), "the other one may be there");
         assert!(!twins.removed(PART, ID));
-        assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", false), Verdict::Served);
+        assert_eq!(twins.judge(PART, ID, b"uid=b,dc=x", false), SERVED);
     }
 
     #[test]
@@ -217,7 +256,7 @@ mod tests {
         let mut twins = Twins::default();
         twins.began(PART);
         for (id, name) in [(ID, a), (ID, b), (other, b"uid=c,dc=x")] {
-            twins.judge(PART, id, name, true);
+            twins.judge(PART, id, name, true).unwrap();
         }
         let keys = [twins.key(PART, ID, a), twins.key(PART, ID, b)];
         assert_eq!(keys, [ID, twin_id(ID, b)], "while they are listed");
@@ -238,13 +277,35 @@ mod tests {
     }
 
     #[test]
+    fn a_listing_has_so_many_entries_and_no_more() {
+        let mut twins = Twins { most: 2, ..Twins::default() };
+        twins.began(PART);
+        let mut judge = |key| twins.judge(PART, EntryId([key; 16]), b"uid=a,dc=x", true);
+        assert_eq!([judge(1), judge(2), judge(1)], [SERVED, SERVED, SERVED]);
+        assert_eq!(judge(3), Err(TooMany { what: "entries", most: 2 }));
+    }
+
+    #[test]
+    fn so_many_keys_may_be_shared_and_no_more() {
+        let mut twins = Twins::default();
+        twins.began(PART);
+        let mut judge = |number: usize| {
+            let id = EntryId(u128::try_from(number).unwrap().to_be_bytes());
+            twins.judge(PART, id, b"uid=a,dc=x", true).unwrap();
+            twins.judge(PART, id, b"uid=b,dc=x", true)
+        };
+        assert!((0..SHARED_MAX).all(|number| judge(number).is_ok()));
+        assert!(judge(SHARED_MAX).is_err());
+    }
+
+    #[test]
     fn of_very_many_twins_each_has_a_key() {
         let names: Vec<String> = (0..NAMES_MAX + 5).map(|n| format!("uid=u{n},dc=x")).collect();
         let mut twins = Twins::default();
         twins.began(PART);
         let mut keys = HashSet::new();
         for name in &names {
-            twins.judge(PART, ID, name.as_bytes(), true);
+            twins.judge(PART, ID, name.as_bytes(), true).unwrap();
             keys.insert(twins.key(PART, ID, name.as_bytes()));
         }
         assert_eq!(keys.len(), names.len());
@@ -258,12 +319,12 @@ mod tests {
     fn who_was_renamed_while_it_was_listed_is_no_twin_the_next_time() {
         let mut twins = Twins::default();
         twins.began(PART);
-        twins.judge(PART, ID, b"uid=old,dc=x", true);
-        assert_eq!(twins.judge(PART, ID, b"uid=new,dc=x", true), twin("uid=old,dc=x", true));
+        twins.judge(PART, ID, b"uid=old,dc=x", true).unwrap();
+        assert_eq!(twins.judge(PART, ID, b"uid=new,dc=x", true), twin(true));
         twins.ended(PART);
         twins.began(PART);
-        assert_eq!(twins.judge(PART, ID, b"uid=new,dc=x", true), Verdict::Served);
+        assert_eq!(twins.judge(PART, ID, b"uid=new,dc=x", true), SERVED);
         assert_eq!(twins.ended(PART), 0);
-        assert_eq!(twins.judge(PART, ID, b"uid=old,dc=x", false), Verdict::Served);
+        assert_eq!(twins.judge(PART, ID, b"uid=old,dc=x", false), SERVED);
     }
 }

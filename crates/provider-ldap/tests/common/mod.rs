@@ -46,6 +46,7 @@ struct State {
     ends: Vec<(Part, Unmentioned)>,
     online: Option<String>,
     offline: Option<String>,
+    passed_over: String,
     puts: usize,
     flushes: usize,
 }
@@ -157,6 +158,11 @@ impl Book {
         self.now.lock().unwrap().offline.clone()
     }
 
+    /// Why servers before the one in use were not taken.
+    pub fn passed_over(&self) -> String {
+        self.now.lock().unwrap().passed_over.clone()
+    }
+
     /// How refreshes ended, in order.
     pub fn ends(&self) -> Vec<Unmentioned> {
         self.now.lock().unwrap().ends.iter().map(|(_, unmentioned)| *unmentioned).collect()
@@ -176,9 +182,10 @@ fn owned(bytes: &[u8]) -> Cow<'static, [u8]> {
 }
 
 impl Sink for Book {
-    fn online(&self, server: &str) {
+    fn online(&self, server: &str, passed_over: &str) {
         let mut now = self.now.lock().unwrap();
         (now.online, now.offline) = (Some(server.to_owned()), None);
+        now.passed_over = passed_over.to_owned();
     }
 
     fn offline(&self, reason: &str) {
@@ -211,11 +218,13 @@ impl Sink for Book {
         }
     }
 
-    fn present(&self, part: Part, id: EntryId) {
+    fn present(&self, part: Part, id: EntryId) -> bool {
         let mut now = self.now.lock().unwrap();
-        if now.of_part.contains_key(&id) {
+        let is_known = now.of_part.contains_key(&id);
+        if is_known {
             now.mention(part, id);
         }
+        is_known
     }
 
     fn removed(&self, _part: Part, id: EntryId) {

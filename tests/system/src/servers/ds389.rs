@@ -58,12 +58,18 @@ impl Ds389 {
         server
     }
 
+    /// The port of [`Server::uri`].
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Starts the record of changes anew, on a stopped server: cookies out of the old one are worth
     /// nothing.
     pub fn forget_changes(&self) {
         let export = self.folder.path().join("ldif/all.ldif");
         self.offline("db2ldif", "-a", &export);
-        fs::remove_dir_all(self.folder.path().join("db")).expect("remove the databases");
+        fs::remove_dir_all(self.database()).expect("remove the databases");
         self.make_folder_of_the_database();
         // With their old keys: `nsUniqueId` is among what was exported.
         self.offline("ldif2db", "-i", &export);
@@ -197,6 +203,11 @@ impl Server for Ds389 {
 
     fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    fn database(&self) -> PathBuf {
+        // The record of changes is in there too.
+        self.folder.path().join("db")
     }
 
     fn process(&mut self) -> &mut Process {

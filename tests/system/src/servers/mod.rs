@@ -16,16 +16,17 @@ pub use dns::{Dns, Service};
 pub use ds389::Ds389;
 pub use process::Process;
 pub use relay::Relay;
-pub use slapd::{Saved, Setup, Slapd};
+pub use slapd::{Setup, Slapd};
 
 use crate::host::{Output, run, tool};
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
 
 /// The naming context of a server, unless a test wants two.
 pub const BASE: &str = "dc=example,dc=com";
@@ -59,6 +60,10 @@ impl Schema {
     }
 }
 
+/// A copy of a server's database.
+#[derive(Debug)]
+pub struct Saved(TempDir);
+
 /// A directory server and its administrator.
 pub trait Server {
     /// `ldap://127.0.0.1:PORT`.
@@ -80,6 +85,30 @@ pub trait Server {
 
     /// The server's own folder.
     fn folder(&self) -> &Path;
+
+    /// The folder of its database.
+    fn database(&self) -> PathBuf;
+
+    /// Copies the database of a stopped server.
+    ///
+    /// # Panics
+    /// If it cannot be copied.
+    #[must_use]
+    fn save(&self) -> Saved {
+        let copy = tempfile::tempdir().expect("make a folder for a copy");
+        copy_files(&self.database(), copy.path());
+        Saved(copy)
+    }
+
+    /// Puts a copy back, as after a crash of the server's disk.
+    ///
+    /// # Panics
+    /// If it cannot be copied.
+    fn restore(&self, saved: &Saved) {
+        fs::remove_dir_all(self.database()).expect("remove the database");
+        fs::create_dir(self.database()).expect("create the database folder");
+        copy_files(saved.0.path(), &self.database());
+    }
 
     /// The running server.
     ///
@@ -163,7 +192,7 @@ pub trait Server {
     ///
     /// # Panics
     /// If the server does not answer.
-    fn export(&self, name: &str) -> std::path::PathBuf {
+    fn export(&self, name: &str) -> PathBuf {
         let path = self.folder().join(name);
         fs::write(&path, self.search(self.base(), "(objectClass=*)", &["*"])).expect("write LDIF");
         path
@@ -226,6 +255,13 @@ fn reader_ldif(base: &str) -> String {
         "dn: cn=reader,{base}\nobjectClass: organizationalRole\nobjectClass: simpleSecurityObject\n\
          cn: reader\nuserPassword: {READER_PASSWORD}\n\n"
     )
+}
+
+/// With `cp`, which leaves out the holes that most of a database consists of.
+fn copy_files(from: &Path, to: &Path) {
+    let mut copy = Command::new("cp");
+    let done = run(copy.args(["-r", "--sparse=always"]).arg(from.join(".")).arg(to));
+    assert_eq!(done.code, 0, "copy the database: {}", done.error());
 }
 
 /// A port that nobody listens on. It is outside the range from which the kernel gives ports to

@@ -63,10 +63,6 @@ pub struct Slapd {
     folder: TempDir,
 }
 
-/// A copy of a server's database.
-#[derive(Debug)]
-pub struct Saved(TempDir);
-
 impl Slapd {
     /// A running server that holds `ldif`, whose first entry is the base.
     ///
@@ -158,27 +154,8 @@ impl Slapd {
         all - own
     }
 
-    /// Copies the database of a stopped server.
-    #[must_use]
-    pub fn save(&self) -> Saved {
-        let copy = tempfile::tempdir().expect("make a folder for a copy");
-        copy_files(&self.database(), copy.path());
-        Saved(copy)
-    }
-
-    /// Puts a copy back, as after a crash of the server's disk.
-    pub fn restore(&self, saved: &Saved) {
-        fs::remove_dir_all(self.database()).expect("remove the database");
-        fs::create_dir(self.database()).expect("create the database folder");
-        copy_files(saved.0.path(), &self.database());
-    }
-
     fn conf(&self) -> PathBuf {
         self.folder.path().join("slapd.conf")
-    }
-
-    fn database(&self) -> PathBuf {
-        self.folder.path().join("db")
     }
 
     fn configure(&self) {
@@ -253,6 +230,10 @@ impl Server for Slapd {
         self.folder.path()
     }
 
+    fn database(&self) -> PathBuf {
+        self.folder.path().join("db")
+    }
+
     fn process(&mut self) -> &mut Process {
         self.process.as_mut().expect("slapd was started")
     }
@@ -281,11 +262,4 @@ impl Server for Slapd {
         assert_eq!(done.code, 0, "ldapsearch: {}", done.error());
         done.stdout
     }
-}
-
-/// With `cp`, which leaves out the holes that most of a database consists of.
-fn copy_files(from: &Path, to: &Path) {
-    let mut copy = Command::new("cp");
-    let done = run(copy.args(["-r", "--sparse=always"]).arg(from.join(".")).arg(to));
-    assert_eq!(done.code, 0, "copy the database: {}", done.error());
 }

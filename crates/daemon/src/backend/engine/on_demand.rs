@@ -19,12 +19,11 @@ pub struct Inquiry {
 }
 
 impl Engine {
-    /// The records of the entry that a question is about and of those that they speak of, if all
-    /// that the question is for is known.
+    /// The records that answer a question, if all that the question is for is known.
     #[must_use]
     pub fn found(&self, what: &LookUp) -> Option<Vec<u8>> {
         let state = self.state();
-        Some(state.records(state.asked.whole(what)?))
+        Some(state.asked.records(state.asked.whole(what)?))
     }
 
     /// The same, if the directory said so no longer ago than that.
@@ -32,7 +31,14 @@ impl Engine {
     pub fn fresh(&self, what: &LookUp, age: Duration) -> Option<Vec<u8>> {
         let state = self.state();
         let now = unix_now();
-        Some(state.records(state.asked.fresh(what, now.saturating_sub(age.as_secs()), now)?))
+        let since = now.saturating_sub(age.as_secs());
+        Some(state.asked.records(state.asked.fresh(what, since, now)?))
+    }
+
+    /// Whether the entry that a question is about is known, if not all that the question is for.
+    #[must_use]
+    pub fn knows_of(&self, what: &LookUp) -> bool {
+        self.state().asked.find(what).is_some()
     }
 
     /// The question that asks for all that is known of an entry.
@@ -109,12 +115,6 @@ impl Engine {
 }
 
 impl State {
-    fn records(&self, number: u32) -> Vec<u8> {
-        let numbers = self.asked.with_related(number);
-        let answers = numbers.into_iter().filter_map(|number| self.asked.get(number));
-        answers.flat_map(Answer::records).collect()
-    }
-
     fn named(&self, numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, Vec<u8>)> {
         let named = |number| Some((number, self.asked.get(number)?.name.to_vec()));
         numbers.into_iter().filter_map(named).collect()

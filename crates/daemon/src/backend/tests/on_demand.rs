@@ -236,7 +236,7 @@ async fn a_mirror_is_not_asked() {
 async fn answers_are_asked_for_again_and_go_when_the_entry_does() {
     let directory = Directory::new(Mode::OnDemand);
     directory.ask("alice").await.expect("an answer");
-    directory.engine.online("files");
+    directory.engine.online("files", "");
     directory.asking.expire_all();
     std::fs::write(directory.folder.path().join("passwd"), "").expect("written");
     let alice = LookUp::UserByName(b"alice".to_vec());
@@ -509,7 +509,7 @@ async fn an_entry_that_failed_is_asked_for_again_when_a_server_is_back() {
             played.failing.lock().unwrap().clear();
             asking.refresh(AGE).await;
             assert_eq!(played.engine.stale(Of::Users, AGE).len(), 1, "it is left alone");
-            played.engine.online(server);
+            played.engine.online(server, "");
             while !played.engine.stale(Of::Users, AGE).is_empty() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 asking.refresh(AGE).await;
