@@ -1,30 +1,42 @@
-//! `roster-rootwrap`: checks a policy of privileged commands, and explains what it says of one.
+//! `roster-rootwrap`: runs a command if the rules let it, as `rootwrap` does; checks rules, and explains
+//! what they say of a command.
 //!
 //! Who checks or explains names a command of this program first, and then the rootwrap.conf. A first
 //! word that is none of those is the configuration of a drop-in call, `roster-rootwrap CONF CMD…`: a
-//! configuration that is called like a command is written `./check`. Runs nothing as yet.
+//! configuration that is called like a command is written `./check`.
 
 #![forbid(unsafe_code)]
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use roster_rootwrap::check::{self, Difference};
+use roster_rootwrap::exec::{self, Executor, Streams};
 use roster_rootwrap::explain::explain;
 use roster_rootwrap::host::ThisHost;
-use roster_rootwrap::{Mode, Policy, Problem, Severity};
+use roster_rootwrap::syslog::Syslog;
+use roster_rootwrap::{Mode, Policy, Problem, Refusal, Severity, judge, log, manual};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Something is wrong, and it has been said.
 const FAILED: u8 = 1;
-/// The configuration cannot be used: the original's code.
-const BAD_CONFIG: u8 = 97;
+/// Of a command that died of a signal, less its number.
+const SIGNAL_BASE: i32 = 128;
 
-/// The policy of privileged commands: rootwrap.conf and the filter files that it leads to.
+/// Run a command as root or as another user, if the rules of a rootwrap.conf let it
 #[derive(Parser)]
-#[command(name = "roster-rootwrap", version, arg_required_else_help = true)]
+#[command(
+    name = "roster-rootwrap",
+    version,
+    override_usage = "roster-rootwrap CONF COMMAND [ARGUMENT]...\n       \
+                      roster-rootwrap check [--json] CONF\n       \
+                      roster-rootwrap explain [--mode MODE] CONF -- COMMAND [ARGUMENT]...",
+    after_long_help = manual::after_help(&manual::ROOTWRAP)
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -32,25 +44,43 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List mistakes, and rules that strict mode reads otherwise, each with an example.
+    /// List mistakes, and rules that strict mode reads otherwise, each with an example
     Check {
-        /// The rootwrap.conf.
+        /// The rootwrap.conf
+        #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
-        /// As JSON.
+        /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// Tell which rule decides about a command and why, without running it.
+    /// Tell which rule decides about a command and why, without running it
     Explain {
-        /// The rootwrap.conf.
+        /// The rootwrap.conf
+        #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
         conf: PathBuf,
-        /// How the rules are read; by default as `roster_mode` in the configuration says.
+        /// How the rules are read; by default as `roster_mode` in the configuration says
         #[arg(long)]
         mode: Option<Reading>,
-        /// The command with its arguments.
-        #[arg(last = true, required = true)]
+        /// The command with its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
+    /// Write the man page roster-rootwrap.8 into a folder, for packagers
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions, for packagers
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The rootwrap.conf, and the command to run with its arguments
+    #[command(external_subcommand)]
+    Run(Vec<OsString>),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -62,21 +92,100 @@ enum Reading {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    if let Some(code) = exec::run_if_staged() {
+        return code;
+    }
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            let _ = error.print();
+            // What is wrong about a call without a command, or with a strange option, says the original so.
+            return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
+        }
+    };
     let mut out = io::stdout().lock();
-    let written = match cli.command {
+    let written = match command {
         Command::Check { conf, json } => run_check(&conf, json, &mut out),
         Command::Explain { conf, mode, command } => run_explain(&conf, mode, &command, &mut out),
+        Command::Man { folder } => manual::write_page(
+            &manual::ROOTWRAP,
+            <Cli as clap::CommandFactory>::command(),
+            &folder,
+            &mut out,
+        )
+        .map(|()| 0),
+        Command::Completions { shell } => {
+            let mut command = <Cli as clap::CommandFactory>::command();
+            clap_complete::generate(shell, &mut command, manual::ROOTWRAP.name, &mut out);
+            Ok(0)
+        }
+        Command::Run(words) => return ExitCode::from(run_command(&words)),
     };
     match written.and_then(|code| out.flush().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
         // Whoever reads us has seen enough, as `head` has.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "roster-rootwrap: {error}");
+            say(&error);
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// The original's work, and its exit codes.
+fn run_command(words: &[OsString]) -> u8 {
+    let [conf, command @ ..] = words else { return Refusal::NO_COMMAND };
+    if command.is_empty() {
+        say(&"there is no command behind the configuration");
+        return Refusal::NO_COMMAND;
+    }
+    let host = ThisHost::new();
+    let policy = match Policy::load(Path::new(conf), &host) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            problems.iter().for_each(|problem| say(problem));
+            return Refusal::BAD_CONFIG;
+        }
+    };
+    let syslog = Syslog::new(&policy.conf, &manual::called());
+    let executor = match Executor::new(policy.conf.rlimit_nofile) {
+        Ok(executor) => executor,
+        Err(error) => {
+            say(&error);
+            return FAILED;
+        }
+    };
+    let verdict = match judge(policy.conf.mode, &policy, command, &host) {
+        Ok(verdict) => verdict,
+        Err(refusal) => {
+            let message = log::refused(&refusal, command);
+            say(&message);
+            syslog.tell(log::REFUSED_TO_PERSON, || message);
+            return refusal.exit_code();
+        }
+    };
+    syslog.tell(log::ALLOWED, || log::allowed(&verdict, &host));
+    let own = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned();
+    let ran = || -> io::Result<i32> {
+        let (stdin, stdout, stderr) =
+            (own(&io::stdin())?, own(&io::stdout())?, own(&io::stderr())?);
+        let mut child = executor.start(&verdict, Streams { stdin, stdout, stderr })?;
+        let status = child.wait()?;
+        Ok(status
+            .signal()
+            .map_or_else(|| status.code().unwrap_or_default(), |signal| SIGNAL_BASE + signal))
+    };
+    match ran() {
+        Ok(code) => u8::try_from(code).unwrap_or(FAILED),
+        Err(error) => {
+            say(&format_args!("cannot run {}: {error}", verdict.argv()[0].display()));
+            FAILED
+        }
+    }
+}
+
+fn say(what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}: {what}", manual::called().display());
 }
 
 fn run_check(conf: &Path, json: bool, out: &mut dyn Write) -> io::Result<u8> {
@@ -148,7 +257,7 @@ fn run_explain(
             for problem in problems {
                 writeln!(io::stderr(), "{problem}")?;
             }
-            return Ok(BAD_CONFIG);
+            return Ok(Refusal::BAD_CONFIG);
         }
     };
     let mode = match mode {

@@ -39,7 +39,7 @@ pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
             reason.get_or_insert_with(|| format!("there is no {}", passed.display()));
             return;
         };
-        if let Some(why) = distrust_of(facts, &status) {
+        if let Some(why) = distrust_of(facts.user(), &status) {
             reason.get_or_insert_with(|| format!("{} {why}", passed.display()));
         }
         last = Some((passed.to_owned(), status));
@@ -55,9 +55,10 @@ pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
     reason
 }
 
-fn distrust_of(facts: &dyn Facts, status: &Status) -> Option<String> {
+/// Why somebody else than root and this user could change it.
+pub(crate) fn distrust_of(user: u32, status: &Status) -> Option<String> {
     let Status { kind, uid, mode, .. } = *status;
-    if uid != 0 && uid != facts.user() {
+    if uid != 0 && uid != user {
         return Some(format!("belongs to uid {uid}"));
     }
     // In a sticky folder nobody removes or renames what is another's.

@@ -1,7 +1,9 @@
 //! `roster-rootwrap` as people call it.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -80,4 +82,142 @@ fn explain_names_the_rule_and_has_the_exit_code_of_the_verdict() {
         explained("strict").1.contains("a.filters:2: ls (RegExpFilter): word 2 does not match")
     );
     assert_eq!(run(folder.path(), &["explain", "/no/such.conf", "--", "ls"]).0, 97);
+}
+
+const RUNNABLE: &str = "[Filters]\nsh: CommandFilter, sh, root\nls: CommandFilter, /no/such/ls, root\n\
+                        id: CommandFilter, id, nobody\nchosen: CommandFilter, sh2, nobody\n\
+                        kill: KillFilter, root, /usr/bin/sleep, -9\n";
+
+#[test]
+fn a_drop_in_call_ends_as_the_command_does_and_hands_its_streams_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), RUNNABLE);
+    let conf = conf.to_str().unwrap();
+    let call = |command: &[&str]| run(folder.path(), &[&[conf], command].concat());
+    assert_eq!(call(&["sh", "-c", "echo out; echo err >&2; exit 7"]), (7, "out\nerr\n".into()));
+    assert_eq!(call(&["sh", "-c", "kill -9 $$"]).0, 128 + 9);
+    let (code, text) = call(&["ls"]);
+    assert_eq!(code, 96);
+    assert!(text.ends_with(": Executable not found: /no/such/ls (filter match = ls)\n"), "{text}");
+    let (code, text) = call(&["rm", "-r f"]);
+    assert_eq!(code, 99);
+    assert!(text.ends_with(": Unauthorized command: rm '-r f' (no filter matched)\n"), "{text}");
+    assert_eq!(call(&[]).0, 98);
+    assert_eq!(run(folder.path(), &[]).0, 98);
+    assert_eq!(run(folder.path(), &["/no/such.conf", "ls"]).0, 97);
+}
+
+#[test]
+fn a_command_reads_what_the_caller_gives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), "[Filters]\ncat: CommandFilter, cat, root\n");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"\xff\0a").unwrap();
+    drop(writer);
+    let program = env!("CARGO_BIN_EXE_roster-rootwrap");
+    let output = Command::new(program).arg(&conf).arg("cat").stdin(reader).output().unwrap();
+    assert_eq!(output.stdout, b"\xff\0a");
+}
+
+/// What a command sees of itself, as root and as somebody else, in both modes.
+#[test]
+fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
+    if !needs_root() {
+        return;
+    }
+    for mode in ["compat", "strict"] {
+        let folder = tempfile::tempdir().unwrap();
+        let rule = |user: &str| format!("{user}: RegExpFilter, sh, {user}, sh, -c, .*{user}\n");
+        let conf =
+            lay_out(folder.path(), &format!("[Filters]\n{}{}", rule("root"), rule("nobody")));
+        let text = fs::read_to_string(&conf).unwrap();
+        fs::write(&conf, format!("{text}roster_mode={mode}\nrlimit_nofile=100\n")).unwrap();
+        for user in ["root", "nobody"] {
+            let script = "id -u; id -g; id -G; ls /proc/self/fd; ulimit -n; cat /proc/$$/comm; \
+                          grep -E 'Sig(Blk|Ign)' /proc/self/status; # ";
+            // A parent that ignores SIGHUP, blocks SIGTERM and leaves a descriptor open.
+            let parent = "import os, signal, sys\n\
+                          signal.signal(signal.SIGHUP, signal.SIG_IGN)\n\
+                          signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n\
+                          os.dup2(1, 9)\n\
+                          os.setgroups([12345])\n\
+                          os.execv(sys.argv[1], sys.argv[1:])";
+            let output = Command::new("python3")
+                .args(["-c", parent, env!("CARGO_BIN_EXE_roster-rootwrap"), conf.to_str().unwrap()])
+                .args(["sh", "-c", &format!("{script}{user}")])
+                .output()
+                .unwrap();
+            let seen = String::from_utf8(output.stdout).unwrap();
+            let told = |args: &[&str]| {
+                let output = Command::new("id").args(args).arg(user).output().unwrap();
+                String::from_utf8(output.stdout).unwrap()
+            };
+            let expected = [
+                told(&["-u"]),
+                told(&["-g"]),
+                told(&["-G"]),
+                // The fourth is that of ls, on the folder that it lists.
+                "0\n1\n2\n3\n100\n".into(),
+                if mode == "strict" { shell() } else { "sh\n".into() },
+                "SigBlk:\t0000000000000000\n".into(),
+            ]
+            .concat();
+            let (before, ignored) = seen.split_at(expected.len().min(seen.len()));
+            assert_eq!(before, expected, "{mode}, {user}");
+            // What the C library keeps to itself is not ours.
+            let ignored = ignored.trim().strip_prefix("SigIgn:\t").unwrap();
+            assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 0x7fff_ffff & !(1 << 24), 0);
+        }
+    }
+}
+
+/// The name of the shell that `sh` leads to.
+fn shell() -> String {
+    let real = fs::canonicalize("/usr/bin/sh").unwrap();
+    format!("{}\n", real.file_name().unwrap().to_str().unwrap())
+}
+
+#[test]
+fn strict_mode_signals_the_process_that_was_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), RUNNABLE);
+    let text = fs::read_to_string(&conf).unwrap();
+    fs::write(&conf, format!("{text}roster_mode=strict\n")).unwrap();
+    let mut sleeper = Command::new("/usr/bin/sleep").arg("600").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let call = |signal: &str| run(folder.path(), &[conf.to_str().unwrap(), "kill", signal, &pid]);
+    assert_eq!(call("-15").0, 99);
+    assert_eq!(call("-9"), (0, String::new()));
+    assert_eq!(sleeper.wait().unwrap().signal(), Some(9));
+    assert_eq!(call("-9").0, 99);
+}
+
+#[test]
+fn a_script_runs_in_strict_mode_and_what_cannot_be_executed_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    let rule = |name: &str| format!("{name}: CommandFilter, {}/{name}, root\n", root.display());
+    let conf = lay_out(&root, &format!("[Filters]\n{}{}", rule("script"), rule("noise")));
+    let text = fs::read_to_string(&conf).unwrap();
+    for (name, text) in [("script", "#!/bin/sh\necho \"$0\" \"$1\"\n"), ("noise", "\x7fELF or not")]
+    {
+        fs::write(root.join(name), text).unwrap();
+        fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for mode in ["compat", "strict"] {
+        fs::write(&conf, format!("{text}roster_mode={mode}\n")).unwrap();
+        let call = |command: &[&str]| run(&root, &[&[conf.to_str().unwrap()], command].concat());
+        assert_eq!(call(&["script", "a b"]), (0, "script a b\n".into()), "{mode}");
+        let (code, text) = call(&["noise"]);
+        assert_eq!(code, 1);
+        assert!(text.contains("cannot run noise: Exec format error"), "{mode}: {text}");
+    }
+}
+
+/// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
+fn needs_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let skip = std::env::var_os("ROSTER_SKIP_ROOT_TESTS").is_some_and(|value| value == "1");
+    assert!(is_root || skip, "this test needs root; run as root, or set ROSTER_SKIP_ROOT_TESTS=1");
+    is_root
 }

@@ -43,6 +43,7 @@ impl fmt::Display for Mode {
 /// Proof that a command may run, and what is to run. Made here alone.
 #[derive(Debug)]
 pub struct Verdict<'p> {
+    mode: Mode,
     rule: &'p Rule,
     argv: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
@@ -59,6 +60,12 @@ pub struct Process {
 }
 
 impl<'p> Verdict<'p> {
+    /// How the rules were read.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// The rule that lets the command run.
     #[must_use]
     pub fn rule(&self) -> &'p Rule {
@@ -107,6 +114,11 @@ pub enum Refusal<'p> {
 }
 
 impl Refusal<'_> {
+    /// The exit code of a call without a command, or with too many words.
+    pub const NO_COMMAND: u8 = 98;
+    /// The exit code where the configuration cannot be used.
+    pub const BAD_CONFIG: u8 = 97;
+
     /// The exit code that tells it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -269,7 +281,7 @@ pub(crate) fn judge_by<'p>(
             None => environment.push((name, value)),
         }
     }
-    Ok(Verdict { rule: hit.rule, argv: hit.argv, environment, process: hit.process })
+    Ok(Verdict { mode, rule: hit.rule, argv: hit.argv, environment, process: hit.process })
 }
 
 struct Case<'c> {

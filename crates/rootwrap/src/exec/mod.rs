@@ -1,0 +1,173 @@
+//! Runs what the judge lets run: a [`Verdict`], and nothing else.
+//!
+//! A command gets the uid, the gid and the supplementary groups of its user, the descriptors 0 to 2
+//! that the caller gives it and no other, default signals, and the bound on open files of the
+//! configuration. Most commands run as root, which is what this process is: they are started by
+//! `posix_spawn` without a copy of anything. For another user the program starts itself anew as a
+//! [`stage`], which takes on the user's rights and becomes the command: code between fork and exec
+//! would be unsafe, and a thread with other rights could be killed by whoever has those.
+//!
+//! In strict mode the executable is opened, looked at, and executed by its descriptor; a script is
+//! executed by its path, which its interpreter opens again. Processes are signalled here rather than
+//! by kill(1), by a descriptor that no other process can get.
+//!
+//! Judges nothing, and does not know where streams lead.
+
+mod credentials;
+mod image;
+mod order;
+mod signal;
+mod stage;
+
+use crate::judge::{Mode, Verdict};
+use crate::python::{dirname, join};
+use credentials::Credentials;
+use image::Image;
+use order::{Action, Order};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+pub use stage::run_if_staged;
+
+/// Where Python looks for a name without a slash when there is no `$PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// With fewer open files nothing can be run at all.
+const FILES_MIN: u64 = 64;
+
+/// Where a command's descriptors 0 to 2 lead.
+#[derive(Debug)]
+pub struct Streams {
+    /// What it reads.
+    pub stdin: OwnedFd,
+    /// What it writes.
+    pub stdout: OwnedFd,
+    /// What it complains to.
+    pub stderr: OwnedFd,
+}
+
+/// This process, made ready to start commands.
+#[derive(Debug)]
+pub struct Executor {
+    own: Credentials,
+}
+
+impl Executor {
+    /// Makes this process what commands are to inherit from: without descriptors of its parent but 0 to
+    /// 2, with its signals as a program finds them, with at most so many open files and, as root,
+    /// with root's groups. To be called before there are threads or open files.
+    pub fn new(files_max: i64) -> io::Result<Self> {
+        close_inherited()?;
+        signal::reset()?;
+        limit_files(files_max)?;
+        Ok(Self { own: Credentials::normalized()? })
+    }
+
+    /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
+    pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
+        let wanted = Credentials::of_user(verdict.run_as(), &self.own)?;
+        let image = match (verdict.mode(), verdict.process()) {
+            (Mode::Strict, None) => image::open(verdict)?,
+            _ => None,
+        };
+        let action = match verdict.process() {
+            Some(process) => Action::Signal { process, signal: signal::asked_for(verdict.argv())? },
+            None if wanted == self.own => return start_here(verdict, image.as_ref(), streams),
+            None => Action::Run {
+                candidates: candidates(verdict),
+                image: image.as_ref().map(|image| image.name.clone()),
+                argv: verdict.argv().to_vec(),
+                environment: verdict.environment().to_vec(),
+            },
+        };
+        stage::start(&Order { credentials: wanted, action }, image.as_ref(), streams)
+    }
+}
+
+fn start_here(verdict: &Verdict<'_>, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
+    let Streams { stdin, stdout, stderr } = streams;
+    execute_first(candidates(verdict), image, |path| {
+        let mut command = command(path, verdict.argv(), verdict.environment());
+        command.stdin(stdin.try_clone()?).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+        command.spawn()
+    })
+}
+
+fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]) -> Command {
+    let mut command = Command::new(path);
+    if let Some(first) = argv.first() {
+        command.arg0(first).args(&argv[1..]);
+    }
+    command.env_clear();
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// Tries the descriptor of an image, or one path after the other as execvp does: the error that is told
+/// is the first that is not for want of a file.
+fn execute_first<T>(
+    candidates: Vec<OsString>,
+    image: Option<&Image>,
+    mut execute: impl FnMut(&OsStr) -> io::Result<T>,
+) -> io::Result<T> {
+    if let Some(image) = image {
+        return execute(&image.path());
+    }
+    let mut told = None;
+    for path in candidates {
+        let error = match execute(&path) {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let is_absent =
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        if told.is_none() || !is_absent {
+            told = Some(error);
+            if !is_absent {
+                break;
+            }
+        }
+    }
+    Err(told.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// The paths that the first word may mean.
+fn candidates(verdict: &Verdict<'_>) -> Vec<OsString> {
+    let Some(first) = verdict.argv().first() else { return Vec::new() };
+    if !dirname(first.as_bytes()).is_empty() {
+        return vec![first.clone()];
+    }
+    let path = verdict.environment().iter().find(|(name, _)| name == "PATH");
+    let path = path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| path);
+    crate::conf::split(path)
+        .map(|dir| crate::conf::os(join(dir.as_bytes(), first.as_bytes())))
+        .collect()
+}
+
+/// A descriptor that the parent forgot to close would be every command's.
+fn close_inherited() -> io::Result<()> {
+    // The folder's own descriptor is among them, and closed once they are all known.
+    let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&number| number > 2)
+        .collect();
+    for number in open {
+        // That of the folder is closed already.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}
+
+fn limit_files(files_max: i64) -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = u64::try_from(files_max).unwrap_or(0).max(FILES_MIN);
+    if current.is_none_or(|current| wanted < current) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
+    }
+    Ok(())
+}

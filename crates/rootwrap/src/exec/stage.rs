@@ -1,0 +1,145 @@
+//! The step between this process and a command with another user's rights: the same executable, started
+//! anew with an empty environment, which is told over a socket what to do. It takes on the user's
+//! rights, then becomes the command, or signals a process, and is the command's process from the start.
+//!
+//! Until it has become the command the socket is open: an error of the system comes back over it.
+
+use super::image::Image;
+use super::order::{Action, ORDER_BYTES_MAX, Order};
+use super::{Streams, command, execute_first, signal};
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode};
+
+/// How a stage is called, whatever the file is.
+const NAME: &str = "roster-rootwrap: stage";
+
+/// Starts a stage with an order, and returns when it is what it was told to become.
+pub(super) fn start(order: &Order, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
+    command.stdout(streams.stdout).stderr(streams.stderr);
+    let mut child = command.spawn()?;
+    // The stage's end is the stage's alone, so that its end is seen.
+    drop(command);
+    let answer =
+        send(&mut ours, order, &streams.stdin, image).and_then(|()| receive_error(&mut ours));
+    match answer {
+        Ok(None) => Ok(child),
+        Ok(Some(error)) | Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}
+
+fn send(
+    to: &mut UnixStream,
+    order: &Order,
+    stdin: &OwnedFd,
+    image: Option<&Image>,
+) -> io::Result<()> {
+    let fds = [Some(stdin.as_fd()), image.map(|image| image.folder.as_fd())];
+    let fds: Vec<_> = fds.into_iter().flatten().collect();
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(&*to, &[IoSlice::new(b"O")], &mut control, SendFlags::NOSIGNAL)?;
+    to.write_all(&order.encode())?;
+    to.shutdown(Shutdown::Write)
+}
+
+fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
+    let mut number = [0; 4];
+    match from.read_exact(&mut number) {
+        Ok(()) => Ok(Some(io::Error::from_raw_os_error(i32::from_le_bytes(number)))),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// If this process was started as a stage, does what it is told, and returns only where that is done or
+/// could not be. The first thing that a program which runs commands has to do.
+#[must_use]
+pub fn run_if_staged() -> Option<ExitCode> {
+    (std::env::args_os().next()? == NAME).then(|| match Stage::receive() {
+        Ok(stage) => stage.run(),
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+struct Stage {
+    socket: UnixStream,
+    order: Order,
+    image: Option<OwnedFd>,
+}
+
+impl Stage {
+    fn receive() -> io::Result<Self> {
+        let mut socket =
+            UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+        let mut fds = receive_descriptors(&socket)?.into_iter();
+        let stdin = fds.next().ok_or(ErrorKind::UnexpectedEof)?;
+        rustix::stdio::dup2_stdin(&stdin)?;
+        let mut bytes = Vec::new();
+        (&mut socket).take(ORDER_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(Self { socket, order: Order::decode(&bytes)?, image: fds.next() })
+    }
+
+    fn run(mut self) -> ExitCode {
+        let Order { credentials, action } = self.order;
+        let error = match (credentials.assume(), action) {
+            (Err(error), _) => error,
+            (Ok(()), Action::Signal { process, signal }) => {
+                drop(self.socket);
+                return signal::send(process, signal);
+            }
+            (Ok(()), Action::Run { candidates, image, argv, environment }) => {
+                let image = self.image.take().zip(image);
+                let image = image.map(|(folder, name)| Image { folder, name });
+                become_command(candidates, image.as_ref(), &argv, &environment)
+            }
+        };
+        let number = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        let _ = self.socket.write_all(&number.to_le_bytes());
+        ExitCode::FAILURE
+    }
+}
+
+fn become_command(
+    candidates: Vec<OsString>,
+    image: Option<&Image>,
+    argv: &[OsString],
+    environment: &[(OsString, OsString)],
+) -> io::Error {
+    let failed = execute_first(candidates, image, |path| -> io::Result<()> {
+        Err(command(path, argv, environment).exec())
+    });
+    failed.err().unwrap_or_else(|| ErrorKind::NotFound.into())
+}
+
+fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    Ok(fds)
+}
