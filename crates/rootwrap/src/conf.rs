@@ -26,6 +26,9 @@ pub struct Conf {
     pub daemon_timeout: i64,
     /// Bound on open files.
     pub rlimit_nofile: i64,
+    /// Bytes that the daemon passes to a command, and of each of its streams back. The original passes
+    /// over this key.
+    pub data_max: u64,
     /// Which judge decides where nobody says otherwise. The original passes over this key.
     pub mode: Mode,
 }
@@ -82,6 +85,9 @@ const SEVERITIES: [&str; 8] = [
     "LOG_DEBUG",
 ];
 
+/// What `roster_data_max` is where it is not said.
+const DATA_BYTES_MAX: u64 = 2 << 30;
+
 const LEVELS: [(&str, Level); 8] = [
     ("NOTSET", Level::Notset),
     ("DEBUG", Level::Debug),
@@ -120,6 +126,9 @@ impl Conf {
             rlimit_nofile: reader
                 .read("rlimit_nofile", "a whole number of files", python::int)
                 .unwrap_or(1024),
+            data_max: reader
+                .read("roster_data_max", "a whole number of bytes", size)
+                .unwrap_or(DATA_BYTES_MAX),
             mode: reader.read("roster_mode", "compat or strict", mode).unwrap_or(Mode::Compat),
         };
         let problems = reader.problems;
@@ -197,6 +206,10 @@ fn level(value: &str) -> Option<Level> {
     LEVELS.iter().find(|(name, _)| *name == value).map(|&(_, level)| level)
 }
 
+fn size(value: &str) -> Option<u64> {
+    python::int(value).and_then(|bytes| u64::try_from(bytes).ok())
+}
+
 fn mode(value: &str) -> Option<Mode> {
     match value {
         "compat" => Some(Mode::Compat),
@@ -232,6 +245,7 @@ mod tests {
                 syslog_log_level: Level::Error,
                 daemon_timeout: 600,
                 rlimit_nofile: 1024,
+                data_max: 2 << 30,
                 mode: Mode::Compat,
             }
         );
@@ -245,13 +259,13 @@ mod tests {
         let conf = parse(
             "[DEFAULT]\nfilters_path=/a\nExec_Dirs: /sbin,/bin\nuse_syslog=YES\n\
              syslog_log_facility=LOG_LOCAL0\nsyslog_log_level=warn\ndaemon_timeout= 1_0\n\
-             rlimit_nofile=99\nroster_mode=strict\nunknown=1\n",
+             rlimit_nofile=99\nroster_mode=strict\nroster_data_max=1\nunknown=1\n",
         )
         .unwrap();
         assert_eq!(conf.exec_dirs, Some(vec!["/sbin".into(), "/bin".into()]));
         assert_eq!((conf.use_syslog, conf.syslog_log_facility), (true, 16));
         assert_eq!((conf.syslog_log_level, conf.daemon_timeout), (Level::Warning, 10));
-        assert_eq!((conf.rlimit_nofile, conf.mode), (99, Mode::Strict));
+        assert_eq!((conf.rlimit_nofile, conf.mode, conf.data_max), (99, Mode::Strict, 1));
         assert_eq!(facility("LOG_ERR"), Some(3));
         assert_eq!(facility("authpriv"), Some(10));
         assert_eq!(facility("DAEMON"), None);

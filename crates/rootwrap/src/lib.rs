@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod compat;
 pub mod conf;
 pub mod exec;
 pub mod explain;

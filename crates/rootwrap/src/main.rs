@@ -147,7 +147,6 @@ fn run_command(words: &[OsString]) -> u8 {
             return Refusal::BAD_CONFIG;
         }
     };
-    let syslog = Syslog::new(&policy.conf, &manual::called());
     let executor = match Executor::new(policy.conf.rlimit_nofile) {
         Ok(executor) => executor,
         Err(error) => {
@@ -155,6 +154,8 @@ fn run_command(words: &[OsString]) -> u8 {
             return FAILED;
         }
     };
+    // After what closes the descriptors that are not ours.
+    let syslog = Syslog::new(&policy.conf, &manual::called());
     let verdict = match judge(policy.conf.mode, &policy, command, &host) {
         Ok(verdict) => verdict,
         Err(refusal) => {

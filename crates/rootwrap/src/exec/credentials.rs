@@ -22,7 +22,11 @@ impl Credentials {
     pub(super) fn normalized() -> io::Result<Self> {
         if geteuid().is_root() {
             let root = Self::of_root()?;
-            root.assume()?;
+            match root.assume() {
+                // In a user namespace groups may be given for good: those of all commands then.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                assumed => assumed?,
+            }
             return Ok(root);
         }
         let gid = getegid().as_raw();

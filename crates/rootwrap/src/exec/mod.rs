@@ -5,7 +5,8 @@
 //! configuration. Most commands run as root, which is what this process is: they are started by
 //! `posix_spawn` without a copy of anything. For another user the program starts itself anew as a
 //! [`stage`], which takes on the user's rights and becomes the command: code between fork and exec
-//! would be unsafe, and a thread with other rights could be killed by whoever has those.
+//! would be unsafe, and a thread with other rights could be killed by whoever has those. Once one was
+//! needed the next is started ahead.
 //!
 //! In strict mode the executable is opened, looked at, and executed by its descriptor; a script is
 //! executed by its path, which its interpreter opens again. Processes are signalled here rather than
@@ -25,6 +26,7 @@ use credentials::Credentials;
 use image::Image;
 use order::{Action, Order};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -32,6 +34,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 pub use stage::run_if_staged;
 
@@ -39,6 +44,11 @@ pub use stage::run_if_staged;
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// With fewer open files nothing can be run at all.
 const FILES_MIN: u64 = 64;
+
+/// How long it counts who a user is.
+const KNOWN_FOR: Duration = Duration::from_secs(5);
+/// Stages that wait for a command.
+const READY_MAX: usize = 2;
 
 /// Where a command's descriptors 0 to 2 lead.
 #[derive(Debug)]
@@ -55,6 +65,10 @@ pub struct Streams {
 #[derive(Debug)]
 pub struct Executor {
     own: Credentials,
+    users: Mutex<HashMap<String, (Instant, Credentials)>>,
+    /// Whether a stage was needed, so that more will be.
+    stages: AtomicBool,
+    ready: Mutex<Vec<stage::Ready>>,
 }
 
 impl Executor {
@@ -65,12 +79,14 @@ impl Executor {
         close_inherited()?;
         signal::reset()?;
         limit_files(files_max)?;
-        Ok(Self { own: Credentials::normalized()? })
+        let own = Credentials::normalized()?;
+        let (users, ready) = (Mutex::default(), Mutex::default());
+        Ok(Self { own, users, stages: AtomicBool::new(false), ready })
     }
 
     /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
     pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
-        let wanted = Credentials::of_user(verdict.run_as(), &self.own)?;
+        let wanted = self.credentials(verdict.run_as())?;
         let image = match (verdict.mode(), verdict.process()) {
             (Mode::Strict, None) => image::open(verdict)?,
             _ => None,
@@ -85,8 +101,46 @@ impl Executor {
                 environment: verdict.environment().to_vec(),
             },
         };
-        stage::start(&Order { credentials: wanted, action }, image.as_ref(), streams)
+        let order = Order { credentials: wanted, action };
+        self.stages.store(true, Ordering::Relaxed);
+        self.stage()?.go(&order, image.as_ref(), &streams)
     }
+
+    /// Starts what the next command of another user will need, if there was one: called when nobody waits.
+    pub fn make_ready(&self) {
+        let is_wanted = || locked(&self.ready).len() < READY_MAX;
+        if self.stages.load(Ordering::Relaxed)
+            && is_wanted()
+            && let Ok(stage) = stage::Ready::new()
+        {
+            locked(&self.ready).push(stage);
+        }
+    }
+
+    fn stage(&self) -> io::Result<stage::Ready> {
+        loop {
+            let Some(mut stage) = locked(&self.ready).pop() else { return stage::Ready::new() };
+            if stage.is_alive() {
+                return Ok(stage);
+            }
+        }
+    }
+
+    fn credentials(&self, user: &str) -> io::Result<Credentials> {
+        let now = Instant::now();
+        if let Some((until, known)) = locked(&self.users).get(user)
+            && now < *until
+        {
+            return Ok(known.clone());
+        }
+        let found = Credentials::of_user(user, &self.own)?;
+        locked(&self.users).insert(user.to_owned(), (now + KNOWN_FOR, found.clone()));
+        Ok(found)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("a thread that panics ends the process")
 }
 
 fn start_here(verdict: &Verdict<'_>, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
@@ -144,9 +198,10 @@ fn candidates(verdict: &Verdict<'_>) -> Vec<OsString> {
     }
     let path = verdict.environment().iter().find(|(name, _)| name == "PATH");
     let path = path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| path);
-    crate::conf::split(path)
-        .map(|dir| crate::conf::os(join(dir.as_bytes(), first.as_bytes())))
-        .collect()
+    let folders = crate::conf::split(path).map(OsStr::as_bytes);
+    // An empty folder is this one, and must not be looked up once more.
+    let folders = folders.map(|folder| if folder.is_empty() { b"." } else { folder });
+    folders.map(|folder| crate::conf::os(join(folder, first.as_bytes()))).collect()
 }
 
 /// A descriptor that the parent forgot to close would be every command's.

@@ -19,41 +19,61 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 /// How a stage is called, whatever the file is.
 const NAME: &str = "roster-rootwrap: stage";
 
-/// Starts a stage with an order, and returns when it is what it was told to become.
-pub(super) fn start(order: &Order, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
-    let (mut ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
-    command.stdout(streams.stdout).stderr(streams.stderr);
-    let mut child = command.spawn()?;
-    // The stage's end is the stage's alone, so that its end is seen.
-    drop(command);
-    let answer =
-        send(&mut ours, order, &streams.stdin, image).and_then(|()| receive_error(&mut ours));
-    match answer {
-        Ok(None) => Ok(child),
-        Ok(Some(error)) | Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            Err(error)
+/// A stage that waits for its order. Without one it ends with this process.
+#[derive(Debug)]
+pub(super) struct Ready {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Ready {
+    pub(super) fn new() -> io::Result<Self> {
+        let (socket, theirs) = UnixStream::pair()?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { child: command.spawn()?, socket })
+    }
+
+    /// Gives it an order, and returns when it is what it was told to become.
+    pub(super) fn go(
+        mut self,
+        order: &Order,
+        image: Option<&Image>,
+        streams: &Streams,
+    ) -> io::Result<Child> {
+        let sent = send(&mut self.socket, order, streams, image);
+        match sent.and_then(|()| receive_error(&mut self.socket)) {
+            Ok(None) => Ok(self.child),
+            Ok(Some(error)) | Err(error) => {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                Err(error)
+            }
         }
+    }
+
+    /// Whether nothing has happened to it.
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 }
 
 fn send(
     to: &mut UnixStream,
     order: &Order,
-    stdin: &OwnedFd,
+    streams: &Streams,
     image: Option<&Image>,
 ) -> io::Result<()> {
-    let fds = [Some(stdin.as_fd()), image.map(|image| image.folder.as_fd())];
-    let fds: Vec<_> = fds.into_iter().flatten().collect();
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let Streams { stdin, stdout, stderr } = streams;
+    let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    fds.extend(image.map(|image| image.folder.as_fd()));
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(&*to, &[IoSlice::new(b"O")], &mut control, SendFlags::NOSIGNAL)?;
@@ -91,8 +111,10 @@ impl Stage {
         let mut socket =
             UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
         let mut fds = receive_descriptors(&socket)?.into_iter();
-        let stdin = fds.next().ok_or(ErrorKind::UnexpectedEof)?;
-        rustix::stdio::dup2_stdin(&stdin)?;
+        let mut next = || fds.next().ok_or(ErrorKind::UnexpectedEof);
+        rustix::stdio::dup2_stdin(next()?)?;
+        rustix::stdio::dup2_stdout(next()?)?;
+        rustix::stdio::dup2_stderr(next()?)?;
         let mut bytes = Vec::new();
         (&mut socket).take(ORDER_BYTES_MAX).read_to_end(&mut bytes)?;
         Ok(Self { socket, order: Order::decode(&bytes)?, image: fds.next() })
@@ -131,7 +153,7 @@ fn become_command(
 }
 
 fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;

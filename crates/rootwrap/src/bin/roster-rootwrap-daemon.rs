@@ -1,0 +1,109 @@
+//! `roster-rootwrap-daemon`: runs commands for the Python client of `oslo.rootwrap`, as `rootwrap-daemon`
+//! does.
+
+#![forbid(unsafe_code)]
+
+use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use roster_rootwrap::compat::daemon::serve_clients;
+use roster_rootwrap::exec::{self, Executor};
+use roster_rootwrap::host::ThisHost;
+use roster_rootwrap::{Policy, Refusal, manual};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Something is wrong, and it has been said.
+const FAILED: u8 = 1;
+
+/// Run commands for an unchanged client of oslo.rootwrap, as the rules of a rootwrap.conf let it
+#[derive(Parser)]
+#[command(
+    name = "roster-rootwrap-daemon",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_long_help = manual::after_help(&manual::DAEMON)
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// The rootwrap.conf
+    #[arg(value_name = "CONF", value_hint = ValueHint::FilePath, required = true)]
+    conf: Option<PathBuf>,
+
+    /// Let this user connect too, besides root, who called sudo, and the owner of standard output
+    #[arg(long, value_name = "UID")]
+    allow_uid: Vec<u32>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the man page roster-rootwrap-daemon.8 into a folder, for packagers
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions, for packagers
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = exec::run_if_staged() {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
+        }
+    };
+    let done = match (cli.command, cli.conf) {
+        (Some(Command::Man { folder }), _) => {
+            manual::write_page(&manual::DAEMON, Cli::command(), &folder, &mut io::stdout())
+        }
+        (Some(Command::Completions { shell }), _) => {
+            let mut out = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), manual::DAEMON.name, &mut out);
+            io::stdout().write_all(&out)
+        }
+        (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),
+        (None, None) => Ok(()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(conf: &Path, allowed_uids: &[u32]) -> u8 {
+    let policy = match Policy::load(conf, &ThisHost::new()) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            problems.iter().for_each(|problem| say(problem));
+            return Refusal::BAD_CONFIG;
+        }
+    };
+    let served = Executor::new(policy.conf.rlimit_nofile)
+        .and_then(|executor| serve_clients(policy, executor, &manual::called(), allowed_uids));
+    match served {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&error);
+            FAILED
+        }
+    }
+}
+
+fn say(what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}: {what}", manual::called().display());
+}

@@ -1,0 +1,454 @@
+"""The unchanged client of oslo.rootwrap against our daemon: one scenario by its name.
+
+usage: client.py SCENARIO DAEMON CONF FOLDER
+
+CONF lets sh, cat and echo run as root, and id as nobody. What a scenario claims it asserts; it ends with
+0 when all of it holds.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+from oslo_rootwrap import client as oslo_client
+from oslo_rootwrap import jsonrpc
+
+SCENARIO, DAEMON, CONF, FOLDER = sys.argv[1:]
+MIB = 1 << 20
+# Of the daemon, whatever passes.
+MEMORY_MAX = 30 * MIB
+
+
+@contextlib.contextmanager
+def a_client(*options):
+    client = oslo_client.Client([DAEMON, *options, CONF])
+    try:
+        yield client
+    finally:
+        if client._initialized:
+            client._finalize()
+            client._process.wait()
+
+
+def address(client):
+    return client._manager.address
+
+
+def key(client):
+    return bytes(client._manager._authkey)
+
+
+def eventually(holds, what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f'not within {seconds} s: {what}'
+        time.sleep(0.01)
+
+
+def is_gone(pid):
+    return not os.path.exists(f'/proc/{pid}')
+
+
+def peak_memory(pid):
+    with open(f'/proc/{pid}/status') as status:
+        line = next(line for line in status if line.startswith('VmHWM:'))
+    return int(line.split()[1]) * 1024
+
+
+def connection(client):
+    """A connection that has shown the key and may run commands, and an object's name."""
+    manager = jsonrpc.JsonClient(address(client), key(client))
+    manager.send((None, 'create', ('rootwrap',), {}))
+    name = manager.recv()[1][0]
+    manager.close()
+    conn = jsonrpc.JsonClient(address(client), key(client))
+    conn.send((None, 'accept_connection', ('test',), {}))
+    assert conn.recv() == ['#RETURN', None]
+    return conn, name
+
+
+def streams():
+    with a_client() as client:
+        assert client.execute(['echo', 'hi']) == [0, 'hi\n', '']
+        assert client.execute(['cat']) == [0, '', '']
+        assert client.execute(['cat'], stdin='') == [0, '', '']
+        assert client.execute(['sh', '-c', 'echo out; echo err >&2']) == [0, 'out\n', 'err\n']
+        everything = bytes(range(256)) * 3
+        assert client.execute(['cat'], stdin=everything) == [0, os.fsdecode(everything), '']
+        text = 'e\u0301\u00e9 \U0001f4a9 "\\ \n\r\t\x00\x7f \udcff\udc80'
+        assert client.execute(['cat'], stdin=text) == [0, text, '']
+        assert client.execute(['echo', '-n', 'a', '\udcff', '\u00e9"\\\n']) == [0, 'a \udcff \u00e9"\\\n', '']
+        assert client.execute(['sh', '-c', 'cat >&2'], stdin=b'\xc3') == [0, '', '\udcc3']
+
+
+def codes():
+    with a_client() as client:
+        for command, code in [
+            (['sh', '-c', 'exit 7'], 7),
+            (['sh', '-c', 'kill -9 $$'], -9),
+            (['sh', '-c', 'kill -15 $$'], -15),
+            (['no-executable'], 96),
+            (['unheard-of'], 99),
+            ([], 99),
+        ]:
+            assert client.execute(command) == [code, '', ''], command
+        # With an input that nobody reads.
+        assert client.execute(['unheard-of'], stdin=b'x' * MIB) == [99, '', '']
+        assert client.execute(['sh', '-c', 'exit 3'], stdin=b'x' * MIB) == [3, '', '']
+
+
+def rights():
+    with a_client() as client:
+        for _ in range(4):
+            assert client.execute(['id', '-u'])[1].strip() == str(uid_of('nobody'))
+            assert client.execute(['sh', '-c', 'id -u; id -G; ls /proc/self/fd'])[1] == '0\n0\n0\n1\n2\n3\n'
+        script = 'ulimit -n; grep -E "Sig(Blk|Ign)" /proc/self/status'
+        limit, blocked, ignored = client.execute(['sh', '-c', script])[1].splitlines()
+        assert limit == '200', limit
+        assert int(blocked.split()[1], 16) == 0, blocked
+        assert int(ignored.split()[1], 16) & 0x7FFFFFFF == 0, ignored
+
+
+def uid_of(name):
+    import pwd
+
+    return pwd.getpwnam(name).pw_uid
+
+
+def threads():
+    """Each thread has a connection of its own, as under the real client; all at once."""
+    with a_client() as client:
+        client.execute(['echo'])
+        wrong = []
+
+        def work(number):
+            for turn in range(10):
+                text = f'{number}-{turn}-' + 'x' * (number * 1000)
+                result = client._proxy.run_one_command(['cat'], text)
+                if result != [0, text, '']:
+                    wrong.append((number, turn, result))
+
+        all_threads = [threading.Thread(target=work, args=(number,)) for number in range(32)]
+        for thread in all_threads:
+            thread.start()
+        for thread in all_threads:
+            thread.join()
+        assert not wrong, wrong[0]
+
+
+def large():
+    with a_client() as client:
+        client.execute(['echo'])
+        pid = client._process.pid
+        data = b'0123456789abcde\n' * (200 * MIB // 16)
+        assert client.execute(['sh', '-c', 'wc -c'], stdin=data) == [0, f'{len(data)}\n', '']
+        del data
+        code, out, err = client.execute(['sh', '-c', f'yes 0123456789abcde | head -c {200 * MIB}'])
+        assert (code, len(out), err) == (0, 200 * MIB, '')
+        assert out[:32] == '0123456789abcde\n' * 2 == out[-32:]
+        del out
+        noise = os.urandom(4 * MIB)
+        assert client.execute(['cat'], stdin=noise) == [0, os.fsdecode(noise), '']
+        assert peak_memory(pid) < MEMORY_MAX, peak_memory(pid)
+
+
+def too_much():
+    """CONF lets 1 MiB pass."""
+    with a_client() as client:
+        for command, stdin in [
+            (['cat'], b'x' * (MIB + 1)),
+            (['cat'], b'x' * (9 * MIB)),
+            (['sh', '-c', 'yes'], None),
+            (['sh', '-c', 'yes >&2'], None),
+        ]:
+            try:
+                client._ensure_initialized()
+                client._proxy.run_one_command(command, stdin)
+            except Exception as error:
+                assert 'roster_data_max' in str(error), error
+            else:
+                raise AssertionError(f'{command} passed')
+        assert client.execute(['cat'], stdin=b'x' * MIB)[0] == 0
+
+
+def graceful():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with a_client() as client:
+            client.execute(['echo'])
+            pid, path = client._process.pid, address(client)
+            conn, name = connection(client)
+            fifo = os.path.join(FOLDER, f'fifo{number}')
+            os.mkfifo(fifo)
+            script = f'echo > {fifo}; sleep 1; cat; echo done'
+            conn.send((name, 'run_one_command', (['sh', '-c', script], 'text'), {}))
+            with open(fifo) as started:
+                started.readline()
+            os.kill(pid, number)
+            assert conn.recv() == ['#RETURN', [0, 'textdone\n', '']]
+            assert client._process.wait() == 0
+            assert not os.path.exists(os.path.dirname(path))
+            # The client starts another by itself.
+            assert client.execute(['echo', 'again']) == [0, 'again\n', '']
+            path = address(client)
+        assert not os.path.exists(os.path.dirname(path))
+
+
+def client_killed():
+    """The daemon ends, what runs for the client ends first, and nothing is left."""
+    mark = os.path.join(FOLDER, 'mark')
+    script = (
+        'import sys, threading, time\n'
+        'from oslo_rootwrap import client\n'
+        f'c = client.Client([{DAEMON!r}, {CONF!r}])\n'
+        'c.execute(["echo"])\n'
+        f'go = lambda: c.execute(["sh", "-c", "sleep 1; echo > {mark}"])\n'
+        'threading.Thread(target=go).start()\n'
+        'print(c._process.pid, c._manager.address, flush=True)\n'
+        'time.sleep(600)\n'
+    )
+    process = subprocess.Popen([sys.executable, '-c', script], stdout=subprocess.PIPE, text=True)
+    pid, path = process.stdout.readline().split()
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    eventually(lambda: is_gone(pid), 'the daemon ends with its client')
+    assert os.path.exists(mark)
+    assert not os.path.exists(os.path.dirname(path))
+
+
+def daemon_killed():
+    """The client starts another, which removes what the killed one has left."""
+    with a_client() as client:
+        client.execute(['echo'])
+        left = os.path.dirname(address(client))
+        client._process.kill()
+        client._process.wait()
+        assert os.path.exists(left)
+        # A minute ago: one that was made just now might not be locked yet.
+        os.utime(left, (time.time() - 61,) * 2)
+        assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        assert not os.path.exists(left)
+        ours = os.path.dirname(address(client))
+        os.utime(ours, (time.time() - 61,) * 2)
+        with a_client() as other:
+            other.execute(['echo'])
+            assert os.path.exists(ours), 'that of one that lives stays'
+
+
+def idle():
+    """CONF has a daemon_timeout of 1."""
+    with a_client() as client:
+        client.execute(['echo'])
+        pid = client._process.pid
+        for _ in range(4):
+            time.sleep(1)
+            client.execute(['echo'])
+        assert client.execute(['sh', '-c', 'sleep 4; echo x']) == [0, 'x\n', '']
+        time.sleep(1)
+        assert client._process.pid == pid and not is_gone(pid), 'it is not idle while it works'
+        assert client._process.wait(10) == 0
+        assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+
+
+def grandchild():
+    """Whoever keeps a command's pipes holds up neither it nor others."""
+    with a_client() as client:
+        client.execute(['echo'])
+        start = time.monotonic()
+        assert client.execute(['sh', '-c', 'sleep 60 & echo started']) == [0, 'started\n', '']
+        assert client.execute(['sh', '-c', 'sleep 60 >/dev/null & exit 5']) == [5, '', '']
+        assert client.execute(['sh', '-c', '(sleep 0.2; echo late) & echo soon']) == [0, 'soon\nlate\n', '']
+        assert time.monotonic() - start < 20
+
+
+def strangers():
+    """Another user gets nothing, not a byte, and is in nobody's way."""
+    with a_client() as client:
+        client.execute(['echo'])
+        script = (
+            'import os, socket, sys\n'
+            'os.setgid(65534); os.setuid(65534)\n'
+            'for _ in range(1000):\n'
+            '    s = socket.socket(socket.AF_UNIX)\n'
+            '    s.settimeout(20)\n'
+            '    s.connect(sys.argv[1])\n'
+            '    assert s.recv(1) == b""\n'
+        )
+        stranger = subprocess.Popen([sys.executable, '-c', script, address(client)])
+        while stranger.poll() is None:
+            assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        assert stranger.returncode == 0
+        held = subprocess.Popen(
+            [sys.executable, '-c', script.replace('assert s.recv(1) == b""', 's.recv(1); s.close()'), address(client)]
+        )
+        assert held.wait() == 0
+
+
+def allowed():
+    """Whoever owns the pipe may connect, and whom the call names; the key is asked for all the same."""
+    with a_client('--allow-uid', '65534') as client:
+        client.execute(['echo'])
+        script = (
+            'import os, socket, sys\n'
+            'os.setgid(65534); os.setuid(int(sys.argv[2]))\n'
+            's = socket.socket(socket.AF_UNIX)\n'
+            's.connect(sys.argv[1])\n'
+            'assert bool(s.recv(8)) == (sys.argv[2] == "65534")\n'
+        )
+        for uid in ('65534', '65533'):
+            assert subprocess.call([sys.executable, '-c', script, address(client), uid]) == 0
+
+
+def silent():
+    """1,500 connections that say nothing, and some that say it slowly."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    with a_client() as client:
+        client.execute(['echo'])
+        held = []
+        for number in range(1500):
+            held.append(socket.socket(socket.AF_UNIX))
+            held[-1].connect(address(client))
+            if number % 100 == 0:
+                assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        slow = socket.socket(socket.AF_UNIX)
+        slow.connect(address(client))
+        slow.send(struct.pack('!Q', 200))
+        start = time.monotonic()
+        try:
+            while True:
+                slow.send(b'\0')
+                time.sleep(0.5)
+                assert time.monotonic() - start < 30, 'slow bytes are taken for ever'
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        assert peak_memory(client._process.pid) < MEMORY_MAX
+
+
+def hostile():
+    """Lengths and words that no client sends."""
+    with a_client() as client:
+        client.execute(['echo'])
+        pid = client._process.pid
+        for claim in (257, 4 << 30, (1 << 64) - 1):
+            conn = socket.socket(socket.AF_UNIX)
+            conn.connect(address(client))
+            received(conn)
+            conn.sendall(struct.pack('!Q', claim) + b'x' * 300)
+            assert ended(conn), claim
+        conn = socket.socket(socket.AF_UNIX)
+        conn.connect(address(client))
+        received(conn)
+        conn.sendall(struct.pack('!Q', 16) + b'x' * 16)
+        assert received(conn) == b'#FAILURE#'
+        assert ended(conn)
+        for claim in (4 << 30, (1 << 64) - 1):
+            conn, name = connection(client)
+            conn._socket.sendall(struct.pack('!Q', claim) + b'["' + name.encode() + b'","run_one_command",[["cat"],"')
+            conn._socket.sendall(b'x' * (8 * MIB))
+            conn.close()
+        for words in (
+            b'', b'[', b'null', b'[]', b'{}', b'[[[[[[[[', b'[' * 100000, b'"', b'\xff', b'[null,"run_one_command"]',
+            b'["%s","run_one_command",[["sh","-c"', b'["%s","run_one_command",[[1]],{}]',
+            b'["%s","run_one_command",[["cat"],{"__bytes__":"!"}],{}]',
+            b'["%s","run_one_command",[["cat"],"\\ud800"],{}]', b'["%s","run_one_command",[["cat"]],{}]x',
+            b'["%s","__class__",[],{}]', b'["77","run_one_command",[["cat"]],{}]',
+            b'["%s","run_one_command",[["' + b'x' * (9 * MIB) + b'"]],{}]',
+        ):
+            conn, name = connection(client)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                conn.send_bytes(words.replace(b'%s', name.encode()))
+                answer = json.loads(conn.recv_bytes())
+                assert answer[0] == '#TRACEBACK', (words[:80], answer)
+            conn.close()
+        assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        assert client._process.pid == pid and client._process.poll() is None
+        assert peak_memory(pid) < MEMORY_MAX + 16 * MIB, peak_memory(pid)
+
+
+def received(conn):
+    size = struct.unpack('!Q', conn.recv(8, socket.MSG_WAITALL))[0]
+    return conn.recv(size, socket.MSG_WAITALL)
+
+
+def ended(conn):
+    conn.settimeout(20)
+    try:
+        return conn.recv(1) == b''
+    except ConnectionResetError:
+        return True
+
+
+def broken_input():
+    """A command whose input breaks off is killed; it never takes a part for the whole."""
+    with a_client() as client:
+        client.execute(['echo'])
+        conn, name = connection(client)
+        part, mark = os.path.join(FOLDER, 'part'), os.path.join(FOLDER, 'whole')
+        words = json.dumps([name, 'run_one_command', [['sh', '-c', f'cat > {part}; echo > {mark}'], 'x' * 4 * MIB], {}])
+        conn._socket.sendall(struct.pack('!Q', len(words)) + words[: 2 * MIB].encode())
+        eventually(lambda: os.path.exists(part) and os.path.getsize(part) > MIB, 'the first half arrives')
+        conn.close()
+        small, name = connection(client)
+        words = json.dumps([name, 'run_one_command', [['sh', '-c', f'echo > {mark}'], 'xyz'], {}])
+        small._socket.sendall(struct.pack('!Q', len(words)) + words[:-5].encode())
+        small.close()
+        assert client.execute(['sh', '-c', 'sleep 0.3'])[0] == 0
+        assert not os.path.exists(mark)
+
+
+def few_files():
+    """CONF leaves 64 open files: what does not fit waits."""
+    with a_client() as client:
+        client.execute(['echo'])
+        results = []
+
+        def work():
+            with contextlib.suppress(EOFError, OSError):
+                results.append(client._proxy.run_one_command(['sh', '-c', 'sleep 0.05; echo x'], 'in'))
+
+        all_threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in all_threads:
+            thread.start()
+        for thread in all_threads:
+            thread.join()
+        assert results == [[0, 'x\n', '']] * 6, results
+
+
+def full_disk():
+    """TMPDIR is a disk of 1 MiB."""
+    with a_client() as client:
+        client._ensure_initialized()
+        pid = client._process.pid
+        try:
+            client._proxy.run_one_command(['sh', '-c', 'yes'])
+        except Exception as error:
+            assert 'cannot be kept' in str(error), error
+        else:
+            raise AssertionError('it was kept')
+        assert client._proxy.run_one_command(['echo', 'x']) == [0, 'x\n', '']
+        assert client._process.pid == pid
+
+
+def unserializable():
+    """What the system does not execute is an exception to the client, as with the original."""
+    with a_client() as client:
+        try:
+            client.execute(['noise'])
+        except Exception as error:
+            assert 'Unserializable' in str(error) and 'Exec format error' in str(error), error
+        else:
+            raise AssertionError('it ran')
+        assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+
+
+globals()[SCENARIO]()

@@ -1,0 +1,245 @@
+//! `roster-rootwrap-daemon` and the client of oslo.rootwrap 7.10 as it comes from PyPI: each test is a
+//! scenario of `client.py`, which says in Python what it claims.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_roster-rootwrap-daemon");
+
+/// A folder with a rootwrap.conf, which has the given lines too.
+fn lay_out(lines: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules");
+    fs::create_dir(&rules).unwrap();
+    let noise = folder.path().join("noise");
+    let filters = format!(
+        "[Filters]\nsh: CommandFilter, sh, root\ncat: CommandFilter, cat, root\n\
+         echo: CommandFilter, echo, root\nid: CommandFilter, id, nobody\n\
+         no: CommandFilter, /no/such/no-executable, root\nnoise: CommandFilter, {}, root\n",
+        noise.display()
+    );
+    fs::write(rules.join("a.filters"), filters).unwrap();
+    fs::write(&noise, "\x7fELF or not").unwrap();
+    fs::set_permissions(&noise, fs::Permissions::from_mode(0o755)).unwrap();
+    let conf = folder.path().join("rootwrap.conf");
+    let text =
+        format!("[DEFAULT]\nfilters_path={}\nexec_dirs=/usr/bin,/bin\n{lines}\n", rules.display());
+    fs::write(&conf, text).unwrap();
+    (folder, conf)
+}
+
+fn scenario(name: &str, lines: &str) {
+    let (folder, conf) = lay_out(lines);
+    run(Command::new(python())
+        .arg(own("client.py"))
+        .args([name, DAEMON])
+        .arg(conf)
+        .arg(folder.path()));
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    out.into_owned()
+}
+
+fn own(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file)
+}
+
+/// A Python that can import the original.
+fn python() -> PathBuf {
+    if let Some(python) = std::env::var_os("ROSTER_OSLO_ROOTWRAP") {
+        return python.into();
+    }
+    let binary = std::env::current_exe().unwrap();
+    let target = binary.ancestors().nth(3).unwrap();
+    let python = target.join("tools/oslo-rootwrap/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/need test", python.display());
+    python
+}
+
+/// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
+fn needs_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let skip = std::env::var_os("ROSTER_SKIP_ROOT_TESTS").is_some_and(|value| value == "1");
+    assert!(is_root || skip, "this test needs root; run as root, or set ROSTER_SKIP_ROOT_TESTS=1");
+    is_root
+}
+
+#[test]
+fn no_byte_is_lost_on_any_way() {
+    if needs_root() {
+        scenario("streams", "");
+        scenario("streams", "roster_mode=strict");
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_the_original() {
+    if needs_root() {
+        scenario("codes", "");
+    }
+}
+
+#[test]
+fn commands_have_their_users_rights_and_nothing_of_the_daemon() {
+    if needs_root() {
+        scenario("rights", "rlimit_nofile=200");
+        scenario("rights", "rlimit_nofile=200\nroster_mode=strict");
+    }
+}
+
+#[test]
+fn many_threads_are_served_at_once() {
+    if needs_root() {
+        scenario("threads", "");
+    }
+}
+
+#[test]
+fn large_streams_leave_the_daemon_small() {
+    if needs_root() {
+        scenario("large", "");
+    }
+}
+
+#[test]
+fn what_is_larger_than_the_bound_is_told_and_killed() {
+    if needs_root() {
+        scenario("too_much", "roster_data_max=1048576");
+    }
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_answers_first_and_leaves_nothing() {
+    if needs_root() {
+        scenario("graceful", "");
+    }
+}
+
+#[test]
+fn a_killed_client_leaves_no_daemon() {
+    if needs_root() {
+        scenario("client_killed", "");
+    }
+}
+
+#[test]
+fn a_killed_daemon_leaves_nothing_for_long() {
+    if needs_root() {
+        scenario("daemon_killed", "");
+    }
+}
+
+#[test]
+fn an_idle_daemon_ends_however_often_it_was_asked() {
+    if needs_root() {
+        scenario("idle", "daemon_timeout=1");
+    }
+}
+
+#[test]
+fn a_grandchild_that_keeps_the_pipes_blocks_nobody() {
+    if needs_root() {
+        scenario("grandchild", "");
+    }
+}
+
+#[test]
+fn a_thousand_strangers_are_turned_away_without_a_byte() {
+    if needs_root() {
+        scenario("strangers", "");
+        scenario("allowed", "");
+    }
+}
+
+#[test]
+fn silent_and_slow_connections_do_not_keep_the_client_out() {
+    if needs_root() {
+        scenario("silent", "");
+    }
+}
+
+#[test]
+fn hostile_lengths_and_words_cost_nothing() {
+    if needs_root() {
+        scenario("hostile", "");
+    }
+}
+
+#[test]
+fn a_command_whose_input_breaks_off_is_killed() {
+    if needs_root() {
+        scenario("broken_input", "");
+    }
+}
+
+#[test]
+fn with_few_open_files_commands_wait() {
+    if needs_root() {
+        scenario("few_files", "rlimit_nofile=64");
+    }
+}
+
+#[test]
+fn what_cannot_be_executed_is_an_exception_of_the_client() {
+    if needs_root() {
+        scenario("unserializable", "");
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_the_daemon_goes_on() {
+    if !needs_root() {
+        return;
+    }
+    let (folder, conf) = lay_out("");
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let script =
+        "mount -t tmpfs -o size=1m none \"$1\" && export TMPDIR=\"$1\" && shift && exec \"$@\"";
+    run(Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args([&disk, &python(), &own("client.py")])
+        .args(["full_disk", DAEMON])
+        .args([&conf, folder.path()]));
+}
+
+/// Those that are here, by whatever way; the one of the tests at least.
+#[test]
+fn every_python_knows_the_daemon_for_what_it_is() {
+    if !needs_root() {
+        return;
+    }
+    let mut pythons = vec![python()];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::env::var_os("PYENV_ROOT").map(|root| PathBuf::from(root).join("versions"));
+    let versions = versions.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    let folders = versions.flatten().map(|version| version.path().join("bin"));
+    for folder in
+        std::env::split_paths(&path).filter(|folder| !folder.ends_with("shims")).chain(folders)
+    {
+        pythons.extend((6..=14).map(|minor| folder.join(format!("python3.{minor}"))));
+    }
+    let (_folder, conf) = lay_out("");
+    for python in pythons.iter().filter(|python| python.exists()) {
+        let version = run(Command::new(python).arg(own("handshake.py")).arg(DAEMON).arg(&conf));
+        eprint!("{version}");
+    }
+}
+
+#[test]
+fn wrong_calls_have_the_codes_of_the_original() {
+    let code = |args: &[&str]| {
+        let output = Command::new(DAEMON).args(args).stdin(Stdio::null()).output().unwrap();
+        assert!(output.stdout.is_empty());
+        output.status.code().unwrap()
+    };
+    assert_eq!((code(&[]), code(&["a", "b"]), code(&["--no"])), (98, 98, 98));
+    assert_eq!(code(&["/no/such.conf"]), 97);
+}
