@@ -213,7 +213,7 @@ def client_killed():
         'print(c._process.pid, c._manager.address, flush=True)\n'
         'time.sleep(600)\n'
     )
-    process = subprocess.Popen([sys.executable, '-c', script], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, '-c', script], stdout=subprocess.PIPE, universal_newlines=True)
     pid, path = process.stdout.readline().split()
     time.sleep(0.3)
     process.kill()
@@ -388,6 +388,22 @@ def ended(conn):
         return True
 
 
+def pieces():
+    """An input arrives whole, wherever the pieces end in which it comes."""
+    with a_client() as client:
+        client.execute(['echo'])
+        conn, name = connection(client)
+        conn._socket.settimeout(20)
+        for count in (300000, 300001, 300002):
+            for data in (b'x' * count, 'x' * count):
+                request = jsonrpc.JsonConnection.dumps((name, 'run_one_command', (['sh', '-c', 'wc -c'], data), {}))
+                for cut in (*range(1, 14), count // 2, count):
+                    conn._socket.sendall(struct.pack('!Q', len(request)) + request[:-cut])
+                    time.sleep(0.01)
+                    conn._socket.sendall(request[-cut:])
+                    assert conn.recv() == ['#RETURN', [0, f'{count}\n', '']], (count, cut)
+
+
 def broken_input():
     """A command whose input breaks off is killed; it never takes a part for the whole."""
     with a_client() as client:
@@ -437,6 +453,34 @@ def full_disk():
             raise AssertionError('it was kept')
         assert client._proxy.run_one_command(['echo', 'x']) == [0, 'x\n', '']
         assert client._process.pid == pid
+
+
+def syslog():
+    """/dev is a folder of ours. CONF wants warnings, of facility local1."""
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.bind('/dev/log')
+    log.settimeout(20)
+    name = os.path.basename(DAEMON)
+    with a_client() as client:
+        assert client.execute(['echo', 'told to nobody'])[0] == 0
+        assert client.execute(['unheard-of', 'a b'])[0] == 99
+        told = log.recv(8192)
+        expected = f"<{17 << 3 | 4}>{name}: Unauthorized command: unheard-of 'a b' (no filter matched)\0"
+        assert told == expected.encode(), told
+        assert client.execute(['no-executable'])[0] == 96
+        told = log.recv(8192)
+        assert told.endswith(b': Executable not found: /no/such/no-executable (filter match = no)\0'), told
+        # A log that nobody reads keeps nobody waiting, and one that was started anew is told again.
+        for _ in range(300):
+            assert client.execute(['unheard-of'])[0] == 99
+        log.close()
+        os.unlink('/dev/log')
+        assert client.execute(['unheard-of'])[0] == 99
+        log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        log.bind('/dev/log')
+        log.settimeout(20)
+        assert client.execute(['unheard-of'])[0] == 99
+        assert b'unheard-of' in log.recv(8192)
 
 
 def unserializable():

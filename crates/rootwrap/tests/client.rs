@@ -1,6 +1,7 @@
 //! `roster-rootwrap-daemon` and the client of oslo.rootwrap 7.10 as it comes from PyPI: each test is a
 //! scenario of `client.py`, which says in Python what it claims.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -32,11 +33,14 @@ fn lay_out(lines: &str) -> (tempfile::TempDir, PathBuf) {
 
 fn scenario(name: &str, lines: &str) {
     let (folder, conf) = lay_out(lines);
-    run(Command::new(python())
-        .arg(own("client.py"))
-        .args([name, DAEMON])
-        .arg(conf)
-        .arg(folder.path()));
+    run(bounded(python()).arg(own("client.py")).args([name, DAEMON]).arg(conf).arg(folder.path()));
+}
+
+/// A program that is ended where it would take for ever.
+fn bounded(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "300"]).arg(program);
+    command
 }
 
 fn run(command: &mut Command) -> String {
@@ -173,6 +177,13 @@ fn hostile_lengths_and_words_cost_nothing() {
 }
 
 #[test]
+fn an_input_may_come_in_any_pieces() {
+    if needs_root() {
+        scenario("pieces", "");
+    }
+}
+
+#[test]
 fn a_command_whose_input_breaks_off_is_killed() {
     if needs_root() {
         scenario("broken_input", "");
@@ -194,6 +205,21 @@ fn what_cannot_be_executed_is_an_exception_of_the_client() {
 }
 
 #[test]
+fn the_log_is_told_what_the_configuration_wants() {
+    if !needs_root() {
+        return;
+    }
+    let lines = "use_syslog=True\nsyslog_log_facility=local1\nsyslog_log_level=WARNING";
+    let (folder, conf) = lay_out(lines);
+    let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$@\"";
+    run(bounded("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args([&python(), &own("client.py")])
+        .args(["syslog", DAEMON])
+        .args([&conf, folder.path()]));
+}
+
+#[test]
 fn a_full_disk_is_told_and_the_daemon_goes_on() {
     if !needs_root() {
         return;
@@ -203,33 +229,68 @@ fn a_full_disk_is_told_and_the_daemon_goes_on() {
     fs::create_dir(&disk).unwrap();
     let script =
         "mount -t tmpfs -o size=1m none \"$1\" && export TMPDIR=\"$1\" && shift && exec \"$@\"";
-    run(Command::new("unshare")
+    run(bounded("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
         .args([&disk, &python(), &own("client.py")])
         .args(["full_disk", DAEMON])
         .args([&conf, folder.path()]));
 }
 
-/// Those that are here, by whatever way; the one of the tests at least.
+/// Every Python that is here, by whatever way; the one of the tests at least.
+fn pythons() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::env::var_os("PYENV_ROOT").map(|root| PathBuf::from(root).join("versions"));
+    let versions = versions.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    let versions = versions.flatten().map(|version| version.path().join("bin"));
+    let folders = std::env::split_paths(&path).filter(|folder| !folder.ends_with("shims"));
+    let of_folder =
+        |folder: PathBuf| (6..=14).map(move |minor| folder.join(format!("python3.{minor}")));
+    let found = folders.chain(versions).flat_map(of_folder).filter(|python| python.exists());
+    std::iter::once(python()).chain(found).collect()
+}
+
 #[test]
 fn every_python_knows_the_daemon_for_what_it_is() {
     if !needs_root() {
         return;
     }
-    let mut pythons = vec![python()];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let versions = std::env::var_os("PYENV_ROOT").map(|root| PathBuf::from(root).join("versions"));
-    let versions = versions.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
-    let folders = versions.flatten().map(|version| version.path().join("bin"));
-    for folder in
-        std::env::split_paths(&path).filter(|folder| !folder.ends_with("shims")).chain(folders)
-    {
-        pythons.extend((6..=14).map(|minor| folder.join(format!("python3.{minor}"))));
-    }
     let (_folder, conf) = lay_out("");
-    for python in pythons.iter().filter(|python| python.exists()) {
-        let version = run(Command::new(python).arg(own("handshake.py")).arg(DAEMON).arg(&conf));
-        eprint!("{version}");
+    for python in pythons() {
+        run(bounded(python).arg(own("handshake.py")).arg(DAEMON).arg(&conf));
+    }
+}
+
+/// 6.3.1, which needs no other package.
+#[test]
+fn the_oldest_client_is_served_under_every_python() {
+    if !needs_root() {
+        return;
+    }
+    let mut old = python();
+    // BIN/python, of the folder beside which the other is.
+    old.pop();
+    old.pop();
+    old.set_file_name("oslo-rootwrap-6.3");
+    assert!(old.exists(), "{} is missing: run scripts/need test", old.display());
+    for python in pythons() {
+        for name in ["streams", "codes", "graceful"] {
+            let (folder, conf) = lay_out("");
+            let mut command = bounded(&python);
+            command.env("PYTHONPATH", &old).arg(own("client.py")).args([name, DAEMON]);
+            run(command.arg(&conf).arg(folder.path()));
+        }
+    }
+}
+
+#[test]
+fn the_originals_own_functional_tests_pass() {
+    if !needs_root() {
+        return;
+    }
+    for eventlet in [None, Some(("TEST_EVENTLET", "1"))] {
+        let mut command = bounded(python());
+        command.arg(own("suite.py")).args([env!("CARGO_BIN_EXE_roster-rootwrap"), DAEMON]);
+        run(command.envs(eventlet));
     }
 }
 

@@ -143,7 +143,6 @@ struct Running {
 #[derive(Default)]
 struct Ready {
     input: bool,
-    stdin: bool,
     out: [bool; 2],
     end: bool,
 }
@@ -184,9 +183,6 @@ impl Running {
                     return Err(Failure::TooMuch(bounds.bytes_max));
                 }
             }
-            if ready.stdin {
-                self.write();
-            }
             if ready.input {
                 self.read(input, bounds)?;
             }
@@ -206,23 +202,28 @@ impl Running {
         Ok(pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?)
     }
 
-    /// Hands on input that is at hand, and ends the command's when there is no more.
+    /// Hands on all input that is at hand, and ends the command's when there is no more.
     fn hand_on<R: Read>(&mut self, input: &mut Input<R>, bounds: &Bounds) -> Result<(), Failure> {
-        while self.stdin.is_some() && self.written == self.held.len() {
-            let Input::Some(stream) = &*input else {
-                self.stdin = None;
-                return Ok(());
-            };
-            if stream.is_ended() {
-                self.stdin = None;
-            } else if stream.is_dry() {
-                return Ok(());
-            } else {
-                self.read(input, bounds)?;
+        while self.stdin.is_some() {
+            if self.has_held() {
+                self.write();
+                // The command is slower than its input.
+                if self.has_held() {
+                    break;
+                }
+                continue;
+            }
+            match &*input {
+                Input::Some(stream) if !stream.is_ended() && stream.is_dry() => break,
+                Input::Some(stream) if !stream.is_ended() => self.read(input, bounds)?,
+                _ => self.stdin = None,
             }
         }
-        self.write();
         Ok(())
+    }
+
+    fn has_held(&self) -> bool {
+        self.stdin.is_some() && self.written < self.held.len()
     }
 
     fn read<R: Read>(&mut self, input: &mut Input<R>, bounds: &Bounds) -> Result<(), Failure> {
@@ -240,9 +241,7 @@ impl Running {
 
     /// Hands on what there is; a command that does not want it gets no more.
     fn write(&mut self) {
-        let Some(stdin) = self.stdin.as_mut().filter(|_| self.written < self.held.len()) else {
-            return;
-        };
+        let Some(stdin) = &mut self.stdin else { return };
         match stdin.write(&self.held[self.written..]) {
             Ok(count) => self.written += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -257,12 +256,12 @@ impl Running {
         end: Option<&OwnedFd>,
         timeout: Option<Duration>,
     ) -> io::Result<Ready> {
-        let has_held = self.written < self.held.len();
         let source = match input {
-            Input::Some(stream) if self.stdin.is_some() && !has_held => Some(stream.source()),
+            Input::Some(stream) if self.stdin.is_some() && stream.is_dry() => Some(stream.source()),
             _ => None,
         };
-        let stdin = self.stdin.as_ref().filter(|_| has_held);
+        let source = source.filter(|_| !self.has_held());
+        let stdin = self.stdin.as_ref().filter(|_| self.has_held());
         let wanted = [
             source.map(|source| PollFd::new(source, PollFlags::IN)),
             stdin.map(|stdin| PollFd::new(stdin, PollFlags::OUT)),
@@ -279,9 +278,9 @@ impl Running {
             Err(error) => return Err(error.into()),
         }
         let mut found = fds.iter().map(|fd| !fd.revents().is_empty());
-        let [input, stdin, stdout, stderr, end] =
+        let [input, _, stdout, stderr, end] =
             is_wanted.map(|is_wanted| is_wanted && found.next().unwrap_or_default());
-        Ok(Ready { input, stdin, out: [stdout, stderr], end })
+        Ok(Ready { input, out: [stdout, stderr], end })
     }
 
     fn wait(&mut self) -> io::Result<i32> {

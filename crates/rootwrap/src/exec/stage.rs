@@ -110,6 +110,11 @@ impl Stage {
     fn receive() -> io::Result<Self> {
         let mut socket =
             UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+        // Only who started this process may order it about.
+        let maker = rustix::net::sockopt::socket_peercred(&socket)?.pid;
+        if rustix::process::getppid() != Some(maker) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
         let mut fds = receive_descriptors(&socket)?.into_iter();
         let mut next = || fds.next().ok_or(ErrorKind::UnexpectedEof);
         rustix::stdio::dup2_stdin(next()?)?;
