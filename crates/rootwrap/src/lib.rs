@@ -23,6 +23,7 @@ mod ini;
 pub mod judge;
 pub mod log;
 pub mod manual;
+pub mod native;
 mod paths;
 pub mod pattern;
 pub mod policy;

@@ -13,7 +13,7 @@ use roster_rootwrap::exec::{self, Executor, Streams};
 use roster_rootwrap::explain::explain;
 use roster_rootwrap::host::ThisHost;
 use roster_rootwrap::syslog::Syslog;
-use roster_rootwrap::{Mode, Policy, Problem, Refusal, Severity, judge, log, manual};
+use roster_rootwrap::{Mode, Policy, Problem, Refusal, Severity, judge, log, manual, native};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -34,7 +34,8 @@ const SIGNAL_BASE: i32 = 128;
     version,
     override_usage = "roster-rootwrap CONF COMMAND [ARGUMENT]...\n       \
                       roster-rootwrap check [--json] CONF\n       \
-                      roster-rootwrap explain [--mode MODE] CONF -- COMMAND [ARGUMENT]...",
+                      roster-rootwrap explain [--mode MODE] CONF -- COMMAND [ARGUMENT]...\n       \
+                      roster-rootwrap check-policy FILE",
     after_long_help = manual::after_help(&manual::ROOTWRAP)
 )]
 struct Cli {
@@ -64,6 +65,12 @@ enum Command {
         /// The command with its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
+    },
+    /// List mistakes of an exec.toml, the policy of roster-exec
+    CheckPolicy {
+        /// The exec.toml
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
     },
     /// Write the man page roster-rootwrap.8 into a folder, for packagers
     #[command(hide = true)]
@@ -107,6 +114,7 @@ fn main() -> ExitCode {
     let written = match command {
         Command::Check { conf, json } => run_check(&conf, json, &mut out),
         Command::Explain { conf, mode, command } => run_explain(&conf, mode, &command, &mut out),
+        Command::CheckPolicy { file } => run_check_policy(&file, &mut out),
         Command::Man { folder } => manual::write_page(
             &manual::ROOTWRAP,
             <Cli as clap::CommandFactory>::command(),
@@ -216,6 +224,19 @@ fn run_check(conf: &Path, json: bool, out: &mut dyn Write) -> io::Result<u8> {
         )?;
     }
     Ok(if errors == 0 { 0 } else { FAILED })
+}
+
+fn run_check_policy(file: &Path, out: &mut dyn Write) -> io::Result<u8> {
+    let read = native::policy::Policy::load(file);
+    let (rules, problems) = match read {
+        Ok(policy) => (policy.rules.len(), Vec::new()),
+        Err(problems) => (0, problems),
+    };
+    for problem in &problems {
+        writeln!(out, "{problem}")?;
+    }
+    writeln!(out, "{}: errors: {}, rules: {rules}", file.display(), problems.len())?;
+    Ok(if problems.is_empty() { 0 } else { FAILED })
 }
 
 fn as_json(conf: &Path, ok: bool, problems: &[Problem], differences: &[Difference]) -> Value {

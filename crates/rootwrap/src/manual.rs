@@ -35,6 +35,7 @@ pub const ROOTWRAP: Page = Page {
         "CONF COMMAND [ARGUMENT]...",
         "check [--json] CONF",
         "explain [--mode compat|strict] CONF -- COMMAND [ARGUMENT]...",
+        "check-policy FILE",
     ],
     sections: &[
         (

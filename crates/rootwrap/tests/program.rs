@@ -214,6 +214,20 @@ fn a_script_runs_in_strict_mode_and_what_cannot_be_executed_is_told() {
     }
 }
 
+#[test]
+fn a_policy_is_checked_and_must_be_nobody_elses() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("exec.toml");
+    fs::write(&file, "[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/bin/ls\"\n").unwrap();
+    let check = || run(folder.path(), &["check-policy", file.to_str().unwrap()]);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(check(), (0, "exec.toml: errors: 0, rules: 1\n".into()));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    let (code, text) = check();
+    assert_eq!(code, 1);
+    assert!(text.contains("could be changed by others"), "{text}");
+}
+
 /// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
 fn needs_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();

@@ -4,7 +4,7 @@
 //! that the caller gives it and no other, default signals, and the bound on open files of the
 //! configuration. Most commands run as root, which is what this process is: they are started by
 //! `posix_spawn` without a copy of anything. For another user the program starts itself anew as a
-//! [`stage`], which takes on the user's rights and becomes the command: code between fork and exec
+//! `stage`, which takes on the user's rights and becomes the command: code between fork and exec
 //! would be unsafe, and a thread with other rights could be killed by whoever has those. Once one was
 //! needed the next is started ahead.
 //!

@@ -466,7 +466,7 @@ fn settings_of(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
 
 /// Variables by which programs load code, or take files and commands for others: what glibc keeps
 /// from programs with raised rights, and the like of shells and interpreters.
-fn is_dangerous(name: &[u8]) -> bool {
+pub(crate) fn is_dangerous(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 29] = [
         b"BASHOPTS",
         b"BASH_ENV",
