@@ -186,6 +186,7 @@ pub fn write_page(
 fn render(page: &Page, command: Command, out: &mut dyn Write) -> io::Result<()> {
     let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
     let command = command.disable_help_subcommand(true);
+    let described = command.clone();
     let man = Man::new(command).section("8").manual("Roster").source(source);
     man.render_title(out)?;
     man.render_name_section(out)?;
@@ -200,9 +201,7 @@ fn render(page: &Page, command: Command, out: &mut dyn Write) -> io::Result<()> 
     synopsis.to_writer(out)?;
     man.render_description_section(out)?;
     man.render_options_section(out)?;
-    if !page.synopsis.iter().all(|way| way.starts_with('[')) {
-        man.render_subcommands_section(out)?;
-    }
+    render_commands(page, &described, out)?;
     for (title, terms) in page.sections {
         let mut roff = Roff::new();
         roff.control("SH", [title.to_uppercase().as_str()]);
@@ -218,4 +217,30 @@ fn render(page: &Page, command: Command, out: &mut dyn Write) -> io::Result<()> 
         roff.to_writer(out)?;
     }
     Ok(())
+}
+
+/// Commands of a program with their options, which have no pages of their own.
+fn render_commands(page: &Page, program: &Command, out: &mut dyn Write) -> io::Result<()> {
+    let mut roff = Roff::new();
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+    for (number, command) in commands.enumerate() {
+        if number == 0 {
+            roff.control("SH", ["COMMANDS"]);
+        }
+        roff.control("TP", []);
+        roff.text([bold(page.name), roman(" "), bold(command.get_name())]);
+        roff.text([roman(about(command.get_about()))]);
+        for option in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
+            roff.control("RS", []);
+            roff.control("TP", []);
+            roff.text([bold(format!("--{}", option.get_long().unwrap_or_default()))]);
+            roff.text([roman(about(option.get_help()))]);
+            roff.control("RE", []);
+        }
+    }
+    roff.to_writer(out)
+}
+
+fn about(text: Option<&clap::builder::StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
 }
