@@ -175,6 +175,8 @@ def _crowds(part):
                 f"{crowd['wall_ns']['median'] / one:.2f}",
                 f"{crowd['searches']['median']:.0f}",
             ])  # fmt: skip
+        known = _ms(each["crowd_known"]["median"])
+        rows.append(["", f"{part['crowd_size']} × getpwnam, known", known, "", ""])
         for size in ("1", str(part["crowd_size"])):
             cold = each.get(f"id_big_{size}")
             first = each.get("id_big_1")

@@ -6,8 +6,8 @@
 use libfuzzer_sys::fuzz_target;
 use roster_record::{Group, User};
 use roster_wire::{
-    NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, REPLY_HEADER_BYTES, Reply, ReplyHeader, Request,
-    RequestHeader, Strings, encode,
+    NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply,
+    ReplyHeader, Request, RequestHeader, Strings, encode,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -21,7 +21,8 @@ fn read_request(input: &[u8]) {
     let Ok(header) = RequestHeader::parse(header) else { return };
     assert!(header.name_bytes() <= NAME_BYTES_MAX);
     let Some(name) = rest.get(..header.name_bytes()) else { return };
-    let Ok(request) = header.with_name(name) else { return };
+    let whole = &input[..REQUEST_HEADER_BYTES + name.len()];
+    let Ok(request) = Request::read(whole) else { return };
     let again = if request.kind.is_by_name() {
         Request::by_name(request.kind, name)
     } else {

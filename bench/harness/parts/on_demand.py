@@ -43,6 +43,7 @@ def _of(bench, kind, server, faults):
             unknown = [f"nobody-{i}" for i in range(2 * bench.questions)]
             result["unknown"] = _paired(ask, unknown, False, faults, kind)
             result["crowd"] = _crowds(bench, server, ask, fresh, faults, kind)
+            result["crowd_known"] = _known_crowd(bench, ask, faults, kind)
             warm = ask.ask(f"programs {CROWD} /usr/bin/id lite")
             result["programs_warm_ns"] = int(warm[0])
     # The groups of `big`, whom nobody has asked for, by one program and by many at once.
@@ -93,6 +94,17 @@ def _crowds(bench, server, ask, fresh, faults, kind):
                 if found != size:
                     faults.append(f"{kind.name}, on demand: {size - found} of {size} at once found nobody")
     return {str(size): {"wall_ns": summary(walls[size]), "searches": summary(searches[size])} for size in sizes}
+
+
+def _known_crowd(bench, ask, faults, kind):
+    """The same of a user whom everybody knows: what it takes to wake so many programs."""
+    walls = []
+    for _ in range(bench.crowds):
+        wall, found = map(int, ask.ask(f"crowd {CROWD} lite lite"))
+        walls.append(wall)
+        if found != CROWD:
+            faults.append(f"{kind.name}, on demand: {CROWD - found} of {CROWD} at once did not find a known user")
+    return summary(walls)
 
 
 def _cold_ids(bench, kind, server, settings, count, faults):

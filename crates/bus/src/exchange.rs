@@ -13,8 +13,8 @@ pub const MAGIC: [u8; 8] = *b"RSTDOM\r\n";
 pub const VERSION: u32 = 1;
 /// Length of the header.
 pub const HEADER_BYTES: usize = 48;
-/// A reader takes nothing longer than this, 1 GiB: room for a million users and two hundred million members.
-pub const IMAGE_BYTES_MAX: u64 = 1 << 30;
+/// A reader takes nothing longer than this. No domain that is within the publisher's bounds takes more.
+pub const IMAGE_BYTES_MAX: u64 = 448 << 20;
 /// Longest text of a record. A longer one never gets this far: no name or folder needs it.
 pub const TEXT_BYTES_MAX: usize = u16::MAX as usize;
 /// Stands for no reference.

@@ -144,9 +144,10 @@ pub trait Backend {
     fn fetch(&self, epoch: u64, since: u64) -> Result<OwnedFd, Error>;
     /// Asks the directory for one entry; `name` or `id` as `kind` has it. Gives the records found,
     /// in the form of [`crate::exchange`] without header, and nothing when there is no such entry. In
-    /// front of them stands the epoch that their numbers are of, as in the header of an image:
-    /// another process may have given the same numbers to others.
-    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<(u64, Vec<u8>), Error>;
+    /// front of them stand the epoch and the sequence of the state that they are of, as in the header
+    /// of an image: another process may have given the same numbers to others, and whoever has fetched
+    /// that state has all of it, as it is told or as it became since.
+    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<(u64, u64, Vec<u8>), Error>;
     /// How the domain is.
     fn status(&self) -> Result<DomainStatus, Error>;
     /// Connects and enumerates anew.
@@ -306,6 +307,8 @@ pub struct DomainCounts {
     /// The domain that goes before this one and was never read; until it is, this one is not served.
     /// Empty when there is none.
     pub waits_for: String,
+    /// Why what its back-end hands over is not taken: the entries are those from before. Empty while it is.
+    pub not_taken: String,
     /// Entries not served, by reason, most frequent first; of many different ones some as one.
     pub refused: Vec<(String, u64)>,
 }

@@ -108,6 +108,7 @@ fn check(text: &str, run_dir: &Path) -> (Option<Parsed>, Vec<Problem>) {
         Ok(parsed) => {
             let mut problems = parsed.warnings.clone();
             problems.extend(parsed.read_secrets().err().unwrap_or_default());
+            problems.extend(parsed.warn_of_authorities(roster_config::host_anchors));
             problems.extend(too_long(&parsed, run_dir));
             problems.extend(absent(&parsed));
             problems.sort_by_key(|problem| problem.line);

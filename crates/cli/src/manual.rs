@@ -55,6 +55,16 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
+const NAMES: &[&str] = &[
+    "Distinguished names are compared as text, without the server's schema. Case, spaces at separators, the \
+     order within an RDN of several parts and the way of escaping make no difference, whatever the matching \
+     rule of the attribute says. The name of the attribute does.",
+    "base, user_base and group_base therefore name attributes as the server does in its answers: dc, not \
+     domainComponent nor 0.9.2342.19200300.100.1.25. Otherwise changes that a persistent search tells of seem \
+     to be outside, and are passed over. A member by another name of an attribute than its entry has, \
+     userid=alice where the entry is uid=alice, is nobody's.",
+];
+
 /// What `docs/directory-servers.md` says at length.
 const SERVERS: &[&str] = &[
     "How soon a mirror sees a change depends on the server; roster domain show NAME says under \"changes \
@@ -66,7 +76,7 @@ const SERVERS: &[&str] = &[
      Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
      nsslapd-attribute: nsuniqueid:targetUniqueId, and a reader who binds. Both need indices for equality on \
      objectClass, uid, uidNumber, cn, gidNumber and memberUid or member, and limits under which the reader \
-     gets all entries. docs/directory-servers.md in the sources has the commands.",
+     gets all entries. docs/directory-servers.md, which is installed in share/doc/roster, has the commands.",
 ];
 
 /// Writes the page.
@@ -103,6 +113,8 @@ pub fn write(out: &mut dyn Write) -> io::Result<()> {
         page.text([bold(*template)]);
         page.text([roman(*meaning)]);
     }
+    page.control("SH", ["DISTINGUISHED NAMES"]);
+    paragraphs(&mut page, NAMES);
     page.control("SH", ["DIRECTORY SERVERS"]);
     paragraphs(&mut page, SERVERS);
     page.control("SH", ["EXAMPLES"]);

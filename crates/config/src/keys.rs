@@ -312,7 +312,9 @@ pub const KEYS: &[Key] = &[
         "max_id",
         Kind::Integer { min: 1, max: ID_MAX },
         Unset::Follows("as in [host]"),
-        "The largest one, at most that of [host].",
+        "The largest one, at most that of [host]. Domains whose ids do not overlap cannot get into each \
+         other's way. For domains that are asked on demand it is the only way to keep a group of a later \
+         domain from having the primary gid of a user whom nobody has asked for yet.",
     ),
     of(
         Table::Domain,
@@ -371,8 +373,13 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"15s\""),
         "In on-demand mode, for how long a name that is not there is not asked for again.",
     ),
-    files("passwd", Kind::Path, Unset::Required, "Users, in the format of passwd(5). Watched."),
-    files("group", Kind::Path, Unset::Required, "Groups, in the format of group(5). Watched."),
+    files(
+        "passwd",
+        Kind::Path,
+        Unset::Required,
+        "Users, in the format of passwd(5). Watched, and read a second after the last writing.",
+    ),
+    files("group", Kind::Path, Unset::Required, "Groups, in the format of group(5), likewise."),
     ldap(
         "uris",
         Kind::Uris,
@@ -391,7 +398,12 @@ pub const KEYS: &[Key] = &[
          could name a server of their own: one whose name is not this domain's or below it is \
          believed only where start_tls is set and tls_ca names the authority of its certificate.",
     ),
-    ldap("base", Kind::Dn, Unset::Required, "Base of all searches: \"dc=example,dc=com\"."),
+    ldap(
+        "base",
+        Kind::Dn,
+        Unset::Required,
+        "Base of all searches, \"dc=example,dc=com\", in the server's own words; see DISTINGUISHED NAMES.",
+    ),
     ldap(
         "schema",
         Kind::Choice { noun: "schema", of: &["rfc2307", "rfc2307bis"] },

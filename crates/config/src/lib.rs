@@ -21,7 +21,7 @@ mod syntax;
 
 pub use check::{Parsed, parse};
 pub use problem::{Problem, Severity};
-pub use secrets::trust_anchors;
+pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,10 +1,10 @@
 //! The files that a configuration names and back-ends may not read: passwords and authorities.
 //!
 //! The one part of this crate that opens files. The monitor hands on what it read; `roster
-//! check-config` throws it away.
+//! check-config` throws it away. The host's own authorities every back-end reads for itself.
 
 use crate::explain::Origin;
-use crate::{Bind, Domain, Parsed, Problem, Provider, Secrets, Severity};
+use crate::{Bind, Domain, Ldap, Parsed, Problem, Provider, Secrets, Server, Severity};
 use rustls_pki_types::{CertificateDer, TrustAnchor, pem::PemObject};
 use std::fs::{self, File};
 use std::io::Read;
@@ -46,6 +46,24 @@ impl Parsed {
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 
+    /// Warns of domains whose servers nobody vouches for: they rely on the host's authorities, and
+    /// `anchors` says why there are none. It is no error, for they may come later.
+    pub fn warn_of_authorities<T>(
+        &self,
+        anchors: impl FnOnce() -> Result<T, String>,
+    ) -> Vec<Problem> {
+        let relies = |domain| Some((domain, relies_on_the_host(domain)?));
+        let domains: Vec<_> = self.config.domains.iter().filter_map(relies).collect();
+        // Nobody reads them for nothing.
+        let Some(why) = domains.first().and_then(|_| anchors().err()) else { return Vec::new() };
+        let warning = |(domain, key)| {
+            let what = format!("no server's certificate will be believed: {why}");
+            let problem = self.problem(domain, key, (what, NO_ANCHORS.to_owned()));
+            Problem { severity: Severity::Warning, ..problem }
+        };
+        domains.into_iter().map(warning).collect()
+    }
+
     fn problem(&self, domain: &Domain, key: &str, (what, instead): (String, String)) -> Problem {
         let table = crate::domain::domain_path(&domain.name);
         let setting = self.settings.iter().find(|set| set.table == table && set.key == key);
@@ -59,6 +77,21 @@ impl Parsed {
 }
 
 type Wrong = (String, String);
+
+/// What to do where the host has no authorities.
+pub const NO_ANCHORS: &str = "install ca-certificates, or name a PEM file with tls_ca";
+
+/// The key by which a domain uses TLS without authorities of its own.
+fn relies_on_the_host(domain: &Domain) -> Option<&'static str> {
+    let Provider::Ldap(ldap) = &domain.provider else { return None };
+    let Ldap { servers, start_tls, tls_ca, .. } = &**ldap;
+    let is_tls = |server| matches!(server, &Server::Ldaps { .. });
+    match tls_ca {
+        Some(_) => None,
+        None if *start_tls => Some("start_tls"),
+        None => servers.iter().any(is_tls).then_some("uris"),
+    }
+}
 
 fn password(path: &Path) -> Result<String, Wrong> {
     let text = read(path, PASSWORD_BYTES_MAX, OTHERS)?;
@@ -99,6 +132,19 @@ pub fn trust_anchors(text: &str) -> Result<Vec<TrustAnchor<'static>>, String> {
     if anchors.is_empty() { Err("holds no certificate in PEM".to_owned()) } else { Ok(anchors) }
 }
 
+/// The host's own authorities as they are now, those passed over that are none. An error says why there
+/// is none.
+pub fn host_anchors() -> Result<Vec<TrustAnchor<'static>>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let anchors = found.certs.iter().filter_map(|found| anchor_from_trusted_cert(found).ok());
+    let anchors: Vec<_> = anchors.map(|anchor| anchor.to_owned()).collect();
+    match found.errors.first() {
+        _ if !anchors.is_empty() => Ok(anchors),
+        Some(error) => Err(format!("this host's certificate authorities cannot be read: {error}")),
+        None => Err("this host has no certificate authorities".to_owned()),
+    }
+}
+
 fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong> {
     let name = path.display();
     let failed = |error: std::io::Error| {
@@ -136,7 +182,7 @@ fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong>
 #[cfg(test)]
 mod tests {
     use super::trust_anchors;
-    use crate::{Parsed, parse};
+    use crate::{Parsed, Severity, parse};
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
@@ -202,6 +248,31 @@ o9vdqCHOxm2Y2iLQ
             let wrong = trust_anchors(&text).unwrap_err();
             assert!(wrong.starts_with(why), "{text}: {wrong}");
         }
+    }
+
+    #[test]
+    fn a_host_without_authorities_is_told_of_where_a_domain_relies_on_them() {
+        let said = |keys: &str| -> Vec<String> {
+            let parsed = parse(&format!(
+                "[host]\ndomains = ['corp']\n[domain.corp]\nprovider = 'ldap'\nbase = 'dc=x'\n{keys}"
+            ));
+            let none = || Err::<(), _>("there are none".to_owned());
+            let problems = parsed.unwrap().warn_of_authorities(none);
+            assert!(problems.iter().all(|problem| problem.severity == Severity::Warning));
+            problems.iter().map(|problem| format!("{}: {problem}", problem.line)).collect()
+        };
+        let told = |place: &str| {
+            vec![format!(
+                "{place}: no server's certificate will be believed: there are none; install \
+                 ca-certificates, or name a PEM file with tls_ca"
+            )]
+        };
+        assert_eq!(said("uris = ['ldapi://%2Fx', 'ldaps://x']\n"), told("6: domain.corp.uris"));
+        assert_eq!(said("discover = 'x'\nstart_tls = true\n"), told("7: domain.corp.start_tls"));
+        assert!(said("uris = ['ldap://localhost']\n").is_empty());
+        assert!(said("uris = ['ldaps://x']\ntls_ca = '/x'\n").is_empty());
+        let parsed = parsed(Path::new("/x"));
+        assert!(parsed.warn_of_authorities(|| -> Result<(), String> { panic!("read") }).is_empty());
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// While a file is missing: look again after this time, for nothing tells that its file system was
-/// mounted.
+/// While a file is missing: look again after this time, for nothing tells that it came into a folder that
+/// this user may not list.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Files, and the folders that rules were made for.

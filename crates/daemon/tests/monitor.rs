@@ -91,7 +91,12 @@ fn a_second_one_in_the_same_folders_is_refused() {
     let (code, said) = refused(&mut daemon.command());
     assert_eq!(code, Some(75));
     let pid = daemon.pid();
-    assert!(said.contains(&format!("another rosterd, process {pid}, serves")), "{said}");
+    let told = format!("rosterd: another rosterd, process {pid}, serves");
+    assert!(
+        said.contains(&told)
+            && said.trim_end().ends_with("; stop it, or give this one another --run-dir"),
+        "{said}"
+    );
     let mut elsewhere = Command::new(common::ROSTERD);
     elsewhere.arg("--config").arg(daemon.path("roster.toml"));
     elsewhere.arg("--state-dir").arg(daemon.path("state"));

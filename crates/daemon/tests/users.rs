@@ -11,7 +11,7 @@ use roster_bus::zbus::{self, Connection};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -49,6 +49,25 @@ fn needs_root() -> bool {
     assert!(skip, "users of their own take root; run as root, or set ROSTER_SKIP_ROOT_TESTS=1");
     eprintln!("left out: needs root");
     false
+}
+
+/// As in a container that runs under any uid.
+#[test]
+fn a_user_whom_dbus_daemon_does_not_know_is_told_so_and_its_complaint_once() {
+    if !needs_root() {
+        return;
+    }
+    const NOBODY: u32 = 64_999;
+    let mut daemon = Daemon::prepared(&["lab"]);
+    chown(daemon.folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = daemon.command();
+    daemon.launch_by(command.uid(NOBODY).gid(NOBODY));
+    daemon.wait_for_log("/etc/passwd has no user 64999: unless another name service knows him");
+    daemon.wait_for_log("bus did not get ready in time and is killed");
+    let log = daemon.log();
+    let complaints = log.lines().filter(|line| line.contains("bus: dbus-daemon[")).count();
+    assert_eq!(complaints, 1, "{log}");
+    assert!(!log.lines().any(|line| line.ends_with("bus: ")), "{log}");
 }
 
 fn command(daemon: &Daemon) -> Command {
@@ -203,7 +222,7 @@ fn folders_of_a_stranger_are_refused() {
     for (folder, hint) in [("state", "chown it to uid 64902"), ("run", "chown it to uid 0")] {
         let daemon = prepared(&["lab"]);
         let _ = fs::create_dir(daemon.path(folder));
-        std::os::unix::fs::chown(daemon.path(folder), Some(65_000), None).unwrap();
+        chown(daemon.path(folder), Some(65_000), None).unwrap();
         let (code, said) = refused(&mut command(&daemon));
         assert_eq!(code, Some(73), "{said}");
         assert!(said.contains("it belongs to uid 65000") && said.contains(hint), "{said}");
@@ -230,7 +249,7 @@ fn what_a_hijacked_publisher_puts_in_place_of_folders_is_refused() {
     fs::write(&victim, "root's own").unwrap();
     fs::remove_file(daemon.path("state/domains/lab")).unwrap();
     fs::create_dir(daemon.path("state/domains/lab")).unwrap();
-    std::os::unix::fs::chown(daemon.path("state/domains/lab"), Some(BACKENDS + 3), None).unwrap();
+    chown(daemon.path("state/domains/lab"), Some(BACKENDS + 3), None).unwrap();
     fs::hard_link(&victim, daemon.path("state/domains/lab/cache.redb")).unwrap();
     daemon.wait_for_log("cache.redb is no file of the user");
     assert_eq!(fs::metadata(&victim).unwrap().uid(), 0, "a stranger's file was given away");

@@ -97,12 +97,8 @@ fn chosen(text: &str) -> Result<RootCertStore, String> {
 /// update of the host brings others, and takes some away.
 fn of_the_host() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err("this host has no certificate authorities (install ca-certificates): name a \
-                    PEM file with tls_ca"
-            .to_owned());
-    }
+    let anchors = roster_config::host_anchors();
+    roots.extend(anchors.map_err(|why| format!("{why}: {}", roster_config::NO_ANCHORS))?);
     Ok(roots)
 }
 

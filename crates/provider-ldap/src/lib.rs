@@ -22,6 +22,8 @@ mod servers;
 mod track;
 
 pub use crate::names::RESOLUTIONS_MAX;
+#[doc(hidden)] // for the fuzz target
+pub use crate::track::reread as reread_kept_cookie;
 
 use crate::connection::{Connection, Root, Settings};
 use crate::error::Error;

@@ -1,9 +1,10 @@
 //! Users and groups out of passwd(5) and group(5) text.
 //!
 //! Reports what `files` would serve from the same text, entry for entry, and names what it would
-//! pass over. The files are read anew whenever they may have changed; when one of them cannot be
-//! read, everything stays as it was. Password fields are nobody's business here.
+//! pass over. The files are read anew whenever they may have changed, once they have settled; when one of
+//! them cannot be read, everything stays as it was. Password fields are nobody's business here.
 
+use crate::settled::{Marks, SETTLED};
 use crate::watch::{Watch, changed};
 use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
 use crate::{Unanswered, User, overrides};
@@ -16,8 +17,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 const USERS: Part = Part(0);
 const GROUPS: Part = Part(1);
@@ -25,6 +27,15 @@ const GROUPS: Part = Part(1);
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// How soon to look again at files that cannot be read or watched.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// How long files may be written without a pause before that is worth a word.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the files hold.
+struct Texts {
+    passwd: Vec<u8>,
+    group: Vec<u8>,
+}
 
 /// The provider.
 pub struct FilesProvider {
@@ -42,12 +53,42 @@ impl FilesProvider {
         Self { domain: domain.to_owned(), files, overrides, sink, again: Notify::new() }
     }
 
-    /// Reads both files and reports all that is in them.
-    async fn report(&self) -> Result<(), String> {
+    /// Reads both files when nobody has written for a while, and still nobody had when they were read. With
+    /// a file that is not there or cannot be read it comes back at once.
+    async fn read_settled(&self, watch: &mut Option<Watch>) -> Result<Texts, String> {
+        let began = Instant::now();
+        let mut is_said = false;
+        loop {
+            let left = self.marks().await;
+            let settles = left.is_some_and(|marks| !marks.had_settled(SystemTime::now()));
+            if !settles || timeout(SETTLED, changed(watch.as_mut())).await.is_err() {
+                let Files { passwd, group } = &self.files;
+                let texts = Texts { passwd: read(passwd).await?, group: read(group).await? };
+                if self.marks().await == left {
+                    return Ok(texts);
+                }
+            }
+            if began.elapsed() > PATIENCE && !std::mem::replace(&mut is_said, true) {
+                tracing::warn!(
+                    "the files are written all the time; what was read last goes on counting"
+                );
+            }
+        }
+    }
+
+    async fn marks(&self) -> Option<Marks> {
+        let Files { passwd, group } = self.files.clone();
+        // Where reading may wait, so may this.
+        let marks = tokio::task::spawn_blocking(move || Marks::of(&passwd, &group));
+        marks.await.ok().flatten()
+    }
+
+    /// Reports all that is in the files.
+    fn report(&self, texts: &Texts) {
         let Files { passwd, group } = &self.files;
-        let (users, groups) = (read(passwd).await?, read(group).await?);
+        let Texts { passwd: users, group: groups } = texts;
         self.sink.online(&format!("{} and {}", passwd.display(), group.display()), "");
-        self.refresh(USERS, passwd, &users, text::passwd_line, |user| {
+        self.refresh(USERS, passwd, users, text::passwd_line, |user| {
             let text = |field: Option<&'_ [u8]>| Cow::Owned(field.unwrap_or_default().to_vec());
             let name = Cow::Borrowed(user.name);
             let (gecos, dir, shell) = (text(user.gecos), text(user.dir), text(user.shell));
@@ -56,7 +97,7 @@ impl FilesProvider {
             overrides::apply(&self.overrides, &self.domain, &mut entry);
             (user.name, Entry::User(entry))
         });
-        self.refresh(GROUPS, group, &groups, text::group_line, |line: GroupLine<'_>| {
+        self.refresh(GROUPS, group, groups, text::group_line, |line: GroupLine<'_>| {
             let members = line.members().map(Cow::Borrowed).collect();
             let name = line.group.name;
             let entry = Group {
@@ -69,7 +110,6 @@ impl FilesProvider {
             (name, Entry::Group(entry))
         });
         self.sink.flush();
-        Ok(())
     }
 
     fn refresh<'a, T>(
@@ -125,10 +165,11 @@ impl Provider for FilesProvider {
                 });
                 watch = made.ok();
             }
-            let report = self.report().await;
-            let failed = report.is_err();
-            if let Err(reason) = report {
-                self.sink.offline(&reason);
+            let read = self.read_settled(&mut watch).await;
+            let failed = read.is_err();
+            match read {
+                Ok(texts) => self.report(&texts),
+                Err(reason) => self.sink.offline(&reason),
             }
             let unwatched = failed || watch.is_none();
             tokio::select! {
@@ -141,10 +182,9 @@ impl Provider for FilesProvider {
 
     /// Everything is reported at all times; to ask is to read again.
     async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
-        self.report().await.map_err(Unanswered::Unreachable)?;
-        let Files { passwd, group } = &self.files;
-        let users = read(passwd).await.map_err(Unanswered::Unreachable)?;
-        let groups = read(group).await.map_err(Unanswered::Unreachable)?;
+        let texts = self.read_settled(&mut None).await.map_err(Unanswered::Unreachable)?;
+        self.report(&texts);
+        let Texts { passwd: users, group: groups } = texts;
         let user = |found: &dyn Fn(&[u8], u32) -> bool| {
             users.split(|&byte| byte == b'\n').any(|line| match text::passwd_line(line) {
                 Line::Entry(user) => found(user.name, user.uid),
@@ -166,7 +206,9 @@ impl Provider for FilesProvider {
     }
 
     async fn look_up_all(&self, _: Of, _: &[Vec<u8>]) -> Result<(), Unanswered> {
-        self.report().await.map_err(Unanswered::Unreachable)
+        let texts = self.read_settled(&mut None).await.map_err(Unanswered::Unreachable)?;
+        self.report(&texts);
+        Ok(())
     }
 
     fn refresh(&self) {

@@ -8,6 +8,7 @@
 
 pub mod files;
 pub mod overrides;
+pub mod settled;
 pub mod watch;
 
 use std::borrow::Cow;

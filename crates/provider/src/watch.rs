@@ -1,8 +1,9 @@
 //! Tells when files may have changed: written in place, replaced, removed, come back, and the same of
-//! every folder and symbolic link on the way to them. It says when to look, never what is there. Not
-//! seen are changes in folders that this user may not list, and that something is mounted over one.
+//! every folder and symbolic link on the way to them; and when a mount brings others in their place. It
+//! says when to look, never what is there. Not seen are changes in folders that this user may not list.
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{Mode, OFlags, open};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
 
@@ -19,12 +21,16 @@ use tokio::time::{Instant, timeout_at};
 const QUIET: Duration = Duration::from_millis(20);
 /// But after this time in any case.
 const QUIET_MAX: Duration = Duration::from_millis(200);
+/// The mounts that this process sees; the kernel marks it as urgent when there are others.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// Symbolic links followed on the way to a file.
 const LINKS_MAX: usize = 16;
 
 /// A watch on some files.
 pub struct Watch {
     inotify: AsyncFd<OwnedFd>,
+    /// [`MOUNTS`]; none where there is no /proc.
+    mounts: Option<AsyncFd<OwnedFd>>,
     files: Vec<PathBuf>,
     /// Descriptors of all that is watched.
     watched: HashSet<i32>,
@@ -36,12 +42,12 @@ impl Watch {
     /// Watches the files, whether they are there or not.
     pub fn new(files: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        // Its successor is unsafe for the sake of types whose descriptor may change; that of an
-        // `OwnedFd` does not.
-        #[expect(deprecated)]
-        let inotify = AsyncFd::new(inotify)?;
+        let inotify = register(inotify, Interest::READABLE)?;
+        let mounts = open(MOUNTS, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let mounts = mounts.ok().and_then(|mounts| register(mounts, Interest::PRIORITY).ok());
         let files = files.into_iter().collect();
-        let mut watch = Self { inotify, files, watched: HashSet::new(), names: HashMap::new() };
+        let (watched, names) = (HashSet::new(), HashMap::new());
+        let mut watch = Self { inotify, mounts, files, watched, names };
         watch.renew();
         Ok(watch)
     }
@@ -59,8 +65,17 @@ impl Watch {
         self.renew();
     }
 
-    /// Waits for events; whether one of them matters.
+    /// Waits for events; whether one of them matters. Of mounts only those do by which something else is
+    /// to be watched.
     async fn wait(&mut self) -> bool {
+        tokio::select! {
+            matters = self.wait_for_names() => matters,
+            () = mounted(self.mounts.as_ref()) => self.renew(),
+        }
+    }
+
+    /// Waits for events of what is watched; whether one of them matters.
+    async fn wait_for_names(&self) -> bool {
         let Ok(mut ready) = self.inotify.readable().await else {
             // The reactor is going down, and the process with it.
             return std::future::pending().await;
@@ -89,8 +104,9 @@ impl Watch {
         matters
     }
 
-    /// Watches every step to every file as it is now, and nothing else.
-    fn renew(&mut self) {
+    /// Watches every step to every file as it is now, and nothing else; whether that is something else
+    /// than before. A folder or file that is watched already keeps its descriptor.
+    fn renew(&mut self) -> bool {
         self.names.clear();
         let before = std::mem::take(&mut self.watched);
         for file in self.files.clone() {
@@ -99,6 +115,7 @@ impl Watch {
         for left in before.difference(&self.watched) {
             let _ = inotify::remove_watch(self.inotify.get_ref(), *left);
         }
+        before != self.watched
     }
 
     /// Watches each name of a path in its folder, those of what links lead to, and the file in the end.
@@ -146,6 +163,25 @@ impl Watch {
         if let Ok(wd) = inotify::add_watch(self.inotify.get_ref(), file, changes) {
             self.watched.insert(wd);
         }
+    }
+}
+
+fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // Its successor is unsafe for the sake of types whose descriptor may change; that of an `OwnedFd`
+    // does not.
+    #[expect(deprecated)]
+    AsyncFd::with_interest(descriptor, interest)
+}
+
+/// Returns when something was mounted or unmounted; never where that cannot be told.
+async fn mounted(mounts: Option<&AsyncFd<OwnedFd>>) {
+    let told = match mounts {
+        Some(mounts) => mounts.ready(Interest::PRIORITY).await,
+        None => return std::future::pending().await,
+    };
+    match told {
+        Ok(mut ready) => ready.clear_ready(),
+        Err(_) => std::future::pending().await,
     }
 }
 

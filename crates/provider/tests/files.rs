@@ -5,6 +5,7 @@ use roster_provider::files::FilesProvider;
 use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Provider, Sink, Unmentioned};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -244,6 +245,33 @@ async fn a_change_is_seen_however_it_is_written() {
     source.notes.until("a link", has("dave")).await;
     replace(&target, "erin:x:1004:100:::\n");
     source.notes.until("the file behind the link", has("erin")).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_being_written_is_not_read_half_way() {
+    let lines = |gids: std::ops::Range<u32>| -> String {
+        gids.map(|gid| format!("group{gid}:x:{gid}:u2,u12,u{gid}\n")).collect()
+    };
+    let source = Source::new(PASSWD, &lines(5000..5020));
+    source.mirror().await;
+    let before = source.notes.entries();
+    // In place, in pieces that end anywhere in a line.
+    let text = lines(6000..6020);
+    let mut file = fs::File::create(source.path("group")).expect("emptied");
+    for piece in text.as_bytes().chunks(31) {
+        file.write_all(piece).expect("written");
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert_eq!(source.notes.entries(), before);
+    }
+    source
+        .notes
+        .until("all of it", |known| !known.entries.values().any(|line| line.contains(" 5000 ")))
+        .await;
+    let mut after = source.notes.entries();
+    after.retain(|line| line.starts_with("group"));
+    let expected: Vec<_> =
+        (6000..6020).map(|gid| format!("group group{gid} {gid} u2,u12,u{gid}")).collect();
+    assert_eq!(after, expected);
 }
 
 #[tokio::test]

@@ -85,6 +85,12 @@ impl<'n> Request<'n> {
         Self { kind, name: &[], id }
     }
 
+    /// Reads a whole request.
+    pub fn read(bytes: &'n [u8]) -> Result<Self, Malformed> {
+        let (header, name) = bytes.split_first_chunk().ok_or(Malformed)?;
+        RequestHeader::parse(header)?.with_name(name)
+    }
+
     /// The whole request, in `room`, to be sent at once. A name that is too long is cut, and the
     /// request refused.
     pub fn write<'r>(&self, room: &'r mut [u8; REQUEST_BYTES_MAX]) -> &'r [u8] {
@@ -167,7 +173,9 @@ mod tests {
             };
             assert_eq!(parsed(&request.header(), request.name), Some(request));
             let mut room = [0xff; REQUEST_BYTES_MAX];
-            assert_eq!(request.write(&mut room), [&request.header()[..], request.name].concat());
+            let written = request.write(&mut room);
+            assert_eq!(written, [&request.header()[..], request.name].concat());
+            assert_eq!(Request::read(written), Ok(request));
         }
     }
 

@@ -263,7 +263,7 @@ def serve(bus, domain):
                     fetched += 1
                     print("fetched", fetched, flush=True)
                 elif fields[3] == "LookUp":
-                    bus.send(RETURN, "ty", (epoch, b"".join(hostile())), reply=serial,
+                    bus.send(RETURN, "tty", (epoch, sequence + 1, b"".join(hostile())), reply=serial,
                              destination=fields[7])
                     print("looked up", flush=True)
                 else:

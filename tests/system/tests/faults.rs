@@ -5,7 +5,7 @@ use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::servers::{Certificate, Certificates, Relay};
 use roster_system_tests::{
     Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, c_program,
-    library_folder, needs_root, tool, wait_for, wait_until,
+    library_folder, needs_root, roster_program, run, tool, wait_for, wait_until,
 };
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -365,14 +365,27 @@ fn an_authority_that_the_host_comes_to_know_is_trusted_without_a_restart() {
     let authorities = rosterd.host().path("authorities");
     let file = authorities.join("ca-certificates.crt");
     fs::create_dir(&authorities).expect("create a folder");
-    fs::copy(Certificates::make(&rosterd.host().path("")).authority(), &file).expect("copy");
     rosterd
         .within(&format!("mount --bind '{}' /etc/ssl/certs; exec \"$@\"", authorities.display()));
     rosterd.launch();
-    wait_for(SOON, || {
-        let reason = rosterd.domain("corp")?["reason"].to_string();
-        if reason.contains("TLS: the certificate") { Ok(()) } else { Err(reason) }
-    });
+    let expect_reason = |part: &str| {
+        wait_for(SOON, || {
+            let reason = rosterd.domain("corp")?["reason"].to_string();
+            if reason.contains(part) { Ok(()) } else { Err(reason) }
+        });
+    };
+    expect_reason("install ca-certificates, or name a PEM file");
+    let warning = "warning: domain.corp.uris: no server's certificate will be believed";
+    assert!(rosterd.log().contains(warning), "it said so at its start");
+    let check = || {
+        let mut check = rosterd.inside(roster_program());
+        run(check.arg("check-config").arg(rosterd.config())).text()
+    };
+    assert!(check().contains(warning), "{}", check());
+    // Another's.
+    fs::copy(Certificates::make(&rosterd.host().path("")).authority(), &file).expect("copy");
+    assert!(!check().contains(warning), "{}", check());
+    expect_reason("TLS: the certificate");
     let backend = rosterd.role("backend:corp");
     fs::copy(slapd.authority(), &file).expect("copy");
     rosterd.expect_mirror(&[Source::Server(&slapd)]);

@@ -1,9 +1,10 @@
 //! A domain out of text files: no server, the same rules, and changes as soon as they are on disk.
 
 use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::{Domain, Rosterd, wait_until};
+use roster_system_tests::{Domain, Rosterd, run, tool, wait_until};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -109,6 +110,55 @@ fn files_are_followed_over_links_and_folders_that_change() {
     fill("v2", 5104);
     expect_own(5104);
     rosterd.expect_of_domain("lab", "online", true);
+}
+
+/// By the file system nothing is told when a mount hides a folder or a file, or no longer does.
+#[test]
+fn what_is_mounted_over_the_way_to_files_counts_while_it_is_there() {
+    let files = Files::new();
+    fs::create_dir(files.path("over")).expect("create");
+    let own = "own:x:5100:5000::/home/own:/bin/sh\n";
+    files.replace("over/passwd", &format!("{PASSWD}{own}"));
+    files.replace("over/group", GROUP);
+    fs::create_dir(files.path("lab")).expect("create");
+    files.replace("lab/passwd", PASSWD);
+    files.replace("lab/group", GROUP);
+    let (passwd, group) = (files.path("lab/passwd"), files.path("lab/group"));
+    let mut rosterd = Rosterd::prepared(&[Domain::files("lab", &passwd, &group)]);
+    rosterd.within("exec \"$@\"");
+    rosterd.launch();
+    rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
+    let mount = |options: &[&str], paths: &[&Path]| {
+        let program = if paths.len() == 2 { "mount" } else { "umount" };
+        let mut command = rosterd.inside(&tool(program, "mount"));
+        let done = run(command.args(options).args(paths));
+        assert_eq!(done.code, 0, "{program}: {}", done.error());
+    };
+    let is_there = |name: &str| rosterd.getent("passwd", name).is_some();
+
+    for (over, place) in
+        [(files.path("over"), files.path("lab")), (files.path("over/passwd"), passwd.clone())]
+    {
+        mount(&["--bind"], &[&over, &place]);
+        wait_until(SOON, "what was mounted is served", || is_there("own"));
+        // Mounts elsewhere are nobody's business.
+        mount(&["--bind"], &[&over, &over]);
+        mount(&[], &[&over]);
+        mount(&[], &[&place]);
+        wait_until(SOON, "what was hidden is served", || !is_there("own"));
+    }
+
+    let etc = rosterd.host().path("etc");
+    let over = files.path("etc");
+    fs::create_dir(&over).expect("create");
+    let locals = fs::read_to_string(etc.join("passwd")).expect("read");
+    fs::write(over.join("passwd"), format!("{locals}{PASSWD}")).expect("write");
+    fs::copy(etc.join("group"), over.join("group")).expect("copy");
+    assert!(is_there("ann"));
+    mount(&["--bind"], &[&over, &etc]);
+    wait_until(SOON, "ann is the host's own", || !is_there("ann"));
+    mount(&[], &[&etc]);
+    wait_until(SOON, "ann is the domain's", || is_there("ann"));
 }
 
 #[test]

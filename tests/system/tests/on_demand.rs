@@ -306,6 +306,38 @@ fn what_changes_or_goes_in_the_directory_does_so_on_the_host() {
     wait_until(SOON, "the newcomer is seen", || rosterd.getent("passwd", "newcomer").is_some());
 }
 
+/// Lists that have somebody under the old name are asked for again at once, long before they are old.
+fn whoever_was_renamed_stays_in_the_groups(schema: Schema) {
+    let directory = Directory::new(schema);
+    let people = [
+        directory.tree(),
+        directory.user("alice", 70_000),
+        directory.user("bob", 70_001),
+        directory.group("staff", 70_100, &["alice", "bob"]),
+    ];
+    let slapd = Slapd::serving(Setup::new(schema), &people.concat());
+    let (name, domain) = on_demand("corp", &slapd);
+    let rosterd = asking(&[(name, domain.with("refresh", "\"1h\""))]);
+    assert_eq!(rosterd.getent("group", "staff").as_deref(), Some("staff:*:70100:alice,bob"));
+    rosterd.expect_groups("alice", 70_000, &[70_000, 70_100]);
+    slapd.rename(&directory.user_dn("alice"), "uid=alicia", None);
+    slapd.change(&directory.membership("staff", "alicia", true));
+    slapd.change(&directory.membership("staff", "alice", false));
+    wait_until(SOON, "she is seen", || rosterd.getent("passwd", "alicia").is_some());
+    rosterd.expect("group", "staff", Some("staff:*:70100:bob,alicia"));
+    rosterd.expect_groups("alicia", 70_000, &[70_000, 70_100]);
+}
+
+#[test]
+fn whoever_was_renamed_stays_in_the_groups_that_list_names() {
+    whoever_was_renamed_stays_in_the_groups(Schema::Rfc2307);
+}
+
+#[test]
+fn whoever_was_renamed_stays_in_the_groups_that_list_entries() {
+    whoever_was_renamed_stays_in_the_groups(Schema::Rfc2307bis);
+}
+
 /// The two questions are the same but for whom they go to.
 #[test]
 fn both_domains_are_asked_and_their_order_decides() {

@@ -2,6 +2,7 @@
 
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::{Domain, Rosterd, needs_root, run, wait_until};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -66,7 +67,7 @@ fn status_shows_roles_domains_and_snapshot_and_what_is_rejected_with_the_remedy(
     let more = config.replacen("[host]", "[host]\nallowed_local_gids = [100]", 1);
     fs::write(lab.rosterd.config(), more).expect("write");
     let mut lab = lab;
-    lab.rosterd.process().signal(rustix::process::Signal::HUP);
+    lab.rosterd.process().signal(Signal::HUP);
     lab.rosterd.expect("passwd", "ben", Some("ben:*:5001:100::/home/ben:/bin/sh"));
     assert!(!lab.said(&["status"], 0).contains("gid 100"));
 }
@@ -88,13 +89,13 @@ fn a_configuration_that_is_refused_is_told_until_it_is_mended() {
     let mut lab = Lab::start();
     let config = fs::read_to_string(lab.rosterd.config()).expect("read");
     fs::write(lab.rosterd.config(), config.replace("\"files\"", "\"file\"")).expect("write");
-    lab.rosterd.process().signal(rustix::process::Signal::HUP);
+    lab.rosterd.process().signal(Signal::HUP);
     wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
     let text = lab.said(&["status"], 1);
     assert!(text.contains("\"file\" is not a provider; did you mean \"files\"?"), "{text}");
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
     fs::write(lab.rosterd.config(), config).expect("write");
-    lab.rosterd.process().signal(rustix::process::Signal::HUP);
+    lab.rosterd.process().signal(Signal::HUP);
     wait_until(SOON, "status is well again", || lab.rosterd.roster(&["status"]).code == 0);
 }
 
@@ -153,12 +154,12 @@ fn domains_and_levels_are_told_what_to_do() {
 fn a_role_that_hangs_is_named_and_the_rest_is_still_told() {
     let lab = Lab::start();
     let backend = lab.rosterd.wait_for_role("backend:lab");
-    rustix::process::kill_process(backend, rustix::process::Signal::STOP).expect("stop it");
+    kill_process(backend, Signal::STOP).expect("stop it");
     let text = lab.said(&["status"], 1);
     assert!(text.contains("✗ backend:lab does not answer"), "{text}");
     assert!(text.contains("1 user, 1 group"), "{text}");
     // Had the monitor not ended it before.
-    let _ = rustix::process::kill_process(backend, rustix::process::Signal::CONT);
+    let _ = kill_process(backend, Signal::CONT);
 }
 
 #[test]
@@ -177,6 +178,58 @@ fn without_a_daemon_every_command_says_so_and_status_has_its_code() {
     }
     // Look-ups need none.
     lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+}
+
+/// Only where roles have users of their own does the bus know of them, which takes root.
+#[test]
+fn a_bus_that_did_not_take_its_new_policy_is_told_again() {
+    if !needs_root() {
+        return;
+    }
+    let files = tempfile::tempdir().expect("make a folder");
+    fs::set_permissions(files.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+    let domain = |name: &str| {
+        let id = 6000 + name.len();
+        let [passwd, group] =
+            ["passwd", "group"].map(|kind| files.path().join(format!("{name}.{kind}")));
+        fs::write(&passwd, format!("{name}:x:{id}:{id}::/home/{name}:/bin/sh\n")).expect("write");
+        fs::write(&group, format!("{name}:x:{id}:\n")).expect("write");
+        Domain::files(name, &passwd, &group)
+    };
+    let all = ["a", "bb", "ccc"].map(domain);
+    let is_there = |rosterd: &Rosterd, name: &str| rosterd.getent("passwd", name).is_some();
+    let mut rosterd = Rosterd::installed(&all[..1]);
+    rosterd.launch();
+    wait_until(SOON, "a is served", || is_there(&rosterd, "a"));
+    let bus = rosterd.wait_for_role("bus");
+    let said = "the bus did not take its new policy, and is told again";
+    let expect_said = |rosterd: &Rosterd, times: usize| {
+        wait_until(SOON, said, || rosterd.log().matches(said).count() >= times);
+    };
+    let shell = |rosterd: &Rosterd, script: &str| {
+        let done = run(rosterd.inside(Path::new("/bin/sh")).args(["-ec", script]));
+        assert_eq!(done.code, 0, "{script}: {}", done.error());
+    };
+
+    // The file cannot be written: a folder has its name.
+    shell(&rosterd, "rm /run/roster/bus.conf; mkdir /run/roster/bus.conf");
+    rosterd.set_domains(&all[..2]);
+    rosterd.process().signal(Signal::HUP);
+    expect_said(&rosterd, 1);
+    assert!(is_there(&rosterd, "a") && !is_there(&rosterd, "bb"));
+    shell(&rosterd, "rmdir /run/roster/bus.conf");
+    wait_until(SOON, "bb is served", || is_there(&rosterd, "bb"));
+
+    // The bus does not answer for a while.
+    let before = rosterd.log().matches(said).count();
+    kill_process(bus, Signal::STOP).expect("stop it");
+    rosterd.set_domains(&all);
+    rosterd.process().signal(Signal::HUP);
+    expect_said(&rosterd, before + 1);
+    kill_process(bus, Signal::CONT).expect("let it go on");
+    wait_until(SOON, "ccc is served", || is_there(&rosterd, "ccc"));
+    assert_eq!(rosterd.wait_for_role("bus"), bus, "it is the same bus");
+    assert!(is_there(&rosterd, "a") && is_there(&rosterd, "bb"));
 }
 
 /// As a package installs it, which takes root.

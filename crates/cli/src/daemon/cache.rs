@@ -34,7 +34,7 @@ async fn show(args: &ShowEntry, out: &mut dyn Write) -> Result<bool> {
         }
     }
     if found.is_empty() {
-        say(format_args!("roster: no domain has a {} {:?}", args.map, args.name));
+        say(format_args!("roster: no domain has a {} named {:?}", args.map, args.name));
     }
     Ok(!found.is_empty())
 }

@@ -90,6 +90,7 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
         row("served", &entries(counts.users, counts.groups));
         row("waits for", &counts.waits_for);
     }
+    row("not taken", counts.map_or("", |counts| &counts.not_taken));
     let refused = counts.into_iter().flat_map(|counts| &counts.refused).map(|(_, number)| number);
     match status.rejected + refused.sum::<u64>() {
         0 => row("rejected", "none"),

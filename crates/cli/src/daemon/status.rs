@@ -332,6 +332,13 @@ fn of_domain(
     {
         found.push((Level::Warning, message, advice.to_owned()));
     }
+    if !counts.not_taken.is_empty() {
+        found.push((
+            Level::Problem,
+            format!("{name}: what changes is not taken: {}", counts.not_taken),
+            SEE_LOG.to_owned(),
+        ));
+    }
     if !counts.waits_for.is_empty() {
         let first = &counts.waits_for;
         found.push((
@@ -671,6 +678,7 @@ pub fn domain_json(
             .collect();
         let more = json!({
             "waits_for": some(&counts.waits_for),
+            "not_taken": some(&counts.not_taken),
             "served_users": counts.users,
             "served_groups": counts.groups,
             "listed_members": counts.listed,
@@ -937,6 +945,13 @@ All well.
         assert!(said(&report)[0].contains("corp is read whole and has no users"));
         change(&mut report, |status| status.complete = false);
         assert!(!said(&report).iter().any(|said| said.contains("no users")));
+    }
+
+    #[test]
+    fn a_domain_of_which_nothing_is_taken_any_more_is_a_problem() {
+        let mut report = report();
+        report.publisher.as_mut().unwrap().domains[0].not_taken = "it is too long".to_owned();
+        assert!(said(&report)[0].starts_with("✗ corp: what changes is not taken: it is too long"));
     }
 
     #[test]

@@ -330,22 +330,25 @@ impl Asked {
         found
     }
 
-    /// Groups with their members known, whose members include what is in this group: itself, those
-    /// that list it, those that list these. Each once, however they are nested.
+    /// Groups with their members known that have what a reference leads to: those that list it, those
+    /// that list these. Each once, however they are nested.
     #[must_use]
-    pub fn lists_through(&self, group: u32) -> BTreeSet<u32> {
-        let mut found = BTreeSet::from([group]);
-        let mut next = vec![group];
-        while let Some(number) = next.pop() {
-            let reference = self.entries.get(&number).map_or(NO_REFERENCE, |group| group.reference);
+    pub fn lists_through(&self, reference: u32) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        let mut next = vec![reference];
+        while let Some(reference) = next.pop() {
+            if reference == NO_REFERENCE {
+                continue;
+            }
             let lists = |answer: &Answer| {
-                reference != NO_REFERENCE
-                    && answer.members().is_some_and(|all| all.iter().any(|one| one == reference))
+                answer.members().is_some_and(|all| all.iter().any(|one| one == reference))
             };
-            let listing = self.entries.iter().filter(|(_, answer)| lists(answer));
-            next.extend(listing.map(|(&number, _)| number).filter(|number| found.insert(*number)));
+            for (&number, group) in self.entries.iter().filter(|(_, answer)| lists(answer)) {
+                if found.insert(number) {
+                    next.push(group.reference);
+                }
+            }
         }
-        found.retain(|number| self.entries.get(number).is_some_and(Answer::has_list));
         found
     }
 

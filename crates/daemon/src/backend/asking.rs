@@ -5,7 +5,7 @@
 //! fails to answer is found by halves, left alone for a while, longer each time, and holds up no
 //! other.
 
-use super::engine::Engine;
+use super::engine::{Engine, Found};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use roster_bus::interfaces::{CALL_DEADLINE, Error, LOOK_UP_DEADLINE};
 use roster_config::Mode;
@@ -96,7 +96,7 @@ impl<P: Provider + 'static> Asking<P> {
 
     /// The records that answer the question; none when the directory has no such entry. While it
     /// does not answer, what is known of the entry.
-    pub async fn look_up(&self, what: &LookUp) -> Result<Vec<u8>, Error> {
+    pub async fn look_up(&self, what: &LookUp) -> Result<Found, Error> {
         if self.mode == Mode::Replicate {
             let text = "the domain is mirrored, there is nothing beyond what can be fetched";
             return Err(Error::Invalid(text.into()));
@@ -104,17 +104,17 @@ impl<P: Provider + 'static> Asking<P> {
         let (result, answer) = self.answer(what).await;
         metrics::counter!("roster_directory_lookups_total", "result" => result).increment(1);
         let answer = answer?;
-        if answer.len() > ANSWER_BYTES_MAX {
+        if answer.records.len() > ANSWER_BYTES_MAX {
             let most = ANSWER_BYTES_MAX >> 20;
             return Err(Error::Unavailable(format!("the answer has more than {most} MiB")));
         }
         Ok(answer)
     }
 
-    async fn answer(&self, what: &LookUp) -> (&'static str, Result<Vec<u8>, Error>) {
+    async fn answer(&self, what: &LookUp) -> (&'static str, Result<Found, Error>) {
         // Asked for a moment ago, with others or for somebody else.
-        if let Some(records) = self.engine.fresh(what, self.refresh) {
-            return ("known", Ok(records));
+        if let Some(found) = self.engine.fresh(what, self.refresh) {
+            return ("known", Ok(found));
         }
         let Ok(_place) = self.places.try_acquire() else {
             return ("busy", Err(Error::Busy(format!("{WAITING_MAX} look-ups wait already"))));
@@ -129,18 +129,18 @@ impl<P: Provider + 'static> Asking<P> {
         let late = || Err(Unanswered::Failed("the directory did not answer in time".into()));
         match timeout(LOOK_UP_DEADLINE, asked).await.unwrap_or_else(|_| late()) {
             Ok(true) => match self.engine.found(what) {
-                Some(records) => ("found", Ok(records)),
+                Some(found) => ("found", Ok(found)),
                 // What is in it changed meanwhile: a part of it is not an answer, nor is none.
                 None if self.engine.knows_of(what) => {
                     let reason = "the entry changed while it was asked for";
                     ("changed", Err(Error::Unavailable(reason.into())))
                 }
-                None => ("found", Ok(Vec::new())),
+                None => ("found", Ok(Found::default())),
             },
-            Ok(false) => ("absent", Ok(Vec::new())),
+            Ok(false) => ("absent", Ok(Found::default())),
             Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
                 match self.engine.found(what) {
-                    Some(records) => ("stale", Ok(records)),
+                    Some(found) => ("stale", Ok(found)),
                     None => ("unreachable", Err(Error::Unavailable(reason))),
                 }
             }

@@ -13,6 +13,7 @@ mod renumber;
 mod writing;
 
 pub use loaded::Loaded;
+pub use on_demand::Found;
 
 use super::NUMBERS_MAX;
 use super::asked::{Answer, Asked, Seen};
@@ -423,7 +424,13 @@ impl Sink for Engine {
     }
 
     fn flush(&self) {
-        let mut state = self.state();
+        self.close(&mut self.state());
+    }
+}
+
+impl Engine {
+    /// What was reported so far is a state, which can be fetched from now on.
+    fn close(&self, state: &mut State) {
         state.cookies_that_waited();
         state.keep_held();
         let began = state.serving;
@@ -436,8 +443,6 @@ impl Sink for Engine {
         }
         if began && state.open.visible() > 0 {
             state.last_change_unix = unix_now();
-        }
-        if began && state.open.visible() > 0 {
             metrics::counter!("roster_changes_total").increment(state.open.visible() as u64);
         }
         if state.seal() {
@@ -559,7 +564,12 @@ impl State {
         if mode == Mode::OnDemand
             && let Some(answer) = Answer::read(key, seen, &self.scratch)
         {
+            let before = self.asked.get(number).map(|before| before.reference);
+            let other = before.filter(|before| *before != answer.reference);
             self.asked.put(number, answer);
+            if let Some(before) = other {
+                self.named_no_more(before);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! A back-end's interface on the bus.
 
 use super::asking::Asking;
-use super::engine::{Engine, News};
+use super::engine::{Engine, Found, News};
 use roster_bus::interfaces::{
     CALL_DEADLINE, DomainStatus, Error, Kind, REJECTED_AT_ONCE, Rejected,
 };
@@ -51,9 +51,14 @@ impl<P: Provider + 'static> Object<P> {
         }
     }
 
-    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<(u64, Vec<u8>), Error> {
-        let records = self.asking.look_up(&question(kind, name, id)).await?;
-        Ok((self.engine.epoch(), records))
+    async fn look_up(
+        &self,
+        kind: Kind,
+        name: Vec<u8>,
+        id: u32,
+    ) -> Result<(u64, u64, Vec<u8>), Error> {
+        let Found { sequence, records } = self.asking.look_up(&question(kind, name, id)).await?;
+        Ok((self.engine.epoch(), sequence, records))
     }
 
     async fn status(&self) -> DomainStatus {

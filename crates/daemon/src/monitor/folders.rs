@@ -266,8 +266,12 @@ fn lock(run_folder: &OwnedFd, run: &Path) -> Result<File, Failure> {
     if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut pid = String::new();
         let _ = (&file).take(16).read_to_string(&mut pid);
-        let error = anyhow!("another rosterd, process {}, serves {}", pid.trim(), run.display());
-        return Err(error.context("stop it, or give this one another --run-dir")).status(TEMPORARY);
+        let error = anyhow!(
+            "another rosterd, process {}, serves {}; stop it, or give this one another --run-dir",
+            pid.trim(),
+            run.display(),
+        );
+        return Err(error).status(TEMPORARY);
     }
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))

@@ -280,6 +280,13 @@ impl Monitor {
         info!("starts; domains: {domains}; state in {state}, sockets in {run}");
         if let Users::Invoking(ids) = &self.users {
             warn!("every role runs as user {}: nothing but the sandbox keeps them apart", ids.uid);
+            if !start::is_in_passwd(ids.uid) {
+                warn!(
+                    "/etc/passwd has no user {}: unless another name service knows him, dbus-daemon \
+                     lets nobody in and no role can start; add a line for him",
+                    ids.uid
+                );
+            }
         }
     }
 

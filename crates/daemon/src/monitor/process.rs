@@ -101,18 +101,19 @@ fn sealed(launch: &Launch) -> anyhow::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Logs what a program says that knows nothing of our log.
+/// Logs what a program says that knows nothing of our log; what it says again and again, once.
 pub fn relay(role: String, said: ChildStderr) {
     tokio::spawn(async move {
         let Ok(said) = Receiver::from_owned_fd(said.into()) else { return };
         let mut said = BufReader::new(said);
-        let mut line = Vec::new();
+        let (mut line, mut last) = (Vec::new(), String::new());
         while let Ok(1..) = (&mut said).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
-            let text = String::from_utf8_lossy(&line);
-            if HARMLESS.iter().any(|harmless| text.contains(harmless)) {
-                debug!("{role}: {}", text.trim_end());
-            } else {
-                info!("{role}: {}", text.trim_end());
+            let text = String::from_utf8_lossy(&line).trim().to_owned();
+            if text == last || HARMLESS.iter().any(|harmless| text.contains(harmless)) {
+                debug!("{role}: {text}");
+            } else if !text.is_empty() {
+                info!("{role}: {text}");
+                last = text;
             }
             line.clear();
         }

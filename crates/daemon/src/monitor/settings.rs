@@ -88,7 +88,8 @@ impl Settings {
         let refused = |problems: Vec<Problem>| anyhow!(lines(path, &problems).join("\n"));
         let parsed = roster_config::parse(&text).map_err(refused)?;
         let secrets = parsed.read_secrets().map_err(refused)?;
-        let warnings = lines(path, &parsed.warnings);
+        let mut warnings = lines(path, &parsed.warnings);
+        warnings.extend(lines(path, &parsed.warn_of_authorities(roster_config::host_anchors)));
         Ok(Self { config: parsed.config, secrets, read: SystemTime::now(), warnings })
     }
 

@@ -3,7 +3,7 @@
 use super::Monitor;
 use super::folders::Folders;
 use super::settings::Reader;
-use super::users::{Ids, Users};
+use super::users::{self, Ids, Users};
 use crate::cli::Options;
 use crate::exit::{self, Failure, Status};
 use crate::logging;
@@ -94,23 +94,29 @@ fn users(options: &Options, domains: usize) -> Result<Users, Failure> {
 
 /// The users of that many domains' back-ends and of the other roles.
 pub(super) fn separate_users(domains: usize) -> Result<Users, Failure> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut text = Vec::new();
-        File::open(PASSWD)?.take(PASSWD_BYTES_MAX).read_to_end(&mut text)?;
-        Ok(text)
-    };
-    let text = read().with_context(|| format!("cannot read {PASSWD}")).status(exit::SYSTEM)?;
+    let text = passwd().with_context(|| format!("cannot read {PASSWD}")).status(exit::SYSTEM)?;
     Users::separate(&text, domains)
         .map_err(|missing| {
             anyhow!(
                 "{PASSWD} lacks users that roles run as, each with a uid of its own and all with the \
-                 group of roster-bus: {}; make them with systemd-sysusers and \
-                 packaging/systemd/roster.sysusers.conf, or with groupadd --system roster and \
-                 useradd --system --gid roster; or give --state-dir to run everything as root",
+                 group of roster-bus: {}; make them with systemd-sysusers, for which make install puts \
+                 roster.conf in place, or with groupadd --system roster and useradd --system --gid \
+                 roster; or give --state-dir to run everything as root",
                 missing.join(", "),
             )
         })
         .status(exit::NO_USER)
+}
+
+/// Whether /etc/passwd has a user of that id.
+pub(super) fn is_in_passwd(uid: u32) -> bool {
+    passwd().is_ok_and(|text| users::has(&text, uid))
+}
+
+fn passwd() -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(PASSWD)?.take(PASSWD_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Where dbus-daemon is.

@@ -49,6 +49,12 @@ pub enum Users {
     },
 }
 
+/// Whether the text of /etc/passwd has a user of that id.
+pub fn has(passwd: &[u8], uid: u32) -> bool {
+    let mut lines = passwd.split(|&byte| byte == b'\n');
+    lines.any(|line| matches!(passwd_line(line), Line::Entry(user) if user.uid == uid))
+}
+
 impl Users {
     /// The users of that many domains, out of the text of /etc/passwd. An error is the names of those
     /// that are missing, or that are no good.

@@ -3,6 +3,7 @@
 //! same domain, and nowhere else.
 
 use super::admit::Refusal;
+use super::cost;
 use super::merge::{Merged, Served};
 use super::model::{Domain, Entry, Group};
 use roster_record as record;
@@ -56,7 +57,8 @@ pub fn build(
     let flat = parallel::each(ranges, |range| Flat::new(&merged.groups[range], &targets, &ids));
     let lists = flat.iter().flat_map(Flat::lists);
     let mut walk = Walk::new(&ids);
-    let mut budgets = vec![NESTED_MAX; domains.len()];
+    let budget = |domain: &&Domain| NESTED_MAX.min(domain.room() / cost::MEMBER);
+    let mut budgets: Vec<u64> = domains.iter().map(budget).collect();
     let mut refused = HashSet::new();
     for (group, list) in merged.groups.iter().zip(lists) {
         let (domain, budget) = (domains[group.domain], &mut budgets[group.domain]);
@@ -74,6 +76,8 @@ pub fn build(
         let gaps = gaps(group.domain, list_known);
         builder.group_of(&record, members, count_for(domains[group.domain]), gaps)?;
     }
+    // Another copy is made of all members in a moment.
+    drop((flat, walk));
     merged.groups.retain(|group| !refused.contains(&(group.domain, group.number)));
     asked_memberships(&mut builder, domains, merged)?;
     Ok(builder.finish(Kind::Accounts)?.image)
@@ -191,7 +195,7 @@ impl Flat {
 }
 
 /// References that one build looks at, for each domain, in groups because they are within others: ten
-/// times the members of a very large directory. Groups nested within each other could multiply to
+/// times the members of a very large directory, or as many as the domain has room for. Groups nested within each other could multiply to
 /// anything, and one domain's shall not keep those of the others from being served.
 const NESTED_MAX: u64 = 1 << 26;
 

@@ -2,18 +2,15 @@
 //!
 //! Whoever writes a file in place empties it first, and a reader in between sees fewer accounts than
 //! there are: their names and ids would be a directory's for a moment. A file that speaks of root can
-//! be cut anywhere behind that. So what comes counts at once, and what goes only when the files have
-//! been left alone for [`SETTLED`].
+//! be cut anywhere behind that. So what comes counts at once, and what goes only when the files had
+//! settled and still were as they were when they had been read, which [`Marks`] tell.
 
 use super::admit::Locals;
 use anyhow::{Context as _, ensure};
+use roster_provider::settled::Marks;
 use roster_record::text::{Line, group_line, passwd_line};
 use roster_record::{Group, User, is_nis};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
-
-/// How long nobody may have written for the files to be believed whole.
-pub const SETTLED: Duration = Duration::from_secs(1);
 
 /// What counts, of what was read so far.
 #[derive(Default)]
@@ -55,17 +52,19 @@ impl Locals {
     }
 }
 
-/// Whether the files were written long enough ago, by the clock. One that was moved says no.
-pub fn is_settled(files: [&Path; 2]) -> bool {
-    let now = SystemTime::now();
-    files.iter().all(|file| {
-        let written = file.metadata().and_then(|file| file.modified());
-        written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age >= SETTLED))
-    })
+/// Reads both files. Gives with what they hold whether they had settled and still were as `left` says
+/// when they had been read: whoever writes just then would be believed half way otherwise.
+pub fn read_settled(
+    passwd: &Path,
+    group: &Path,
+    left: Option<Marks>,
+) -> anyhow::Result<(Locals, bool)> {
+    let read = read(passwd, group)?;
+    Ok((read, left.is_some() && left == Marks::of(passwd, group)))
 }
 
 /// Reads both files. Lines that `files` passes over are passed over: they are nobody's.
-pub fn read(passwd: &Path, group: &Path) -> anyhow::Result<Locals> {
+fn read(passwd: &Path, group: &Path) -> anyhow::Result<Locals> {
     let mut locals = Locals::default();
     for_each_line(passwd, |line| {
         if let Line::Entry(User { name, uid, .. }) = passwd_line(line)
@@ -99,6 +98,7 @@ fn for_each_line(path: &Path, act: impl FnMut(&[u8])) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::time::Duration;
 
     fn accounts(users: &[&str]) -> Locals {
         let user_names = users.iter().map(|name| name.as_bytes().to_owned()).collect();
@@ -118,6 +118,33 @@ mod tests {
         assert_eq!(believed.take(three.clone(), false), (Some(&three), true));
         let root = accounts(&["root"]);
         assert_eq!(believed.take(root.clone(), true), (Some(&root), true), "it was removed");
+    }
+
+    #[test]
+    fn files_that_are_written_after_the_quiet_time_have_not_settled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
+        let both = "root:x:0:0:root:/root:/bin/sh\nlocal:x:1500:1500::/:/bin/sh\n";
+        fs::write(&passwd, both).expect("write");
+        fs::write(&group, "root:x:0:\n").expect("write");
+        let settled = |left| read_settled(&passwd, &group, left).expect("files with root").1;
+        assert!(!settled(None), "nobody waited");
+        let left = Marks::of(&passwd, &group);
+        assert!(settled(left));
+        // In place and cut, the time of writing put back and the length kept.
+        let written = passwd.metadata().and_then(|file| file.modified()).expect("a time");
+        // The kernel's clock for files goes by ticks of some milliseconds.
+        std::thread::sleep(Duration::from_millis(50));
+        fs::write(&passwd, both.replace("local", "other")).expect("write");
+        fs::File::open(&passwd).and_then(|file| file.set_modified(written)).expect("set the time");
+        assert!(!settled(left), "passwd was written");
+        let left = Marks::of(&passwd, &group);
+        fs::write(folder.path().join("new"), "root:x:0:\n").expect("write");
+        fs::rename(folder.path().join("new"), &group).expect("rename");
+        assert!(!settled(left), "group was replaced");
+        assert!(settled(Marks::of(&passwd, &group)));
+        fs::remove_file(&group).expect("remove");
+        assert_eq!(Marks::of(&passwd, &group), None);
     }
 
     #[test]

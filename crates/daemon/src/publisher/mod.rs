@@ -5,6 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `model` | what the back-ends said |
+//! | `cost` | how much that may be |
 //! | `admit` | what may be served at all |
 //! | `merge` | whose a name or id is, where several have it |
 //! | `build` | members resolved, the image made |
@@ -13,6 +14,7 @@
 //! | `served` | what the snapshot in place has, for the next process |
 //! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
+//! | `learnt` | what they brought that was not fetched yet |
 //! | `object` | the interface on the bus |
 //!
 //! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
@@ -23,6 +25,8 @@
 
 mod admit;
 mod build;
+mod cost;
+mod learnt;
 mod locals;
 mod merge;
 mod model;
@@ -40,7 +44,7 @@ mod tests;
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
-use locals::{Believed, SETTLED};
+use locals::Believed;
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
@@ -49,6 +53,7 @@ use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
 use roster_bus::names::Role;
 use roster_bus::zbus;
 use roster_config::Mode;
+use roster_provider::settled::{Marks, SETTLED};
 use roster_provider::watch::Watch;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::publish::{Published, Rights, publish};
@@ -348,13 +353,24 @@ fn say_what_is_refused(counts: &[roster_bus::interfaces::DomainCounts]) {
 
 impl Hub {
     /// Takes in what a back-end handed over, which may be long: it is read before anybody has to wait.
-    async fn take_in(self: &Arc<Self>, domain: usize, image: Vec<u8>) -> Result<Taken, Refused> {
+    async fn take_in(self: &Arc<Self>, domain: usize, image: OwnedFd) -> Result<Taken, Refused> {
         let hub = Arc::clone(self);
         let take = move || {
+            let image = read(image).map_err(|error| Refused::Unread(format!("{error:#}")))?;
             let image = Image::read(&image)?;
             hub.state.blocking_write().apply(domain, image)
         };
-        tokio::task::spawn_blocking(take).await.unwrap_or(Err(Refused::Unread))
+        let taken = tokio::task::spawn_blocking(take).await;
+        taken.unwrap_or_else(|error| Err(Refused::Unread(error.to_string())))
+    }
+
+    /// Puts down why nothing of a domain is taken in any more, or that it is.
+    async fn not_taken(&self, position: usize, why: &str) {
+        let mut state = self.state.write().await;
+        if state.set_not_taken(position, why) && !why.is_empty() {
+            let domain = &state.domains[position].name;
+            tracing::error!(domain, "what its back-end hands over is not taken: {why}");
+        }
     }
 
     /// Waits for an attempt to publish that begins from now on; how it came out is in the status.
@@ -426,9 +442,11 @@ impl Hub {
 /// Reads the host's own accounts, now and whenever they change.
 async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch: Watch) {
     let mut believed = Believed::default();
-    let mut settled = locals::is_settled([&passwd, &group]);
+    let now = SystemTime::now();
+    // How the files were at the beginning of a quiet time that is over.
+    let mut left = Marks::of(&passwd, &group).filter(|marks| marks.had_settled(now));
     loop {
-        let read = locals::read(&passwd, &group);
+        let read = locals::read_settled(&passwd, &group, left);
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
         hub.update(|status| {
             if !error.is_empty() && status.locals_error != error {
@@ -439,7 +457,7 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
             status.locals_error = error;
         });
         let (accounts, is_all) = match read {
-            Ok(read) => believed.take(read, settled),
+            Ok((read, settled)) => believed.take(read, settled),
             Err(_) => (None, false),
         };
         if let Some(accounts) = accounts
@@ -448,12 +466,16 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
             hub.invalidate(&Forget { all: true, ..Forget::default() }).await;
             hub.changed.notify_one();
         }
-        settled = match is_all {
+        left = match is_all {
             true => {
                 watch.changed().await;
-                false
+                None
             }
-            false => timeout(SETTLED, watch.changed()).await.is_err(),
+            false => {
+                let marks = Marks::of(&passwd, &group);
+                let quiet = timeout(SETTLED, watch.changed()).await.is_err();
+                marks.filter(|_| quiet)
+            }
         };
     }
 }
@@ -507,12 +529,13 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
         tokio::time::sleep(start.elapsed().min(ASK_AGAIN_MAX)).await;
         match taken {
             Ok(Taken::Changes(forget)) => {
+                hub.not_taken(position, "").await;
                 hub.asker.forget_absent(position);
                 hub.invalidate(&forget).await;
                 hub.changed.notify_one();
                 metrics::counter!("roster_fetches_total", "domain" => name.clone()).increment(1);
             }
-            Ok(Taken::NothingNew) => {}
+            Ok(Taken::NothingNew) => hub.not_taken(position, "").await,
             Ok(Taken::NotYet(why)) => {
                 if why != stays_for {
                     tracing::warn!(domain = name, "what is here stays: {why}");
@@ -528,20 +551,19 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 from_start = true;
                 continue;
             }
-            Err(error) => tracing::error!(domain = name, "the back-end is not believed: {error}"),
+            Err(error) => hub.not_taken(position, &error.to_string()).await,
         }
         (from_start, stays_for, pause) = (false, "", ASK_AGAIN_MIN);
         news.notified().await;
     }
 }
 
-/// What leads from there to now, whole and in this process's own memory.
-async fn fetch(proxy: &BackendProxy<'_>, epoch: u64, since: u64) -> anyhow::Result<Vec<u8>> {
-    let descriptor = timeout(CALL_DEADLINE, proxy.fetch(epoch, since)).await??;
-    let descriptor: OwnedFd = descriptor.into();
-    tokio::task::spawn_blocking(|| read(descriptor)).await?
+/// What leads from there to now.
+async fn fetch(proxy: &BackendProxy<'_>, epoch: u64, since: u64) -> anyhow::Result<OwnedFd> {
+    Ok(timeout(CALL_DEADLINE, proxy.fetch(epoch, since)).await??.into())
 }
 
+/// An image, whole and in this process's own memory.
 fn read(descriptor: OwnedFd) -> anyhow::Result<Vec<u8>> {
     let seals = rustix::fs::fcntl_get_seals(&descriptor).context("that is no memfd")?;
     let wanted = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
@@ -550,7 +572,8 @@ fn read(descriptor: OwnedFd) -> anyhow::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     anyhow::ensure!(
         length <= roster_bus::exchange::IMAGE_BYTES_MAX,
-        "it is {length} bytes long, which is too much"
+        "it is {length} bytes long, which is more than any domain may have: narrow down what the \
+         domain takes in, with base or filter"
     );
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
     let mut image = Vec::with_capacity(usize::try_from(length)?);

@@ -1,9 +1,10 @@
 //! What the back-ends handed over, domain by domain, as they said it. No judgement here: see
 //! `admit` and `merge`.
 
+use super::cost::{COST_MAX, Cost};
 use roster_bus::exchange::{self, Header, Malformed, NO_REFERENCE, Record, Records};
 use std::array;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// Entries and references that a domain may have. A back-end that was taken over could otherwise
@@ -16,9 +17,9 @@ pub enum Refused {
     /// The bytes make no sense.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Something went wrong with reading it.
-    #[error("it could not be read")]
-    Unread,
+    /// It is not what is read at all, for this reason.
+    #[error("{0}")]
+    Unread(String),
     /// A number is beyond all bounds.
     #[error("it names entry or reference {0}, and there are at most {NUMBERS_MAX}")]
     Number(u32),
@@ -30,6 +31,16 @@ pub enum Refused {
         /// The domain's state.
         here: u64,
     },
+    /// A list has the same more than once.
+    #[error("it has a list of {0}, and there are at most {NUMBERS_MAX} different ones")]
+    List(usize),
+    /// There is more of it than one domain may have.
+    #[error(
+        "a domain may take {} MiB of memory, and this one would take more: narrow down what it takes \
+         in, with base or filter",
+        COST_MAX >> 20
+    )]
+    TooMuch,
 }
 
 /// Entries that are copied together when one of them changes while the others are being read.
@@ -47,13 +58,14 @@ pub struct Domain {
     pub epoch: u64,
     /// Its last change that is in here.
     pub sequence: u64,
+    cost: Cost,
     chunks: Vec<Arc<[Slot; CHUNK]>>,
     /// By reference, one more than the number of the first entry that it leads to; 0 for none.
     referred: Vec<u32>,
     /// The further ones: two users of one name, or an entry that is a user and a group.
-    also_referred: HashMap<u32, Vec<u32>>,
-    /// By reference, the numbers of the groups that list it. Made when somebody asks, until something
-    /// changes.
+    also_referred: HashMap<u32, BTreeSet<u32>>,
+    /// By reference of an entry, the numbers of the groups that list it. Made when somebody asks, until
+    /// something changes.
     listed_by: OnceLock<Arc<HashMap<u32, Vec<u32>>>>,
 }
 
@@ -91,6 +103,12 @@ impl User {
         }
         let exchange::User { reference, uid, gid, .. } = *user;
         Self { reference, uid, gid, groups: None, text: texts.concat().into(), ends }
+    }
+
+    /// Bytes of all texts.
+    #[must_use]
+    pub fn text_len(&self) -> usize {
+        self.text.len()
     }
 
     fn text(&self, from: u32, to: u32) -> &[u8] {
@@ -180,6 +198,9 @@ impl<'a> Image<'a> {
         let mut domain = Domain::default();
         for record in records.flatten() {
             domain.put(&record, Untold::Unknown);
+            if domain.room() == 0 {
+                return Err(Refused::TooMuch);
+            }
         }
         domain.note(&header);
         Ok(Self::Full(header, domain))
@@ -195,7 +216,9 @@ impl<'a> Image<'a> {
 }
 
 impl Entry<'_> {
-    fn reference(&self) -> u32 {
+    /// How member lists name it.
+    #[must_use]
+    pub fn reference(&self) -> u32 {
         match self {
             Self::User(user) => user.reference,
             Self::Group(group) => group.reference,
@@ -220,12 +243,14 @@ impl Domain {
         Self { complete, ..Self::default() }
     }
 
-    /// Takes changes in: all of them or, when they are refused, none.
+    /// Takes changes in: all of them or, when they are refused, none. What changed is counted beside what
+    /// it takes the place of, so that changes may be refused where an image of everything is not.
     pub fn apply(&mut self, header: &Header, records: Records<'_>) -> Result<(), Refused> {
         if header.epoch != self.epoch || header.since != self.sequence {
             let (since, here) = (header.since, self.sequence);
             return Err(Refused::Gap { since, here });
         }
+        self.has_room_for(records.clone())?;
         for record in records.flatten() {
             self.put(&record, Untold::Unknown);
         }
@@ -241,15 +266,71 @@ impl Domain {
 
     /// Takes in what a look-up found. Whether anything is other than it was. Groups that come without
     /// their members are told as those of a user, which says nothing of their members.
-    pub fn learn(&mut self, records: &[u8]) -> Result<bool, Refused> {
-        let records = Records::bare(records);
+    pub fn learn<'a>(
+        &mut self,
+        records: impl Iterator<Item = Result<Record<'a>, Malformed>> + Clone,
+    ) -> Result<bool, Refused> {
         check(records.clone())?;
+        self.has_room_for(records.clone())?;
+        self.forget_lists(self.left_references(records.clone()));
         Ok(records
             .flatten()
             .fold(false, |changed, record| changed | self.put(&record, Untold::Stays)))
     }
 
-    /// Whether the entry is other than it was.
+    /// References by which entries are not named any more when all these records are taken in.
+    fn left_references<'a>(
+        &self,
+        records: impl Iterator<Item = Result<Record<'a>, Malformed>>,
+    ) -> Vec<u32> {
+        let entries = records
+            .flatten()
+            .filter(|record| matches!(record, Record::User(_) | Record::Group(_)))
+            .map(|record| (record_number(&record), record_reference(&record)));
+        // Of several the last counts.
+        let named: HashMap<u32, u32> = entries.collect();
+        let left = named.into_iter().filter_map(|(number, reference)| {
+            let before = self.entry(number)?.reference();
+            (before != NO_REFERENCE && before != reference).then_some(before)
+        });
+        left.collect()
+    }
+
+    /// Who is in groups that list one of these is not known any more. The back-end says so too, with the
+    /// next changes; until then their lists would be cut.
+    fn forget_lists(&mut self, mut references: Vec<u32>) {
+        if references.is_empty() {
+            return;
+        }
+        references.sort_unstable();
+        let is_one = |reference: &u32| references.binary_search(reference).is_ok();
+        let groups = self.groups().filter(|(_, group)| group.references().iter().any(is_one));
+        let groups: Vec<(u32, Group)> = groups
+            .map(|(number, Group { reference, gid, name, .. })| {
+                let (reference, gid) = (*reference, *gid);
+                (number, Group { reference, gid, name: name.clone(), members: None })
+            })
+            .collect();
+        for (number, group) in groups {
+            self.set(number, Slot::Group(Arc::new(group)));
+        }
+    }
+
+    /// What it may still cost.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        COST_MAX.saturating_sub(self.cost.total())
+    }
+
+    fn has_room_for<'a>(
+        &self,
+        records: impl Iterator<Item = Result<Record<'a>, Malformed>>,
+    ) -> Result<(), Refused> {
+        let with = records.flatten().fold(self.cost, |cost, record| cost.with(&record));
+        if with.total() < COST_MAX { Ok(()) } else { Err(Refused::TooMuch) }
+    }
+
+    /// Takes a record in. Whether the entry is other than it was.
     fn put(&mut self, record: &Record<'_>, untold: Untold) -> bool {
         let number = record_number(record);
         let new = match (record, self.entry(number)) {
@@ -279,12 +360,20 @@ impl Domain {
             (Record::Gone { .. }, _) => Slot::Empty,
             (Record::GroupsOf { .. }, _) => return false,
         };
+        self.set(number, new)
+    }
+
+    /// Whether the entry is other than it was.
+    fn set(&mut self, number: u32, new: Slot) -> bool {
         if self.entry(number) == new.entry() {
             return false;
         }
         if matches!((self.entry(number), &new), (Some(Entry::Group(_)), _) | (_, Slot::Group(_))) {
             self.listed_by = OnceLock::new();
         }
+        let mut cost = self.cost;
+        cost.replace(number, self.entry(number), new.entry());
+        self.cost = cost;
         self.refer(number, new.entry().map_or(NO_REFERENCE, |entry| entry.reference()));
         *self.slot(number) = new;
         true
@@ -296,12 +385,13 @@ impl Domain {
         if old == new {
             return;
         }
+        self.listed_by = OnceLock::new();
         if let Some(place) = self.referred.get_mut(old as usize) {
             let others = self.also_referred.entry(old).or_default();
             if *place == number + 1 {
-                *place = others.pop().map_or(0, |other| other + 1);
+                *place = others.pop_first().map_or(0, |other| other + 1);
             } else {
-                others.retain(|&other| other != number);
+                others.remove(&number);
             }
             if others.is_empty() {
                 self.also_referred.remove(&old);
@@ -316,7 +406,7 @@ impl Domain {
         }
         match &mut self.referred[place] {
             first @ 0 => *first = number + 1,
-            _ => self.also_referred.entry(new).or_default().push(number),
+            _ => drop(self.also_referred.entry(new).or_default().insert(number)),
         }
     }
 
@@ -331,24 +421,27 @@ impl Domain {
     /// hands a list over with what it names; a reference that leads nowhere is nobody.
     #[must_use]
     pub fn knows_members(&self, group: u32) -> bool {
-        let (mut groups, mut seen) = (vec![group], HashSet::from([group]));
+        let (mut groups, mut seen, mut told) =
+            (vec![group], HashSet::from([group]), HashSet::new());
         while let Some(number) = groups.pop() {
             let Some(Entry::Group(group)) = self.entry(number) else { continue };
             let Some(members) = &group.members else { return false };
-            let named = members.iter().flat_map(|&reference| self.referred(reference));
+            let references = members.iter().filter(|&&reference| told.insert(reference));
+            let named = references.flat_map(|&reference| self.referred(reference));
             let is_group = |number: &u32| matches!(self.entry(*number), Some(Entry::Group(_)));
             groups.extend(named.filter(is_group).filter(|number| seen.insert(*number)));
         }
         true
     }
 
-    /// Numbers of the groups that list a reference. The first call after a change looks at all members.
+    /// Numbers of the groups that list an entry's reference. The first call after a change looks at all members.
     #[must_use]
     pub fn listed_by(&self, reference: u32) -> &[u32] {
         let lists = self.listed_by.get_or_init(|| {
             let mut lists: HashMap<u32, Vec<u32>> = HashMap::new();
             for (number, group) in self.groups() {
-                for &member in group.members.iter().flatten() {
+                let members = group.members.iter().flatten();
+                for &member in members.filter(|&&member| self.referred(member).next().is_some()) {
                     lists.entry(member).or_default().push(number);
                 }
             }
@@ -420,8 +513,17 @@ fn record_reference(record: &Record<'_>) -> u32 {
     }
 }
 
+/// How long its list is.
+fn record_list(record: &Record<'_>) -> usize {
+    match record {
+        Record::Group(group) => group.members.map_or(0, |members| members.len()),
+        Record::GroupsOf { groups, .. } => groups.len(),
+        Record::User(_) | Record::Gone { .. } => 0,
+    }
+}
+
 /// Reads all of it once, so that what is refused changes nothing.
-fn check(records: Records<'_>) -> Result<(), Refused> {
+fn check<'a>(records: impl Iterator<Item = Result<Record<'a>, Malformed>>) -> Result<(), Refused> {
     for record in records {
         let record = record?;
         for number in [record_number(&record), record_reference(&record)] {
@@ -431,6 +533,10 @@ fn check(records: Records<'_>) -> Result<(), Refused> {
         }
         if record_number(&record) == NO_REFERENCE {
             return Err(Refused::Number(NO_REFERENCE));
+        }
+        let list = record_list(&record);
+        if list > NUMBERS_MAX as usize {
+            return Err(Refused::List(list));
         }
     }
     Ok(())

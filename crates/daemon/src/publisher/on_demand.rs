@@ -6,6 +6,7 @@
 //! over, whoever has the name in a later domain could be its owner while the first is away.
 
 use super::Hub;
+use super::learnt::Found;
 use super::merge::Claimant;
 use super::model::{Entry, Refused, User, record_number};
 use super::state::{Forget, State};
@@ -25,11 +26,11 @@ use tokio::time::timeout;
 const IN_FLIGHT_MAX: usize = 256;
 /// Names and ids that one domain is known not to have.
 const ABSENT_MAX: usize = 16_384;
-/// Of what one look-up brought, names that are told one by one to be forgotten.
-const NAMES_TOLD_MAX: usize = 20;
 
 /// Questions of one look-up that earlier domains are asked at a time.
 const EARLIER_AT_ONCE: usize = 8;
+/// How often a look-up begins anew, for what it brought made its name or id another's.
+const ROUNDS_MAX: usize = 3;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,8 +73,6 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unavailable(pub(super) String);
 
-/// What a back-end found: the epoch of its numbers, and the records.
-type Found = (u64, Vec<u8>);
 type Asked = Result<Arc<Found>, Unavailable>;
 
 /// The way to the back-ends that are asked.
@@ -139,14 +138,16 @@ impl Asker {
         let request = || async move {
             let Question { kind, name, id } = asked;
             match timeout(LOOK_UP_DEADLINE, proxy.look_up(kind, &name, id)).await {
-                Ok(Ok(found)) => Ok(Arc::new(found)),
+                Ok(Ok((epoch, sequence, records))) => {
+                    Ok(Arc::new(Found { epoch, sequence, records }))
+                }
                 Ok(Err(error)) => Err(Unavailable(error.to_string())),
                 Err(_) => Err(Unavailable("the back-end did not answer in time".into())),
             }
         };
         let busy = |error: roster_bus::coalesce::Busy| Err(Unavailable(error.to_string()));
         let asked = self.in_flight.ask(key, joined, request).await.unwrap_or_else(busy);
-        if asked.as_ref().is_ok_and(|found| found.1.is_empty()) {
+        if asked.as_ref().is_ok_and(|found| found.records.is_empty()) {
             back_end.note_absent(question);
         }
         asked
@@ -190,7 +191,7 @@ impl Directories for Hub {
 
     async fn ask(&self, domain: usize, question: &Question) -> Result<(), Unavailable> {
         let found = self.asker.ask(domain, question).await?;
-        if found.1.is_empty() { Ok(()) } else { learn(self, domain, &found).await }
+        if found.records.is_empty() { Ok(()) } else { learn(self, domain, &found).await }
     }
 }
 
@@ -199,37 +200,56 @@ pub(super) async fn look_up(
     directories: &impl Directories,
     question: &Question,
 ) -> Result<Answer, Unavailable> {
-    let state = directories.state();
-    if state.read().await.is_local(question)? {
+    if directories.state().read().await.is_local(question)? {
         return Ok(Answer::Absent);
     }
+    for _ in 0..ROUNDS_MAX {
+        if let Some(answer) = try_look_up(directories, question).await? {
+            return Ok(answer);
+        }
+    }
+    Err(Unavailable("the entry changed while it was asked for".into()))
+}
+
+/// The same; `None` when what was brought on the way made the name or id another's, or gave its owner
+/// others, about which nobody was asked.
+async fn try_look_up(
+    directories: &impl Directories,
+    question: &Question,
+) -> Result<Option<Answer>, Unavailable> {
+    let state = directories.state();
     // Whose groups is found out by the name first: the question then goes to that domain alone.
     let by_name = match question.kind {
         Kind::GroupsOf => Question { kind: Kind::UserByName, ..question.clone() },
         _ => question.clone(),
     };
     let Some(claimant) = find(directories, &by_name).await? else {
-        return Ok(Answer::Absent);
+        return Ok(Some(Answer::Absent));
     };
+    let claims = state.read().await.claims_of(claimant);
+    ask_earlier(directories, claimant.0, claims.iter().filter(|claim| **claim != by_name)).await?;
     if state.read().await.lacks_list(question.kind, claimant) {
         directories.ask(claimant.0, question).await?;
     }
-    if question.kind == Kind::GroupsOf && claimant.0 > 0 {
-        // So are the ids of the groups.
-        let groups = state.read().await.group_questions(claimant);
-        ask_earlier(directories, claimant.0, &groups).await?;
-    }
+    let groups = match question.kind {
+        Kind::GroupsOf => state.read().await.group_questions(claimant),
+        _ => Vec::new(),
+    };
+    ask_earlier(directories, claimant.0, groups.iter()).await?;
     let state = state.read().await;
+    let is_another = state.claimant(&by_name) != Some(claimant)
+        || state.claims_of(claimant) != claims
+        || question.kind == Kind::GroupsOf && state.group_questions(claimant) != groups;
+    if is_another {
+        return Ok(None);
+    }
     if state.lacks_list(question.kind, claimant) {
         return Err(Unavailable("the directory did not say who belongs to it".into()));
     }
-    // Found a moment ago and changed since: there is no telling what it is now.
-    let changed = || Unavailable("the entry changed while it was asked for".into());
-    state.answer(question.kind, claimant).ok_or_else(changed)
+    Ok(state.answer(question.kind, claimant))
 }
 
-/// Who has the name or id, after every domain that goes before was asked for it, and for the name and
-/// the ids of whoever was found: they may be somebody's there.
+/// Who has the name or id, after every domain that goes before was asked for it.
 async fn find(
     directories: &impl Directories,
     question: &Question,
@@ -237,26 +257,25 @@ async fn find(
     let state = directories.state();
     let domains = state.read().await.domains.len();
     for domain in 0..domains {
-        state.read().await.is_there(domain)?;
-        let owner = state.read().await.owner(question);
-        if owner.is_some_and(|(owner, _)| owner <= domain) {
+        let known = state.read().await;
+        known.is_there(domain)?;
+        if known.owner(question).is_some_and(|(owner, _)| owner <= domain) {
             break;
         }
+        drop(known);
         directories.ask(domain, question).await?;
     }
-    let Some(found) = state.read().await.claimant(question) else { return Ok(None) };
-    let mut claims = state.read().await.claims_of(found);
-    claims.retain(|claim| claim != question);
-    ask_earlier(directories, found.0, &claims).await?;
     Ok(state.read().await.claimant(question))
 }
 
-/// Asks the domains that go before that position, several questions at a time.
+/// Asks the domains that go before that position whether a name or id is somebody's there, several
+/// questions at a time.
 async fn ask_earlier(
     directories: &impl Directories,
     position: usize,
-    questions: &[Question],
+    questions: impl Iterator<Item = &Question>,
 ) -> Result<(), Unavailable> {
+    let questions: Vec<&Question> = questions.collect();
     for domain in 0..position {
         for some in questions.chunks(EARLIER_AT_ONCE) {
             try_join_all(some.iter().map(|question| directories.ask(domain, question))).await?;
@@ -266,10 +285,10 @@ async fn ask_earlier(
 }
 
 /// Takes records in and has the next snapshot show them.
-async fn learn(hub: &Hub, domain: usize, (epoch, records): &Found) -> Result<(), Unavailable> {
+async fn learn(hub: &Hub, domain: usize, found: &Arc<Found>) -> Result<(), Unavailable> {
     let mut state = hub.state.write().await;
-    state.is_of(domain, *epoch)?;
-    let learnt = state.learn(domain, records);
+    state.is_of(domain, found.epoch)?;
+    let learnt = state.learn(domain, found);
     drop(state);
     let forget = learnt.map_err(|error| {
         tracing::error!("what the back-end answers is not believed: {error}");
@@ -378,24 +397,30 @@ impl State {
     }
 
     /// Takes in what a back-end found, and puts down who may have its names and ids. `None` when
-    /// nothing of it is new.
+    /// nothing of it is new: what was fetched of its state or a later one has all of it, as it is there
+    /// or as it became since.
     pub(super) fn learn(
         &mut self,
         position: usize,
-        records: &[u8],
+        found: &Arc<Found>,
     ) -> Result<Option<Forget>, Refused> {
-        let domain = &self.domains[position];
-        let mut forget = Forget::default();
-        for record in Records::bare(records).flatten() {
-            domain.note(&record, &mut forget);
+        let domain = &mut self.domains[position];
+        if found.sequence <= domain.entries.sequence {
+            return Ok(None);
         }
-        if forget.users.len() + forget.groups.len() > NAMES_TOLD_MAX {
-            forget = Forget { all: true, ..Forget::default() };
-        }
+        let forget = domain.forget(Records::bare(&found.records).flatten());
+        let mut learnt = std::mem::take(&mut domain.learnt);
+        // An answer that newer ones have overtaken goes below them.
+        let newer = learnt.records_after(found.sequence);
+        let records = Records::bare(&found.records).chain(newer);
         let numbers: Vec<u32> =
-            Records::bare(records).flatten().map(|record| record_number(&record)).collect();
-        let is_new = self.change(position, &numbers, |entries| entries.learn(records))?;
-        Ok(is_new.then_some(forget))
+            records.clone().flatten().map(|record| record_number(&record)).collect();
+        let is_new = self.change(position, &numbers, |entries| entries.learn(records));
+        if is_new.is_ok() {
+            learnt.add(found);
+        }
+        self.domains[position].learnt = learnt;
+        Ok(is_new?.then_some(forget))
     }
 
     /// Whether the list that the question is for is not known whole.
@@ -436,11 +461,14 @@ impl State {
     /// Names of the users in a group and in the groups within it.
     fn members_of(&self, (position, group): Claimant) -> Vec<Vec<u8>> {
         let entries = &self.domains[position].entries;
-        let (mut groups, mut seen) = (vec![group], HashSet::from([group]));
+        // What many entries have in common is looked at once, however often it is listed.
+        let (mut groups, mut seen, mut told) =
+            (vec![group], HashSet::from([group]), HashSet::new());
         let mut members = Vec::new();
         while let Some(number) = groups.pop() {
             let Some(Entry::Group(group)) = entries.entry(number) else { continue };
-            for &reference in group.members.iter().flatten() {
+            for &reference in group.references().iter().filter(|&&reference| told.insert(reference))
+            {
                 let Some(number) = self.meant(position, reference) else { continue };
                 if !seen.insert(number) {
                     continue;
@@ -485,11 +513,13 @@ impl State {
         if domain.mode == Mode::OnDemand {
             return user.groups.iter().flatten().filter_map(|&group| gid(group)).collect();
         }
-        let (mut groups, mut references) = (BTreeSet::new(), vec![user.reference]);
+        let (mut groups, mut told) = (BTreeSet::new(), HashSet::from([user.reference]));
+        let mut references = vec![user.reference];
         while let Some(reference) = references.pop() {
             for &number in domain.entries.listed_by(reference) {
                 if groups.insert(number)
                     && let Some(Entry::Group(group)) = domain.entries.entry(number)
+                    && told.insert(group.reference)
                 {
                     references.push(group.reference);
                 }
@@ -501,7 +531,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Image, host, locals, published, take};
+    use super::super::tests::{Image, host, learn, locals, published, take};
     use super::*;
 
     fn by_name(kind: Kind, name: &str) -> Question {
@@ -527,7 +557,7 @@ mod tests {
     fn what_was_learnt_is_answered_and_is_in_the_next_snapshot_with_its_gaps() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).unasked(2, "staff", 6000);
-        state.learn(0, &found.groups_of(1, &[2]).records()).expect("well formed");
+        learn(&mut state, 0, found.groups_of(1, &[2])).expect("well formed");
         let question = by_name(Kind::UserByName, "alice");
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
         let gids = answer(&state, &by_name(Kind::GroupsOf, "alice"));
@@ -564,7 +594,7 @@ mod tests {
         let outer = state.claimant(&question).expect("there");
         assert!(state.lacks_list(Kind::GroupByName, outer));
         let found = Image::full().group(4, "inner", 6004, &[1]);
-        state.learn(0, &found.records()).expect("well formed");
+        learn(&mut state, 0, found).expect("well formed");
         assert!(!state.lacks_list(Kind::GroupByName, outer), "99 is nobody");
         let Some(Answer::Group { members, .. }) = answer(&state, &question) else {
             panic!("a group")
@@ -580,12 +610,112 @@ mod tests {
     fn the_groups_of_a_user_leave_what_is_known_of_their_members_as_it_is() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
-        state.learn(0, &found.records()).expect("well formed");
+        learn(&mut state, 0, found).expect("well formed");
         let staff = state.claimant(&by_name(Kind::GroupByName, "staff")).expect("there");
-        state.learn(0, &Image::full().unasked(2, "staff", 6000).records()).expect("well formed");
+        learn(&mut state, 0, Image::full().unasked(2, "staff", 6000)).expect("well formed");
         assert!(!state.lacks_list(Kind::GroupByName, staff));
-        state.learn(0, &Image::full().unasked(2, "wheel", 6000).records()).expect("well formed");
+        learn(&mut state, 0, Image::full().unasked(2, "wheel", 6000)).expect("well formed");
         assert!(state.lacks_list(Kind::GroupByName, staff), "another group");
+    }
+
+    #[test]
+    fn lists_that_name_somebody_who_was_renamed_are_asked_for() {
+        let mut state = host(&["asked"]);
+        let found = Image::full()
+            .user(1, "alice", 5001, 5001)
+            .group(2, "staff", 6000, &[1])
+            .group(3, "all", 6001, &[2])
+            .group(4, "others", 6002, &[9]);
+        take(&mut state, 0, found).expect("well formed");
+        let lacks = |state: &State, name: &str| {
+            let question = by_name(Kind::GroupByName, name);
+            state.lacks_list(Kind::GroupByName, state.claimant(&question).expect("there"))
+        };
+        assert!(["staff", "all", "others"].iter().all(|name| !lacks(&state, name)));
+        let alicia = || Image::full().user_named_by(1, 7, "alicia", 5001);
+        learn(&mut state, 0, alicia()).expect("well formed");
+        assert_eq!(["staff", "all", "others"].map(|name| lacks(&state, name)), [true, true, false]);
+        // Where the directory goes on naming her so, the list is what it says.
+        let staff = alicia().group(2, "staff", 6000, &[1]);
+        learn(&mut state, 0, staff).expect("well formed");
+        assert!(!lacks(&state, "staff"));
+    }
+
+    /// A directory in which everything is told by one answer to whatever is asked.
+    struct Telling {
+        state: RwLock<State>,
+        tells: Arc<Found>,
+    }
+
+    impl Directories for Telling {
+        fn state(&self) -> &RwLock<State> {
+            &self.state
+        }
+
+        async fn ask(&self, domain: usize, _: &Question) -> Result<(), Unavailable> {
+            let learnt = self.state.write().await.learn(domain, &self.tells);
+            learnt.map(drop).map_err(|error| Unavailable(error.to_string()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_went_to_another_while_it_was_asked_for_is_the_others() {
+        let mut state = host(&["asked"]);
+        let alice = || Image::full().user(1, "alice", 5001, 5001);
+        let before = alice().unasked(2, "team", 6000).unasked(3, "team-all", 6001);
+        take(&mut state, 0, before).expect("well formed");
+        let after = alice().group(2, "team-core", 6000, &[1]).group(3, "team", 6001, &[2]);
+        let directory = Telling { state: RwLock::new(state), tells: after.found(3) };
+        let team = by_name(Kind::GroupByName, "team");
+        let name = |name: &str| name.as_bytes().to_vec();
+        let members = vec![name("alice")];
+        let team_now = Answer::Group { name: name("team"), gid: 6001, members };
+        assert_eq!(look_up(&directory, &team).await, Ok(team_now));
+        let gone = by_name(Kind::GroupByName, "team-all");
+        assert_eq!(look_up(&directory, &gone).await, Ok(Answer::Absent));
+    }
+
+    /// Whoever goes over all of them for each of them does not end.
+    #[test]
+    fn a_reference_that_very_many_share_is_gone_over_once() {
+        const MANY: u32 = 200_000;
+        let mut state = host(&["asked"]);
+        let name = |number| format!("u{number}");
+        let all = 1..=MANY;
+        let group = MANY + 1;
+        let shared = all.clone().fold(Image::full(), |image, number| {
+            image.user_named_by(number, group + 1, &name(number), 10_000 + number)
+        });
+        let list = vec![group + 1; MANY as usize];
+        learn(&mut state, 0, shared.group(group, "all", 6000, &list)).expect("well formed");
+        let question = by_name(Kind::GroupByName, "all");
+        assert!(!state.lacks_list(Kind::GroupByName, (0, group)));
+        let members = Vec::new();
+        let nobody = Answer::Group { name: b"all".to_vec(), gid: 6000, members };
+        assert_eq!(answer(&state, &question), Some(nobody), "of many users none is meant");
+        let apart = all.fold(Image::full(), |image, number| {
+            image.user(number, &name(number), 10_000 + number, 10_000 + number)
+        });
+        let forget = state.learn(0, &apart.found(9)).expect("well formed").expect("news");
+        assert!(forget.all && forget.users.is_empty());
+        assert_eq!(uid(&state, "u7"), Some(10_007));
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_renames_nobody_back() {
+        let mut state = host(&["asked"]);
+        let alice = || Image::full().user(1, "alice", 5001, 5001);
+        take(&mut state, 0, alice().group(2, "staff", 6000, &[7])).expect("well formed");
+        let alicia = Image::full().user_named_by(1, 7, "alicia", 5001);
+        state.learn(0, &alicia.found(3)).expect("well formed");
+        state.learn(0, &alice().found(2)).expect("well formed");
+        let question = by_name(Kind::GroupByName, "staff");
+        let staff = state.claimant(&question).expect("there");
+        assert!(!state.lacks_list(Kind::GroupByName, staff));
+        let Some(Answer::Group { members, .. }) = answer(&state, &question) else {
+            panic!("a group")
+        };
+        assert_eq!(members, [b"alicia"]);
     }
 
     #[test]
@@ -623,7 +753,7 @@ mod tests {
             .user(3, "eve", 5003, 42)
             .unasked(4, "users", 6000)
             .unasked(5, "shadow", 42);
-        state.learn(0, &found.records()).expect("well formed");
+        learn(&mut state, 0, found).expect("well formed");
         for name in ["root", "mallory", "eve"] {
             assert_eq!(answer(&state, &by_name(Kind::UserByName, name)), None, "{name}");
         }
@@ -642,9 +772,9 @@ mod tests {
     fn an_entry_that_changed_is_not_answered_under_its_old_name_or_the_id_of_another() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
-        state.learn(0, &found.records()).expect("well formed");
+        learn(&mut state, 0, found).expect("well formed");
         let renamed = Image::full().user(2, "robert", 5001, 5002);
-        state.learn(0, &renamed.records()).expect("well formed");
+        learn(&mut state, 0, renamed).expect("well formed");
         assert_eq!(answer(&state, &by_name(Kind::UserByName, "bob")), None);
         assert_eq!(answer(&state, &by_name(Kind::UserByName, "robert")), None);
         let by_uid = Question { kind: Kind::UserByUid, name: Vec::new(), id: 5001 };
@@ -662,7 +792,7 @@ mod tests {
         let question = by_name(Kind::UserByName, "alice");
         assert_eq!(state.claimant(&question), Some((1, 1)));
         let found = Image::full().user(1, "alice", 5001, 5001);
-        state.learn(0, &found.records()).expect("well formed");
+        learn(&mut state, 0, found).expect("well formed");
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
         let by_uid = Question { kind: Kind::UserByUid, name: Vec::new(), id: 7001 };
         assert_eq!(answer(&state, &by_uid), None, "she has lost her name");
@@ -671,9 +801,9 @@ mod tests {
     #[test]
     fn a_user_who_was_made_anew_has_the_name_at_once() {
         let mut state = host(&["asked"]);
-        state.learn(0, &Image::full().user(1, "alice", 5001, 5001).records()).expect("well formed");
+        learn(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
         let anew = Image::full().gone(1).user(2, "alice", 5001, 5001);
-        state.learn(0, &anew.records()).expect("well formed");
+        learn(&mut state, 0, anew).expect("well formed");
         let question = by_name(Kind::UserByName, "alice");
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
     }
@@ -682,7 +812,7 @@ mod tests {
     fn what_was_learnt_while_a_snapshot_was_made_is_still_known_after_it() {
         let mut state = host(&["asked"]);
         let made = state.begin().make().expect("an image");
-        state.learn(0, &Image::full().user(1, "alice", 5001, 5001).records()).expect("well formed");
+        learn(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
         state.published(made);
         let question = by_name(Kind::UserByName, "alice");
         assert_eq!(answer(&state, &question), Some(user("alice", 5001)));
@@ -700,7 +830,7 @@ mod tests {
         let claims = [(Kind::UserByName, 0), (Kind::UserByUid, 5001), (Kind::GroupByGid, 7001)];
         assert_eq!(asked, claims);
         let found = Image::full().user(1, "alice", 5001, 5001).unasked(2, "admins", 6000);
-        state.learn(0, &found.records()).expect("well formed");
+        learn(&mut state, 0, found).expect("well formed");
         assert_eq!(answer(&state, &mallory), None, "5001 is alice's");
         assert_eq!(answer(&state, &by_name(Kind::UserByName, "eve")), None, "admins are not lab's");
     }
@@ -739,8 +869,73 @@ mod tests {
     fn a_new_local_account_is_no_longer_answered_from_a_directory() {
         let mut state = host(&["asked"]);
         let found = Image::full().user(1, "alice", 5001, 5001);
-        state.learn(0, &found.records()).expect("well formed");
+        learn(&mut state, 0, found).expect("well formed");
         state.set_locals(locals(&[("alice", 1000)], &[]));
         assert_eq!(answer(&state, &by_name(Kind::UserByName, "alice")), None);
+    }
+
+    fn uid(state: &State, name: &str) -> Option<u32> {
+        match answer(state, &by_name(Kind::UserByName, name)) {
+            Some(Answer::User { uid, .. }) => Some(uid),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_older_than_what_was_fetched_brings_nothing_back() {
+        let mut state = host(&["asked"]);
+        let old = || Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
+        take(&mut state, 0, old()).expect("well formed");
+        // On their way since the first state.
+        let [first, second] = [1, 2].map(|sequence| old().found(sequence));
+        let changes = Image::changes(1).user(1, "alice", 6001, 5001).gone(2);
+        take(&mut state, 0, changes).expect("well formed");
+        for answer in [first, second] {
+            assert_eq!(state.learn(0, &answer), Ok(None));
+            assert_eq!((uid(&state, "alice"), uid(&state, "bob")), (Some(6001), None));
+        }
+    }
+
+    #[test]
+    fn what_was_fetched_before_an_answer_takes_nothing_of_it_back() {
+        let mut state = host(&["asked"]);
+        let user = |uid| Image::full().user(1, "alice", uid, 5001);
+        take(&mut state, 0, user(5001)).expect("well formed");
+        let answer = user(7001).user(2, "bob", 5002, 5002).found(4);
+        state.learn(0, &answer).expect("well formed");
+        take(&mut state, 0, Image::changes(1).user(1, "alice", 6001, 5001)).expect("well formed");
+        assert_eq!((uid(&state, "alice"), uid(&state, "bob")), (Some(7001), Some(5002)));
+        let by_uid = Question { kind: Kind::UserByUid, name: Vec::new(), id: 6001 };
+        assert_eq!(state.claimant(&by_uid), None);
+        take(&mut state, 0, user(6001).leads_to(3)).expect("well formed");
+        assert_eq!((uid(&state, "alice"), uid(&state, "bob")), (Some(7001), Some(5002)));
+        // That one has it, and the next are newer.
+        take(&mut state, 0, user(7001).leads_to(4)).expect("well formed");
+        assert_eq!((uid(&state, "alice"), uid(&state, "bob")), (Some(7001), None));
+        take(&mut state, 0, Image::changes(4).user(1, "alice", 8001, 5001)).expect("well formed");
+        assert_eq!(uid(&state, "alice"), Some(8001));
+    }
+
+    #[test]
+    fn of_answers_that_overtake_each_other_the_newest_counts() {
+        let mut state = host(&["asked"]);
+        take(&mut state, 0, Image::full()).expect("well formed");
+        for (sequence, id, seen) in [(3, 5003, 5003), (2, 5002, 5003), (4, 5004, 5004)] {
+            let answer = Image::full().user(1, "alice", id, 5001).found(sequence);
+            state.learn(0, &answer).expect("well formed");
+            assert_eq!(uid(&state, "alice"), Some(seen));
+        }
+        take(&mut state, 0, Image::changes(1)).expect("well formed");
+        assert_eq!(uid(&state, "alice"), Some(5004));
+    }
+
+    #[test]
+    fn answers_of_another_process_of_the_back_end_do_not_outlive_it() {
+        let mut state = host(&["asked"]);
+        take(&mut state, 0, Image::full()).expect("well formed");
+        let answer = Image::full().user(1, "alice", 5001, 5001).found(9);
+        state.learn(0, &answer).expect("well formed");
+        take(&mut state, 0, Image::full().of_process(2)).expect("well formed");
+        assert_eq!(uid(&state, "alice"), None);
     }
 }

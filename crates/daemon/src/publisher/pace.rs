@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+/// What one publication counts at the most. One that hung for longer, as the disk or the whole host did,
+/// is no reason to hold up the next change.
+const TOOK_MAX: Duration = Duration::from_secs(5);
+
 /// After a quiet time two publications may follow each other at once, for a change that comes while the
 /// first is made should not have to wait; of a longer time they take half at the most.
 pub struct Pace {
@@ -19,7 +23,9 @@ impl Pace {
 
     /// When the next may begin after one from `start` to `end`.
     pub fn next(&mut self, start: Instant, end: Instant) -> Instant {
-        let took = end - start;
+        let took = (end - start).min(TOOK_MAX);
+        // As if it had begun so long before its end.
+        let start = end.checked_sub(took).unwrap_or(start);
         let due = self.due.map_or(start, |due| due.max(start)) + 2 * took;
         self.due = Some(due);
         let ahead = due.checked_sub(took).unwrap_or(due);
@@ -61,6 +67,16 @@ mod tests {
         }
         let share = busy.as_secs_f64() / (now - begin).as_secs_f64();
         assert!((0.45..=0.52).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn one_that_hung_holds_up_nothing_for_long() {
+        let mut pace = Pace::new(Duration::ZERO);
+        let start = Instant::now();
+        let end = start + 600_000 * MS;
+        assert_eq!(pace.next(start, end), end);
+        let next = pace.next(end, end + 100 * MS);
+        assert!(next <= end + TOOK_MAX + 200 * MS, "{:?}", next - end);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use super::model::Entry;
 use super::on_demand::{Answer, Directories, Question, Unavailable, look_up};
 use super::state::State;
-use super::tests::{Image, host, published, take};
+use super::tests::{Image, host, learn, published, take};
+use roster_bus::exchange::Records;
 use roster_bus::interfaces::Kind;
 use roster_config::Mode;
 use tokio::sync::RwLock;
@@ -78,7 +79,7 @@ impl Directories for Net {
         if state.domains[domain].mode == Mode::OnDemand {
             let people = self.domains[domain].iter().copied();
             let found: Vec<_> = people.filter(|person| is_asked_for(question, person)).collect();
-            state.learn(domain, &image(&found).records()).expect("well formed");
+            learn(&mut state, domain, image(&found)).expect("well formed");
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ async fn who_is_served_is_what_the_rule_says_whatever_was_asked_before() {
         for (domain, (_, list)) in domains.iter().enumerate() {
             let mut state = net.state.write().await;
             if state.domains[domain].mode == Mode::OnDemand {
-                state.learn(domain, &image(list).records()).expect("well formed");
+                learn(&mut state, domain, image(list)).expect("well formed");
             }
         }
         net.check_snapshot().await;
@@ -260,7 +261,9 @@ async fn who_is_served_is_what_the_rule_says_whatever_was_asked_before() {
             let numbers: Vec<_> = list.iter().map(|person| person.number).collect();
             let gone = numbers.iter().fold(Image::full(), |image, number| image.gone(*number));
             let gone = gone.records();
-            state.change(domain, &numbers, |entries| entries.learn(&gone)).expect("well formed");
+            state
+                .change(domain, &numbers, |entries| entries.learn(Records::bare(&gone)))
+                .expect("well formed");
         }
         assert!(state.claims.is_empty(), "seed {seed}");
     }

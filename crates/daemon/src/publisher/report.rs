@@ -137,7 +137,9 @@ impl DomainState {
 
     /// Names behind a group's references; of users, and of groups in parentheses.
     fn members_of(&self, group: &Group) -> impl Iterator<Item = String> {
-        let references = group.members.iter().flatten();
+        let mut told = HashSet::new();
+        let references =
+            group.references().iter().filter(move |&&reference| told.insert(reference));
         let numbers = references.flat_map(|&reference| self.entries.referred(reference));
         numbers.filter_map(|number| match self.entries.entry(number)? {
             Entry::User(user) => Some(printable(user.name())),

@@ -3,6 +3,7 @@
 
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
+use super::learnt::Learnt;
 use super::merge::{Claims, Merged, Source, merge};
 use super::model::{Domain, Entry, Image, Refused, record_number};
 use super::report;
@@ -34,6 +35,8 @@ pub struct DomainState {
     pub mode: Mode,
     pub(super) rules: Rules,
     pub(super) entries: Domain,
+    /// Of what is in there, what was not fetched yet.
+    pub(super) learnt: Learnt,
     pub(super) refused: Vec<(u32, Refusal)>,
     mass_deletion: f64,
     /// Whether an image was current since this process began.
@@ -42,6 +45,8 @@ pub struct DomainState {
     held: Option<u64>,
     /// Until when as many removals may happen, because somebody confirmed them.
     confirmed: Option<(Instant, u64)>,
+    /// Why nothing of it is taken in any more; empty while it is.
+    not_taken: String,
     counts: DomainCounts,
 }
 
@@ -145,6 +150,14 @@ impl State {
         (entries.epoch, entries.sequence)
     }
 
+    /// Puts down why what a domain's back-end hands over is not taken; whether that is news.
+    pub fn set_not_taken(&mut self, position: usize, why: &str) -> bool {
+        let not_taken = &mut self.domains[position].not_taken;
+        let is_news = not_taken != why;
+        *not_taken = why.to_owned();
+        is_news
+    }
+
     /// Takes in what a back-end handed over. Of a directory that is mirrored only what is whole
     /// takes the place of what is here, for a back-end that lost its cache starts from nothing; only
     /// what is current, for one that was killed starts from a cache that may be a moment behind; and
@@ -164,7 +177,7 @@ impl State {
         }
         let mut forget = Forget::default();
         match image {
-            Image::Full(_, entries) => {
+            Image::Full(_, mut entries) => {
                 if domain.mode == Mode::Replicate && is_another {
                     let held = self.hold(position, &entries);
                     self.domains[position].held = held;
@@ -176,17 +189,22 @@ impl State {
                     self.domains[position].confirmed = None;
                 }
                 forget.all = true;
+                self.domains[position].learnt.lay_over(&mut entries);
                 self.replace(position, entries);
             }
             Image::Changes(header, records) => {
-                if header.records as usize > NAMES_TOLD_MAX {
-                    forget.all = true;
-                } else {
-                    records.clone().flatten().for_each(|record| domain.note(&record, &mut forget));
-                }
+                forget = domain.forget(records.clone().flatten());
+                let mut learnt = std::mem::take(&mut self.domains[position].learnt);
+                let all = records.clone().chain(learnt.records_after(header.sequence));
                 let numbers: Vec<u32> =
-                    records.clone().flatten().map(|record| record_number(&record)).collect();
-                self.change(position, &numbers, |entries| entries.apply(&header, records))?;
+                    all.flatten().map(|record| record_number(&record)).collect();
+                let applied = self.change(position, &numbers, |entries| {
+                    entries.apply(&header, records)?;
+                    learnt.lay_over(entries);
+                    Ok(())
+                });
+                self.domains[position].learnt = learnt;
+                applied?;
             }
         }
         let domain = &mut self.domains[position];
@@ -274,7 +292,7 @@ impl State {
     #[must_use]
     pub fn waits_for(&self, patience: bool) -> Option<String> {
         if self.locals.is_none() {
-            return Some("the host's own accounts can be read".into());
+            return Some("the host's own accounts have been read".into());
         }
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
@@ -374,6 +392,7 @@ impl State {
         let counts = self.domains.iter().enumerate().map(|(position, domain)| DomainCounts {
             present: domain.entries.present,
             held_removals: domain.held.unwrap_or_default(),
+            not_taken: domain.not_taken.clone(),
             waits_for: unread
                 .filter(|unread| *unread < position)
                 .map(|unread| self.domains[unread].name.clone())
@@ -414,11 +433,13 @@ impl DomainState {
             mode,
             rules: Rules { min_id, max_id, allowed_local_gids },
             entries: Domain::new(mode == Mode::Replicate),
+            learnt: Learnt::default(),
             refused: Vec::new(),
             mass_deletion,
             current: false,
             held: None,
             confirmed: None,
+            not_taken: String::new(),
         }
     }
 
@@ -434,8 +455,19 @@ impl DomainState {
         served.map(|(_, entry)| identity(entry)).collect()
     }
 
+    /// Whose memory records make untrue.
+    pub(super) fn forget<'a>(&self, records: impl Iterator<Item = Record<'a>> + Clone) -> Forget {
+        let mut forget = Forget::default();
+        if records.clone().nth(NAMES_TOLD_MAX).is_some() {
+            forget.all = true;
+        } else {
+            records.for_each(|record| self.note(&record, &mut forget));
+        }
+        forget
+    }
+
     /// Puts down whose memory a record makes untrue: under the old name and the new one.
-    pub(super) fn note(&self, record: &Record<'_>, forget: &mut Forget) {
+    fn note(&self, record: &Record<'_>, forget: &mut Forget) {
         let (number, new) = match record {
             Record::User(user) => (user.number, Some((true, user.name))),
             Record::Group(group) => (group.number, Some((false, group.name))),

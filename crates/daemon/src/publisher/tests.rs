@@ -1,16 +1,18 @@
 //! What the publisher makes of what back-ends hand over, up to the snapshot's bytes.
 
 use super::admit::Locals;
+use super::learnt::Found;
 use super::model::{self, NUMBERS_MAX, Refused};
 use super::served::{Counts, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
-use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE};
+use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, Records};
 use roster_bus::interfaces::Kind as LookUp;
 use roster_config::{Host, Mode};
 use roster_snapshot::Snapshot;
 use std::io::Cursor;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An image on its way, as a back-end makes it.
@@ -33,9 +35,26 @@ impl Image {
 
     /// A user whose reference is its number.
     pub(super) fn user(mut self, number: u32, name: &str, uid: u32, gid: u32) -> Self {
+        self.bytes.extend(Self::record(number, number, name, uid, gid));
+        self.counted()
+    }
+
+    /// One who has another.
+    pub(super) fn user_named_by(
+        mut self,
+        number: u32,
+        reference: u32,
+        name: &str,
+        uid: u32,
+    ) -> Self {
+        self.bytes.extend(Self::record(number, reference, name, uid, uid));
+        self.counted()
+    }
+
+    fn record(number: u32, reference: u32, name: &str, uid: u32, gid: u32) -> Vec<u8> {
         let user = exchange::User {
             number,
-            reference: number,
+            reference,
             uid,
             gid,
             name: name.as_bytes(),
@@ -43,8 +62,9 @@ impl Image {
             dir: b"/home/user",
             shell: b"/bin/sh",
         };
-        exchange::write_user(&mut self.bytes, &user).expect("fits");
-        self.counted()
+        let mut record = Vec::new();
+        exchange::write_user(&mut record, &user).expect("fits");
+        record
     }
 
     pub(super) fn group(mut self, number: u32, name: &str, gid: u32, members: &[u32]) -> Self {
@@ -65,6 +85,24 @@ impl Image {
         self.counted()
     }
 
+    /// An entry that takes as much memory as a single one can: about a third of what a domain may.
+    pub(super) fn far(self) -> Self {
+        self.user(NUMBERS_MAX - 1, "far", 5999, 5999)
+    }
+
+    /// Fifty users who are not served, with texts that count 37 MiB.
+    pub(super) fn crowd(mut self, crowd: u32) -> Self {
+        let text = [b'x'; u16::MAX as usize];
+        for number in 50 * crowd..50 * (crowd + 1) {
+            let [name, gecos, dir, shell] = [&text; 4];
+            let (reference, uid, gid) = (number, 6000, 6000);
+            let user = exchange::User { number, reference, uid, gid, name, gecos, dir, shell };
+            exchange::write_user(&mut self.bytes, &user).expect("fits");
+            self = self.counted();
+        }
+        self
+    }
+
     /// A group whose members nobody has asked for.
     pub(super) fn unasked(mut self, number: u32, name: &str, gid: u32) -> Self {
         let name = name.as_bytes();
@@ -80,6 +118,21 @@ impl Image {
     /// The records alone, as they answer a look-up.
     pub(super) fn records(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// The same as the answer to a look-up, of that state.
+    pub(super) fn found(self, sequence: u64) -> Arc<Found> {
+        Arc::new(Found { epoch: self.header.epoch, sequence, records: self.bytes })
+    }
+
+    /// Another state than the usual.
+    pub(super) fn leads_to(self, sequence: u64) -> Self {
+        Self { header: Header { sequence, ..self.header }, ..self }
+    }
+
+    /// Another process than the usual.
+    pub(super) fn of_process(self, epoch: u64) -> Self {
+        Self { header: Header { epoch, ..self.header }, ..self }
     }
 
     fn counted(mut self) -> Self {
@@ -138,6 +191,16 @@ pub(super) fn take(state: &mut State, domain: usize, image: Image) -> Result<Tak
 
 fn take_bytes(state: &mut State, domain: usize, image: &[u8]) -> Result<Taken, Refused> {
     state.apply(domain, model::Image::read(image)?)
+}
+
+/// Has an image's records come as the answer to a look-up, newer than all that was fetched.
+pub(super) fn learn(
+    state: &mut State,
+    domain: usize,
+    image: Image,
+) -> Result<Option<Forget>, Refused> {
+    let (_, sequence) = state.position(domain);
+    state.learn(domain, &image.found(sequence + 1))
 }
 
 /// A host with the accounts that every host has. A domain whose name starts with `asked` is asked on demand.
@@ -623,7 +686,9 @@ fn before_the_first_publication_it_is_known_who_has_what() {
         state.set_locals(accounts);
         assert_eq!(state.claims.user_named(b"alice"), Some((0, 1)));
         let mallory = Image::full().user(1, "mallory", 5001, 5001).records();
-        state.change(1, &[1], |entries| entries.learn(&mallory)).expect("well formed");
+        state
+            .change(1, &[1], |entries| entries.learn(Records::bare(&mallory)))
+            .expect("well formed");
         assert_eq!(state.claims.uid(5001), Some((0, 1)), "{locals_first}");
     }
 }
@@ -690,7 +755,9 @@ fn what_changed_while_a_snapshot_was_made_does_not_go_back_with_it() {
     let mut state = host(&["asked"]);
     let alice = Image::full().user(1, "alice", 5001, 5001).records();
     let found = |state: &mut State, records: &[u8]| {
-        state.change(0, &[1, 2], |entries| entries.learn(records)).expect("well formed")
+        state
+            .change(0, &[1, 2], |entries| entries.learn(Records::bare(records)))
+            .expect("well formed")
     };
     assert!(found(&mut state, &alice));
     assert!(!found(&mut state, &alice), "nothing new");
@@ -713,6 +780,74 @@ fn many_ids_with_one_fault_are_one_reason() {
     let expected = ["gid 100 is below min_id (1000)", "uids below min_id (1000)"];
     assert_eq!(refused[..], expected.map(|reason| (reason.to_owned(), 300)));
     assert_eq!(reasons(&state, "corp")[0], "group g0: gid 100 is below min_id (1000)");
+}
+
+/// As many crowds as there is room for beside `far`.
+const CROWDS: u32 = 22;
+
+#[test]
+fn a_domain_that_would_take_too_much_memory_is_refused_and_the_others_are_served() {
+    let mut state = host(&["corp", "lab"]);
+    let good = || Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6001, &[1]);
+    take(&mut state, 0, good()).expect("well formed");
+    take(&mut state, 1, Image::full().user(1, "bob", 7001, 7001)).expect("well formed");
+    let crowds = |image: Image| (1..=1 + CROWDS).fold(image.far(), Image::crowd);
+    for image in
+        [crowds(Image::full()), crowds(Image::full()).of_process(2), crowds(Image::changes(1))]
+    {
+        assert_eq!(take(&mut state, 0, image), Err(Refused::TooMuch));
+    }
+    assert_eq!(state.position(0), (1, 1));
+    let changes = Image::changes(1).user(3, "carol", 7003, 7003);
+    take(&mut state, 1, changes).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(members_of(snapshot, "staff").expect("there"), ["alice"]);
+        for (name, uid) in [("alice", 5001), ("bob", 7001), ("carol", 7003)] {
+            assert_eq!(uid_of(snapshot, name), Some(uid));
+        }
+    });
+    take(&mut state, 0, Image::changes(1).user(4, "dave", 5004, 5004)).expect("believed again");
+}
+
+#[test]
+fn answers_that_add_up_to_too_much_are_refused() {
+    let mut state = host(&["asked", "lab"]);
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+    take(&mut state, 1, Image::full().user(1, "bob", 7001, 7001)).expect("well formed");
+    learn(&mut state, 0, Image::full().far()).expect("room");
+    for number in 0..CROWDS {
+        learn(&mut state, 0, Image::full().crowd(1 + number)).expect("room");
+    }
+    let another = || Image::full().user(2, "mallory", 5002, 5002).crowd(1 + CROWDS);
+    for _ in 0..3 {
+        assert_eq!(learn(&mut state, 0, another()), Err(Refused::TooMuch));
+    }
+    published(&mut state, |snapshot| {
+        for (name, uid) in [("alice", Some(5001)), ("bob", Some(7001)), ("mallory", None)] {
+            assert_eq!(uid_of(snapshot, name), uid, "{name}");
+        }
+    });
+}
+
+#[test]
+fn changes_that_are_too_much_only_beside_what_they_replace_are_not_when_all_is_fetched() {
+    let mut state = host(&["corp"]);
+    let crowds = |image: Image| (1..1 + CROWDS).fold(image.far(), Image::crowd);
+    take(&mut state, 0, crowds(Image::full())).expect("room");
+    let change = || Image::changes(1).crowd(1);
+    assert_eq!(take(&mut state, 0, change()), Err(Refused::TooMuch));
+    take(&mut state, 0, crowds(Image::full()).leads_to(2)).expect("counted exactly");
+    // What is gone counts no more.
+    take(&mut state, 0, (50..100).fold(Image::changes(2), Image::gone)).expect("always room");
+    take(&mut state, 0, Image::changes(3).crowd(1)).expect("room");
+}
+
+#[test]
+fn a_list_with_the_same_again_and_again_is_refused() {
+    let mut state = host(&["corp"]);
+    let list = vec![1; NUMBERS_MAX as usize + 1];
+    let image = Image::full().group(1, "staff", 6001, &list);
+    assert_eq!(take(&mut state, 0, image), Err(Refused::List(list.len())));
 }
 
 #[test]

@@ -7,25 +7,24 @@
 //! publisher or a back-end says that it may. Equal questions in flight are one.
 
 mod absent;
+mod connection;
 
 use super::gate::{self, Admitted, Gate, Limits};
 use crate::role::{self, Context};
 use absent::Absent;
 use anyhow::Context as _;
+use connection::{Connection, Listener};
 use futures_util::StreamExt;
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::interfaces::{Kind, LOOK_UP_DEADLINE, PublisherProxy};
 use roster_bus::names::{BACKEND, PUBLISHER, Role};
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, MatchRule, MessageStream, message};
-use roster_wire::{REQUEST_HEADER_BYTES, Reply, ReplyHeader, Request, RequestHeader, encode};
+use roster_wire::{REQUEST_BYTES_MAX, Reply, ReplyHeader, Request, encode};
 use std::io;
 use std::num::NonZero;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
@@ -49,7 +48,7 @@ const SIGNALS_MAX: NonZero<usize> = NonZero::new(256).unwrap();
 /// What keeps the role from its work; the monitor starts it again.
 pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
     let socket = context.listener.take().context("the monitor gave no socket to listen at")?;
-    let listener = listen(socket).context("cannot listen at the socket given")?;
+    let listener = Listener::new(socket).context("cannot listen at the socket given")?;
     let publisher = PublisherProxy::builder(&context.connection)
         .cache_properties(CacheProperties::No)
         .build()
@@ -69,9 +68,8 @@ pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
             () = context.shutdown.wait() => return Ok(()),
             accepted = listener.accept() => accepted,
         };
-        let peer = accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream)));
-        let (uid, stream) = match peer {
-            Ok(peer) => peer,
+        let (uid, connection) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!("cannot accept a connection: {error}");
                 sleep(ACCEPT_PAUSE).await;
@@ -81,7 +79,7 @@ pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
         let responder = Arc::clone(&responder);
         let admitted = gate::admit(&gate, uid, |admitted| {
             tokio::spawn(async move {
-                if let Err(error) = serve(stream, &responder, admitted).await {
+                if let Err(error) = serve(connection, &responder, admitted).await {
                     debug!(uid, "a connection ended early: {error}");
                 }
             })
@@ -110,32 +108,17 @@ fn describe() {
     metrics::describe_histogram!("roster_lookup_seconds", "From a question to its answer");
 }
 
-fn listen(socket: OwnedFd) -> io::Result<UnixListener> {
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    UnixListener::from_std(socket.into())
-}
-
 /// One connection from its first byte to its end.
 async fn serve(
-    mut stream: UnixStream,
+    connection: Connection,
     responder: &Responder,
     mut admitted: Admitted,
 ) -> io::Result<()> {
-    let mut name = Vec::new();
-    let header = timeout(REQUEST_WAIT, read_request(&mut stream, &mut name)).await??;
-    let request = header.with_name(&name).map_err(io::Error::other)?;
+    let mut room = [0; REQUEST_BYTES_MAX];
+    let (connection, request) = timeout(REQUEST_WAIT, connection.question(&mut room)).await??;
     admitted.has_asked();
     let answer = responder.answer(&request, &admitted).await;
-    timeout(REPLY_WAIT, stream.write_all(&answer)).await?
-}
-
-async fn read_request(stream: &mut UnixStream, name: &mut Vec<u8>) -> io::Result<RequestHeader> {
-    let mut header = [0; REQUEST_HEADER_BYTES];
-    stream.read_exact(&mut header).await?;
-    let header = RequestHeader::parse(&header).map_err(io::Error::other)?;
-    name.resize(header.name_bytes(), 0);
-    stream.read_exact(name).await?;
-    Ok(header)
+    timeout(REPLY_WAIT, connection.reply(&answer)).await?
 }
 
 /// A whole reply, shared by all who wait for it.

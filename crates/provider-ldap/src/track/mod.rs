@@ -576,6 +576,16 @@ pub(crate) fn queue_probe(connection: &mut Connection) -> u32 {
 }
 
 /// A search that ended when it should not have, with what would mend it where that is known.
+/// What was kept with a cookie, read and written again; `None` where it is nothing that is kept. The
+/// cache is our own, and checked, but outlives versions: the fuzz target reads any bytes with it.
+pub fn reread(kept: &[u8]) -> Option<Vec<u8>> {
+    let (cookie, mut folders) = Folders::of_kept(kept)?;
+    match history::History::parse(&cookie) {
+        Ok((history, cookie)) => folders.kept_with(&history.with(cookie)),
+        Err(_) => folders.kept_with(&cookie),
+    }
+}
+
 fn search_failed(search: &PartSearch, outcome: Outcome<'_>) -> Error {
     let advice = match outcome.code {
         code::SUCCESS => "; the server ended it although it was to go on",

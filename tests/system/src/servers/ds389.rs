@@ -265,7 +265,7 @@ dn: cn=\"SUFFIX\",cn=mapping tree,cn=config
 objectClass: top
 objectClass: extensibleObject
 objectClass: nsMappingTree
-cn: \"SUFFIX\"
+cn: SUFFIX
 nsslapd-state: backend
 nsslapd-backend: userroot
 ";

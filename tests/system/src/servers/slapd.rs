@@ -124,6 +124,31 @@ impl Slapd {
         self.certificates.as_ref().expect("set up with a certificate").authority()
     }
 
+    /// Has the text of slapd.conf be another, of a stopped server.
+    ///
+    /// # Panics
+    /// If it cannot be read or written.
+    pub fn edit(&self, edit: impl FnOnce(String) -> String) {
+        let text = fs::read_to_string(self.conf()).expect("read slapd.conf");
+        fs::write(self.conf(), edit(text)).expect("write slapd.conf");
+    }
+
+    /// From the next start on, the configuration is kept in entries below `cn=config`, which the invoking
+    /// user changes at [`Self::ldapi_uri`].
+    ///
+    /// # Panics
+    /// If `slaptest` cannot convert it.
+    pub fn keep_configuration_in_entries(&self) {
+        let [uid, gid] = [rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()];
+        let user = format!("gidNumber={gid}+uidNumber={uid},cn=peercred,cn=external,cn=auth");
+        let access = format!("database config\naccess to * by dn.exact={user} manage\n");
+        self.edit(|text| text.replacen("database ", &format!("{access}database "), 1));
+        fs::create_dir(self.entries()).expect("create the folder of the configuration");
+        let mut slaptest = Command::new(tool("slaptest", "slapd"));
+        let done = run(slaptest.arg("-f").arg(self.conf()).arg("-F").arg(self.entries()));
+        assert_eq!(done.code, 0, "slaptest: {}", done.error());
+    }
+
     /// From the next start on, the server shows this certificate.
     pub fn show(&mut self, certificate: Certificate) {
         self.setup.certificate = Some(certificate);
@@ -156,6 +181,11 @@ impl Slapd {
 
     fn conf(&self) -> PathBuf {
         self.folder.path().join("slapd.conf")
+    }
+
+    /// Where the configuration is that is kept in entries.
+    fn entries(&self) -> PathBuf {
+        self.folder.path().join("slapd.d")
     }
 
     fn configure(&self) {
@@ -245,7 +275,11 @@ impl Server for Slapd {
         }
         let mut command = Command::new(tool("slapd", "slapd"));
         // "-d 0" keeps it in the foreground and quiet.
-        command.args(["-d", "0", "-h", &listen, "-f"]).arg(self.conf());
+        command.args(["-d", "0", "-h", &listen]);
+        match self.entries().exists() {
+            true => command.arg("-F").arg(self.entries()),
+            false => command.arg("-f").arg(self.conf()),
+        };
         self.process = Some(Process::start(&mut command, &self.folder.path().join("log")));
         wait_for(START_WITHIN, || {
             let process = self.process.as_mut().expect("was just started");

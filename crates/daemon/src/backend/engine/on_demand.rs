@@ -5,9 +5,11 @@ use super::super::asked::{Answer, Seen};
 use super::super::deletion::REMOVALS_MIN;
 use super::super::entries::{Kind, Slot};
 use super::{Engine, State, digest, header, unix_now};
+use roster_bus::exchange::NO_REFERENCE;
 use roster_config::Mode;
 use roster_provider::{Entry, EntryId, LookUp, Of, Sink};
 use roster_store::Key;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Entries that the directory is being asked for. Those that it does not speak of before
@@ -18,21 +20,40 @@ pub struct Inquiry {
     entries: Vec<u32>,
 }
 
+/// What is known of an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The state that it is of. Whoever has fetched that has all of it, as it is here or newer.
+    pub sequence: u64,
+    /// Its records; none when there is no such entry.
+    pub records: Vec<u8>,
+}
+
 impl Engine {
     /// The records that answer a question, if all that the question is for is known.
     #[must_use]
-    pub fn found(&self, what: &LookUp) -> Option<Vec<u8>> {
-        let state = self.state();
-        Some(state.asked.records(state.asked.whole(what)?))
+    pub fn found(&self, what: &LookUp) -> Option<Found> {
+        let mut state = self.state();
+        let number = state.asked.whole(what)?;
+        Some(self.tell(&mut state, number))
     }
 
     /// The same, if the directory said so no longer ago than that.
     #[must_use]
-    pub fn fresh(&self, what: &LookUp, age: Duration) -> Option<Vec<u8>> {
-        let state = self.state();
+    pub fn fresh(&self, what: &LookUp, age: Duration) -> Option<Found> {
+        let mut state = self.state();
         let now = unix_now();
-        let since = now.saturating_sub(age.as_secs());
-        Some(state.asked.records(state.asked.fresh(what, since, now)?))
+        let number = state.asked.fresh(what, now.saturating_sub(age.as_secs()), now)?;
+        Some(self.tell(&mut state, number))
+    }
+
+    /// What was reported a moment ago is told too, and has to be a state that can be fetched: answers
+    /// are compared by their states.
+    fn tell(&self, state: &mut State, number: u32) -> Found {
+        if state.open.visible() > 0 {
+            self.close(state);
+        }
+        Found { sequence: state.sequence, records: state.asked.records(number) }
     }
 
     /// Whether the entry that a question is about is known, if not all that the question is for.
@@ -139,8 +160,21 @@ impl State {
     /// lists would be cut.
     pub(super) fn members_unknown(&mut self, key: Key) {
         let Some(group) = self.entries.get(key).map(|slot| slot.number) else { return };
-        for number in self.asked.lists_through(group) {
-            let Some(answer) = self.asked.get(number) else { continue };
+        let reference = self.asked.get(group).map_or(NO_REFERENCE, |answer| answer.reference);
+        self.forget_lists([group].into_iter().chain(self.asked.lists_through(reference)).collect());
+    }
+
+    /// Of an entry that has another DN, or another name where lists have names: those that name it as it
+    /// was would be told without it until they are refreshed.
+    pub(super) fn named_no_more(&mut self, reference: u32) {
+        self.forget_lists(self.asked.lists_through(reference));
+    }
+
+    fn forget_lists(&mut self, groups: BTreeSet<u32>) {
+        for number in groups {
+            let Some(answer) = self.asked.get(number).filter(|group| group.has_list()) else {
+                continue;
+            };
             let (key, seen) = (answer.key, Seen { list: 0, ..answer.seen });
             self.scratch.clear();
             answer.write_without_members(&mut self.scratch);

@@ -45,14 +45,16 @@ fn a_users_groups_do_not_touch_the_members_that_are_known() {
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
 }
 
+/// A group that others may list.
+fn by_dn<'a>(name: &'a str, members: &[&'a str]) -> Entry<'a> {
+    let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
+    Entry::Group(Group { reference: name.as_bytes().into(), ..one })
+}
+
 #[test]
 fn members_that_cannot_be_told_any_more_are_not_known_nor_are_those_of_groups_around() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = cached(folder.path(), Mode::OnDemand);
-    let by_dn = |name: &'static str, members: &[&'static str]| {
-        let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
-        Entry::Group(Group { reference: name.as_bytes().into(), ..one })
-    };
     engine.put(USERS, named("alice"), user("alice", 1000));
     engine.put(GROUPS, named("inner"), by_dn("inner", &["alice"]));
     engine.put(GROUPS, named("middle"), by_dn("middle", &["inner", "outer"]));
@@ -89,7 +91,7 @@ fn an_answer_brings_the_records_that_it_speaks_of() {
     engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["alice", "bob"])));
     engine.groups_of(named("alice"), &[named("staff")]);
     let learnt = |what: &LookUp| {
-        let records = engine.found(what).expect("known");
+        let records = engine.found(what).expect("known").records;
         let mut known = Known::default();
         for record in roster_bus::exchange::Records::bare(&records) {
             known.learn(&record.expect("a record"));
@@ -100,6 +102,67 @@ fn an_answer_brings_the_records_that_it_speaks_of() {
     assert_eq!(learnt(&LookUp::UserByUid(1001)).names(), ["bob"]);
     let staff = learnt(&LookUp::GroupByName(b"staff".to_vec()));
     assert_eq!(staff.names(), ["alice", "bob", "staff"]);
+}
+
+#[test]
+fn lists_that_name_somebody_who_was_renamed_are_not_known_nor_are_those_of_groups_around() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::OnDemand);
+    engine.put(USERS, id(1), user("alice", 1000));
+    engine.put(USERS, id(2), user("bob", 1001));
+    engine.put(GROUPS, named("staff"), by_dn("staff", &["alice"]));
+    engine.put(GROUPS, named("all"), by_dn("all", &["bob", "staff"]));
+    engine.put(GROUPS, named("others"), by_dn("others", &["bob"]));
+    engine.groups_of(id(1), &[named("staff")]);
+    engine.flush();
+    let mut known = fetched(&engine);
+    engine.put(USERS, id(1), user("alicia", 1000));
+    engine.flush();
+    let check = |known: &Known| {
+        let members = |name: &str| known.fact(name).members.as_ref().map(Vec::len);
+        assert_eq!(["staff", "all", "others"].map(members), [None, None, Some(1)]);
+        assert_eq!(known.fact("alicia").groups, None);
+    };
+    assert!(!known.fetch(&engine), "a change");
+    check(&known);
+    for name in ["staff", "all"] {
+        assert_eq!(engine.found(&LookUp::GroupByName(name.into())), None, "{name}");
+    }
+    // Asked for again they are known, also where the directory left the old name in.
+    engine.put(GROUPS, named("staff"), by_dn("staff", &["alicia", "alice"]));
+    engine.put(GROUPS, named("all"), by_dn("all", &["bob", "staff"]));
+    engine.put(USERS, id(1), user("alicia", 1001));
+    assert!(engine.found(&LookUp::GroupByName(b"all".to_vec())).is_some());
+    // The same of a group.
+    let Entry::Group(staff) = by_dn("staff", &["alicia"]) else { unreachable!() };
+    let renamed = Group { name: b"crew".into(), reference: b"crew".into(), ..staff };
+    engine.put(GROUPS, named("staff"), Entry::Group(renamed));
+    assert_eq!(engine.found(&LookUp::GroupByName(b"all".to_vec())), None);
+    assert!(engine.found(&LookUp::GroupByName(b"crew".to_vec())).is_some());
+    engine.flush();
+    end(engine);
+    let known = fetched(&cached(folder.path(), Mode::OnDemand));
+    assert_eq!(known.fact("all").members, None);
+    assert_eq!(known.fact("crew").members.as_ref().map(Vec::len), Some(1));
+}
+
+#[test]
+fn an_answer_is_of_a_state_that_can_be_fetched() {
+    let engine = engine(Mode::OnDemand);
+    let mut known = fetched(&engine);
+    for uid in [1000, 1001] {
+        engine.put(USERS, named("alice"), user("alice", uid));
+        let before = known.sequence;
+        for _ in 0..2 {
+            // Reported, and not flushed yet.
+            let answer = engine.found(&by_name("alice")).expect("known");
+            assert_eq!(answer.sequence, before + 1);
+        }
+        assert!(!known.fetch(&engine) || before == 0);
+        assert_eq!((known.sequence, known.fact("alice").id), (before + 1, uid));
+        engine.flush();
+        assert_eq!(engine.status().sequence, before + 1, "that was all");
+    }
 }
 
 #[test]
@@ -195,7 +258,7 @@ impl Directory {
     }
 
     async fn ask(&self, name: &str) -> Result<Vec<u8>, Error> {
-        self.asking.look_up(&LookUp::UserByName(name.into())).await
+        Ok(self.asking.look_up(&LookUp::UserByName(name.into())).await?.records)
     }
 }
 
@@ -398,7 +461,10 @@ fn by_name(name: &str) -> LookUp {
 /// Has all these users asked for, and what was asked forgotten.
 async fn ask_for(played: &Played, asking: &Asking<Played>, names: &[String]) {
     for name in names {
-        assert!(!asking.look_up(&by_name(name)).await.expect("an answer").is_empty(), "{name}");
+        assert!(
+            !asking.look_up(&by_name(name)).await.expect("an answer").records.is_empty(),
+            "{name}"
+        );
     }
     played.questions();
 }
@@ -425,7 +491,7 @@ async fn what_is_known_and_young_is_not_asked_for() {
     let (played, asking) = Played::asking(names(0..1));
     ask_for(&played, &asking, &names(0..1)).await;
     ask_for(&played, &asking, &names(0..1)).await;
-    assert!(!asking.look_up(&by_name("user0")).await.expect("an answer").is_empty());
+    assert!(!asking.look_up(&by_name("user0")).await.expect("an answer").records.is_empty());
     assert_eq!(played.questions(), []);
 }
 
@@ -459,7 +525,7 @@ async fn an_entry_that_always_fails_holds_up_no_other_and_is_left_alone() {
     asking.refresh(AGE).await;
     assert_eq!(played.questions(), [], "it has time");
     // It is an old truth, and none that is worth nothing.
-    assert!(!asking.look_up(&by_name("user1")).await.expect("what is known").is_empty());
+    assert!(!asking.look_up(&by_name("user1")).await.expect("what is known").records.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -594,7 +660,7 @@ async fn who_lists_a_users_groups_has_them_fetched_in_a_few_questions() {
     played.questions();
     for name in groups.keys() {
         let answer = asking.look_up(&LookUp::GroupByName(name.as_str().into())).await;
-        assert!(!answer.expect("an answer").is_empty(), "{name}");
+        assert!(!answer.expect("an answer").records.is_empty(), "{name}");
     }
     let questions = played.questions().len();
     assert!(questions <= 12, "{questions} questions for 500 groups");
@@ -611,7 +677,7 @@ async fn a_group_whose_members_cannot_be_told_is_no_group_without_members() {
     let vast = asking.look_up(&LookUp::GroupByName(b"vast".to_vec())).await;
     assert!(matches!(vast, Err(Error::Unavailable(_))), "{vast:?}");
     let small = asking.look_up(&LookUp::GroupByName(b"small".to_vec())).await;
-    assert!(!small.expect("an answer").is_empty());
+    assert!(!small.expect("an answer").records.is_empty());
 }
 
 #[tokio::test]

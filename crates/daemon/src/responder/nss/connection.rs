@@ -1,0 +1,171 @@
+//! The sockets of the programs that ask. Nearly all have asked before they are accepted, and have
+//! room for the answer: the runtime is told of a connection only when it has to be waited for, which
+//! takes a third of the system calls off a question.
+
+use roster_wire::{REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{SocketFlags, accept_with};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Where programs connect.
+pub struct Listener(AsyncFd<OwnedFd>);
+
+impl Listener {
+    /// Listens at a socket that was bound by another.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        // Deprecated for types that may change their descriptor under the hands of tokio. This one owns
+        // one and never changes it.
+        #[allow(deprecated)]
+        AsyncFd::with_interest(socket, Interest::READABLE).map(Self)
+    }
+
+    /// The next connection, and the user id of who connected.
+    pub async fn accept(&self) -> io::Result<(u32, Connection)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accept = |listener: &OwnedFd| Ok(accept_with(listener, flags)?);
+        let socket = self.0.async_io(Interest::READABLE, accept).await?;
+        let uid = socket_peercred(&socket)?.uid.as_raw();
+        Ok((uid, Connection(socket.into())))
+    }
+}
+
+/// One program's, for one question and its answer.
+pub struct Connection(UnixStream);
+
+impl Connection {
+    /// Reads the question. What follows it is not looked at.
+    pub async fn question(
+        self,
+        room: &mut [u8; REQUEST_BYTES_MAX],
+    ) -> io::Result<(Self, Request<'_>)> {
+        let Self(mut socket) = self;
+        let (mut read, mut whole) = (0, REQUEST_HEADER_BYTES);
+        while read < whole {
+            match (&socket).read(&mut room[read..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(more) => read += more,
+                Err(error) => socket = when_ready(socket, Interest::READABLE, error).await?,
+            }
+            if let Some(header) = room[..read].first_chunk() {
+                let header = RequestHeader::parse(header).map_err(io::Error::other)?;
+                whole = REQUEST_HEADER_BYTES + header.name_bytes();
+            }
+        }
+        let request = Request::read(&room[..whole]).map_err(io::Error::other)?;
+        Ok((Self(socket), request))
+    }
+
+    /// Sends all of a reply.
+    pub async fn reply(self, mut frame: &[u8]) -> io::Result<()> {
+        let Self(mut socket) = self;
+        while !frame.is_empty() {
+            match (&socket).write(frame) {
+                Ok(sent) => frame = &frame[sent..],
+                Err(error) => socket = when_ready(socket, Interest::WRITABLE, error).await?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The socket again, when there is a point in trying once more; else why not.
+async fn when_ready(
+    socket: UnixStream,
+    interest: Interest,
+    error: io::Error,
+) -> io::Result<UnixStream> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(socket),
+        io::ErrorKind::WouldBlock => {
+            let watched = tokio::net::UnixStream::from_std(socket)?;
+            watched.ready(interest).await?;
+            watched.into_std()
+        }
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_wire::Kind;
+    use std::time::Duration;
+    use tokio::time::{sleep, timeout};
+
+    const ALICE: Request<'static> = Request { kind: Kind::UserByName, name: b"alice", id: 0 };
+
+    fn pair() -> (UnixStream, Connection) {
+        let (program, ours) = UnixStream::pair().expect("two sockets");
+        ours.set_nonblocking(true).expect("a socket");
+        (program, Connection(ours))
+    }
+
+    async fn asked(connection: Connection) -> Result<(Kind, Vec<u8>), io::ErrorKind> {
+        let mut room = [0; REQUEST_BYTES_MAX];
+        match connection.question(&mut room).await {
+            Ok((_, request)) => Ok((request.kind, request.name.to_vec())),
+            Err(error) => Err(error.kind()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_is_the_same_whole_or_byte_by_byte() {
+        let mut room = [0; REQUEST_BYTES_MAX];
+        let bytes = ALICE.write(&mut room).to_vec();
+        let (program, connection) = pair();
+        (&program).write_all(&[&bytes[..], b"and more"].concat()).expect("room");
+        assert_eq!(asked(connection).await, Ok((ALICE.kind, ALICE.name.to_vec())));
+
+        let (program, connection) = pair();
+        let asked = tokio::spawn(asked(connection));
+        for byte in bytes {
+            (&program).write_all(&[byte]).expect("room");
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(asked.await.expect("no panic"), Ok((ALICE.kind, ALICE.name.to_vec())));
+    }
+
+    #[tokio::test]
+    async fn half_a_question_and_none_of_ours_are_errors() {
+        let mut room = [0; REQUEST_BYTES_MAX];
+        let bytes = ALICE.write(&mut room);
+        for (sent, error) in [
+            (&bytes[..bytes.len() - 1], io::ErrorKind::UnexpectedEof),
+            (&bytes[..3], io::ErrorKind::UnexpectedEof),
+            (b"", io::ErrorKind::UnexpectedEof),
+            (b"GET / HTTP/1.1\r\n\r\n", io::ErrorKind::Other),
+        ] {
+            let (program, connection) = pair();
+            (&program).write_all(sent).expect("room");
+            drop(program);
+            assert_eq!(asked(connection).await, Err(error), "{}", sent.escape_ascii());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_of_any_length_arrives_whole_and_one_who_is_gone_is_an_error() {
+        let frame: Vec<u8> = (0..4_000_000).map(|at: u32| at.to_le_bytes()[0]).collect();
+        let (program, connection) = pair();
+        let reader = tokio::task::spawn_blocking(move || {
+            let mut received = Vec::new();
+            (&program).read_to_end(&mut received).map(|_| received)
+        });
+        connection.reply(&frame).await.expect("sent");
+        assert!(reader.await.expect("no panic").expect("received") == frame);
+
+        let (program, connection) = pair();
+        let replied = tokio::spawn(async move { connection.reply(&frame).await });
+        sleep(Duration::from_millis(1)).await;
+        drop(program);
+        let replied = timeout(Duration::from_secs(10), replied).await.expect("it ends");
+        assert_eq!(
+            replied.expect("no panic").map_err(|error| error.kind()),
+            Err(io::ErrorKind::BrokenPipe)
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether files had been left alone for a while when they were read: whoever writes in place empties a
+//! file first and fills it piece by piece, and what is read in between looks like fewer accounts, or like
+//! others: `staff:x:60012:u12` cut is `staff:x:6001`, and cut a little later has u1 in it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long nobody may have written for the files to be believed whole.
+pub const SETTLED: Duration = Duration::from_secs(1);
+
+/// What tells the two files from what they are after anybody wrote: which they are, how long, and when
+/// they changed, which unlike the time of writing nobody can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks([Mark; 2]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// Since 1970.
+    changed: Duration,
+}
+
+impl Marks {
+    /// As the files are now; nothing when they cannot be seen.
+    pub fn of(passwd: &Path, group: &Path) -> Option<Self> {
+        Some(Self([Mark::of(passwd)?, Mark::of(group)?]))
+    }
+
+    /// Whether the files had settled by then, by the clock. One that was moved back says no.
+    pub fn had_settled(&self, by: SystemTime) -> bool {
+        let by = by.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.0.iter().all(|mark| by.saturating_sub(mark.changed) >= SETTLED)
+    }
+}
+
+impl Mark {
+    fn of(file: &Path) -> Option<Self> {
+        let found = file.metadata().ok()?;
+        let seconds = u64::try_from(found.ctime()).unwrap_or_default();
+        let nanoseconds = u32::try_from(found.ctime_nsec()).unwrap_or_default();
+        let changed = Duration::new(seconds, nanoseconds);
+        Some(Self { device: found.dev(), inode: found.ino(), bytes: found.size(), changed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_clock_tells_at_the_start_whether_files_had_settled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
+        fs::write(&passwd, "").expect("write");
+        fs::write(&group, "").expect("write");
+        let marks = Marks::of(&passwd, &group).expect("both are there");
+        let now = SystemTime::now();
+        let hour = Duration::from_secs(3600);
+        assert!(marks.had_settled(now + hour));
+        assert!(!marks.had_settled(now), "written a moment ago");
+        assert!(!marks.had_settled(now - hour), "the clock was moved back");
+    }
+}

@@ -1,0 +1,13 @@
+//! What the cache keeps with a directory's cookie: any bytes whatever are read or refused, and what is
+//! read is written so that it is read as the same, in any order.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use roster_provider_ldap::reread_kept_cookie;
+
+fuzz_target!(|kept: &[u8]| {
+    if let Some(again) = reread_kept_cookie(kept) {
+        let length = reread_kept_cookie(&again).map(|again| again.len());
+        assert_eq!(length, Some(again.len()));
+    }
+});
