@@ -260,6 +260,14 @@ fn every_python_knows_the_daemon_for_what_it_is() {
     }
 }
 
+#[test]
+fn a_key_of_any_bytes_arrives_whole() {
+    if needs_root() {
+        let (_folder, conf) = lay_out("");
+        run(bounded(python()).arg(own("keys.py")).arg(DAEMON).arg(conf));
+    }
+}
+
 /// 6.3.1, which needs no other package.
 #[test]
 fn the_oldest_client_is_served_under_every_python() {

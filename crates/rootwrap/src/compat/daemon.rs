@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -161,10 +162,10 @@ fn shake_hands(socket: &Socket, key: &[u8; KEY_BYTES]) -> io::Result<Option<Owne
     message.push(b'\n');
     message.extend(key);
     let client = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(&message)?;
-    stdout.flush()?;
-    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    // In one piece: not every reader waits for the rest of the key. `Stdout` ends one behind each newline, and a
+    // key may have such bytes.
+    File::from(client.try_clone()?).write_all(&message)?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
