@@ -177,6 +177,25 @@ fn shell() -> String {
     format!("{}\n", real.file_name().unwrap().to_str().unwrap())
 }
 
+/// The original's rule lets a caller set what it names; that must not reach what still runs as root.
+#[test]
+fn a_setting_of_the_callers_reaches_the_command_and_not_who_starts_it() {
+    if !needs_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), "[Filters]\nid: EnvFilter, env, nobody, LD_PRELOAD=, id\n");
+    let text = fs::read_to_string(&conf).unwrap();
+    let call =
+        || run(folder.path(), &[conf.to_str().unwrap(), "env", "LD_PRELOAD=/no/such.so", "id"]);
+    let (code, told) = call();
+    assert_eq!(code, 0);
+    // ld.so complains once for each program that it is set for.
+    assert_eq!(told.matches("/no/such.so").count(), 1, "{told}");
+    fs::write(&conf, format!("{text}roster_mode=strict\n")).unwrap();
+    assert_eq!(call().0, 99);
+}
+
 #[test]
 fn strict_mode_signals_the_process_that_was_judged() {
     let folder = tempfile::tempdir().unwrap();
