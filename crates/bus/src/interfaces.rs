@@ -188,7 +188,8 @@ pub struct DomainStatus {
     /// Why it does not answer, or when it does, why servers that go before the one in use do not;
     /// empty when there is nothing to tell.
     pub reason: String,
-    /// How changes are followed: `syncrepl`, `persistent search`, `polling`, `inotify`, `on demand`.
+    /// How changes are followed: `syncrepl`, `syncrepl, never resumed`, `persistent search`, `polling`,
+    /// `inotify`, `on demand`.
     pub tracking: String,
     /// Whether everything was enumerated at least once since the cache was made.
     pub complete: bool,

@@ -76,7 +76,10 @@ const SERVERS: &[&str] = &[
      Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
      nsslapd-attribute: nsuniqueid:targetUniqueId, and a reader who binds. Both need indices for equality on \
      objectClass, uid, uidNumber, cn, gidNumber and memberUid or member, and limits under which the reader \
-     gets all entries. docs/directory-servers.md, which is installed in share/doc/roster, has the commands.",
+     gets all entries. What the reader must be allowed to read are the attributes that are mapped, and \
+     entryUUID, entryCSN and modifyTimestamp, with 389 Directory Server nsUniqueId and modifyTimestamp. Without \
+     the stamps, entryCSN there and modifyTimestamp here, a mirror is right and never resumed: everything is \
+     read anew at each connection. docs/directory-servers.md, which is installed in share/doc/roster, has the commands.",
 ];
 
 /// Writes the page.

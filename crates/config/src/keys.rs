@@ -202,6 +202,7 @@ pub const DOMAINS_MAX: usize = 8;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
 
 const fn of(table: Table, name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
     Key { table, name, provider: None, kind, unset, text }
@@ -377,7 +378,8 @@ pub const KEYS: &[Key] = &[
         "passwd",
         Kind::Path,
         Unset::Required,
-        "Users, in the format of passwd(5). Watched, and read a second after the last writing.",
+        "Users, in the format of passwd(5). Watched: one that is renamed to here counts at once, what is \
+         written in place a second after the last writing, ten where the last line has no end.",
     ),
     files("group", Kind::Path, Unset::Required, "Groups, in the format of group(5), likewise."),
     ldap(
@@ -499,12 +501,23 @@ pub const KEYS: &[Key] = &[
          containers: nobody tells when one of these is renamed or moved.",
     ),
     ldap(
+        "full_refresh",
+        duration_of(Duration::ZERO, MONTH),
+        Unset::Is("\"24h\""),
+        "How often a mirror reads everything anew, whatever the way of following changes, as roster \
+         domain refresh has it do: what a server does not tell lasts no longer than this. A fifth more \
+         or less is drawn, so that hosts do not come together. Nothing is published if nothing is \
+         another. 0 is never.",
+    ),
+    ldap(
         "fail_back",
         duration_of(SECOND, DAY),
         Unset::Is("\"30s\""),
         "How often a server that comes earlier in uris, or has a better priority in DNS, than the \
          present one is tried. One that was gone back to and failed is left alone for twice as long \
-         each time, up to an hour.",
+         each time, up to an hour. A server that three answers of DNS in a row do not name any more is \
+         left as soon as another one answers; DNS is asked as often, or when the TTL of its answer is \
+         over, which is believed for up to an hour.",
     ),
     ldap(
         "message_bytes_max",

@@ -46,7 +46,7 @@ impl Reach {
             let is_missing = self.files.iter().any(|file| !file.exists());
             let look_again = is_missing || watch.is_none();
             tokio::select! {
-                () = changed(watch.as_mut()) => {}
+                _ = changed(watch.as_mut()) => {}
                 () = sleep(RETRY), if look_again => {}
             }
         }

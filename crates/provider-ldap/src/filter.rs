@@ -78,6 +78,12 @@ impl Filter {
         Self::combined(OR, filters)
     }
 
+    /// Matches what this does not match, as far as the reader may see that.
+    #[must_use]
+    pub fn not(filter: &Self) -> Self {
+        Self::combined(NOT, [filter])
+    }
+
     /// Its BER.
     #[must_use]
     pub fn encoded(&self) -> &[u8] {

@@ -34,10 +34,11 @@ use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::enumerate::Enumeration;
 use crate::track::lookout::Lookout;
+use crate::track::rereading::{Rereading, Wanted};
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
-use roster_provider::{Cookie, LookUp, Of, Part, Provider, Sink, Unanswered};
+use roster_provider::{Cookie, EntryId, LookUp, Of, Part, Provider, Sink, Unanswered};
 use std::borrow::Cow;
 use std::future::pending;
 use std::pin::pin;
@@ -50,6 +51,9 @@ use tokio::time::{Instant, sleep};
 /// A service that lasted so long was a good one; the next failure starts patiently from the
 /// beginning.
 const GOOD_SERVICE: Duration = Duration::from_secs(5);
+
+/// Answers of DNS in a row that do not name the present server before it is left.
+const ABSENCES: u32 = 3;
 
 /// One LDAP domain.
 pub struct Ldap {
@@ -64,7 +68,10 @@ pub struct Ldap {
     mode: Mode,
     sink: Arc<dyn Sink>,
     refresh: Notify,
+    wanted: Arc<Wanted>,
     tracking: Mutex<&'static str>,
+    /// Changes are followed by synchronization that is not resumed at the next connection.
+    never_resumes: Arc<AtomicBool>,
 }
 
 /// Why a domain cannot be set up at all; nothing but another configuration mends it.
@@ -82,6 +89,9 @@ enum Method {
     PersistentSearch,
     Polling,
 }
+
+/// Synchronization that reads everything anew at each connection.
+const NEVER_RESUMES: &str = "syncrepl, never resumed";
 
 impl Method {
     fn describe(self) -> &'static str {
@@ -132,7 +142,9 @@ impl Ldap {
             mode: domain.mode,
             sink,
             refresh: Notify::new(),
+            wanted: Arc::default(),
             tracking: Mutex::new(""),
+            never_resumes: Arc::default(),
             config: config.as_ref().clone(),
         })
     }
@@ -146,15 +158,16 @@ impl Ldap {
         ear: &mut Ear,
         network: &Network,
     ) -> Served {
-        let Candidate { server, rank } = candidate;
+        let server = &candidate.server;
         let (mut connection, root) = match Connection::open(server, &self.settings).await {
             Ok(reached) => reached,
             Err(error) => return Served::Failed(error),
         };
+        let named = describe(server);
         let stop = async {
             tokio::select! {
                 () = self.refresh.notified() => true,
-                () = self.preferred_answers(*rank) => false,
+                () = self.better_answers(&named) => false,
             }
         };
         let is_refresh = AtomicBool::new(false);
@@ -162,11 +175,12 @@ impl Ldap {
         let mut end = End::default();
         for method in self.methods(&root) {
             *lock(&self.tracking) = method.describe();
+            self.never_resumes.store(false, Ordering::Relaxed);
             let mut tracks: Vec<Box<dyn Track>> = self
                 .searches
                 .iter()
                 .map(|search| self.track(method, search, server, &root))
-                .chain(self.searches.iter().map(|search| self.lookout(method, search, &root)))
+                .chain(self.searches.iter().flat_map(|search| self.beside(method, search, &root)))
                 .collect();
             end = follow(
                 &mut connection,
@@ -237,9 +251,9 @@ impl Ldap {
 
     /// Connects the look-ups to a server, if it answers any.
     async fn reach_link(&self, candidate: &Candidate, passed_over: &str) -> Result<Open, Error> {
-        let Candidate { server, rank } = candidate;
+        let server = &candidate.server;
         let (connection, root) = Connection::open(server, &self.settings).await?;
-        let open = Open::over(connection, root, *rank, &describe(server), passed_over);
+        let open = Open::over(connection, root, &describe(server), passed_over);
         self.link.try_out(&open).await?;
         Ok(open)
     }
@@ -286,7 +300,7 @@ impl Ldap {
                             }
                         }
                         () = self.refresh.notified() => self.link.drop_connection().await,
-                        () = self.preferred_answers(open.rank) => self.link.drop_connection().await,
+                        () = self.better_answers(&open.server) => self.link.drop_connection().await,
                     }
                     if opened.elapsed() >= GOOD_SERVICE {
                         backoff = Backoff::new();
@@ -330,11 +344,23 @@ impl Ldap {
         match method {
             Method::Synchronization => {
                 let who = self.settings.who();
-                let binding = format!("{} as {who} {}", describe(server), search.description);
+                // What is kept of an entry is what the mapping made of it.
+                let (server, mapping) = (describe(server), &self.mapping);
+                let binding =
+                    format!("{server} as {who} {} read by {mapping:?}", search.description);
                 // An entry that was added and removed between two connections was seen to be
                 // forgotten by the 389 directory server's resumption.
                 let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
-                Box::new(Synchronization::new(search, binding, key, stamp, root.is_389))
+                let misses_removals = root.is_389;
+                let never_resumes = Arc::clone(&self.never_resumes);
+                Box::new(Synchronization::new(
+                    search,
+                    binding,
+                    key,
+                    stamp,
+                    misses_removals,
+                    never_resumes,
+                ))
             }
             Method::PersistentSearch => {
                 let context = root.context(&search.base).to_owned();
@@ -348,27 +374,44 @@ impl Ldap {
         }
     }
 
-    /// What looks at the folders of a search: keys are read as the search's own track does.
-    fn lookout(&self, method: Method, search: &PartSearch, root: &Root) -> Box<dyn Track> {
+    /// What looks at the folders of a search, and what reads single groups of it: keys are read as the
+    /// search's own track does.
+    fn beside(&self, method: Method, search: &PartSearch, root: &Root) -> [Box<dyn Track>; 2] {
         let configured = self.config.attributes.uuid.as_deref();
         let uuid = configured.filter(|_| method != Method::Synchronization);
         let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
-        Box::new(Lookout::new(search.clone(), key, self.config.poll))
+        let rereading = Rereading::new(search.clone(), key.clone());
+        [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
     }
 
-    /// Over when a server is good again that is preferred to one of this rank.
-    async fn preferred_answers(&self, rank: usize) {
-        if rank == 0 {
+    /// Over when a server is good that is preferred to this one, which any is when DNS names this one
+    /// no more: several times, for servers of DNS may know of changes one after the other.
+    async fn better_answers(&self, present: &str) {
+        if self.servers.is_first(present) {
             pending::<()>().await;
         }
+        let mut absences = 0;
+        let mut pause = self.config.fail_back;
         loop {
-            sleep(self.config.fail_back).await;
-            for candidate in self.servers.list().await {
-                let server = &candidate.server;
-                let is_tried = candidate.rank < rank
-                    && self.setbacks.is_over(&describe(server), Instant::now());
-                if is_tried && self.is_good(&candidate).await {
-                    tracing::info!(server = describe(server), "a preferred server answers again");
+            sleep(pause).await;
+            let mut candidates = self.servers.list().await;
+            let own = candidates.iter().find(|one| describe(&one.server) == present);
+            absences = if own.is_some() { 0 } else { absences + 1 };
+            let is_left = absences >= ABSENCES;
+            let rank = own.map_or(if is_left { usize::MAX } else { 0 }, |own| own.rank);
+            candidates.retain(|one| one.rank < rank);
+            // Where nobody is preferred, only another answer of DNS can bring news.
+            pause = if candidates.is_empty() {
+                self.servers.known_for().max(self.config.fail_back)
+            } else {
+                self.config.fail_back
+            };
+            for candidate in candidates {
+                let server = describe(&candidate.server);
+                if self.setbacks.is_over(&server, Instant::now()) && self.is_good(&candidate).await
+                {
+                    let why = if is_left { "DNS names it no more" } else { "another is preferred" };
+                    tracing::info!(server, "{present} is left for a server that answers: {why}");
                     return;
                 }
             }
@@ -405,7 +448,10 @@ impl Provider for Ldap {
     }
 
     fn tracking(&self) -> Cow<'static, str> {
-        Cow::Borrowed(*lock(&self.tracking))
+        Cow::Borrowed(match self.never_resumes.load(Ordering::Relaxed) {
+            true => NEVER_RESUMES,
+            false => *lock(&self.tracking),
+        })
     }
 
     async fn mirror(&self, cookies: Vec<(Part, Cookie)>) -> String {
@@ -413,7 +459,8 @@ impl Provider for Ldap {
             return self.keep_link().await;
         }
         let network = Network::listen();
-        let mut ear = Ear::new(Arc::clone(&self.sink), Arc::clone(&self.mapping), cookies);
+        let (sink, mapping) = (Arc::clone(&self.sink), Arc::clone(&self.mapping));
+        let mut ear = Ear::new(sink, mapping, Arc::clone(&self.wanted), cookies);
         let mut backoff = Backoff::new();
         loop {
             let Err(reason) = self.round(&mut ear, &network).await else {
@@ -441,5 +488,9 @@ impl Provider for Ldap {
 
     fn refresh(&self) {
         self.refresh.notify_one();
+    }
+
+    fn read_anew(&self, groups: &[(Part, EntryId)]) {
+        self.wanted.add(groups);
     }
 }

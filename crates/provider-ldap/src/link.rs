@@ -86,8 +86,6 @@ pub(crate) struct Open {
     calls: Arc<Calls>,
     /// What its server can do.
     pub root: Root,
-    /// Place of the server among the domain's.
-    pub rank: usize,
     /// The server's URI.
     pub server: Arc<str>,
     /// Why those before it were not taken.
@@ -105,13 +103,7 @@ impl Drop for Leaving<'_> {
 
 impl Open {
     /// Takes a connection over.
-    pub fn over(
-        connection: Connection,
-        root: Root,
-        rank: usize,
-        server: &str,
-        passed_over: &str,
-    ) -> Self {
+    pub fn over(connection: Connection, root: Root, server: &str, passed_over: &str) -> Self {
         let (asks, asked) = mpsc::channel(WAITING_MAX);
         let calls = Arc::new(Calls::default());
         let serving = Serving {
@@ -124,7 +116,7 @@ impl Open {
         };
         tokio::spawn(serving.run(asked));
         let (server, passed_over) = (server.into(), passed_over.into());
-        Self { asks, calls, root, rank, server, passed_over }
+        Self { asks, calls, root, server, passed_over }
     }
 
     /// Over when the connection is, or its server was left; with the reason if that fell silent.

@@ -276,7 +276,8 @@ pub enum Kind {
 
 /// Object classes of entries that others are below. When one of them is renamed or moved, all below
 /// get other names or leave the search's base, and no server sends a change of theirs: so these
-/// entries are watched as well.
+/// entries are watched as well, as long as they have nothing of a user or a group: what has comes by
+/// the configured filters alone, or not at all.
 const CONTAINERS: [&str; 8] = [
     "organizationalUnit",
     "organization",
@@ -370,6 +371,14 @@ impl PartSearch {
     }
 }
 
+/// Matches entries that others are below and that are neither users nor groups: without a uid and a
+/// gid, whatever filter of users and groups there is cannot be got round by the class of a container.
+fn containers(names: &Attributes) -> Filter {
+    let classes = CONTAINERS.map(|name| Filter::equals("objectClass", name.as_bytes()));
+    let lacks = |name: &str| Filter::not(&Filter::present(name));
+    Filter::all([&Filter::any(&classes), &lacks(&names.user_uid), &lacks(&names.group_gid)])
+}
+
 /// The searches that mirror a domain: one when users and groups are told apart by their object
 /// class and are looked for in the same place, which makes for one cookie and one order of events;
 /// else two.
@@ -389,11 +398,11 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
     ];
     let group_attributes = [&names.group_name, &names.group_gid, &names.group_member];
     let class = "objectClass".to_owned();
-    let containers = CONTAINERS.map(|name| Filter::equals("objectClass", name.as_bytes()));
+    let containers = containers(names);
     let same_base =
         dn::normalise(ldap.users.base.as_bytes()) == dn::normalise(ldap.groups.base.as_bytes());
     let search = |part, kind, base: &str, filters: &[&Filter], attributes: &[&String]| {
-        let filter = Filter::any(filters.iter().copied().chain(&containers));
+        let filter = Filter::any(filters.iter().copied().chain([&containers]));
         let mut attributes: Vec<String> =
             attributes.iter().copied().chain([&class]).cloned().collect();
         attributes.sort_unstable();

@@ -36,6 +36,8 @@ pub fn describe(server: &Server) -> String {
 const DISCOVERY_DEADLINE: Duration = Duration::from_secs(3);
 /// Servers that DNS may name.
 const DISCOVERED_MAX: usize = 64;
+/// The longest time for which an answer of DNS is believed unasked.
+const KNOWN_FOR_MAX: Duration = Duration::from_secs(3600);
 
 /// A server that may be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct Servers {
     believes_any_name: bool,
     /// What DNS named last, for when it does not answer.
     discovered: Mutex<Vec<Service>>,
+    /// Until when an answer like it is to be expected.
+    valid_until: Mutex<Instant>,
     /// What was last said to be wrong with DNS.
     complaint: Mutex<String>,
     random: RandomState,
@@ -68,6 +72,7 @@ impl Servers {
             discover: ldap.discover.clone(),
             believes_any_name: ldap.start_tls && ldap.tls_ca.is_some(),
             discovered: Mutex::new(Vec::new()),
+            valid_until: Mutex::new(Instant::now()),
             complaint: Mutex::new(String::new()),
             random: RandomState::new(),
         }
@@ -81,7 +86,10 @@ impl Servers {
         if let Some(domain) = &self.discover {
             let answer = timeout(DISCOVERY_DEADLINE, ask(domain)).await;
             match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-                Ok(services) => *lock(&self.discovered) = self.believed(domain, services),
+                Ok((services, valid_until)) => {
+                    *lock(&self.discovered) = self.believed(domain, services);
+                    *lock(&self.valid_until) = valid_until;
+                }
                 Err(error) => self.complain(format!(
                     "DNS does not name servers of {domain}, at most the last known are used: {error}"
                 )),
@@ -94,6 +102,17 @@ impl Servers {
         let mut seen = HashSet::new();
         candidates.retain(|candidate| seen.insert(describe(&candidate.server)));
         candidates
+    }
+
+    /// Whether this is the server that comes before all others, whatever DNS says.
+    pub fn is_first(&self, server: &str) -> bool {
+        self.configured.first().is_some_and(|first| describe(first) == server)
+    }
+
+    /// How long DNS means to go on saying what it said last.
+    pub fn known_for(&self) -> Duration {
+        let valid_until = *lock(&self.valid_until);
+        valid_until.saturating_duration_since(Instant::now()).min(KNOWN_FOR_MAX)
     }
 
     /// What is wrong when none is known.
@@ -141,7 +160,7 @@ impl Servers {
 
 /// Asks DNS. The resolver is made for the one question: by the next, seconds or months later, the
 /// host's DNS configuration may be another.
-async fn ask(domain: &str) -> Result<Vec<Service>, String> {
+async fn ask(domain: &str) -> Result<(Vec<Service>, Instant), String> {
     let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
     let resolver = builder.build().map_err(|error| error.to_string())?;
     let name = format!("_ldap._tcp.{}.", domain.trim_end_matches('.'));
@@ -152,7 +171,12 @@ async fn ask(domain: &str) -> Result<Vec<Service>, String> {
     };
     let services = answer.answers().iter().filter_map(service);
     // A record of host "." says that there is no such service.
-    Ok(services.filter(|service| !service.host.is_empty()).take(DISCOVERED_MAX).collect())
+    let mut services: Vec<_> = services.filter(|service| !service.host.is_empty()).collect();
+    // Of too many always the same, in whatever order they come.
+    services
+        .sort_unstable_by(|a, b| (a.priority, &a.host, a.port).cmp(&(b.priority, &b.host, b.port)));
+    services.truncate(DISCOVERED_MAX);
+    Ok((services, answer.valid_until().into()))
 }
 
 /// Whether a host, as DNS writes it, is the domain itself or below it. An escaped dot does not part
@@ -327,6 +351,7 @@ mod tests {
             discover: None,
             believes_any_name: false,
             discovered: Mutex::default(),
+            valid_until: Mutex::new(Instant::now()),
             complaint: Mutex::default(),
             random: RandomState::new(),
         };

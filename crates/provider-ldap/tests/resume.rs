@@ -98,6 +98,23 @@ fn a_cookie_of_other_circumstances_is_not_used() {
 }
 
 #[test]
+fn what_the_configuration_makes_of_entries_is_made_of_those_that_were_there() {
+    let (_directory, slapd) = three_users(10_000);
+    let mut domain = domain(&slapd);
+    let book = mirrored(&domain);
+    domain.overrides.shell = Some("/bin/zsh".into());
+    let mirror = Mirror::resume(&domain, &secrets(None), book);
+    mirror.until("the new shell", |book| {
+        book.users().values().all(|person| person.shell == "/bin/zsh")
+    });
+    let book = mirror.stop();
+    let before = book.puts();
+    let mirror = Mirror::resume(&domain, &secrets(None), book);
+    mirror.until("a third refresh", |book| book.ends().len() == 3);
+    assert_eq!(mirror.book.puts(), before, "nothing changed this time");
+}
+
+#[test]
 fn a_server_with_an_older_database_is_mirrored_as_it_is() {
     let (directory, mut slapd) = three_users(10_000);
     slapd.stop();

@@ -1,11 +1,12 @@
 //! Users and groups out of passwd(5) and group(5) text.
 //!
 //! Reports what `files` would serve from the same text, entry for entry, and names what it would
-//! pass over. The files are read anew whenever they may have changed, once they have settled; when one of
-//! them cannot be read, everything stays as it was. Password fields are nobody's business here.
+//! pass over. The files are read anew whenever they may have changed: at once where whole ones were put in
+//! their place, and once they have settled where somebody wrote. When one of them cannot be read,
+//! everything stays as it was. Password fields are nobody's business here.
 
 use crate::settled::{Marks, SETTLED};
-use crate::watch::{Watch, changed};
+use crate::watch::{Change, Watch, changed};
 use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
 use crate::{Unanswered, User, overrides};
 use roster_config::{Files, Overrides};
@@ -28,13 +29,24 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 /// How soon to look again at files that cannot be read or watched.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// How long a file is left alone whose last line has no end: whoever writes it may have stopped to think.
+const UNENDED: Duration = Duration::from_secs(10);
 /// How long files may be written without a pause before that is worth a word.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the files hold.
+#[derive(PartialEq)]
 struct Texts {
     passwd: Vec<u8>,
     group: Vec<u8>,
+}
+
+impl Texts {
+    /// How long they have to be the same to be believed.
+    fn settle_in(&self) -> Duration {
+        let has_end = |text: &[u8]| text.last().is_none_or(|&last| last == b'\n');
+        if has_end(&self.passwd) && has_end(&self.group) { SETTLED } else { UNENDED }
+    }
 }
 
 /// The provider.
@@ -53,24 +65,43 @@ impl FilesProvider {
         Self { domain: domain.to_owned(), files, overrides, sink, again: Notify::new() }
     }
 
-    /// Reads both files when nobody has written for a while, and still nobody had when they were read. With
-    /// a file that is not there or cannot be read it comes back at once.
-    async fn read_settled(&self, watch: &mut Option<Watch>) -> Result<Texts, String> {
-        let began = Instant::now();
-        let mut is_said = false;
+    /// Reads both files when they are whole: when others were put in their place, when nobody has written
+    /// for a while, or when they hold the same as a while before. With a file that is not there or cannot
+    /// be read it comes back at once.
+    async fn read_whole(
+        &self,
+        watch: &mut Option<Watch>,
+        mut change: Change,
+    ) -> Result<Texts, String> {
+        let (began, mut is_said) = (Instant::now(), false);
+        let mut seen: Option<(Instant, Texts)> = None;
         loop {
-            let left = self.marks().await;
-            let settles = left.is_some_and(|marks| !marks.had_settled(SystemTime::now()));
-            if !settles || timeout(SETTLED, changed(watch.as_mut())).await.is_err() {
-                let Files { passwd, group } = &self.files;
-                let texts = Texts { passwd: read(passwd).await?, group: read(group).await? };
-                if self.marks().await == left {
-                    return Ok(texts);
+            let marks = self.marks().await;
+            let Files { passwd, group } = &self.files;
+            let texts = Texts { passwd: read(passwd).await?, group: read(group).await? };
+            let settle_in = texts.settle_in();
+            let has_settled = change == Change::Replaced
+                || marks.is_some_and(|marks| marks.had_settled(SystemTime::now(), settle_in));
+            if has_settled && self.marks().await == marks {
+                return Ok(texts);
+            }
+            seen = match seen {
+                Some((when, before)) if before == texts => {
+                    if when.elapsed() >= settle_in {
+                        return Ok(texts);
+                    }
+                    Some((when, before))
                 }
+                _ => Some((Instant::now(), texts)),
+            };
+            // One that was replaced while it was read is read again; one that was written has to settle.
+            if let Ok(Change::Written) | Err(_) = timeout(SETTLED, changed(watch.as_mut())).await {
+                change = Change::Written;
             }
             if began.elapsed() > PATIENCE && !std::mem::replace(&mut is_said, true) {
+                let files = format!("{} and {}", passwd.display(), group.display());
                 tracing::warn!(
-                    "the files are written all the time; what was read last goes on counting"
+                    "{files} are written all the time; what was read last goes on counting"
                 );
             }
         }
@@ -157,6 +188,7 @@ impl Provider for FilesProvider {
 
     async fn mirror(&self, _cookies: Vec<(Part, Cookie)>) -> String {
         let mut watch = None;
+        let mut change = Change::Written;
         loop {
             if watch.is_none() {
                 let files = [self.files.passwd.clone(), self.files.group.clone()];
@@ -165,7 +197,7 @@ impl Provider for FilesProvider {
                 });
                 watch = made.ok();
             }
-            let read = self.read_settled(&mut watch).await;
+            let read = self.read_whole(&mut watch, change).await;
             let failed = read.is_err();
             match read {
                 Ok(texts) => self.report(&texts),
@@ -173,16 +205,17 @@ impl Provider for FilesProvider {
             }
             let unwatched = failed || watch.is_none();
             tokio::select! {
-                () = changed(watch.as_mut()) => {}
-                () = self.again.notified() => {}
-                () = tokio::time::sleep(RETRY), if unwatched => {}
+                how = changed(watch.as_mut()) => change = how,
+                () = self.again.notified() => change = Change::Written,
+                () = tokio::time::sleep(RETRY), if unwatched => change = Change::Written,
             }
         }
     }
 
     /// Everything is reported at all times; to ask is to read again.
     async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
-        let texts = self.read_settled(&mut None).await.map_err(Unanswered::Unreachable)?;
+        let texts =
+            self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
         self.report(&texts);
         let Texts { passwd: users, group: groups } = texts;
         let user = |found: &dyn Fn(&[u8], u32) -> bool| {
@@ -206,7 +239,8 @@ impl Provider for FilesProvider {
     }
 
     async fn look_up_all(&self, _: Of, _: &[Vec<u8>]) -> Result<(), Unanswered> {
-        let texts = self.read_settled(&mut None).await.map_err(Unanswered::Unreachable)?;
+        let texts =
+            self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
         self.report(&texts);
         Ok(())
     }

@@ -194,8 +194,8 @@ pub trait Provider: Send + Sync {
     /// them was refreshed whole.
     fn parts(&self) -> Vec<Part>;
 
-    /// How changes are followed at the moment, for people: `syncrepl`, `persistent search`,
-    /// `polling`, `inotify`, `on demand`; empty when that is not known yet.
+    /// How changes are followed at the moment, for people: `syncrepl`, `syncrepl, never resumed`,
+    /// `persistent search`, `polling`, `inotify`, `on demand`; empty when that is not known yet.
     fn tracking(&self) -> Cow<'static, str>;
 
     /// Mirrors the source into the sink for as long as the process lives; reconnects by itself.
@@ -219,4 +219,10 @@ pub trait Provider: Send + Sync {
 
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
     fn refresh(&self);
+
+    /// These groups may have other members than the directory told of: they are read anew, as soon as
+    /// it answers, and [`put`](Sink::put). Means nothing to a source that tells of every change.
+    fn read_anew(&self, groups: &[(Part, EntryId)]) {
+        let _ = groups;
+    }
 }

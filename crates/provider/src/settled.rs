@@ -29,10 +29,11 @@ impl Marks {
         Some(Self([Mark::of(passwd)?, Mark::of(group)?]))
     }
 
-    /// Whether the files had settled by then, by the clock. One that was moved back says no.
-    pub fn had_settled(&self, by: SystemTime) -> bool {
+    /// Whether the files had been left alone for so long by then, by the clock. One that was moved back
+    /// says no.
+    pub fn had_settled(&self, by: SystemTime, within: Duration) -> bool {
         let by = by.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.iter().all(|mark| by.saturating_sub(mark.changed) >= SETTLED)
+        self.0.iter().all(|mark| by.saturating_sub(mark.changed) >= within)
     }
 }
 
@@ -60,8 +61,8 @@ mod tests {
         let marks = Marks::of(&passwd, &group).expect("both are there");
         let now = SystemTime::now();
         let hour = Duration::from_secs(3600);
-        assert!(marks.had_settled(now + hour));
-        assert!(!marks.had_settled(now), "written a moment ago");
-        assert!(!marks.had_settled(now - hour), "the clock was moved back");
+        assert!(marks.had_settled(now + hour, SETTLED));
+        assert!(!marks.had_settled(now, SETTLED), "written a moment ago");
+        assert!(!marks.had_settled(now - hour, SETTLED), "the clock was moved back");
     }
 }

@@ -1,6 +1,6 @@
 //! Tells when files may have changed: written in place, replaced, removed, come back, and the same of
 //! every folder and symbolic link on the way to them; and when a mount brings others in their place. It
-//! says when to look, never what is there. Not seen are changes in folders that this user may not list.
+//! says when to look and whether anybody wrote, never what is there. Not seen are changes in folders that this user may not list.
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags, open};
@@ -21,10 +21,24 @@ use tokio::time::{Instant, timeout_at};
 const QUIET: Duration = Duration::from_millis(20);
 /// But after this time in any case.
 const QUIET_MAX: Duration = Duration::from_millis(200);
+/// What tells that somebody wrote, or that there is no telling.
+const WRITTEN: ReadFlags = ReadFlags::MODIFY
+    .union(ReadFlags::CLOSE_WRITE)
+    .union(ReadFlags::CREATE)
+    .union(ReadFlags::QUEUE_OVERFLOW);
 /// The mounts that this process sees; the kernel marks it as urgent when there are others.
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// Symbolic links followed on the way to a file.
 const LINKS_MAX: usize = 16;
+
+/// How files came to be others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Whole ones were put in their place, or something about them changed that is not what they hold.
+    Replaced,
+    /// Somebody wrote, and may write on.
+    Written,
+}
 
 /// A watch on some files.
 pub struct Watch {
@@ -36,6 +50,8 @@ pub struct Watch {
     watched: HashSet<i32>,
     /// By descriptor of a watched folder, the names in it that matter; none for a watched file.
     names: HashMap<i32, Vec<OsString>>,
+    /// Somebody wrote since the last change was told.
+    is_written: bool,
 }
 
 impl Watch {
@@ -46,15 +62,15 @@ impl Watch {
         let mounts = open(MOUNTS, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let mounts = mounts.ok().and_then(|mounts| register(mounts, Interest::PRIORITY).ok());
         let files = files.into_iter().collect();
-        let (watched, names) = (HashSet::new(), HashMap::new());
-        let mut watch = Self { inotify, mounts, files, watched, names };
+        let (watched, names, is_written) = (HashSet::new(), HashMap::new(), false);
+        let mut watch = Self { inotify, mounts, files, watched, names, is_written };
         watch.renew();
         Ok(watch)
     }
 
     /// Returns when a file may have changed since the last time, or since the watch was made. Cancel
     /// safe but for the wait until it is quiet.
-    pub async fn changed(&mut self) {
+    pub async fn changed(&mut self) -> Change {
         while !self.wait().await {}
         let end = Instant::now() + QUIET_MAX;
         while timeout_at(end.min(Instant::now() + QUIET), self.wait()).await.is_ok() {
@@ -63,26 +79,32 @@ impl Watch {
             }
         }
         self.renew();
+        match std::mem::take(&mut self.is_written) {
+            true => Change::Written,
+            false => Change::Replaced,
+        }
     }
 
     /// Waits for events; whether one of them matters. Of mounts only those do by which something else is
     /// to be watched.
     async fn wait(&mut self) -> bool {
-        tokio::select! {
-            matters = self.wait_for_names() => matters,
-            () = mounted(self.mounts.as_ref()) => self.renew(),
-        }
+        let (matters, is_written) = tokio::select! {
+            told = self.wait_for_names() => told,
+            () = mounted(self.mounts.as_ref()) => (self.renew(), false),
+        };
+        self.is_written |= is_written;
+        matters
     }
 
-    /// Waits for events of what is watched; whether one of them matters.
-    async fn wait_for_names(&self) -> bool {
+    /// Waits for events of what is watched; whether one of them matters, and whether somebody wrote.
+    async fn wait_for_names(&self) -> (bool, bool) {
         let Ok(mut ready) = self.inotify.readable().await else {
             // The reactor is going down, and the process with it.
             return std::future::pending().await;
         };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(ready.get_inner(), &mut buffer);
-        let mut matters = false;
+        let (mut matters, mut is_written) = (false, false);
         loop {
             let event = match reader.next() {
                 Ok(event) => event,
@@ -94,14 +116,16 @@ impl Watch {
                 continue;
             }
             let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-            matters |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+            let is_ours = event.events().contains(ReadFlags::QUEUE_OVERFLOW)
                 || match (self.names.get(&event.wd()), name) {
                     (Some(names), Some(name)) => names.iter().any(|known| known == name),
                     _ => true,
                 };
+            matters |= is_ours;
+            is_written |= is_ours && event.events().intersects(WRITTEN);
         }
         ready.clear_ready();
-        matters
+        (matters, is_written)
     }
 
     /// Watches every step to every file as it is now, and nothing else; whether that is something else
@@ -195,7 +219,7 @@ fn names(path: &Path) -> Vec<OsString> {
 }
 
 /// [`Watch::changed`] of a watch that there may be; for ever where there is none.
-pub async fn changed(watch: Option<&mut Watch>) {
+pub async fn changed(watch: Option<&mut Watch>) -> Change {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,
@@ -206,9 +230,14 @@ pub async fn changed(watch: Option<&mut Watch>) {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    async fn seen(watch: &mut Watch) -> Option<Change> {
+        tokio::time::timeout(Duration::from_secs(2), watch.changed()).await.ok()
+    }
 
     async fn is_seen(watch: &mut Watch) -> bool {
-        tokio::time::timeout(Duration::from_secs(2), watch.changed()).await.is_ok()
+        seen(watch).await.is_some()
     }
 
     async fn is_quiet(watch: &mut Watch) -> bool {
@@ -228,9 +257,11 @@ mod tests {
         fs::write(&new, "c").expect("write beside");
         assert!(is_quiet(&mut watch).await, "another file");
         fs::rename(&new, &file).expect("rename");
-        assert!(is_seen(&mut watch).await, "replaced");
+        assert_eq!(seen(&mut watch).await, Some(Change::Replaced));
         fs::write(&file, "d").expect("write in place");
-        assert!(is_seen(&mut watch).await, "the new file written in place");
+        assert_eq!(seen(&mut watch).await, Some(Change::Written), "the new file, in place");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("chmod");
+        assert_eq!(seen(&mut watch).await, Some(Change::Replaced), "nobody wrote");
         fs::remove_file(&file).expect("remove");
         assert!(is_seen(&mut watch).await, "removed");
         fs::write(&file, "e").expect("write");

@@ -2,6 +2,7 @@
 
 use roster_config::{Files, Overrides};
 use roster_provider::files::FilesProvider;
+use roster_provider::settled::SETTLED;
 use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Provider, Sink, Unmentioned};
 use std::collections::BTreeMap;
 use std::fs;
@@ -272,6 +273,43 @@ async fn a_file_that_is_being_written_is_not_read_half_way() {
     let expected: Vec<_> =
         (6000..6020).map(|gid| format!("group group{gid} {gid} u2,u12,u{gid}")).collect();
     assert_eq!(after, expected);
+}
+
+#[tokio::test]
+async fn a_line_that_has_no_end_is_not_believed_for_a_pause_in_the_writing() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    let before = source.notes.entries();
+    let mut file = fs::File::create(source.path("group")).expect("emptied");
+    file.write_all(b"staff:x:60012:u1").expect("written");
+    tokio::time::sleep(2 * SETTLED).await;
+    assert_eq!(source.notes.entries(), before);
+    file.write_all(b"2,bob").expect("written");
+    drop(file);
+    let has_end =
+        |known: &Known| known.entries.values().any(|line| line == "group staff 60012 u12,bob");
+    source.notes.until("a file that ends so", has_end).await;
+}
+
+#[tokio::test]
+async fn what_a_file_holds_is_believed_though_it_is_touched_all_the_time() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    fs::write(source.path("passwd"), "carol:x:1002:100:::\n").expect("written");
+    let touched = source.path("passwd");
+    let touching = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SETTLED / 3).await;
+            fs::File::options()
+                .append(true)
+                .open(&touched)
+                .and_then(|file| file.set_len(20))
+                .expect("touched");
+        }
+    });
+    let has_carol = |known: &Known| known.entries.values().any(|line| line.contains("carol"));
+    source.notes.until("the same text for a while", has_carol).await;
+    touching.abort();
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 const KEY_BYTES: usize = 17;
-const HEADER_BYTES: usize = 32;
+const HEADER_BYTES: usize = 36;
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const PARTS: TableDefinition<'_, u8, &[u8]> = TableDefinition::new("parts");
@@ -38,6 +38,8 @@ pub struct Header {
     pub number: u32,
     /// What it is, in the back-end's own terms.
     pub kind: u8,
+    /// The number of the reference by which lists name it.
+    pub reference: u32,
     /// Hash of its record.
     pub digest: u64,
     /// When the directory confirmed it last, in seconds since 1970; 0 where nobody counts.
@@ -64,8 +66,13 @@ pub struct Part {
     pub cookie: Option<(String, Vec<u8>)>,
     /// When it was enumerated last, in seconds since 1970.
     pub refreshed_unix: u64,
+    /// When every entry was last told as it is, not just that it is there.
+    pub read_unix: u64,
     /// Entries that the directory has no more and that stay until somebody confirms their removal.
     pub held: Vec<[u8; 16]>,
+    /// References that entries went by which are gone or have others now: lists that hold them may
+    /// have been mended, of which not every server tells.
+    pub left: Vec<u32>,
 }
 
 impl Key {
@@ -88,7 +95,8 @@ impl Header {
         bytes[4] = self.kind;
         bytes[8..16].copy_from_slice(&self.digest.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.seen_unix.to_le_bytes());
-        bytes[24..].copy_from_slice(&self.list_seen_unix.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.list_seen_unix.to_le_bytes());
+        bytes[32..].copy_from_slice(&self.reference.to_le_bytes());
         bytes
     }
 
@@ -100,7 +108,8 @@ impl Header {
         let digest = reader.u64().unwrap_or_default();
         let seen_unix = reader.u64().unwrap_or_default();
         let list_seen_unix = reader.u64().unwrap_or_default();
-        Self { number, kind, digest, seen_unix, list_seen_unix }
+        let reference = reader.u32().unwrap_or_default();
+        Self { number, kind, reference, digest, seen_unix, list_seen_unix }
     }
 }
 
@@ -124,7 +133,10 @@ impl Part {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.complete.into(), self.cookie.is_some().into()];
         bytes.extend(self.refreshed_unix.to_le_bytes());
+        bytes.extend(self.read_unix.to_le_bytes());
         put_bytes(&mut bytes, self.held.as_flattened());
+        let left: Vec<_> = self.left.iter().map(|reference| reference.to_le_bytes()).collect();
+        put_bytes(&mut bytes, left.as_flattened());
         if let Some((binding, value)) = &self.cookie {
             put_bytes(&mut bytes, binding.as_bytes());
             bytes.extend_from_slice(value);
@@ -135,16 +147,18 @@ impl Part {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&[complete, has_cookie], rest) = bytes.split_first_chunk()?;
         let mut reader = Bytes(rest);
-        let refreshed_unix = reader.u64()?;
+        let (refreshed_unix, read_unix) = (reader.u64()?, reader.u64()?);
         let (held, []) = reader.bytes()?.as_chunks() else { return None };
         let held = held.to_vec();
+        let (left, []) = reader.bytes()?.as_chunks() else { return None };
+        let left = left.iter().copied().map(u32::from_le_bytes).collect();
         let cookie = if has_cookie == 0 {
             None
         } else {
             let binding = std::str::from_utf8(reader.bytes()?).ok()?.to_owned();
             Some((binding, reader.0.to_vec()))
         };
-        Some(Self { complete: complete != 0, cookie, refreshed_unix, held })
+        Some(Self { complete: complete != 0, cookie, refreshed_unix, read_unix, held, left })
     }
 }
 

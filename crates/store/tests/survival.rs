@@ -95,13 +95,20 @@ fn key(number: u32) -> Key {
 fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
     store.write(|writer| {
         for number in 0..ENTRIES {
-            let header =
-                Header { number, kind: 0, digest: cookie, seen_unix: 0, list_seen_unix: 0 };
+            let header = Header {
+                number,
+                kind: 0,
+                reference: 0,
+                digest: cookie,
+                seen_unix: 0,
+                list_seen_unix: 0,
+            };
             writer.put(key(number), header, &record(number, cookie))?;
             writer.reference(number, format!("cn={number}").as_bytes())?;
         }
         let cookie = Some(("ldap://server".into(), cookie.to_le_bytes().to_vec()));
-        writer.part(0, &Part { complete: true, cookie, refreshed_unix: 1, held: vec![[7; 16]] })?;
+        let (refreshed_unix, read_unix, held, left) = (1, 2, vec![[7; 16]], vec![8]);
+        writer.part(0, &Part { complete: true, cookie, refreshed_unix, read_unix, held, left })?;
         let why = Rejection { name: "uid=x".into(), reason: "no uidNumber".into() };
         writer.rejected(key(ENTRIES), Some(&why))?;
         writer.next_number(ENTRIES)
@@ -321,7 +328,14 @@ fn fill_the_disk(folder: &Path) {
     let huge = vec![b'x'; 64 << 10];
     let full = store.write(|writer| {
         for number in 0..200 {
-            let header = Header { number, kind: 0, digest: 2, seen_unix: 0, list_seen_unix: 0 };
+            let header = Header {
+                number,
+                kind: 0,
+                reference: 0,
+                digest: 2,
+                seen_unix: 0,
+                list_seen_unix: 0,
+            };
             writer.put(key(number), header, &huge)?;
         }
         Ok(())

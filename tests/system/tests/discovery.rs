@@ -100,6 +100,37 @@ fn servers_within_the_domain_are_asked_by_priority_and_weight_and_new_records_co
 }
 
 #[test]
+fn a_server_that_dns_names_no_more_is_left_as_soon_as_another_answers() {
+    if !needs_root() {
+        return;
+    }
+    let (old, mut new) = (plain(), plain());
+    let named =
+        |host, server: &Slapd| Service { host, port: server.port(), priority: 10, weight: 0 };
+    let (before, after) = (named("ldap1.corp.test", &old), named("ldap2.corp.test", &new));
+    let uri = |service: Service<'_>| format!("ldap://{}:{}", service.host, service.port);
+    let mut dns = Dns::serving(DOMAIN, &[before]);
+    let rosterd = asking(&dns, discovered(&old));
+    rosterd.expect_of_domain("corp", "server", uri(before));
+    let stays_at = |service| {
+        sleep(Duration::from_secs(6));
+        assert_eq!(rosterd.domain("corp").expect("a status")["server"], uri(service));
+    };
+    // A server that goes out of use is better than none.
+    new.stop();
+    dns.set(DOMAIN, &[after]);
+    stays_at(before);
+    new.start();
+    rosterd.expect_of_domain("corp", "server", uri(after));
+    new.change(&Directory::new(Schema::Rfc2307).user("bob", 5002));
+    let bob = "bob:*:5002:5002:bob of dc=example,dc=com:/home/bob:/bin/sh";
+    rosterd.expect("passwd", "bob", Some(bob));
+    // Named again, it is no better than the present one.
+    dns.set(DOMAIN, &[before, after]);
+    stays_at(after);
+}
+
+#[test]
 fn a_server_outside_the_domain_is_believed_by_an_authority_that_was_chosen() {
     if !needs_root() {
         return;

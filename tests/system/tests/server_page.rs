@@ -37,7 +37,8 @@ fn command(line: &str, package: &str, change: impl Fn(&str) -> String) -> Comman
         }
     }
     let mut command = Command::new(tool(&words[0], package));
-    command.args(&words[1..]).env("LDAPNOINIT", "1");
+    // `make` has a PREFIX, which dsconf takes for that of its own installation.
+    command.args(&words[1..]).env("LDAPNOINIT", "1").env_remove("PREFIX");
     command
 }
 

@@ -34,6 +34,9 @@ const PASSWD: &str = "/etc/passwd";
 /// What a back-end says where the server tells no changes.
 pub const POLLING: &str = "polling";
 
+/// What it says where the server does not show what a resumption is believed by.
+pub const NEVER_RESUMED: &str = "syncrepl, never resumed";
+
 const SEE_LOG: &str = "see its log: journalctl -u rosterd";
 
 /// What every role said, or why it did not.
@@ -293,6 +296,19 @@ fn of_domain(
                          seen late, and who is gone later still"
                     ),
                     "what to switch on at the server: roster.toml(5), DIRECTORY SERVERS".to_owned(),
+                ));
+            }
+            if status.tracking == NEVER_RESUMED {
+                found.push((
+                    Level::Warning,
+                    format!(
+                        "{name}: the server does not show when entries were changed, so everything is read \
+                         anew at each connection"
+                    ),
+                    format!(
+                        "let the bind DN read entryCSN, with 389 Directory Server modifyTimestamp, then: \
+                         roster domain refresh {name}"
+                    ),
                 ));
             }
             if status.online && !status.complete && status.mode == "replicate" {
@@ -933,6 +949,15 @@ All well.
         let said = said(&report);
         assert!(said[0].contains("changes are seen late"), "{said:?}");
         assert!(said[0].contains("roster.toml(5), DIRECTORY SERVERS"), "{said:?}");
+    }
+
+    #[test]
+    fn a_server_that_hides_its_stamps_is_named_with_what_to_allow() {
+        let mut report = report();
+        change(&mut report, |status| status.tracking = NEVER_RESUMED.to_owned());
+        let said = said(&report);
+        assert!(said[0].contains("everything is read anew at each connection"), "{said:?}");
+        assert!(said[0].contains("let the bind DN read entryCSN"), "{said:?}");
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //! in batches.
 
 mod loaded;
+mod mending;
 mod on_demand;
 mod removal;
 mod renumber;
 mod writing;
 
 pub use loaded::Loaded;
+pub use mending::InDoubt;
 pub use on_demand::Found;
 
 use super::NUMBERS_MAX;
@@ -21,6 +23,7 @@ use super::batch::{Batch, Log};
 use super::deletion::Guard;
 use super::entries::{Entries, Kind, Slot};
 use super::image::View;
+use super::left::Left;
 use super::references::{Interned, References};
 use super::rejected::Rejected;
 use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, TooLong};
@@ -31,7 +34,7 @@ use roster_store::{self as store, Key, Rejection, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 
 /// Reported at once to the writer; smaller batches wait for more.
@@ -50,6 +53,9 @@ pub struct Settings {
     pub mode: Mode,
     /// Share of the entries whose removal at once is held.
     pub mass_deletion: f64,
+    /// Lists are mirrored that name entries by DN, which a server may mend without a word when one of
+    /// these goes or gets another.
+    pub has_dn_lists: bool,
 }
 
 /// What others are told without asking.
@@ -88,6 +94,8 @@ pub struct Engine {
     unwritten: Notify,
     /// There is so much of it that it should not wait.
     pressing: Notify,
+    /// Entries have left references.
+    left: Notify,
 }
 
 struct State {
@@ -104,6 +112,7 @@ struct State {
     held: [HashSet<Key>; Kind::ALL.len()],
     /// Parts in which other removals wait than the cache knows.
     held_changed: BTreeSet<u8>,
+    left: Left,
     next_number: u32,
     marks: u32,
     /// Reported since the last flush.
@@ -137,6 +146,8 @@ struct PartState {
     lasting: store::Part,
     /// The refresh that is going on.
     refresh: Option<u32>,
+    /// It was told of an entry that this is as it was, and not what it is.
+    is_partial: bool,
     /// A cookie beyond removals that are held.
     beyond: Option<Cookie>,
     /// Whether a refresh ended in this process.
@@ -168,6 +179,10 @@ impl Engine {
                 held[slot.kind as usize].insert(slot.key);
             }
         }
+        let mut left = Left::new(settings.has_dn_lists);
+        for (&part, state) in &parts {
+            left.restore(part, &state.lasting.left, Instant::now());
+        }
         let state = State {
             wanted: None,
             parts,
@@ -178,6 +193,7 @@ impl Engine {
             guards: Kind::ALL.map(|_| Guard::new(settings.mass_deletion)),
             held,
             held_changed: BTreeSet::new(),
+            left,
             next_number,
             marks: 0,
             open: Batch::default(),
@@ -205,6 +221,7 @@ impl Engine {
             news: watch::Sender::new(News::default()),
             unwritten: Notify::new(),
             pressing: Notify::new(),
+            left: Notify::new(),
         })
     }
 
@@ -262,17 +279,7 @@ impl Engine {
             Some(batches) => View { header, base: None, batches },
             None => {
                 header.since = 0;
-                let unreadable = |error: StoreError| NoView::Cache(error.to_string());
-                // Begun under the lock: the cache holds all batches but those in `unwritten`, or
-                // some of these already, which lie over it all the same.
-                let base = match &state.store {
-                    Some(store) => Some(store.reader().map_err(unreadable)?),
-                    None if state.stored.is_some() => {
-                        return Err(NoView::Cache(state.cache_error.clone()));
-                    }
-                    None => None,
-                };
-                View { header, base, batches: state.unwritten.iter().cloned().collect() }
+                state.everything(header)?
             }
         };
         if let Some(since) = state.unfetched.take() {
@@ -326,6 +333,22 @@ impl Engine {
         }
     }
 
+    /// How long ago everything was read; `None` if it never was.
+    #[must_use]
+    pub fn read_age(&self) -> Option<Duration> {
+        let state = self.state();
+        let read = state.parts.values().map(|part| part.lasting.read_unix).min();
+        let read = read.filter(|&read| read > 0)?;
+        Some(Duration::from_secs(unix_now().saturating_sub(read)))
+    }
+
+    /// Whether the directory answers, and no reading of it is under way.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        let is_online = self.news.borrow().online == Some(true);
+        is_online && self.state().parts.values().all(|part| part.refresh.is_none())
+    }
+
     fn set_online(&self, online: bool, server: Option<&str>, reason: &str) {
         self.news.send_if_modified(|news| {
             let server = server.unwrap_or(&news.server);
@@ -357,7 +380,8 @@ impl Sink for Engine {
         let mut state = self.state();
         state.marks += 1;
         let mark = state.marks;
-        state.parts.entry(part.0).or_default().refresh = Some(mark);
+        let refreshed = state.parts.entry(part.0).or_default();
+        (refreshed.refresh, refreshed.is_partial) = (Some(mark), false);
         state.rejected.refresh_began(part.0);
     }
 
@@ -448,6 +472,9 @@ impl Engine {
         if state.seal() {
             self.unwritten.notify_one();
         }
+        if state.left.due().is_some() {
+            self.left.notify_one();
+        }
         metrics::gauge!("roster_rejected_entries").set(gauge(state.rejected.count()));
         for kind in Kind::ALL {
             let count = gauge(state.entries.count(kind));
@@ -470,6 +497,21 @@ fn gauge(count: u64) -> f64 {
 }
 
 impl State {
+    /// Everything that is known.
+    fn everything(&self, header: Header) -> Result<View, NoView> {
+        let unreadable = |error: StoreError| NoView::Cache(error.to_string());
+        // Begun under the lock: the cache holds all batches but those in `unwritten`, or some of these
+        // already, which lie over it all the same.
+        let base = match &self.store {
+            Some(store) => Some(store.reader().map_err(unreadable)?),
+            None if self.stored.is_some() => {
+                return Err(NoView::Cache(self.cache_error.clone()));
+            }
+            None => None,
+        };
+        Ok(View { header, base, batches: self.unwritten.iter().cloned().collect() })
+    }
+
     /// Whether everything is known that the directory has, or all that anybody asked for.
     fn is_whole(&self, settings: &Settings) -> bool {
         let complete =
@@ -494,6 +536,7 @@ impl State {
 
     /// Closes the open batch; whether there was anything in it.
     fn seal(&mut self) -> bool {
+        self.keep_left();
         if self.open.is_empty() {
             return false;
         }
@@ -530,10 +573,13 @@ impl State {
             }
             false => Err(format!("the domain has more than {NUMBERS_MAX} entries")),
         };
-        if let Err(reason) = encoded {
-            let name = String::from_utf8_lossy(name).into_owned();
-            return self.reject(settings, key, Rejection { name, reason });
-        }
+        let reference = match encoded {
+            Ok(reference) => reference,
+            Err(reason) => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                return self.reject(settings, key, Rejection { name, reason });
+            }
+        };
         let seen = match settings.mode {
             Mode::Replicate => Seen::default(),
             Mode::OnDemand => self.seen_now(number, entry),
@@ -543,16 +589,21 @@ impl State {
             self.next_number += 1;
             self.open.next_number(self.next_number);
         }
-        self.keep(settings.mode, key, kind, number, seen);
+        let mark = self.mark(key.part);
+        let slot = Slot { key, kind, number, reference, mark, digest: digest(&self.scratch) };
+        self.keep(settings.mode, slot, seen);
     }
 
     /// The entry's records are what is in `scratch`.
-    fn keep(&mut self, mode: Mode, key: Key, kind: Kind, number: u32, seen: Seen) {
-        let known = self.entries.get(key).map(|slot| (slot.kind, slot.digest));
-        let digest = digest(&self.scratch);
-        let header = header(number, kind, digest, seen);
-        self.entries.put(Slot { key, kind, number, mark: self.mark(key.part), digest });
-        if known == Some((kind, digest)) {
+    fn keep(&mut self, mode: Mode, slot: Slot, seen: Seen) {
+        let Slot { key, kind, number, reference, digest, .. } = slot;
+        let header = header(&slot, seen);
+        let known = self.entries.get(key).copied();
+        self.entries.put(slot);
+        if let Some(before) = known.filter(|before| before.reference != reference) {
+            self.left.note(key.part, before.reference, Instant::now());
+        }
+        if known.is_some_and(|before| (before.kind, before.digest) == (kind, digest)) {
             if mode == Mode::OnDemand {
                 self.asked.seen(number, seen);
                 self.open.seen(key, header);
@@ -573,9 +624,9 @@ impl State {
         }
     }
 
-    /// Puts the entry's records into `scratch`. What was asked for before and is not told this time,
-    /// a group's members or a user's groups, is as it was.
-    fn encode(&mut self, number: u32, entry: &Entry<'_>) -> Result<(), TooLong> {
+    /// Puts the entry's records into `scratch`, and gives the number of its reference. What was asked for
+    /// before and is not told this time, a group's members or a user's groups, is as it was.
+    fn encode(&mut self, number: u32, entry: &Entry<'_>) -> Result<u32, TooLong> {
         let mut record = std::mem::take(&mut self.scratch);
         let mut members = std::mem::take(&mut self.members);
         record.clear();
@@ -589,10 +640,12 @@ impl State {
                 // Of somebody who may be another one nothing is kept.
                 let groups = groups.filter(|(before, _)| *before == reference);
                 let groups = groups.map(|(_, groups)| groups);
-                write_user(&mut record, number, reference, user).and_then(|()| match groups {
+                let written = write_user(&mut record, number, reference, user);
+                let written = written.and_then(|()| match groups {
                     Some(groups) => exchange::write_groups_of(&mut record, number, &groups),
                     None => Ok(()),
-                })
+                });
+                written.map(|()| reference)
             }
             Entry::Group(group) => {
                 let known = match &group.members {
@@ -615,6 +668,7 @@ impl State {
                 let members = known.then_some(members.as_slice());
                 let (gid, name) = (group.gid, &group.name);
                 exchange::write_group(&mut record, number, reference, gid, name, members)
+                    .map(|()| reference)
             }
         };
         self.scratch = record;
@@ -648,7 +702,11 @@ impl State {
     fn present(&mut self, key: Key) -> bool {
         let mark = self.mark(key.part);
         self.not_held(key);
-        self.entries.mark(key, mark) || self.rejected.present(key, mark)
+        let is_known = self.entries.mark(key, mark) || self.rejected.present(key, mark);
+        if is_known && let Some(part) = self.parts.get_mut(&key.part) {
+            part.is_partial = true;
+        }
+        is_known
     }
 
     fn reject(&mut self, settings: &Settings, key: Key, rejection: Rejection) {
@@ -682,6 +740,9 @@ impl State {
         part.heard = true;
         if unmentioned == Unmentioned::Gone {
             part.lasting.complete = true;
+            if !part.is_partial {
+                part.lasting.read_unix = unix_now();
+            }
             let gone = |slot: &&Slot| slot.key.part == number && slot.mark != mark;
             let gone: Vec<Key> = self.entries.iter().filter(gone).map(|slot| slot.key).collect();
             for key in self.rejected.refresh_ended(number, mark) {
@@ -745,9 +806,10 @@ fn write_user(
 }
 
 /// What the cache keeps of an entry beside its records.
-fn header(number: u32, kind: Kind, digest: u64, seen: Seen) -> store::Header {
+fn header(slot: &Slot, seen: Seen) -> store::Header {
+    let &Slot { number, kind, reference, digest, .. } = slot;
     let Seen { entry: seen_unix, list: list_seen_unix } = seen;
-    store::Header { number, kind: kind as u8, digest, seen_unix, list_seen_unix }
+    store::Header { number, kind: kind as u8, reference, digest, seen_unix, list_seen_unix }
 }
 
 fn key_of(part: Part, id: EntryId) -> Key {

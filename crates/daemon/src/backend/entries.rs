@@ -45,6 +45,8 @@ pub struct Slot {
     pub kind: Kind,
     /// Its number.
     pub number: u32,
+    /// The number of the reference by which lists name it.
+    pub reference: u32,
     /// The refresh that mentioned it last.
     pub mark: u32,
     /// Hash of its record.
@@ -130,7 +132,7 @@ mod tests {
     fn an_entry_that_changes_its_kind_is_counted_once() {
         let key = Key { part: 0, id: [1; 16] };
         let mut entries = Entries::default();
-        let user = Slot { key, kind: Kind::User, number: 1, mark: 0, digest: 0 };
+        let user = Slot { key, kind: Kind::User, number: 1, reference: 0, mark: 0, digest: 0 };
         entries.put(user);
         entries.put(Slot { kind: Kind::Group, ..user });
         assert_eq!((entries.count(Kind::User), entries.count(Kind::Group)), (0, 1));

@@ -46,23 +46,12 @@ impl View {
         let file = File::from(memfd_create("roster-domain", flags).map_err(io::Error::from)?);
         let mut out = Out { file: BufWriter::with_capacity(BUFFER_BYTES, &file), records: 0 };
         out.file.write_all(&[0; HEADER_BYTES])?;
-        let mut later: BTreeMap<u32, Option<&[u8]>> = BTreeMap::new();
-        for batch in &self.batches {
-            later.extend(batch.records());
-        }
-        match &self.base {
-            Some(base) => over(base, later, &mut out)?,
-            None => {
-                let everything = self.header.since == 0;
-                for (number, record) in later {
-                    match record {
-                        Some(record) => out.record(record)?,
-                        None if everything => {}
-                        None => out.gone(number)?,
-                    }
-                }
-            }
-        }
+        let everything = self.header.since == 0;
+        self.records(|number, record| match record {
+            Some(record) => out.record(record),
+            None if everything => Ok(()),
+            None => out.gone(number),
+        })?;
         out.file.flush()?;
         let header = Header { records: out.records, ..self.header };
         drop(out);
@@ -71,38 +60,49 @@ impl View {
         fcntl_add_seals(&file, all).map_err(io::Error::from)?;
         Ok(file.into())
     }
+
+    /// Calls `visit` with the records of one entry after the other, by number, without any for one that
+    /// is gone.
+    pub fn records(
+        &self,
+        mut visit: impl FnMut(u32, Option<&[u8]>) -> io::Result<()>,
+    ) -> Result<(), ImageError> {
+        let mut later: BTreeMap<u32, Option<&[u8]>> = BTreeMap::new();
+        for batch in &self.batches {
+            later.extend(batch.records());
+        }
+        match &self.base {
+            Some(base) => over(base, later, visit),
+            None => Ok(later.into_iter().try_for_each(|(number, record)| visit(number, record))?),
+        }
+    }
 }
 
 /// Everything: what the cache holds, by number, and what was reported since in its place.
 fn over(
     base: &Reader,
     later: BTreeMap<u32, Option<&[u8]>>,
-    out: &mut Out<'_>,
+    mut visit: impl FnMut(u32, Option<&[u8]>) -> io::Result<()>,
 ) -> Result<(), ImageError> {
     let mut later = later.into_iter().peekable();
     let mut written = Ok(());
     base.records(|number, record| {
         while written.is_ok()
-            && let Some((_, newer)) = later.next_if(|(other, _)| *other < number)
+            && let Some((newer, record)) = later.next_if(|(other, _)| *other < number)
         {
-            written = newer.map_or(Ok(()), |newer| out.record(newer));
+            written = visit(newer, record);
         }
         let newest = match later.next_if(|(other, _)| *other == number) {
             Some((_, newer)) => newer,
             None => Some(record),
         };
-        if let Some(newest) = newest
-            && written.is_ok()
-        {
-            written = out.record(newest);
+        if written.is_ok() {
+            written = visit(number, newest);
         }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     written?;
-    for newer in later.filter_map(|(_, newer)| newer) {
-        out.record(newer)?;
-    }
-    Ok(())
+    Ok(later.try_for_each(|(number, record)| visit(number, record))?)
 }
 
 struct Out<'a> {

@@ -12,7 +12,10 @@ mod batch;
 pub mod deletion;
 mod engine;
 mod entries;
+mod full_refresh;
 mod image;
+mod left;
+mod mending;
 mod object;
 mod references;
 mod rejected;
@@ -26,7 +29,7 @@ use asking::Asking;
 use engine::{Engine, Settings};
 use object::{Object, tell};
 use roster_bus::zbus::object_server::SignalEmitter;
-use roster_config::{Mode, Provider as Configured};
+use roster_config::{Mode, Provider as Configured, Schema};
 use roster_provider::files::FilesProvider;
 use roster_provider::{Provider, Sink};
 use roster_provider_ldap::Ldap;
@@ -56,6 +59,7 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         domain: domain.name.clone(),
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
+        has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
     };
     let Found { store, loaded, error } = found;
     let engine = Engine::new(settings, loaded, store, error);
@@ -71,6 +75,10 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
             serve(context, cache, engine, provider, "ldap").await
         }
     }
+}
+
+fn names_dns(provider: &Configured) -> bool {
+    matches!(provider, Configured::Ldap(ldap) if ldap.schema == Schema::Rfc2307bis)
 }
 
 async fn serve<P: Provider + 'static>(
@@ -107,12 +115,22 @@ async fn serve<P: Provider + 'static>(
             Mode::Replicate => std::future::pending().await,
         }
     };
+    let read_anew = async {
+        match &domain.provider {
+            Configured::Ldap(ldap) if domain.mode == Mode::Replicate => {
+                full_refresh::keep_reading(&engine, ldap.full_refresh, || provider.refresh()).await;
+            }
+            _ => std::future::pending().await,
+        }
+    };
     let stop = context.shutdown.clone();
     let ended = tokio::select! {
         told = told => told.context("cannot signal changes"),
         written = cache.write_behind(&engine, stop) => written,
         () = mirrored => Ok(()),
         () = kept_fresh => Ok(()),
+        () = read_anew => Ok(()),
+        () = mending::keep_mending(&engine, provider.as_ref()) => Ok(()),
         () = context.shutdown.wait() => Ok(()),
     };
     cache.close(&engine).await?;

@@ -4,7 +4,7 @@
 mod on_demand;
 
 use super::batch::Batch;
-use super::engine::{Engine, Loaded, Settings};
+use super::engine::{Engine, InDoubt, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use super::writer::{Cache, Found};
 use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
@@ -23,7 +23,7 @@ const USERS: Part = Part(0);
 const GROUPS: Part = Part(1);
 
 fn settings(mode: Mode) -> Settings {
-    Settings { domain: "corp".into(), mode, mass_deletion: 0.5 }
+    Settings { domain: "corp".into(), mode, mass_deletion: 0.5, has_dn_lists: true }
 }
 
 /// An engine without a cache.
@@ -837,4 +837,60 @@ async fn a_damaged_cache_is_said_aloud_for_as_long_as_the_process_lives() {
     refresh(&engine, &["alice"], &[], "1");
     write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
     assert!(engine.status().cache_error.contains("cache.redb.damaged-1"));
+}
+
+/// A sweep of keys is no reading: what servers do not tell is in the entries.
+#[test]
+fn only_a_refresh_that_tells_of_every_entry_counts_as_a_reading_of_everything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert!(!engine.is_at_rest(), "no server has answered");
+    engine.online("ldap://server", "");
+    engine.put(USERS, named("alice"), user("alice", 1001));
+    engine.refresh_began(USERS);
+    assert!(!engine.is_at_rest());
+    assert!(engine.present(USERS, named("alice")));
+    engine.refresh_ended(USERS, Unmentioned::Gone, None);
+    assert!(engine.is_at_rest());
+    assert_eq!(engine.read_age(), None);
+    refresh(&engine, &["alice"], &[], "one");
+    assert!(engine.read_age().is_some());
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert!(engine.read_age().is_some(), "a restart does not forget it");
+}
+
+/// Servers mend lists without a word when somebody goes whom they name.
+#[tokio::test]
+async fn groups_that_name_who_left_are_in_doubt_over_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(
+        &engine,
+        &["alice", "bob", "carol"],
+        &[("staff", &["alice", "bob"]), ("ops", &["bob"]), ("few", &["carol"])],
+        "one",
+    );
+    let Entry::User(carol) = user("carol", uid_of("carol")) else { unreachable!() };
+    let shell = Cow::Borrowed(&b"/bin/sh"[..]);
+    engine.put(USERS, named("carol"), Entry::User(User { shell, ..carol.clone() }));
+    engine.removed(USERS, named("alice"));
+    engine.flush();
+    end(engine);
+
+    let engine = cached(folder.path(), Mode::Replicate);
+    engine.lists_due().await;
+    assert_eq!(in_doubt(&engine), InDoubt::Groups(vec![(GROUPS, named("staff"))]));
+    assert_eq!(in_doubt(&engine), InDoubt::Groups(vec![]), "not again at once");
+
+    let reference = Cow::Borrowed(&b"caroline"[..]);
+    engine.put(USERS, named("carol"), Entry::User(User { reference, ..carol }));
+    engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&["bob"])));
+    engine.flush();
+    engine.lists_due().await;
+    assert_eq!(in_doubt(&engine), InDoubt::Groups(vec![(GROUPS, named("few"))]));
+}
+
+fn in_doubt(engine: &Engine) -> InDoubt {
+    engine.looked(&engine.lists().expect("lists").look().expect("readable"))
 }

@@ -6,6 +6,7 @@ use super::engine::{Engine, Loaded};
 use crate::role::Shutdown;
 use anyhow::{Context as _, bail};
 use roster_config::{Domain, Mode, Provider};
+use roster_provider_ldap::schema::searches;
 use roster_store::{self as store, Opened, Store, StoreError};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,14 +48,18 @@ pub struct Found {
 impl Cache {
     /// The cache of a domain. One that was made from another base or other files is another
     /// directory's, and what was asked for is no beginning of a mirror: entries there and here have
-    /// nothing to do with each other.
+    /// nothing to do with each other. Nor may it be of other searches than are made now: who came by one
+    /// that is not made any more would stay for ever.
     #[must_use]
     pub fn new(folder: PathBuf, domain: &Domain) -> Self {
         let source = match &domain.provider {
             Provider::Files(files) => {
                 format!("files {} {}", files.passwd.display(), files.group.display())
             }
-            Provider::Ldap(ldap) => format!("ldap {}", ldap.base),
+            Provider::Ldap(ldap) => {
+                let searches = searches(ldap).map_or(0, |searches| searches.len());
+                format!("ldap {} searches {searches}", ldap.base)
+            }
         };
         let kept = match domain.mode {
             Mode::Replicate => "mirror",

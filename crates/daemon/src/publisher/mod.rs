@@ -444,7 +444,7 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
     let mut believed = Believed::default();
     let now = SystemTime::now();
     // How the files were at the beginning of a quiet time that is over.
-    let mut left = Marks::of(&passwd, &group).filter(|marks| marks.had_settled(now));
+    let mut left = Marks::of(&passwd, &group).filter(|marks| marks.had_settled(now, SETTLED));
     loop {
         let read = locals::read_settled(&passwd, &group, left);
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();

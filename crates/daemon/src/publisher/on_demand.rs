@@ -6,11 +6,12 @@
 //! over, whoever has the name in a later domain could be its owner while the first is away.
 
 use super::Hub;
+use super::admit::Rules;
 use super::learnt::Found;
 use super::merge::Claimant;
 use super::model::{Entry, Refused, User, record_number};
 use super::state::{Forget, State};
-use futures_util::future::try_join_all;
+use futures_util::{TryStreamExt, stream};
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::exchange::Records;
 use roster_bus::interfaces::{BackendProxy, Kind, LOOK_UP_DEADLINE};
@@ -27,8 +28,9 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Names and ids that one domain is known not to have.
 const ABSENT_MAX: usize = 16_384;
 
-/// Questions of one look-up that earlier domains are asked at a time.
-const EARLIER_AT_ONCE: usize = 8;
+/// Questions of one look-up that an earlier domain is asked at a time: of a user in hundreds of groups they
+/// have to be answered within the time of one.
+const EARLIER_AT_ONCE: usize = 32;
 /// How often a look-up begins anew, for what it brought made its name or id another's.
 const ROUNDS_MAX: usize = 3;
 
@@ -262,8 +264,10 @@ async fn find(
         if known.owner(question).is_some_and(|(owner, _)| owner <= domain) {
             break;
         }
-        drop(known);
-        directories.ask(domain, question).await?;
+        if known.can_have(domain, question) {
+            drop(known);
+            directories.ask(domain, question).await?;
+        }
     }
     Ok(state.read().await.claimant(question))
 }
@@ -277,9 +281,16 @@ async fn ask_earlier(
 ) -> Result<(), Unavailable> {
     let questions: Vec<&Question> = questions.collect();
     for domain in 0..position {
-        for some in questions.chunks(EARLIER_AT_ONCE) {
-            try_join_all(some.iter().map(|question| directories.ask(domain, question))).await?;
-        }
+        let asked = {
+            let known = directories.state().read().await;
+            questions
+                .iter()
+                .filter(|question| known.can_have(domain, question))
+                .map(|question| Ok(directories.ask(domain, question)))
+                .collect::<Vec<_>>()
+        };
+        let asked = stream::iter(asked);
+        asked.try_buffer_unordered(EARLIER_AT_ONCE).try_collect::<()>().await?;
     }
     Ok(())
 }
@@ -325,6 +336,16 @@ impl State {
             return Ok(());
         }
         Err(Unavailable(format!("domain {} was not read yet", domain.name)))
+    }
+
+    /// Whether a domain may have what is asked for: an id that its rules shut out is nobody's there, and no
+    /// directory has to be asked.
+    fn can_have(&self, domain: usize, question: &Question) -> bool {
+        let Rules { min_id, max_id, .. } = &self.domains[domain].rules;
+        match question.kind {
+            Kind::UserByUid | Kind::GroupByGid => (*min_id..=*max_id).contains(&question.id),
+            Kind::UserByName | Kind::GroupByName | Kind::GroupsOf => true,
+        }
     }
 
     /// Whether the numbers of what was found are those of the entries that are here. A back-end that began
@@ -673,6 +694,47 @@ mod tests {
         assert_eq!(look_up(&directory, &team).await, Ok(team_now));
         let gone = by_name(Kind::GroupByName, "team-all");
         assert_eq!(look_up(&directory, &gone).await, Ok(Answer::Absent));
+    }
+
+    /// A directory that has nobody, and puts down what it was asked.
+    struct Empty {
+        state: RwLock<State>,
+        asked: Mutex<Vec<Question>>,
+    }
+
+    impl Directories for Empty {
+        fn state(&self) -> &RwLock<State> {
+            &self.state
+        }
+
+        async fn ask(&self, domain: usize, question: &Question) -> Result<(), Unavailable> {
+            assert_eq!(domain, 0, "the other is mirrored");
+            self.asked.lock().expect("whole").push(question.clone());
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_earlier_domain_is_not_asked_for_ids_that_it_cannot_have() {
+        for (max_id, asked_for_ids) in [(9999, true), (4999, false)] {
+            let mut state = host(&["asked", "lab"]);
+            state.domains[0].rules.max_id = max_id;
+            let lab = Image::full().user(1, "alice", 5001, 5002).group(2, "staff", 6000, &[1]);
+            take(&mut state, 1, lab).expect("well formed");
+            let asked = Mutex::default();
+            let directory = Empty { state: RwLock::new(state), asked };
+            let groups = by_name(Kind::GroupsOf, "alice");
+            assert_eq!(look_up(&directory, &groups).await, Ok(Answer::Gids(vec![6000])));
+            let asked = directory.asked.into_inner().expect("whole");
+            assert_eq!(
+                asked[0],
+                by_name(Kind::UserByName, "alice"),
+                "she may be somebody else there"
+            );
+            let mut ids: Vec<u32> = asked[1..].iter().map(|question| question.id).collect();
+            ids.sort_unstable();
+            assert_eq!(ids, if asked_for_ids { vec![5001, 5002, 6000] } else { vec![] });
+        }
     }
 
     /// Whoever goes over all of them for each of them does not end.

@@ -64,8 +64,12 @@ impl History {
         self.gone.retain(|other| *other != id);
     }
 
-    /// A cookie as it is kept: this, and after it the server's own as it stands.
-    pub fn with(&self, cookie: &[u8]) -> Vec<u8> {
+    /// A cookie as it is kept: this, and after it the server's own as it stands. Nothing without a
+    /// stamp, by which what it brings could be believed.
+    pub fn with(&self, cookie: &[u8]) -> Option<Vec<u8>> {
+        if self.changed.is_empty() {
+            return None;
+        }
         let mut writer = Writer::default();
         writer.constructed(tag::SEQUENCE, |writer| {
             let gone = self.gone.iter().map(|id| (id, &b""[..]));
@@ -76,7 +80,7 @@ impl History {
             }
         });
         writer.raw(cookie);
-        writer.into_bytes()
+        Some(writer.into_bytes())
     }
 
     /// What a kept cookie holds, and the server's own.
@@ -116,7 +120,7 @@ pub(super) struct Doubts {
     /// Entries that the server calls unchanged and nobody knows.
     strangers: Vec<EntryId>,
     too_many: bool,
-    /// An entry was as it was, or there is none to tell.
+    /// An entry was as it was.
     is_confirmed: bool,
     is_refuted: bool,
 }
@@ -125,11 +129,7 @@ impl Doubts {
     /// All of what is remembered.
     pub fn of(history: &History) -> Self {
         let gone = history.gone.iter().map(|id| (*id, Vec::new()));
-        Self {
-            open: history.changed.iter().cloned().chain(gone).collect(),
-            is_confirmed: history.changed.is_empty(),
-            ..Self::default()
-        }
+        Self { open: history.changed.iter().cloned().chain(gone).collect(), ..Self::default() }
     }
 
     /// The server speaks of the entry: whatever it was before, it is known now.
@@ -183,10 +183,10 @@ impl Doubts {
 }
 
 /// A key as an attribute's value.
-fn key_value(attribute: &str, id: EntryId) -> Vec<u8> {
-    match attribute {
-        "objectGUID" => id.0.to_vec(),
-        "nsUniqueId" => {
+pub(super) fn key_value(attribute: &str, id: EntryId) -> Vec<u8> {
+    match attribute.to_ascii_lowercase().as_str() {
+        "objectguid" => id.0.to_vec(),
+        "nsuniqueid" => {
             let words = id.0.chunks(4).map(|word| {
                 word.iter().fold(String::new(), |mut text, octet| {
                     let _ = write!(text, "{octet:02x}");
@@ -228,7 +228,17 @@ mod tests {
     fn what_is_as_it_was_is_believed() {
         let found = [(1, 1), (2, 2), (3, 3)];
         assert!(settled(&mut Doubts::of(&history()), &found, Unmentioned::Kept));
-        assert!(settled(&mut Doubts::of(&History::default()), &[], Unmentioned::Kept));
+    }
+
+    #[test]
+    fn without_stamps_nothing_is_known() {
+        let mut unstamped = History::default();
+        unstamped.changed(id(1), b"", true);
+        unstamped.removed(id(9));
+        assert_eq!(unstamped.with(b"csn=1"), None);
+        for unmentioned in [Unmentioned::Kept, Unmentioned::Gone] {
+            assert!(!settled(&mut Doubts::of(&unstamped), &[], unmentioned));
+        }
     }
 
     #[test]
@@ -283,7 +293,7 @@ mod tests {
     #[test]
     fn a_cookie_is_kept_with_its_history_and_read_again() {
         for cookie in [&b"rid=000,csn=20261122075604.000000Z#000000#000#000000"[..], b"", b"\x30"] {
-            let kept = history().with(cookie);
+            let kept = history().with(cookie).expect("stamps");
             assert_eq!(History::parse(&kept), Ok((history(), cookie)));
             assert!(
                 (0..kept.len() - cookie.len()).all(|end| History::parse(&kept[..end]).is_err())

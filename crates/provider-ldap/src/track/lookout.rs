@@ -111,7 +111,7 @@ impl Track for Lookout {
                 match (self.asked.get_mut(&response.id), key) {
                     (Some(Asked::Folder { found, .. }), key) => *found = key,
                     (Some(Asked::Below { .. }), Some(key)) => {
-                        ear.below(&self.search, key, &entry)?;
+                        ear.read(&self.search, key, &entry)?;
                     }
                     (Some(Asked::Below { .. }), None) => {
                         return Err(super::keyless(&entry, &self.key));

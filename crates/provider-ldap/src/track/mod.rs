@@ -11,6 +11,7 @@ mod folders;
 mod history;
 pub mod lookout;
 mod notices;
+pub mod rereading;
 pub mod sync;
 mod twins;
 
@@ -25,6 +26,7 @@ use crate::message::{
 use crate::network::Network;
 use crate::schema::{Mapping, PartSearch, group_id};
 use folders::{Folders, Question};
+use rereading::Wanted;
 use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -76,11 +78,12 @@ const SPOKEN_MAX: usize = 10_000;
 pub(crate) struct Ear {
     sink: Arc<dyn Sink>,
     mapping: Arc<Mapping>,
+    wanted: Arc<Wanted>,
     cookies: HashMap<Part, Cookie>,
     /// What the known entries lie under, and what those of a listing that is not over.
     folders: HashMap<Part, Folders>,
     listings: HashMap<Part, Folders>,
-    /// How many readings below a folder are on their way, and what was spoken of meanwhile: it is
+    /// How many readings beside the changes are on their way, and what was spoken of meanwhile: it is
     /// newer than what they bring.
     readings: usize,
     spoken: HashSet<(Part, EntryId)>,
@@ -91,10 +94,16 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    pub fn new(sink: Arc<dyn Sink>, mapping: Arc<Mapping>, cookies: Vec<(Part, Cookie)>) -> Self {
+    pub fn new(
+        sink: Arc<dyn Sink>,
+        mapping: Arc<Mapping>,
+        wanted: Arc<Wanted>,
+        cookies: Vec<(Part, Cookie)>,
+    ) -> Self {
         let mut ear = Self {
             sink,
             mapping,
+            wanted,
             cookies: HashMap::new(),
             folders: HashMap::new(),
             listings: HashMap::new(),
@@ -156,8 +165,8 @@ impl Ear {
         self.tell(search, id, entry, is_listing, !is_listing)
     }
 
-    /// The entry was found below a new folder.
-    fn below(
+    /// The entry was read beside the changes, which may have told something newer of it.
+    fn read(
         &mut self,
         search: &PartSearch,
         id: EntryId,
@@ -285,7 +294,7 @@ impl Ear {
 
     /// What to ask about folders; while they are listed, nothing.
     fn question(&mut self, part: Part) -> Option<Question> {
-        if self.listings.contains_key(&part) {
+        if self.is_listing(part) {
             return None;
         }
         let question = self.folders(part).next();
@@ -312,12 +321,26 @@ impl Ear {
         }
     }
 
-    /// A reading below a folder is over; whether everything there was read.
-    fn read_below(&mut self, part: Part, name: &[u8], is_whole: bool) {
+    /// A reading of single entries is on its way.
+    fn reading_began(&mut self) {
+        self.readings += 1;
+    }
+
+    fn reading_ended(&mut self) {
         self.readings = self.readings.saturating_sub(1);
         if self.readings == 0 {
             self.spoken.clear();
         }
+    }
+
+    /// Whether everything of the part is being listed.
+    fn is_listing(&self, part: Part) -> bool {
+        self.listings.contains_key(&part)
+    }
+
+    /// A reading below a folder is over; whether everything there was read.
+    fn read_below(&mut self, part: Part, name: &[u8], is_whole: bool) {
+        self.reading_ended();
         if is_whole {
             self.folders(part).was_read(name);
         } else {
@@ -519,6 +542,7 @@ impl Driver<'_> {
                     is_doubtful = true;
                     continue;
                 }
+                () = self.ear.wanted.changed() => continue,
                 () = sleep_until(due.map_or(limit, |due| due.min(limit))) => {
                     match silence {
                         Some(silence) if Instant::now() >= limit => return Err(silence),
@@ -581,7 +605,7 @@ pub(crate) fn queue_probe(connection: &mut Connection) -> u32 {
 pub fn reread(kept: &[u8]) -> Option<Vec<u8>> {
     let (cookie, mut folders) = Folders::of_kept(kept)?;
     match history::History::parse(&cookie) {
-        Ok((history, cookie)) => folders.kept_with(&history.with(cookie)),
+        Ok((history, cookie)) => folders.kept_with(&history.with(cookie)?),
         Err(_) => folders.kept_with(&cookie),
     }
 }

@@ -1,6 +1,9 @@
 //! Content synchronization, RFC 4533: the server itself sends what changed since a cookie, then
 //! every change as it happens. Before what a resumption brought is believed, it is checked that the
 //! server's data goes on from where it was left ([`history`](super::history)).
+//!
+//! OpenLDAP finds what changed by the stamps of the entries, as far as the reader may see them: of an
+//! entry that does not show its stamp no resumption tells, so that where there is one nothing is resumed.
 
 use super::history::{Doubts, History};
 use super::{Ear, Track};
@@ -9,10 +12,12 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::message::{
     Control, Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, State,
-    SyncInfo, code, oid,
+    SyncInfo, code, oid, printable,
 };
 use crate::schema::{PartSearch, entry_id};
 use roster_provider::{Cookie, EntryId, Unmentioned};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
 /// One search kept by content synchronization.
@@ -24,6 +29,10 @@ pub(crate) struct Synchronization {
     /// That of their stamps.
     stamp: &'static str,
     misses_removals: bool,
+    /// An entry did not show its stamp.
+    is_unstamped: bool,
+    /// Tells the status so.
+    never_resumes: Arc<AtomicBool>,
     phase: Phase,
     history: History,
     doubts: Doubts,
@@ -59,13 +68,15 @@ enum Phase {
 
 impl Synchronization {
     /// `misses_removals`: the server was seen to forget removals when it resumes. `stamp` is an
-    /// attribute that has another value after each change.
+    /// attribute that has another value after each change; `never_resumes` is set where entries do not
+    /// show it.
     pub fn new(
         search: PartSearch,
         binding: String,
         key: &'static str,
         stamp: &'static str,
         misses_removals: bool,
+        never_resumes: Arc<AtomicBool>,
     ) -> Self {
         let phase = Phase::Asleep;
         Self {
@@ -74,6 +85,8 @@ impl Synchronization {
             key,
             stamp,
             misses_removals,
+            is_unstamped: false,
+            never_resumes,
             phase,
             history: History::default(),
             doubts: Doubts::default(),
@@ -122,13 +135,32 @@ impl Synchronization {
     fn take_cookie(&mut self, cookie: Option<&[u8]>, ear: &mut Ear) {
         let Some(value) = cookie else { return };
         self.cookie = Some(value.to_vec());
-        if self.phase == Phase::Following {
-            ear.cookie(self.search.part, self.bound(value));
+        if self.phase == Phase::Following
+            && let Some(cookie) = self.bound()
+        {
+            ear.cookie(self.search.part, cookie);
         }
     }
 
-    fn bound(&self, cookie: &[u8]) -> Cookie {
-        Cookie { binding: self.binding.clone(), value: self.history.with(cookie) }
+    /// The cookie as it is kept, if resuming from it may be believed.
+    fn bound(&self) -> Option<Cookie> {
+        let cookie = self.cookie.as_deref().filter(|_| !self.is_unstamped)?;
+        Some(Cookie { binding: self.binding.clone(), value: self.history.with(cookie)? })
+    }
+
+    /// An entry does not show its stamp: cookies that were kept before are worth nothing either.
+    fn miss_stamp(&mut self, entry: &RawEntry<'_>, is_listing: bool) {
+        if std::mem::replace(&mut self.is_unstamped, true) {
+            return;
+        }
+        self.is_behind |= !is_listing;
+        self.never_resumes.store(true, Ordering::Relaxed);
+        tracing::warn!(
+            entry = printable(entry.dn),
+            "the server does not show {}, and without it no resumption is believed: everything is read \
+             anew at each connection; let the bind DN read it",
+            self.stamp
+        );
     }
 
     fn refreshed(&mut self, resumed: bool, listed: bool, ear: &mut Ear) {
@@ -168,8 +200,7 @@ impl Synchronization {
             return self.restart(ear);
         }
         self.phase = Phase::Following;
-        let cookie = self.cookie.as_deref().map(|value| self.bound(value));
-        ear.ended(self.search.part, unmentioned, cookie);
+        ear.ended(self.search.part, unmentioned, self.bound());
     }
 
     fn search_ended(&mut self, outcome: Outcome<'_>, ear: &mut Ear) -> Result<(), Error> {
@@ -254,8 +285,15 @@ impl Track for Synchronization {
                 match sync.state {
                     State::Present => self.present(id, ear),
                     State::Changed => {
+                        let stamp = self.stamp_of(&entry)?;
                         self.doubts.told(id);
-                        self.history.changed(id, self.stamp_of(&entry)?, is_listing);
+                        self.history.changed(id, stamp, is_listing);
+                        // 389-ds shows nobody the stamps of what it tells when it resumes.
+                        let is_resuming =
+                            matches!(self.phase, Phase::Refreshing { resumed: true, .. });
+                        if stamp.is_empty() && !is_resuming {
+                            self.miss_stamp(&entry, is_listing);
+                        }
                         self.is_behind |= ear.entry(&self.search, id, &entry, is_listing)?;
                     }
                     State::Deleted => self.removed(id, ear),

@@ -327,6 +327,7 @@ pub fn domain(server: &impl system::Server) -> Domain {
         connect_timeout: Duration::from_secs(5),
         search_timeout: Duration::from_secs(10),
         poll: Duration::from_millis(300),
+        full_refresh: Duration::ZERO,
         fail_back: Duration::from_secs(1),
         message_bytes_max: 64 << 20,
     };

@@ -29,10 +29,15 @@ const PLUGINS: [(&str, &str); 4] = [
     ("MemberOf Plugin", ""),
 ];
 
+/// What mends references to entries that go or are renamed.
+const INTEGRITY: (&str, &str) = ("referential integrity postoperation", "");
+
 /// A 389-ds.
 #[derive(Debug)]
 pub struct Ds389 {
     port: u16,
+    /// Whether references are mended.
+    mends: bool,
     process: Option<Process>,
     // Removed last.
     folder: TempDir,
@@ -46,12 +51,22 @@ impl Ds389 {
     /// If it does not come up; so do the other functions of this file.
     #[must_use]
     pub fn serving(ldif: &str) -> Self {
+        Self::set_up(ldif, false)
+    }
+
+    /// The same with the plug-in that mends references to entries that go or are renamed.
+    #[must_use]
+    pub fn mending(ldif: &str) -> Self {
+        Self::set_up(ldif, true)
+    }
+
+    fn set_up(ldif: &str, mends: bool) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("roster-389ds-")
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("make a folder for 389-ds");
-        let mut server = Self { port: free_port(), process: None, folder };
+        let mut server = Self { port: free_port(), mends, process: None, folder };
         server.configure();
         server.load(ldif);
         server.start();
@@ -141,7 +156,7 @@ impl Ds389 {
             })
             .replacen("nsslapd-port:", LISTEN_AND_TAKE_ANYTHING, 1);
         let mut text = text.replacen("nsslapd-mode: 600\n", LOOK_THROUGH_ALL, 1);
-        for (plugin, lines) in PLUGINS {
+        for (plugin, lines) in PLUGINS.into_iter().chain(self.mends.then_some(INTEGRITY)) {
             let start = text.find(&format!("dn: cn={plugin},cn=plugins")).expect("in the template");
             let off = "nsslapd-pluginenabled: off\n";
             let place = start + text[start..].find(off).expect("the plug-in is off");

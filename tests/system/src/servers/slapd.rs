@@ -23,6 +23,8 @@ pub struct Setup {
     pub base: String,
     /// Whether changes can be followed (RFC 4533); without it they can only be polled for.
     pub syncprov: bool,
+    /// Whether references to entries that go or are renamed are mended, of which OpenLDAP tells nobody.
+    pub refint: bool,
     /// How many changes the server remembers for who comes back with a cookie.
     pub session_log: u32,
     /// How many entries the reader may have at once; none is no limit.
@@ -41,6 +43,7 @@ impl Setup {
             schema,
             base: BASE.to_owned(),
             syncprov: true,
+            refint: false,
             session_log: 10_000,
             size_limit: None,
             anonymous: true,
@@ -189,8 +192,16 @@ impl Slapd {
     }
 
     fn configure(&self) {
-        let Setup { schema, base, syncprov, session_log, size_limit, anonymous, certificate } =
-            &self.setup;
+        let Setup {
+            schema,
+            base,
+            syncprov,
+            refint,
+            session_log,
+            size_limit,
+            anonymous,
+            certificate,
+        } = &self.setup;
         let folder = self.folder.path().display();
         let mut text = String::new();
         for name in ["core", "cosine", "inetorgperson"] {
@@ -219,7 +230,7 @@ impl Slapd {
         let _ = write!(
             text,
             "pidfile {folder}/pid\nargsfile {folder}/args\nmodulepath /usr/lib/ldap\n\
-             moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nthreads 16\n\
+             moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nmoduleload refint\nthreads 16\n\
              sizelimit {size_limit}\n\
              database mdb\nsuffix \"{base}\"\nrootdn \"{admin}\"\nrootpw \"{ADMIN_PASSWORD}\"\n\
              directory {folder}/db\nmaxsize 2147483648\ndbnosync\n\
@@ -232,6 +243,9 @@ impl Slapd {
         );
         if *syncprov {
             let _ = write!(text, "overlay syncprov\nsyncprov-sessionlog {session_log}\n");
+        }
+        if *refint {
+            text.push_str("overlay refint\nrefint_attributes member\n");
         }
         let _ =
             write!(text, "database monitor\nrootdn \"{}\"\naccess to * by * read\n", self.admin());

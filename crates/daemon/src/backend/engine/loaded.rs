@@ -38,11 +38,11 @@ impl Loaded {
                 odd = Some("an entry is of no known kind");
                 return;
             };
-            let store::Header { number, digest, seen_unix, list_seen_unix, .. } = header;
+            let store::Header { number, reference, digest, seen_unix, list_seen_unix, .. } = header;
             if number >= loaded.next_number {
                 odd = Some("an entry has a number that was not given out");
             }
-            loaded.entries.put(Slot { key, kind, number, mark: 0, digest });
+            loaded.entries.put(Slot { key, kind, number, reference, mark: 0, digest });
             loaded.parts.entry(key.part).or_default();
             if mode == Mode::OnDemand {
                 seen.insert(number, (key, Seen { entry: seen_unix, list: list_seen_unix }));

@@ -176,9 +176,13 @@ impl State {
                 continue;
             };
             let (key, seen) = (answer.key, Seen { list: 0, ..answer.seen });
+            let reference = answer.reference;
             self.scratch.clear();
             answer.write_without_members(&mut self.scratch);
-            self.keep(Mode::OnDemand, key, Kind::Group, number, seen);
+            let (mark, digest) = (self.mark(key.part), digest(&self.scratch));
+            let kind = Kind::Group;
+            let slot = Slot { key, kind, number, reference, mark, digest };
+            self.keep(Mode::OnDemand, slot, seen);
         }
     }
 
@@ -194,7 +198,7 @@ impl State {
         let Some(answer) = self.asked.get(user.number) else { return };
         let (records, seen) = (answer.records(), answer.seen);
         let slot = Slot { digest: digest(&records), ..user };
-        let header = header(slot.number, slot.kind, slot.digest, seen);
+        let header = header(&slot, seen);
         if !news {
             self.open.seen(slot.key, header);
             return;

@@ -2,7 +2,7 @@
 //! would be used up. When most of them are nobody's, the entries get the first ones, in the order
 //! that they had. A publisher fetches everything from a new process and never sees both.
 
-use super::super::entries::Kind;
+use super::super::entries::{Kind, Slot};
 use super::{digest, header};
 use crate::backend::asked::Seen;
 use roster_bus::exchange::{self, Record, Records, TooLong};
@@ -30,8 +30,10 @@ pub(super) fn renumber(store: &Store) -> Result<(), StoreError> {
             let records = rewritten(&records, new, &numbers).ok_or_else(odd)?;
             let kind = Kind::from_number(old.kind).ok_or_else(odd)?;
             let seen = Seen { entry: old.seen_unix, list: old.list_seen_unix };
-            writer.remove(*key, old.number)?;
-            writer.put(*key, header(new, kind, digest(&records), seen), &records)?;
+            let (key, number, reference) = (*key, new, old.reference);
+            let slot = Slot { key, kind, number, reference, mark: 0, digest: digest(&records) };
+            writer.remove(key, old.number)?;
+            writer.put(key, header(&slot, seen), &records)?;
         }
         writer.next_number(u32::try_from(entries.len()).unwrap_or(u32::MAX))
     })

@@ -1,0 +1,81 @@
+//! What the reader may see of the directory decides what a host that comes back can be told: with all that
+//! docs/directory-servers.md names it is told what changed; without the stamps it reads everything.
+
+use roster_system_tests::rosterd::Source;
+use roster_system_tests::{Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd};
+
+const MAPPED: [&str; 9] = [
+    "objectClass",
+    "uid",
+    "cn",
+    "uidNumber",
+    "gidNumber",
+    "gecos",
+    "homeDirectory",
+    "loginShell",
+    "member",
+];
+const NEVER_RESUMED: &str = "syncrepl, never resumed";
+
+/// Changes while the host is away are seen when it is back.
+fn gap_is_seen<S: Server>(server: &S, stamp: &str, is_shown: bool) {
+    let directory = Directory::new(Schema::Rfc2307bis);
+    let mut rosterd = Rosterd::start(&[Domain::ldap("corp", server)]);
+    let is_right = |rosterd: &Rosterd| {
+        rosterd.expect_mirror(&[Source::Server(server)]);
+        let tracking = if is_shown { "syncrepl" } else { NEVER_RESUMED };
+        rosterd.expect_of_domain("corp", "tracking", tracking);
+    };
+    is_right(&rosterd);
+    // Changes that are told as they happen show the stamps like all others.
+    server.change(&directory.user("before", 70_001));
+    server.set(&directory.user_dn("u5"), "loginShell", &["/bin/before"]);
+    is_right(&rosterd);
+    rosterd.stop();
+    server.change(&directory.user("meanwhile", 70_002));
+    server.change(&directory.membership("g1", "lonely", true));
+    server.set(&directory.user_dn("u5"), "loginShell", &["/bin/meanwhile"]);
+    server.delete(&[directory.user_dn("before")]);
+    rosterd.launch();
+    is_right(&rosterd);
+    let log = rosterd.log();
+    assert_eq!(log.contains(&format!("does not show {stamp}")), !is_shown, "{log}");
+    let status = String::from_utf8(rosterd.roster(&["status"]).stdout).expect("UTF-8");
+    assert_eq!(status.contains(stamp), !is_shown, "{status}");
+    server.delete(&[directory.user_dn("meanwhile")]);
+    server.change(&directory.membership("g1", "lonely", false));
+    is_right(&rosterd);
+}
+
+#[test]
+fn openldap_shows_changes_by_entry_csn() {
+    let ldif = Directory::new(Schema::Rfc2307bis).populated(50, 20, 5);
+    for (session_log, is_shown) in [(10_000, false), (10_000, true), (0, false), (0, true)] {
+        let setup = Setup { session_log, ..Setup::new(Schema::Rfc2307bis) };
+        let mut slapd = Slapd::loaded(setup, &ldif);
+        let stamp = if is_shown { ",entryCSN" } else { "" };
+        let attributes = MAPPED.join(",");
+        let rule =
+            format!("attrs=entry,children,{attributes},entryUUID,modifyTimestamp{stamp} by dn");
+        slapd.edit(|text| text.replacen("access to * by dn", &format!("access to {rule}"), 1));
+        slapd.start();
+        gap_is_seen(&slapd, "entryCSN", is_shown);
+    }
+}
+
+#[test]
+fn ds389_is_believed_by_modify_timestamp() {
+    let server = Ds389::serving(&Directory::new(Schema::Rfc2307bis).populated(50, 20, 5));
+    for stamp in ["", "modifyTimestamp"] {
+        let attributes = [&MAPPED[..], &["nsUniqueId", stamp]].concat();
+        let attributes = attributes.join(" || ");
+        let rule = format!(
+            "(targetattr=\"{}\")(version 3.0; acl \"the reader\"; \
+             allow (read, search, compare) userdn=\"ldap:///{}\";)",
+            attributes.trim_end_matches(" || "),
+            server.reader()
+        );
+        server.set(server.base(), "aci", &[&rule]);
+        gap_is_seen(&server, "modifyTimestamp", !stamp.is_empty());
+    }
+}
