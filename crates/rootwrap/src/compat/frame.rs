@@ -2,6 +2,7 @@
 //! comes and never held whole, unless it is small; so a length is a claim that costs nothing.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
 
 /// What is read at once, and held.
 pub const BUFFER_BYTES: usize = 64 << 10;
@@ -12,9 +13,10 @@ pub struct Frame<R> {
     from: R,
     /// Not yet read from there.
     left: u64,
+    /// Grows to what is read at once, and is used again.
     buffer: Vec<u8>,
-    /// How much of the buffer is used up.
-    at: usize,
+    /// What of the buffer was read and not used.
+    unused: Range<usize>,
 }
 
 impl<R: Read> Frame<R> {
@@ -23,22 +25,20 @@ impl<R: Read> Frame<R> {
         let mut header = [0; 8];
         let mut read = 0;
         while read < header.len() {
-            match from.read(&mut header[read..]) {
-                Ok(0) if read == 0 => return Ok(None),
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(count) => read += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match read_once(&mut from, &mut header[read..])? {
+                0 if read == 0 => return Ok(None),
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                count => read += count,
             }
         }
         let left = u64::from_be_bytes(header);
-        Ok(Some(Self { from, left, buffer: Vec::new(), at: 0 }))
+        Ok(Some(Self { from, left, buffer: Vec::new(), unused: 0..0 }))
     }
 
     /// How long the message is from here on.
     #[must_use]
     pub fn rest(&self) -> u64 {
-        self.left + (self.buffer.len() - self.at) as u64
+        self.left + self.unused.len() as u64
     }
 
     /// Where it comes from.
@@ -49,37 +49,22 @@ impl<R: Read> Frame<R> {
     /// What was read and not used.
     #[must_use]
     pub fn buffered(&self) -> &[u8] {
-        &self.buffer[self.at..]
+        &self.buffer[self.unused.clone()]
     }
 
     /// Uses some of what is buffered up.
     pub fn consume(&mut self, count: usize) {
-        self.at = (self.at + count).min(self.buffer.len());
+        self.unused.start = (self.unused.start + count).min(self.unused.end);
     }
 
     /// Sees to it that something is buffered, by one read at the most; false at the end.
     pub fn fill(&mut self) -> io::Result<bool> {
-        if self.at < self.buffer.len() {
-            return Ok(true);
-        }
-        if self.left == 0 {
-            return Ok(false);
-        }
-        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(BUFFER_BYTES);
-        self.buffer.resize(wanted, 0);
-        self.at = wanted;
-        let read = loop {
-            match self.from.read(&mut self.buffer) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => break read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        };
-        self.buffer.truncate(read);
-        self.at = 0;
-        self.left -= read as u64;
-        Ok(true)
+        if self.unused.is_empty() { self.more(BUFFER_BYTES) } else { Ok(true) }
+    }
+
+    /// Reads once, behind what is buffered; false at the end.
+    pub fn fill_further(&mut self) -> io::Result<bool> {
+        self.more(BUFFER_BYTES)
     }
 
     /// Reads a message of at most so many bytes to its end, so that nothing is waited for later; false,
@@ -88,27 +73,45 @@ impl<R: Read> Frame<R> {
         if self.rest() > bytes_max as u64 {
             return Ok(false);
         }
-        let mut left = Vec::new();
-        std::mem::swap(&mut left, &mut self.buffer);
-        left.drain(..self.at);
-        self.at = 0;
-        self.buffer = left;
-        let wanted = self.rest();
-        (&mut self.from).take(self.left).read_to_end(&mut self.buffer)?;
-        self.left = 0;
-        if self.buffer.len() as u64 == wanted {
-            Ok(true)
-        } else {
-            Err(ErrorKind::UnexpectedEof.into())
+        while self.more(bytes_max)? {}
+        Ok(true)
+    }
+
+    fn more(&mut self, bytes_max: usize) -> io::Result<bool> {
+        if self.left == 0 {
+            return Ok(false);
         }
+        self.buffer.copy_within(self.unused.clone(), 0);
+        self.unused = 0..self.unused.len();
+        let end = self.unused.end;
+        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes_max);
+        if self.buffer.len() < end + wanted {
+            self.buffer.resize(end + wanted, 0);
+        }
+        let read = read_once(&mut self.from, &mut self.buffer[end..end + wanted])?;
+        if read == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.unused.end += read;
+        self.left -= read as u64;
+        Ok(true)
     }
 
     /// Passes over what is left.
     pub fn discard(&mut self) -> io::Result<()> {
         while self.fill()? {
-            self.at = self.buffer.len();
+            self.unused = 0..0;
         }
         Ok(())
+    }
+}
+
+fn read_once(mut from: impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 
@@ -125,7 +128,7 @@ pub fn receive(from: impl Read, bytes_max: usize) -> io::Result<Vec<u8>> {
     if !frame.read_whole(bytes_max)? {
         return Err(io::Error::new(ErrorKind::InvalidData, "the message is too long"));
     }
-    Ok(frame.buffer)
+    Ok(frame.buffered().to_vec())
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ fn input<R: Read>(mut frame: Frame<R>) -> Result<Input<R>, BadRequest> {
         }
         b'"' => {
             expect(&mut frame, b'"')?;
-            Ok(Input::Some(Stream::new(frame, None)))
+            Ok(Input::Some(Stream::new(frame, Encoding::Text(Decoder::default()))))
         }
         _ => {
             expect(&mut frame, b'{')?;
@@ -146,7 +146,7 @@ fn input<R: Read>(mut frame: Frame<R>) -> Result<Input<R>, BadRequest> {
             }
             expect(&mut frame, b':')?;
             expect(&mut frame, b'"')?;
-            Ok(Input::Some(Stream::new(frame, Some(Vec::new()))))
+            Ok(Input::Some(Stream::new(frame, Encoding::Base64 { padded: false })))
         }
     }
 }
@@ -155,22 +155,32 @@ fn input<R: Read>(mut frame: Frame<R>) -> Result<Input<R>, BadRequest> {
 #[derive(Debug)]
 pub struct Stream<R> {
     frame: Frame<R>,
-    decoder: Decoder,
-    /// What is left over of base64, less than four characters.
-    base64: Option<Vec<u8>>,
-    /// Scratch.
-    text: Vec<u8>,
+    encoding: Encoding,
     ended: bool,
 }
 
+#[derive(Debug)]
+enum Encoding {
+    Text(Decoder),
+    /// Nothing may follow once a piece was padded.
+    Base64 {
+        padded: bool,
+    },
+}
+
 impl<R: Read> Stream<R> {
-    fn new(frame: Frame<R>, base64: Option<Vec<u8>>) -> Self {
-        Self { frame, decoder: Decoder::default(), base64, text: Vec::new(), ended: false }
+    fn new(frame: Frame<R>, encoding: Encoding) -> Self {
+        Self { frame, encoding, ended: false }
     }
 
     /// Whether the next piece has to be waited for.
     pub fn is_dry(&self) -> bool {
-        !self.ended && self.frame.buffered().is_empty()
+        let buffered = self.frame.buffered();
+        !self.ended
+            && match self.encoding {
+                Encoding::Text(_) => buffered.is_empty(),
+                Encoding::Base64 { .. } => buffered.len() < 4 && !buffered.contains(&b'"'),
+            }
     }
 
     /// Whether all of it has come, and nothing strange behind it.
@@ -198,35 +208,28 @@ impl<R: Read> Stream<R> {
         if self.ended {
             return Ok(());
         }
-        if !self.frame.fill()? {
+        if self.is_dry() && !self.frame.fill_further()? {
             return Err(BadRequest::Shape("at its end in a string"));
         }
-        let Some(base64) = &mut self.base64 else {
-            let (used, ended) = self.decoder.feed(self.frame.buffered(), out)?;
-            self.frame.consume(used);
-            return if ended { self.end(b"],{}]") } else { Ok(()) };
-        };
-        self.text.clear();
-        self.text.append(base64);
-        let (used, ended) = self.decoder.feed(self.frame.buffered(), &mut self.text)?;
-        self.frame.consume(used);
-        let whole = if ended { self.text.len() } else { self.text.len() / 4 * 4 };
-        base64.extend_from_slice(&self.text[whole..]);
-        // Padding in the middle is refused with what follows it.
-        let wrong = |_| BadRequest::Shape("bytes that are no base64");
-        let start = out.len();
-        out.resize(start + base64::decoded_len_estimate(whole), 0);
-        let count =
-            BASE64_STANDARD.decode_slice(&self.text[..whole], &mut out[start..]).map_err(wrong)?;
-        out.truncate(start + count);
-        let padded = self.text[..whole].last() == Some(&b'=');
-        match ended {
-            true => self.end(b"}],{}]"),
-            false if padded && self.frame.fill()? && self.frame.buffered()[0] != b'"' => {
-                Err(BadRequest::Shape("bytes that are no base64"))
+        let (used, ended, behind) = match &mut self.encoding {
+            Encoding::Text(decoder) => {
+                let (used, ended) = decoder.feed(self.frame.buffered(), out)?;
+                (used, ended, &b"],{}]"[..])
             }
-            false => Ok(()),
-        }
+            Encoding::Base64 { padded } => {
+                let (whole, ended) = whole_base64(self.frame.buffered());
+                let text = &self.frame.buffered()[..whole];
+                // Padding in the middle of a piece is refused by the decoder.
+                if *padded && !text.is_empty() {
+                    return Err(NO_BASE64);
+                }
+                *padded |= text.last() == Some(&b'=');
+                put_base64(text, out)?;
+                (whole + usize::from(ended), ended, &b"}],{}]"[..])
+            }
+        };
+        self.frame.consume(used);
+        if ended { self.end(behind) } else { Ok(()) }
     }
 
     fn end(&mut self, expected: &[u8]) -> Result<(), BadRequest> {
@@ -234,6 +237,25 @@ impl<R: Read> Stream<R> {
         self.ended = true;
         Ok(())
     }
+}
+
+const NO_BASE64: BadRequest = BadRequest::Shape("bytes that are no base64");
+
+/// How much of it can be decoded by itself, and whether the string's end is behind that. Nothing is escaped:
+/// base64 has no need of it.
+fn whole_base64(text: &[u8]) -> (usize, bool) {
+    match memchr::memchr(b'"', text) {
+        Some(end) => (end, true),
+        None => (text.len() / 4 * 4, false),
+    }
+}
+
+fn put_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadRequest> {
+    let start = out.len();
+    out.resize(start + base64::decoded_len_estimate(text.len()), 0);
+    let decoded = BASE64_STANDARD.decode_slice(text, &mut out[start..]);
+    out.truncate(start + decoded.map_err(|_| NO_BASE64)?);
+    Ok(())
 }
 
 /// The next byte that is not between two things.

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 /// What is held before the command is started: a command gets the input of a small message whole or
 /// not at all.
 const HELD_BYTES_MAX: usize = 256 << 10;
+/// Of the pipe of a command that reads much: the two change places less often.
+const LARGE_PIPE_BYTES: usize = 1 << 20;
 /// How long a command's output is waited for when it has ended and something that it started keeps
 /// the pipe.
 const AFTER_END: Duration = Duration::from_millis(500);
@@ -194,9 +196,13 @@ impl Running {
     }
 
     /// A descriptor that becomes readable when the command has ended.
-    fn prepare<R>(&mut self, input: &Input<R>) -> io::Result<OwnedFd> {
-        if let (Some(stdin), true) = (&self.stdin, matches!(input, Input::Some(_))) {
+    fn prepare<R: Read>(&mut self, input: &Input<R>) -> io::Result<OwnedFd> {
+        if let (Some(stdin), Input::Some(stream)) = (&self.stdin, input) {
             rustix::io::ioctl_fionbio(stdin, true)?;
+            if !stream.is_ended() {
+                // Where the system does not have so much it is what it was.
+                let _ = rustix::pipe::fcntl_setpipe_size(stdin, LARGE_PIPE_BYTES);
+            }
         }
         // It was not waited for, so its number is nobody else's.
         Ok(pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?)
