@@ -7,6 +7,7 @@ CONF lets sh, cat and echo run as root, and id as nobody. What a scenario claims
 """
 
 import contextlib
+import faulthandler
 import json
 import os
 import signal
@@ -22,6 +23,8 @@ from oslo_rootwrap import jsonrpc
 
 SCENARIO, DAEMON, CONF, FOLDER = sys.argv[1:]
 MIB = 1 << 20
+# A scenario that waits for ever says where, before it is ended.
+faulthandler.dump_traceback_later(280)
 # Of the daemon, whatever passes.
 MEMORY_MAX = 30 * MIB
 

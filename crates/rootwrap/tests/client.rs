@@ -268,26 +268,39 @@ fn a_key_of_any_bytes_arrives_whole() {
     }
 }
 
-/// 6.3.1, which needs no other package.
+/// Versions that need no other package, and the oldest Python 3 of each. The newest runs everywhere else.
+const OLDER_CLIENTS: [(&str, usize); 3] = [("6.3", 6), ("7.0", 8), ("7.4", 9)];
+
 #[test]
-fn the_oldest_client_is_served_under_every_python() {
+fn older_clients_are_served_under_every_python_that_they_know() {
     if !needs_root() {
         return;
     }
-    let mut old = python();
-    // BIN/python, of the folder beside which the other is.
-    old.pop();
-    old.pop();
-    old.set_file_name("oslo-rootwrap-6.3");
-    assert!(old.exists(), "{} is missing: run scripts/need test", old.display());
-    for python in pythons() {
-        for name in ["streams", "codes", "graceful"] {
-            let (folder, conf) = lay_out("");
-            let mut command = bounded(&python);
-            command.env("PYTHONPATH", &old).arg(own("client.py")).args([name, DAEMON]);
-            run(command.arg(&conf).arg(folder.path()));
+    // BIN/python, of the folder beside which the others are.
+    let tools = python().ancestors().nth(3).unwrap().to_owned();
+    std::thread::scope(|scope| {
+        for (version, oldest) in OLDER_CLIENTS {
+            let client = tools.join(format!("oslo-rootwrap-{version}"));
+            assert!(client.exists(), "{} is missing: run scripts/need test", client.display());
+            for python in pythons().into_iter().filter(|python| minor(python) >= oldest) {
+                let client = client.clone();
+                scope.spawn(move || {
+                    for name in ["streams", "codes", "graceful"] {
+                        let (folder, conf) = lay_out("");
+                        let mut command = bounded(&python);
+                        command.env("PYTHONPATH", &client).arg(own("client.py"));
+                        run(command.args([name, DAEMON]).args([&conf, folder.path()]));
+                    }
+                });
+            }
         }
-    }
+    });
+}
+
+/// The second part of a Python's version.
+fn minor(python: &Path) -> usize {
+    let script = "import sys; print(sys.version_info[1])";
+    run(bounded(python).args(["-c", script])).trim().parse().unwrap()
 }
 
 #[test]
@@ -300,6 +313,13 @@ fn the_originals_own_functional_tests_pass() {
         command.arg(own("suite.py")).args([env!("CARGO_BIN_EXE_roster-rootwrap"), DAEMON]);
         run(command.envs(eventlet));
     }
+}
+
+#[test]
+fn the_originals_own_unit_tests_pass_with_our_judge() {
+    let folder = tempfile::tempdir().unwrap();
+    let rootwrap = env!("CARGO_BIN_EXE_roster-rootwrap");
+    run(bounded(python()).arg(own("unit_suite.py")).arg(rootwrap).arg(folder.path()));
 }
 
 #[test]
