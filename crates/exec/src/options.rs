@@ -38,7 +38,8 @@ pub const OPTIONS: [Opt; 4] = [
 /// The program.
 pub const NAME: &str = "roster-exec";
 /// What it does, in a line.
-pub const ABOUT: &str = "Run a command as root or as another user, if the policy of this host lets you";
+pub const ABOUT: &str =
+    "Run a command as root or as another user, if the policy of this host lets you";
 /// How it is called.
 pub const USAGE: &str = "[OPTION]... COMMAND [ARGUMENT]...";
 

@@ -3,6 +3,7 @@
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use signal_hook::low_level::emulate_default_handler;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -72,10 +73,9 @@ pub(crate) fn stop_by(signal: u32) -> io::Result<()> {
 /// Dies of a signal as the command did, without a dump of a memory that is not the command's.
 pub(crate) fn die_of(signal: u32) -> ExitCode {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    if let Some(signal) = i32::try_from(signal).ok().and_then(|signal| signal.try_into().ok()) {
-        let _ = SigSet::all().thread_unblock();
-        let _: Result<(), _> = raise(signal);
-    }
-    // It is ignored here, or has no name.
+    let _ = SigSet::all().thread_unblock();
+    // Also of those that are ignored, as SIGPIPE is by Rust's programs. It comes back where this is
+    // none that one dies of.
+    let _ = i32::try_from(signal).map(emulate_default_handler);
     ExitCode::from(SIGNAL_BASE.saturating_add(signal.to_le_bytes()[0]))
 }

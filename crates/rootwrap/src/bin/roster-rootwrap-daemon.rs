@@ -1,5 +1,5 @@
 //! `roster-rootwrap-daemon`: runs commands for the Python client of `oslo.rootwrap`, as `rootwrap-daemon`
-//! does.
+//! does; or, with `--native`, for everybody whom a policy of this host lets run them.
 
 #![forbid(unsafe_code)]
 
@@ -7,15 +7,18 @@ use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use roster_rootwrap::compat::daemon::serve_clients;
 use roster_rootwrap::exec::{self, Executor};
 use roster_rootwrap::host::ThisHost;
+use roster_rootwrap::native::daemon::{Failure, Settings, serve_everybody};
 use roster_rootwrap::{Policy, Refusal, manual};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Something is wrong, and it has been said.
 const FAILED: u8 = 1;
 
-/// Run commands for an unchanged client of oslo.rootwrap, as the rules of a rootwrap.conf let it
+/// Run commands for an unchanged client of oslo.rootwrap, as the rules of a rootwrap.conf let it; or for
+/// roster-exec, as the policy of this host lets whoever asks
 #[derive(Parser)]
 #[command(
     name = "roster-rootwrap-daemon",
@@ -28,12 +31,45 @@ struct Cli {
     command: Option<Command>,
 
     /// The rootwrap.conf
-    #[arg(value_name = "CONF", value_hint = ValueHint::FilePath, required = true)]
+    #[arg(
+        value_name = "CONF",
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "native",
+        conflicts_with = "native"
+    )]
     conf: Option<PathBuf>,
 
     /// Let this user connect too, besides root, who called sudo, and the owner of standard output
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", conflicts_with = "native")]
     allow_uid: Vec<u32>,
+
+    /// Run commands for roster-exec instead
+    #[arg(long)]
+    native: bool,
+
+    /// Who may run what: exec.toml(5)
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        default_value = "/etc/roster/exec.toml",
+        requires = "native"
+    )]
+    policy: PathBuf,
+
+    /// The socket, unless systemd hands one over
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_hint = ValueHint::FilePath,
+        default_value = roster_exec::wire::SOCKET,
+        requires = "native"
+    )]
+    socket: PathBuf,
+
+    /// Serve counters to Prometheus at this address of the loopback, such as 127.0.0.1:9164
+    #[arg(long, value_name = "ADDRESS", requires = "native")]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Subcommand)]
@@ -64,6 +100,10 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
         }
     };
+    if cli.native {
+        let Cli { policy, socket, metrics, .. } = cli;
+        return ExitCode::from(run_native(&Settings { policy, socket, metrics }));
+    }
     let done = match (cli.command, cli.conf) {
         (Some(Command::Man { folder }), _) => {
             manual::write_page(&manual::DAEMON, Cli::command(), &folder, &mut io::stdout())
@@ -98,6 +138,20 @@ fn run(conf: &Path, allowed_uids: &[u32]) -> u8 {
     match served {
         Ok(()) => 0,
         Err(error) => {
+            say(&error);
+            FAILED
+        }
+    }
+}
+
+fn run_native(settings: &Settings) -> u8 {
+    match serve_everybody(settings) {
+        Ok(()) => 0,
+        Err(Failure::Policy(problems)) => {
+            problems.iter().for_each(|problem| say(problem));
+            Refusal::BAD_CONFIG
+        }
+        Err(Failure::System(error)) => {
             say(&error);
             FAILED
         }

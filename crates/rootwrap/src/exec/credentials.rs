@@ -7,6 +7,51 @@ use rustix::process::{getegid, geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::ffi::CString;
 use std::io;
+use std::path::PathBuf;
+
+/// A user that commands run as.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The name.
+    pub name: String,
+    /// The home folder.
+    pub home: PathBuf,
+    /// The shell.
+    pub shell: PathBuf,
+    pub(super) credentials: Credentials,
+}
+
+impl Account {
+    fn new(user: User, credentials: Credentials) -> Self {
+        Self { name: user.name, home: user.dir, shell: user.shell, credentials }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: &str, home: &str) -> Self {
+        let credentials = Credentials::new(1, 1, Vec::new());
+        Self { name: name.into(), home: home.into(), shell: "/bin/sh".into(), credentials }
+    }
+
+    /// With another group instead of the user's own.
+    #[must_use]
+    pub fn with_group(&self, gid: u32) -> Self {
+        let Credentials { uid, groups, .. } = &self.credentials;
+        let credentials = Credentials::new(*uid, gid, groups.clone());
+        Self { credentials, ..self.clone() }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.credentials.uid
+    }
+
+    /// Its groups, sorted.
+    #[must_use]
+    pub fn groups(&self) -> &[u32] {
+        &self.credentials.groups
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Credentials {
@@ -52,11 +97,21 @@ impl Credentials {
     /// Those of a user. Who is not root can run as itself only, and keeps what it has.
     pub(super) fn of_user(name: &str, own: &Self) -> io::Result<Self> {
         let unknown = || io::Error::other(format!("there is no user {name}"));
-        let user = User::from_name(name)?.ok_or_else(unknown)?;
-        if user.uid.as_raw() == own.uid && own.uid != 0 {
-            return Ok(own.clone());
-        }
-        Self::of(&user)
+        Ok(Self::account(name, own)?.ok_or_else(unknown)?.credentials)
+    }
+
+    /// The same, with what else is known of the user; `None` if there is none.
+    pub(super) fn account(name: &str, own: &Self) -> io::Result<Option<Account>> {
+        let Some(user) = User::from_name(name)? else { return Ok(None) };
+        let is_own = user.uid.as_raw() == own.uid && own.uid != 0;
+        let credentials = if is_own { own.clone() } else { Self::of(&user)? };
+        Ok(Some(Account::new(user, credentials)))
+    }
+
+    /// Who has these.
+    pub(super) fn owner(&self) -> io::Result<Option<Account>> {
+        let user = User::from_uid(nix::unistd::Uid::from_raw(self.uid))?;
+        Ok(user.map(|user| Account::new(user, self.clone())))
     }
 
     fn of(user: &User) -> io::Result<Self> {

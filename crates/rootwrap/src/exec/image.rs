@@ -5,7 +5,6 @@
 //! would not be if the file's own descriptor were executed.
 
 use crate::host::{Kind, Status, ThisHost};
-use crate::judge::Verdict;
 use crate::paths::realpath;
 use crate::python::{basename, dirname};
 use crate::trust::distrust_of;
@@ -34,9 +33,8 @@ impl Image {
     }
 }
 
-/// Opens what a strict verdict executes; `None` if it is to be executed by its path.
-pub(super) fn open(verdict: &Verdict<'_>) -> io::Result<Option<Image>> {
-    let Some(first) = verdict.argv().first() else { return Ok(None) };
+/// Opens what is to be executed; `None` if it is to be executed by its path.
+pub(super) fn open(first: &OsStr) -> io::Result<Option<Image>> {
     let real = realpath(&ThisHost::with_environment(Vec::new()), first);
     let real = OsStr::from_bytes(&real);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -1,4 +1,5 @@
-//! Runs what the judge lets run: a [`Verdict`], and nothing else.
+//! Runs what the judge lets run, a [`Verdict`], or what a policy of roster-exec does, a [`Permit`], and
+//! nothing else.
 //!
 //! A command gets the uid, the gid and the supplementary groups of its user, the descriptors 0 to 2
 //! that the caller gives it and no other, default signals, and the bound on open files of the
@@ -16,21 +17,27 @@
 
 mod credentials;
 mod image;
+mod limit;
 mod order;
 mod signal;
 mod stage;
 
+use crate::host::ThisHost;
 use crate::judge::{Mode, Verdict};
+use crate::native::decide::Permit;
 use crate::python::{dirname, join};
+use crate::trust::distrust;
 use credentials::Credentials;
 use image::Image;
+use limit::Limit;
 use order::{Action, Order};
+use rustix::fs::OFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -38,6 +45,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+pub use credentials::Account;
 pub use stage::run_if_staged;
 
 /// Where Python looks for a name without a slash when there is no `$PATH`.
@@ -69,6 +77,30 @@ pub struct Executor {
     /// Whether a stage was needed, so that more will be.
     stages: AtomicBool,
     ready: Mutex<Vec<stage::Ready>>,
+    /// Whether commands have process groups of their own.
+    own_groups: bool,
+}
+
+/// As whom, with what and where a permitted command runs.
+#[derive(Debug)]
+pub struct Setting<'s> {
+    /// The user.
+    pub account: &'s Account,
+    /// All of its environment.
+    pub environment: &'s [(OsString, OsString)],
+    /// Where it runs if its user may be there.
+    pub folder: &'s OwnedFd,
+}
+
+/// Why a permitted command did not start.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// There is no such executable.
+    Absent,
+    /// It cannot be executed, or others could have changed it.
+    Unfit(String),
+    /// The system would not start anything.
+    System(io::Error),
 }
 
 impl Executor {
@@ -76,19 +108,33 @@ impl Executor {
     /// 2, with its signals as a program finds them, with at most so many open files and, as root,
     /// with root's groups. To be called before there are threads or open files.
     pub fn new(files_max: i64) -> io::Result<Self> {
-        close_inherited()?;
+        close_inherited(None)?;
         signal::reset()?;
         limit_files(files_max)?;
+        Self::with_groups(false)
+    }
+
+    /// The same with the limits that there are, and one descriptor that stays open; each command is to
+    /// have a process group of its own.
+    pub fn new_native(kept: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        close_inherited(kept)?;
+        signal::reset()?;
+        Self::with_groups(true)
+    }
+
+    fn with_groups(own_groups: bool) -> io::Result<Self> {
         let own = Credentials::normalized()?;
         let (users, ready) = (Mutex::default(), Mutex::default());
-        Ok(Self { own, users, stages: AtomicBool::new(false), ready })
+        Ok(Self { own, users, stages: AtomicBool::new(false), ready, own_groups })
     }
 
     /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
     pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
         let wanted = self.credentials(verdict.run_as())?;
         let image = match (verdict.mode(), verdict.process()) {
-            (Mode::Strict, None) => image::open(verdict)?,
+            (Mode::Strict, None) => {
+                verdict.argv().first().map_or(Ok(None), |first| image::open(first))?
+            }
             _ => None,
         };
         let action = match verdict.process() {
@@ -101,9 +147,56 @@ impl Executor {
                 environment: verdict.environment().to_vec(),
             },
         };
-        let order = Order { credentials: wanted, action };
+        let order = Order { credentials: wanted, limits: Vec::new(), has_folder: false, action };
         self.stages.store(true, Ordering::Relaxed);
-        self.stage()?.go(&order, image.as_ref(), &streams)
+        self.stage()?.go(&order, image.as_ref(), None, &streams)
+    }
+
+    /// Starts what a policy of roster-exec permits, if nobody else could have changed it.
+    pub fn start_permitted(
+        &self,
+        permit: &Permit<'_>,
+        setting: &Setting<'_>,
+        streams: Streams,
+    ) -> Result<Child, NotStarted> {
+        let path = permit.rule().command.as_os_str();
+        let image = open_trusted(path)?;
+        let of_executable = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => NotStarted::Absent,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ExecutableFileBusy => {
+                NotStarted::Unfit(format!("it cannot be executed: {error}"))
+            }
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+                NotStarted::Unfit(format!("it cannot be executed: {error}"))
+            }
+            _ => NotStarted::System(error),
+        };
+        let limits = limits_of(permit);
+        if limits.is_empty() && setting.account.credentials == self.own {
+            return spawn_permitted(permit, setting, image.as_ref(), streams)
+                .map_err(of_executable);
+        }
+        let action = Action::Run {
+            candidates: vec![path.to_owned()],
+            image: image.as_ref().map(|image| image.name.clone()),
+            argv: permit.argv().to_vec(),
+            environment: setting.environment.to_vec(),
+        };
+        let credentials = setting.account.credentials.clone();
+        let order = Order { credentials, limits, has_folder: true, action };
+        self.stages.store(true, Ordering::Relaxed);
+        let stage = self.stage().map_err(NotStarted::System)?;
+        stage.go(&order, image.as_ref(), Some(setting.folder), &streams).map_err(of_executable)
+    }
+
+    /// A user as the name service has it; `None` if it has none.
+    pub fn account(&self, name: &str) -> io::Result<Option<Account>> {
+        Credentials::account(name, &self.own)
+    }
+
+    /// The user that this process is.
+    pub fn own_account(&self) -> io::Result<Option<Account>> {
+        self.own.owner()
     }
 
     /// Starts what the next command of another user will need, if there was one: called when nobody waits.
@@ -111,7 +204,7 @@ impl Executor {
         let is_wanted = || locked(&self.ready).len() < READY_MAX;
         if self.stages.load(Ordering::Relaxed)
             && is_wanted()
-            && let Ok(stage) = stage::Ready::new()
+            && let Ok(stage) = stage::Ready::new(self.own_groups)
         {
             locked(&self.ready).push(stage);
         }
@@ -119,7 +212,8 @@ impl Executor {
 
     fn stage(&self) -> io::Result<stage::Ready> {
         loop {
-            let Some(mut stage) = locked(&self.ready).pop() else { return stage::Ready::new() };
+            let ready = locked(&self.ready).pop();
+            let Some(mut stage) = ready else { return stage::Ready::new(self.own_groups) };
             if stage.is_alive() {
                 return Ok(stage);
             }
@@ -141,6 +235,51 @@ impl Executor {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("a thread that panics ends the process")
+}
+
+fn open_trusted(path: &OsStr) -> Result<Option<Image>, NotStarted> {
+    let absent = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    if let Err(error) = fs::metadata(path)
+        && absent(&error)
+    {
+        return Err(NotStarted::Absent);
+    }
+    if let Some(why) = distrust(&ThisHost::with_environment(Vec::new()), path) {
+        return Err(NotStarted::Unfit(format!("others could have changed it: {why}")));
+    }
+    image::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => NotStarted::Unfit(error.to_string()),
+        _ if absent(&error) => NotStarted::Absent,
+        _ => NotStarted::System(error),
+    })
+}
+
+fn limits_of(permit: &Permit<'_>) -> Vec<Limit> {
+    let limits = &permit.rule().limits;
+    let (files, memory) = (limits.files.map(Limit::Files), limits.memory.map(Limit::Memory));
+    let seconds = limits.cpu.map(|cpu| Limit::Seconds(cpu.as_secs()));
+    files.into_iter().chain(seconds).chain(memory).collect()
+}
+
+fn spawn_permitted(
+    permit: &Permit<'_>,
+    setting: &Setting<'_>,
+    image: Option<&Image>,
+    streams: Streams,
+) -> io::Result<Child> {
+    let path = image.map_or_else(|| permit.rule().command.clone().into(), Image::path);
+    let mut command = command(&path, permit.argv(), setting.environment);
+    let Streams { stdin, stdout, stderr } = streams;
+    command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
+    // An error of the command's start does not tell which of the two it is of.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(setting.folder, ".", flags, rustix::fs::Mode::empty()) {
+        Ok(_) => command.current_dir(format!("/proc/self/fd/{}", setting.folder.as_raw_fd())),
+        Err(_) => command.current_dir("/"),
+    };
+    command.spawn()
 }
 
 fn start_here(verdict: &Verdict<'_>, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
@@ -205,11 +344,11 @@ fn candidates(verdict: &Verdict<'_>) -> Vec<OsString> {
 }
 
 /// A descriptor that the parent forgot to close would be every command's.
-fn close_inherited() -> io::Result<()> {
+fn close_inherited(kept: Option<BorrowedFd<'_>>) -> io::Result<()> {
     // The folder's own descriptor is among them, and closed once they are all known.
     let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|&number| number > 2)
+        .filter(|&number| number > 2 && kept.is_none_or(|kept| kept.as_raw_fd() != number))
         .collect();
     for number in open {
         // That of the folder is closed already.

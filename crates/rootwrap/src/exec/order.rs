@@ -2,6 +2,7 @@
 //! counts before lists. Both ends are one executable.
 
 use super::credentials::Credentials;
+use super::limit::Limit;
 use crate::conf::os;
 use crate::judge::Process;
 use std::ffi::{OsStr, OsString};
@@ -14,6 +15,9 @@ pub(super) const ORDER_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) credentials: Credentials,
+    pub(super) limits: Vec<Limit>,
+    /// Whether the descriptor of a folder to run in comes along.
+    pub(super) has_folder: bool,
     pub(super) action: Action,
 }
 
@@ -35,10 +39,16 @@ impl Order {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let Credentials { uid, gid, groups } = &self.credentials;
-        let numbers = [*uid, *gid, u32::try_from(groups.len()).unwrap_or(u32::MAX)];
-        for number in numbers.iter().chain(groups) {
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        for number in [*uid, *gid, count(groups.len())].iter().chain(groups) {
             out.extend(number.to_le_bytes());
         }
+        out.extend(count(self.limits.len()).to_le_bytes());
+        for limit in &self.limits {
+            out.extend(limit.code().to_le_bytes());
+            out.extend(limit.value().to_le_bytes());
+        }
+        out.push(u8::from(self.has_folder));
         match &self.action {
             Action::Run { candidates, image, argv, environment } => {
                 out.push(b'R');
@@ -62,6 +72,13 @@ impl Order {
         let mut rest = Rest(bytes);
         let (uid, gid, count) = (rest.number()?, rest.number()?, rest.number()?);
         let groups = (0..count).map(|_| rest.number()).collect::<io::Result<_>>()?;
+        let limits = (0..rest.number()?)
+            .map(|_| {
+                let (code, value) = (rest.number()?, u64::from_le_bytes(*rest.take()?));
+                Limit::of(code, value).ok_or_else(|| ErrorKind::InvalidData.into())
+            })
+            .collect::<io::Result<_>>()?;
+        let [has_folder] = *rest.take()?;
         let action = match rest.take::<1>()? {
             b"R" => {
                 let (candidates, image, argv) = (rest.all()?, rest.all()?.pop(), rest.all()?);
@@ -76,7 +93,8 @@ impl Order {
             }
             _ => return Err(ErrorKind::InvalidData.into()),
         };
-        Ok(Self { credentials: Credentials { uid, gid, groups }, action })
+        let credentials = Credentials { uid, gid, groups };
+        Ok(Self { credentials, limits, has_folder: has_folder != 0, action })
     }
 }
 
@@ -129,7 +147,9 @@ mod tests {
         };
         let signal = Action::Signal { process: Process { pid: 1, started: u64::MAX }, signal: -1 };
         for action in [run, signal] {
-            let order = Order { credentials: credentials.clone(), action };
+            let limits = vec![Limit::Files(7), Limit::Memory(u64::MAX), Limit::Seconds(1)];
+            let order =
+                Order { credentials: credentials.clone(), limits, has_folder: true, action };
             let bytes = order.encode();
             assert_eq!(Order::decode(&bytes).unwrap(), order);
             for end in 0..bytes.len() {

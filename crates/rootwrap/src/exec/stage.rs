@@ -5,6 +5,7 @@
 //! Until it has become the command the socket is open: an error of the system comes back over it.
 
 use super::image::Image;
+use super::limit::Limit;
 use super::order::{Action, ORDER_BYTES_MAX, Order};
 use super::{Streams, command, execute_first, signal};
 use rustix::cmsg_space;
@@ -32,11 +33,15 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    pub(super) fn new() -> io::Result<Self> {
+    /// In a process group of its own, if commands are to have one.
+    pub(super) fn new(own_group: bool) -> io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
+        if own_group {
+            command.process_group(0);
+        }
         Ok(Self { child: command.spawn()?, socket })
     }
 
@@ -45,9 +50,11 @@ impl Ready {
         mut self,
         order: &Order,
         image: Option<&Image>,
+        folder: Option<&OwnedFd>,
         streams: &Streams,
     ) -> io::Result<Child> {
-        let sent = send(&mut self.socket, order, streams, image);
+        let sent =
+            send(&mut self.socket, order, streams, [folder, image.map(|image| &image.folder)]);
         match sent.and_then(|()| receive_error(&mut self.socket)) {
             Ok(None) => Ok(self.child),
             Ok(Some(error)) | Err(error) => {
@@ -68,12 +75,12 @@ fn send(
     to: &mut UnixStream,
     order: &Order,
     streams: &Streams,
-    image: Option<&Image>,
+    folders: [Option<&OwnedFd>; 2],
 ) -> io::Result<()> {
     let Streams { stdin, stdout, stderr } = streams;
     let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    fds.extend(image.map(|image| image.folder.as_fd()));
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    fds.extend(folders.into_iter().flatten().map(AsFd::as_fd));
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(&*to, &[IoSlice::new(b"O")], &mut control, SendFlags::NOSIGNAL)?;
@@ -103,6 +110,7 @@ pub fn run_if_staged() -> Option<ExitCode> {
 struct Stage {
     socket: UnixStream,
     order: Order,
+    folder: Option<OwnedFd>,
     image: Option<OwnedFd>,
 }
 
@@ -122,11 +130,13 @@ impl Stage {
         rustix::stdio::dup2_stderr(next()?)?;
         let mut bytes = Vec::new();
         (&mut socket).take(ORDER_BYTES_MAX).read_to_end(&mut bytes)?;
-        Ok(Self { socket, order: Order::decode(&bytes)?, image: fds.next() })
+        let order = Order::decode(&bytes)?;
+        let folder = if order.has_folder { fds.next() } else { None };
+        Ok(Self { socket, order, folder, image: fds.next() })
     }
 
     fn run(mut self) -> ExitCode {
-        let Order { credentials, action } = self.order;
+        let Order { credentials, limits, action, .. } = self.order;
         let error = match (credentials.assume(), action) {
             (Err(error), _) => error,
             (Ok(()), Action::Signal { process, signal }) => {
@@ -136,7 +146,10 @@ impl Stage {
             (Ok(()), Action::Run { candidates, image, argv, environment }) => {
                 let image = self.image.take().zip(image);
                 let image = image.map(|(folder, name)| Image { folder, name });
-                become_command(candidates, image.as_ref(), &argv, &environment)
+                if let Some(folder) = &self.folder {
+                    enter(folder);
+                }
+                become_command(candidates, image.as_ref(), &argv, &environment, &limits)
             }
         };
         let number = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
@@ -145,20 +158,31 @@ impl Stage {
     }
 }
 
+/// Where the user may not be, it is in the root folder.
+fn enter(folder: &OwnedFd) {
+    if rustix::process::fchdir(folder).is_err() {
+        let _ = rustix::process::chdir("/");
+    }
+}
+
 fn become_command(
     candidates: Vec<OsString>,
     image: Option<&Image>,
     argv: &[OsString],
     environment: &[(OsString, OsString)],
+    limits: &[Limit],
 ) -> io::Error {
     let failed = execute_first(candidates, image, |path| -> io::Result<()> {
-        Err(command(path, argv, environment).exec())
+        let mut command = command(path, argv, environment);
+        // Last of all, for they hold for this process too.
+        limits.iter().try_for_each(|limit| limit.impose())?;
+        Err(command.exec())
     });
     failed.err().unwrap_or_else(|| ErrorKind::NotFound.into())
 }
 
 fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;

@@ -7,12 +7,11 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 /// Whom the kernel and the name service say that somebody is.
-#[derive(Clone, Debug)]
 pub struct Caller<'c> {
     /// The name.
     pub user: &'c str,
-    /// The names of all groups.
-    pub groups: &'c [String],
+    /// Whether a group of that name has the user: asked only where a rule turns on it.
+    pub is_in: &'c dyn Fn(&str) -> bool,
 }
 
 /// What somebody wants.
@@ -57,7 +56,7 @@ impl<'p> Permit<'p> {
 /// Why a caller may not run a command: what the rule lacked that came closest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
-    /// No rule is for this caller on this host.
+    /// No rule is for this caller on this host, as far as that had to be found out.
     Caller,
     /// None of those is for this command.
     Command,
@@ -70,7 +69,7 @@ pub enum Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Caller => "no rule is for this user on this host",
+            Self::Caller => "no rule is for this user on this host and that command",
             Self::Command => "no rule lets this user run that command",
             Self::User => "no rule lets this user run that command as that user",
             Self::Arguments => "no rule lets this user run that command with such arguments",
@@ -101,11 +100,10 @@ fn consider(
     caller: &Caller<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<(), Denial> {
-    let is_caller = rule.users.iter().any(|user| user == caller.user)
-        || rule.groups.iter().any(|group| caller.groups.contains(group));
+    let is_named = rule.users.iter().any(|user| user == caller.user);
     let is_here =
         rule.hosts.is_empty() || rule.hosts.iter().any(|glob| glob.matches(host.as_bytes()));
-    if !is_caller || !is_here {
+    if !is_here {
         return Err(Denial::Caller);
     }
     let (command, args) = wanted.argv.split_first().ok_or(Denial::Command)?;
@@ -114,7 +112,10 @@ fn consider(
         false => rule.command.file_name() == Some(command),
     };
     if !is_command {
-        return Err(Denial::Command);
+        return Err(if is_named { Denial::Command } else { Denial::Caller });
+    }
+    if !is_named && !rule.groups.iter().any(|group| (caller.is_in)(group)) {
+        return Err(Denial::Caller);
     }
     if wanted.run_as.unwrap_or("root") != rule.run_as {
         return Err(Denial::User);
@@ -175,12 +176,12 @@ mod tests {
         words: &[&str],
     ) -> Result<String, Denial> {
         let policy = Policy::parse(Path::new("exec.toml"), RULES).unwrap();
-        let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
         let argv: Vec<OsString> = words.iter().map(OsString::from).collect();
         let environment: Vec<(OsString, OsString)> =
             ["LC_ALL", "LD_PRELOAD", "PATH", "HOME"].map(|name| (name.into(), "x".into())).to_vec();
         let wanted = Wanted { argv: &argv, run_as, environment: &environment };
-        let permit = decide(&policy, host, &Caller { user, groups: &groups }, &wanted)?;
+        let caller = Caller { user, is_in: &|group| groups.contains(&group) };
+        let permit = decide(&policy, host, &caller, &wanted)?;
         let kept: Vec<_> = permit.kept().iter().map(|(name, _)| name.to_str().unwrap()).collect();
         let argv: Vec<_> = permit.argv().iter().map(|word| word.to_str().unwrap()).collect();
         Ok(format!("{}: {} [{}]", permit.rule().name, argv.join(" "), kept.join(" ")))
