@@ -1,10 +1,12 @@
 //! `roster-rootwrap-daemon` and the client of oslo.rootwrap 7.10 as it comes from PyPI: each test is a
 //! scenario of `client.py`, which says in Python what it claims.
 
-use std::ffi::OsStr;
+mod pythons;
+
+use pythons::{bounded, minor, needs_root, own, python, pythons, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_roster-rootwrap-daemon");
@@ -34,45 +36,6 @@ fn lay_out(lines: &str) -> (tempfile::TempDir, PathBuf) {
 fn scenario(name: &str, lines: &str) {
     let (folder, conf) = lay_out(lines);
     run(bounded(python()).arg(own("client.py")).args([name, DAEMON]).arg(conf).arg(folder.path()));
-}
-
-/// A program that is ended where it would take for ever.
-fn bounded(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", "300"]).arg(program);
-    command
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
-    out.into_owned()
-}
-
-fn own(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file)
-}
-
-/// A Python that can import the original.
-fn python() -> PathBuf {
-    if let Some(python) = std::env::var_os("ROSTER_OSLO_ROOTWRAP") {
-        return python.into();
-    }
-    let binary = std::env::current_exe().unwrap();
-    let target = binary.ancestors().nth(3).unwrap();
-    let python = target.join("tools/oslo-rootwrap/bin/python");
-    assert!(python.exists(), "{} is missing: run scripts/need test", python.display());
-    python
-}
-
-/// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
-fn needs_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    let skip = std::env::var_os("ROSTER_SKIP_ROOT_TESTS").is_some_and(|value| value == "1");
-    assert!(is_root || skip, "this test needs root; run as root, or set ROSTER_SKIP_ROOT_TESTS=1");
-    is_root
 }
 
 #[test]
@@ -236,19 +199,6 @@ fn a_full_disk_is_told_and_the_daemon_goes_on() {
         .args([&conf, folder.path()]));
 }
 
-/// Every Python that is here, by whatever way; the one of the tests at least.
-fn pythons() -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let versions = std::env::var_os("PYENV_ROOT").map(|root| PathBuf::from(root).join("versions"));
-    let versions = versions.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
-    let versions = versions.flatten().map(|version| version.path().join("bin"));
-    let folders = std::env::split_paths(&path).filter(|folder| !folder.ends_with("shims"));
-    let of_folder =
-        |folder: PathBuf| (6..=14).map(move |minor| folder.join(format!("python3.{minor}")));
-    let found = folders.chain(versions).flat_map(of_folder).filter(|python| python.exists());
-    std::iter::once(python()).chain(found).collect()
-}
-
 #[test]
 fn every_python_knows_the_daemon_for_what_it_is() {
     if !needs_root() {
@@ -295,12 +245,6 @@ fn older_clients_are_served_under_every_python_that_they_know() {
             }
         }
     });
-}
-
-/// The second part of a Python's version.
-fn minor(python: &Path) -> usize {
-    let script = "import sys; print(sys.version_info[1])";
-    run(bounded(python).args(["-c", script])).trim().parse().unwrap()
 }
 
 #[test]

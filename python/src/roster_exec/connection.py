@@ -6,7 +6,8 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import Deque, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 from . import wire
 from .errors import NoDaemon
@@ -115,7 +116,7 @@ class Pool:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._idle: Deque[Connection] = deque()
+        self._idle: deque[Connection] = deque()
 
     def take(self) -> Optional[Connection]:
         """One that was kept, the last that was used first."""
@@ -144,7 +145,7 @@ class Pool:
             connection.close()
 
 
-_pools: Dict[str, Pool] = {}
+_pools: dict[str, Pool] = {}
 
 
 def pool(path: Optional[str]) -> Pool:

@@ -1,7 +1,6 @@
 """Why a command did not run. Each is the exception, too, that `subprocess` raises for the like."""
 
 import errno
-from typing import Dict, Type
 
 
 class ExecError(OSError):
@@ -48,4 +47,4 @@ class NoDaemon(Failed, ConnectionError):
 
 
 # By the number in a frame of kind D. What a later daemon may say besides is a failure.
-BY_WHY: Dict[int, Type[ExecError]] = {1: Refused, 2: NotFound, 3: NotExecutable, 4: Busy, 5: Failed}
+BY_WHY: dict[int, type[ExecError]] = {1: Refused, 2: NotFound, 3: NotExecutable, 4: Busy, 5: Failed}

@@ -7,8 +7,9 @@ threads do not wait for each other.
 """
 
 import os
+from collections.abc import Sequence
 from subprocess import PIPE
-from typing import List, Optional, Sequence, Union
+from typing import Optional, Union
 
 from . import wire
 from .connection import pool
@@ -27,7 +28,7 @@ class Client:
         """The command by which the original's daemon would be started is not used."""
         self._socket = socket
 
-    def execute(self, cmd: Sequence[str], stdin: Union[None, str, bytes] = None) -> List[Union[int, str]]:
+    def execute(self, cmd: Sequence[str], stdin: Union[None, str, bytes] = None) -> list[Union[int, str]]:
         """The exit code, standard output and standard error of a command: [99, "", ""] where the policy does not
         let it run, [96, "", ""] where there is no executable, and -N where it died of signal N. Text is as
         os.fsdecode has it, so that no byte is lost."""

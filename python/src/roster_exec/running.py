@@ -5,15 +5,14 @@ through them.
 """
 
 import fcntl
-import io
 import locale
 import os
 import selectors
 import signal
-import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from subprocess import DEVNULL, PIPE, STDOUT, CalledProcessError, CompletedProcess, TimeoutExpired
-from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import IO, Any, Optional, Union
 
 from . import wire
 from .connection import Connection, Gone, Late, Pool, pool
@@ -79,21 +78,22 @@ def run(
         code = running.run(request, deadline)
     except Late:
         out, err = running.outputs()
-        raise TimeoutExpired(args, timeout or 0, output=out, stderr=err) from None
-    out, err = (coder.decoded(output) for output in running.outputs())
+        # In bytes, and None where nothing came: as `subprocess` has it.
+        raise TimeoutExpired(args, timeout or 0, output=out or None, stderr=err or None) from None
+    told = [coder.decoded(output) for output in running.outputs()]
     if check and code:
-        raise CalledProcessError(code, args, out, err)
-    return CompletedProcess(args, code, out, err)
+        raise CalledProcessError(code, args, *told)
+    return CompletedProcess(args, code, *told)
 
 
-def words(args: Command) -> List[bytes]:
+def words(args: Command) -> list[bytes]:
     """A command as the wire has it; a single string is one without arguments."""
     if isinstance(args, (str, bytes, os.PathLike)):
         args = [args]
     return [os.fsencode(word) for word in args]
 
 
-def variables(env: Optional[Mapping[Any, Any]]) -> List[bytes]:
+def variables(env: Optional[Mapping[Any, Any]]) -> list[bytes]:
     """An environment as the wire has it: this process's, if none is given."""
     if env is None:
         return [name + b"=" + value for name, value in os.environb.items()]
@@ -150,12 +150,12 @@ class Running:
         self._connection: Optional[Connection] = None
         self._ended: Optional[wire.Ended] = None
         # Descriptors that go with the request and are ours to close then.
-        self._handed: List[int] = []
+        self._handed: list[int] = []
         self._input = input
         self._writer: Optional[int] = None
         # By our end of the pipe: what came, in the order of stdout and stderr.
-        self._readers: Dict[int, List[bytes]] = {}
-        self._outputs: Dict[int, List[bytes]] = {}
+        self._readers: dict[int, list[bytes]] = {}
+        self._outputs: dict[int, list[bytes]] = {}
         try:
             self._descriptors = (*self._open(stdin, stdout, stderr), self._folder(cwd))
         except BaseException:
@@ -186,7 +186,7 @@ class Running:
             self.close()
         return self._code()
 
-    def outputs(self) -> Tuple[Optional[bytes], Optional[bytes]]:
+    def outputs(self) -> tuple[Optional[bytes], Optional[bytes]]:
         """What came of stdout and stderr, where they were asked for."""
         out, err = (self._outputs.get(number) for number in (1, 2))
         return (None if out is None else b"".join(out), None if err is None else b"".join(err))
@@ -203,7 +203,7 @@ class Running:
 
     # Streams.
 
-    def _open(self, stdin: Stream, stdout: Stream, stderr: Stream) -> Tuple[int, int, int]:
+    def _open(self, stdin: Stream, stdout: Stream, stderr: Stream) -> tuple[int, int, int]:
         if self._input is not None:
             stdin = PIPE
         elif stdin == PIPE:

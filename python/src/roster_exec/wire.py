@@ -3,7 +3,8 @@
 import errno
 import os
 import struct
-from typing import NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import NamedTuple, Optional, Union
 
 SOCKET = "/run/roster/exec"
 REQUEST_BYTES_MAX = 4 << 20
@@ -74,7 +75,7 @@ def signal(number: int) -> bytes:
     return _HEADER.pack(b"K\0\0\0", _NUMBER.size) + _NUMBER.pack(number)
 
 
-def answer(held: bytes) -> Optional[Tuple[Answer, int]]:
+def answer(held: bytes) -> Optional[tuple[Answer, int]]:
     """The first answer of what has come, and how many bytes it takes; None if it is not whole."""
     if len(held) < _HEADER.size:
         return None
