@@ -7,7 +7,36 @@ def tables(results):
     made = []
     if "rootwrap" in results:
         made += [_calls(results["rootwrap"]), _threads(results["rootwrap"]), _large(results["rootwrap"])]
+    if "exec" in results:
+        made += [_programs(results["exec"]), _crowd(results["exec"]), _pipes(results["exec"])]
     return made
+
+
+def _programs(part):
+    bare = part["programs"]["true"]["median"]
+    rows = [
+        [name, _ms(each["median"]), f"{each['median'] / bare:.2f}", f"{_ms(each['p25'])} – {_ms(each['p75'])}", str(each["n"])]
+        for name, each in part["programs"].items()
+    ]
+    return Table("`true` as another process, ms, medians", ["by", "wall", "to true", "middle half", "runs"], rows, [])
+
+
+def _crowd(part):
+    rows = [
+        [name, f"{each['per_s']['median']:.0f}", _ms(each["p50_ns"]["median"]), _ms(each["p99_ns"]["median"])]
+        for name, each in part["crowd"].items()
+    ]
+    return Table("32 threads of one Python, `true` without a pause, ms", ["", "commands/s", "p50", "p99"], rows, [])
+
+
+def _pipes(part):
+    ways = {"descriptors": "from a program into a command", "through": "from the caller into a command and back"}
+    rows = [
+        [ways[way], *(f"{each[name]['median'] / 1e9:.3f}" for name in ("roster_exec.run", "subprocess.run")),
+         f"{each['ratio']['median']:.2f}"]
+        for way, each in part["large"].items()
+    ]  # fmt: skip
+    return Table("200 MB, s, medians", ["", "roster_exec.run", "subprocess.run", "ratio of pairs"], rows, [])
 
 
 def _calls(part):

@@ -145,6 +145,15 @@ def passed_through(*path):
     return lambda results: at(results, "rootwrap", "large", "roster", *path)
 
 
+def executed(*path):
+    return lambda results: at(results, "exec", *path)
+
+
+def executed_ratio(results):
+    programs = at(results, "exec", "programs") or {}
+    return ratio(*(at(programs, name, "median") for name in ("roster-exec", "true")))
+
+
 FIGURES = [
     *(
         Figure(f"`id`, 501 groups, against the floor module: {shape}", 1.35, "×", id_ratio("roster", shape))
@@ -214,4 +223,12 @@ FIGURES = [
            passed_through("stdin_ratio", "median")),
     Figure("memory of the daemon, 200 MB in and out, at most", 30, "MB",
            lambda results: scaled(passed_through("peak_bytes")(results), 1e-6)),
+    Figure("`roster-exec true`, a process", 1.0, "ms",
+           lambda results: scaled(executed("programs", "roster-exec", "median")(results), 1e-6)),
+    Figure("the same against `true` itself", 2, "×", executed_ratio),
+    Figure("roster_exec, 32 clients at once on two processors: commands a second", 2500, "",
+           executed("crowd", "roster_exec.run", "per_s", "median"), at_least=True),
+    Figure("roster_exec, 200 MB through a pipe, against the same without it", 1.2, "×",
+           executed("large", "descriptors", "ratio", "median")),
+    Figure("the same, in and out of the caller", 1.2, "×", executed("large", "through", "ratio", "median")),
 ]

@@ -4,43 +4,18 @@ floor, which is `subprocess.run` of the same command by the same Python.
 Everything is root's and in a room of its own, where sudo may be configured.
 """
 
-import json
-import os
-import platform
-import subprocess
-import sys
-
 from ..measure import percentile, summary
-from ..room import ENVIRONMENT, Room
+from . import privileged
 
-SUDO = "sudo"
 OURS, OURS_STRICT, ORIGINAL, AT_ONCE = "roster", "roster, strict", "original", "no commands at all"
 FLOOR = "subprocess.run"
 THREADS = 32
 MEGABYTES = 200
-WITHIN_S = 1800
 RULES = "[Filters]\n" + "".join(f"{name}: CommandFilter, {name}, root\n" for name in ("true", "wc", "sh"))
-# What sudo wants to know, without a question to the network.
-PAM = "auth required pam_permit.so\naccount required pam_unix.so\nsession required pam_unix.so\n"
-ETC = {
-    "sudoers": "root ALL=(ALL) NOPASSWD: ALL\n",
-    "pam.d/sudo": PAM,
-    "passwd": "root:x:0:0:root:/root:/bin/sh\n",
-    "shadow": "root:*:19000:0:99999:7:::\n",
-    "group": "root:x:0:\n",
-    "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",
-}
-
 
 def measure(bench):
-    if os.geteuid() != 0:
-        raise RuntimeError("it is root's commands that are timed: run it as root")
-    etc = ETC | {"hosts": f"127.0.0.1 localhost {platform.node()}\n"}
     folder = bench.folder("rootwrap")
-    layers = ":".join(str(bench.peers / package / "usr") for package in (SUDO,) if bench.peer_versions[package])
-    over = f"mount -t overlay overlay -o lowerdir={layers}:/usr /usr && " if layers else ""
-    with Room(folder / "room", bench.tools, bench.modules, etc, mounts=over) as room:
-        (room.etc / "sudoers").chmod(0o440)
+    with privileged.room(bench, folder) as room:
         return Calls(bench, room, folder).measure()
 
 
@@ -59,8 +34,8 @@ class Calls:
         }
         self.at_once = [str(python), str(bench.here / "rootwrap_at_once.py"), compat]
         self.programs = {FLOOR: ["/bin/true"], "roster-rootwrap": [str(tools / "roster-rootwrap"), compat, "true"]}
-        if bench.peer_versions[SUDO]:
-            sudo = ["sudo", "-n"]
+        sudo = privileged.peers(bench).get("sudo")
+        if sudo:
             self.programs |= {
                 "sudo": [*sudo, "/bin/true"],
                 "sudo roster-rootwrap": [*sudo, *self.programs["roster-rootwrap"]],
@@ -87,11 +62,7 @@ class Calls:
         }  # fmt: skip
 
     def timed(self, part, **settings):
-        command = self.room.command(self.python, self.bench.here / "rootwrap_client.py", part, json.dumps(settings))
-        ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=sys.stderr, env=ENVIRONMENT, timeout=WITHIN_S)
-        if ran.returncode != 0:
-            raise RuntimeError(f"the client's {part} ended with {ran.returncode}")
-        return json.loads(ran.stdout)
+        return privileged.timed(self.bench, self.room, self.python, "rootwrap_client.py", part, settings)
 
 
 def conf(folder, mode):
