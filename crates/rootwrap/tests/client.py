@@ -37,7 +37,7 @@ def a_client(*options):
     finally:
         if client._initialized:
             client._finalize()
-            client._process.wait()
+            client._process.wait(60)
 
 
 def address(client):
@@ -423,6 +423,109 @@ def broken_input():
         small.close()
         assert client.execute(['sh', '-c', 'sleep 0.3'])[0] == 0
         assert not os.path.exists(mark)
+
+
+def never_ends():
+    """A command that does not end holds nobody up, whatever is done with it."""
+    with a_client() as client:
+        client.execute(['echo'])
+        pid, path = client._process.pid, address(client)
+        conn, name = connection(client)
+        fifo = os.path.join(FOLDER, 'fifo')
+        os.mkfifo(fifo)
+        conn.send((name, 'run_one_command', (['sh', '-c', f'echo $$ > {fifo}; exec sleep 86400'],), {}))
+        with open(fifo) as started:
+            endless = int(started.readline())
+        # Who asked for it goes; it stays, as with the original, and others are served.
+        conn.close()
+        for _ in range(20):
+            assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        assert not is_gone(endless)
+        other, name = connection(client)
+        other.send((name, 'run_one_command', (['sh', '-c', f'echo $$ > {fifo}; exec sleep 86400'],), {}))
+        with open(fifo) as started:
+            second = int(started.readline())
+        # A daemon that is told to end takes nothing more, and goes on waiting.
+        os.kill(pid, signal.SIGTERM)
+        eventually(lambda: not answers(path), 'it takes no connections')
+        assert not is_gone(pid)
+        os.kill(second, signal.SIGKILL)
+        assert other.recv() == ['#RETURN', [-9, '', '']]
+        assert client._process.poll() is None
+        os.kill(endless, signal.SIGKILL)
+        assert client._process.wait(20) == 0
+        assert not os.path.exists(os.path.dirname(path))
+
+
+def answers(path):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as conn:
+        try:
+            conn.connect(path)
+            return bool(conn.recv(1))
+        except OSError:
+            return False
+
+
+def full_pipes():
+    """Whoever does not read holds up itself alone."""
+    with a_client() as client:
+        client.execute(['echo'])
+        pid = client._process.pid
+        # Both outputs fill before the input is looked at.
+        script = f'head -c {MIB} /dev/zero >&2; head -c {MIB} /dev/zero; wc -c; head -c {MIB} /dev/zero >&2'
+        for data in (b'x' * 4 * MIB, 'x' * 4 * MIB):
+            code, out, err = client.execute(['sh', '-c', script], stdin=data)
+            assert (code, out[MIB:], len(err)) == (0, f'{4 * MIB}\n', 2 * MIB)
+        # A client that asks for much and takes none of it.
+        lazy = [connection(client) for _ in range(8)]
+        for conn, name in lazy:
+            conn.send((name, 'run_one_command', (['sh', '-c', f'head -c {8 * MIB} /dev/zero | tr "\\0" x'],), {}))
+        for _ in range(50):
+            assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        assert lazy[0][0].recv() == ['#RETURN', [0, 'x' * 8 * MIB, '']]
+        for conn, _ in lazy:
+            conn.close()
+        assert peak_memory(pid) < MEMORY_MAX, peak_memory(pid)
+
+
+def leaks():
+    """However many run at once, and however they end: a command has three descriptors, and the daemon keeps none."""
+    with a_client() as client:
+        client.execute(['echo'])
+        folder = f'/proc/{client._process.pid}/fd'
+        client._proxy.run_one_command(['id', '-u'])
+        wrong = []
+
+        def work(number):
+            for _ in range(15):
+                # The fourth is that of ls, on the folder that it lists.
+                seen = client._proxy.run_one_command(['sh', '-c', 'cat > /dev/null; ls /proc/self/fd'], 'x' * number)
+                if seen != [0, '0\n1\n2\n3\n', '']:
+                    wrong.append(seen)
+                for command in (['unheard-of'], ['no-executable'], ['id', '-u'], ['sh', '-c', 'kill -9 $$']):
+                    client._proxy.run_one_command(command)
+                with contextlib.suppress(Exception):
+                    client._proxy.run_one_command(['noise'])
+
+        all_threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+        for thread in all_threads:
+            thread.start()
+        for thread in all_threads:
+            thread.join()
+        assert not wrong, wrong[0]
+        del all_threads
+        # Those of the threads' connections go with them; two of the next command for another user may stay.
+        eventually(lambda: len(os.listdir(folder)) < 24, f'few descriptors, not {len(os.listdir(folder))}')
+        assert zombies(client._process.pid) == 0
+
+
+def zombies(parent):
+    found = 0
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError), open(f'/proc/{pid}/stat') as stat:
+            state, its_parent = stat.read().rsplit(')', 1)[1].split()[:2]
+            found += state == 'Z' and int(its_parent) == parent
+    return found
 
 
 def few_files():

@@ -161,6 +161,28 @@ fn with_few_open_files_commands_wait() {
 }
 
 #[test]
+fn a_command_that_never_ends_holds_nobody_up() {
+    if needs_root() {
+        scenario("never_ends", "");
+    }
+}
+
+#[test]
+fn full_pipes_and_a_client_that_takes_nothing_hold_nobody_else_up() {
+    if needs_root() {
+        scenario("full_pipes", "");
+    }
+}
+
+#[test]
+fn no_descriptor_is_left_to_a_command_or_in_the_daemon() {
+    if needs_root() {
+        scenario("leaks", "");
+        scenario("leaks", "roster_mode=strict");
+    }
+}
+
+#[test]
 fn what_cannot_be_executed_is_an_exception_of_the_client() {
     if needs_root() {
         scenario("unserializable", "");

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A rootwrap.conf that leads to one filter file.
 fn lay_out(folder: &Path, filters: &str) -> PathBuf {
@@ -230,6 +231,60 @@ fn a_script_runs_in_strict_mode_and_what_cannot_be_executed_is_told() {
         let (code, text) = call(&["noise"]);
         assert_eq!(code, 1);
         assert!(text.contains("cannot run noise: Exec format error"), "{mode}: {text}");
+    }
+}
+
+/// Between the verdict and the execution the folder that was judged becomes another: in strict mode what
+/// was looked at is what runs. The kernel is made slow for it, by strace.
+#[test]
+fn an_executable_that_is_replaced_before_it_is_executed_does_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    let rule = format!("tool: CommandFilter, {}/current/tool, root\n", root.display());
+    let conf = lay_out(&root, &format!("[Filters]\n{rule}"));
+    let text = fs::read_to_string(&conf).unwrap();
+    for name in ["judged", "other"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::copy("/bin/echo", root.join(name).join("tool")).unwrap();
+    }
+    fs::write(root.join("other/tool"), "#!/bin/sh\necho replaced\n").unwrap();
+    for (mode, expected) in [("compat", "replaced\n"), ("strict", "judged\n")] {
+        fs::write(&conf, format!("{text}roster_mode={mode}\n")).unwrap();
+        let _ = fs::remove_file(root.join("current"));
+        symlink("judged", root.join("current")).unwrap();
+        let slow = "inject=execve:delay_enter=4000000";
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=execve", "-e", slow]);
+        strace.arg(env!("CARGO_BIN_EXE_roster-rootwrap")).arg(&conf).args(["tool", "judged"]);
+        let strace = strace.stdout(Stdio::piped()).spawn().unwrap();
+        // A process of its own is about to become the command.
+        // strace has others before that.
+        let is_ours = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name == "roster-rootwrap\n")
+        };
+        let program = eventually(|| children(strace.id()).into_iter().find(is_ours));
+        eventually(|| children(program).first().copied());
+        symlink("other", root.join("next")).unwrap();
+        fs::rename(root.join("next"), root.join("current")).unwrap();
+        let output = strace.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{mode}");
+    }
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    listed.unwrap_or_default().split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn eventually<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within 20 s");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

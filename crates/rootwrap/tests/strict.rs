@@ -5,7 +5,7 @@ use roster_rootwrap::host::ThisHost;
 use roster_rootwrap::{Mode, Policy, Refusal, judge};
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -350,6 +350,18 @@ fn rules_of_files_that_others_could_change_let_nothing_run() {
         assert_eq!(judged(Mode::Strict), Err(99), "{name}");
         scene.mode(name, good);
     }
+    // Whoever it belongs to could, whatever its mode is. Only root can give files away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for name in ["rules/a", "rules", "rootwrap.conf", "bin/ls", "bin"] {
+        chown(scene.root.join(name), Some(65534), None).unwrap();
+        assert_eq!(judged(Mode::Compat), Ok("bin/ls".into()), "{name}");
+        let code = if name.starts_with("bin") { 96 } else { 99 };
+        assert_eq!(judged(Mode::Strict), Err(code), "{name}");
+        chown(scene.root.join(name), Some(0), None).unwrap();
+    }
+    assert_eq!(judged(Mode::Strict), Ok("bin/ls".into()));
 }
 
 #[test]

@@ -54,15 +54,15 @@ Answer = Union[Denied, Started, Stopped, Ended]
 
 def request(user: bytes, words: Sequence[bytes], variables: Sequence[bytes]) -> bytes:
     """A request, header included. Strings have no NUL, and there is a word at least."""
-    parts = [user]
-    for string in (*words, *variables):
-        parts += (_NUMBER.pack(len(string)), string)
-    body = b"".join(parts)
     if not words:
         raise ValueError("there is no command")
-    strings = (user, *words, *variables)
-    if sum(map(bytes.__len__, strings)) and any(b"\0" in string for string in strings):
+    strings = (*words, *variables)
+    if b"\0" in user or b"\0" in b"".join(strings):
         raise ValueError("embedded null byte")
+    parts = [user]
+    for string in strings:
+        parts += (_NUMBER.pack(len(string)), string)
+    body = b"".join(parts)
     length = _COUNTS.size + len(body)
     if length > REQUEST_BYTES_MAX or len(words) > STRINGS_MAX or len(variables) > STRINGS_MAX:
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
