@@ -1,10 +1,13 @@
-//! What people read of the two programs beside their options: examples, exit statuses, files. One table
+//! What people read of the programs beside their options: examples, exit statuses, files. One table
 //! each feeds the end of `--help` and the man page; all else in both comes from the definition that
-//! parses their arguments.
+//! parses their arguments. The page of exec.toml(5) is made of its reader's table of keys, that of
+//! roster-exec(1) of the table that it parses its arguments by.
 
-use clap::Command;
+use crate::native::policy::KEYS;
+use clap::{Arg, Command, ValueHint};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use roster_exec::options;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +20,8 @@ const WIDTH: usize = 74;
 pub struct Page {
     /// The program.
     pub name: &'static str,
+    /// Of the manual.
+    section: &'static str,
     synopsis: &'static [&'static str],
     sections: &'static [Section],
 }
@@ -31,6 +36,7 @@ const BAD_CONFIG: (&str, &str) = ("97", "The configuration cannot be used; the m
 /// Of `roster-rootwrap`.
 pub const ROOTWRAP: Page = Page {
     name: "roster-rootwrap",
+    section: "8",
     synopsis: &[
         "CONF COMMAND [ARGUMENT]...",
         "check [--json] CONF",
@@ -74,21 +80,37 @@ pub const ROOTWRAP: Page = Page {
 /// Of `roster-rootwrap-daemon`.
 pub const DAEMON: Page = Page {
     name: "roster-rootwrap-daemon",
-    synopsis: &["[--allow-uid UID]... CONF"],
+    section: "8",
+    synopsis: &[
+        "[--allow-uid UID]... CONF",
+        "--native [--policy FILE] [--socket PATH] [--metrics ADDRESS]",
+    ],
     sections: &[
         (
             "Examples",
-            &[(
-                "nova ALL = (root) NOPASSWD: /usr/sbin/roster-rootwrap-daemon /etc/nova/rootwrap.conf",
-                "In sudoers(5): nova may start it, and its client's rootwrap_daemon_cmd names the same.",
-            )],
+            &[
+                (
+                    "nova ALL = (root) NOPASSWD: /usr/sbin/roster-rootwrap-daemon /etc/nova/rootwrap.conf",
+                    "In sudoers(5): nova may start it, and its client's rootwrap_daemon_cmd names the same.",
+                ),
+                (
+                    "systemctl enable --now roster-exec.socket",
+                    "Commands for everybody whom /etc/roster/exec.toml lets run them, by roster-exec.",
+                ),
+            ],
         ),
         (
             "Signals",
-            &[(
-                "SIGTERM, SIGINT",
-                "Take no new command, let those that run end, hand their results over, and end.",
-            )],
+            &[
+                (
+                    "SIGTERM, SIGINT",
+                    "Take no new command, let those that run end, hand their results over, and end. With --native, what runs for a minute longer is ended.",
+                ),
+                (
+                    "SIGHUP",
+                    "With --native: read the policy anew. One with a mistake is told of, and the old one stays in force. Else as SIGTERM.",
+                ),
+            ],
         ),
         (
             "Exit status",
@@ -124,11 +146,55 @@ pub const DAEMON: Page = Page {
                     "The socket. Its path and the key go to standard output.",
                 ),
                 ("/dev/log", "Where commands are told, with use_syslog."),
+                ("/etc/roster/exec.toml", "The policy of --native: exec.toml(5)."),
+                ("/run/roster/exec", "The socket of --native."),
+                (
+                    "/run/systemd/journal/socket",
+                    "Where each command of --native is told, as fields that begin with ROSTER_. Without a journal standard error is told.",
+                ),
             ],
         ),
-        ("See also", &[("roster-rootwrap(8), sudo(8), sudoers(5)", "")]),
+        (
+            "See also",
+            &[("roster-rootwrap(8), roster-exec(1), exec.toml(5), sudo(8), sudoers(5)", "")],
+        ),
     ],
 };
+
+/// Of `roster-exec`.
+const EXEC: Page = Page {
+    name: options::NAME,
+    section: "1",
+    synopsis: &[options::USAGE],
+    sections: options::SECTIONS,
+};
+
+/// `roster-exec` as clap would parse it, for its page and completions.
+#[must_use]
+pub fn exec_command() -> Command {
+    let arguments = options::OPTIONS.iter().map(|option| {
+        let argument =
+            Arg::new(option.long).short(option.short).long(option.long).help(option.help);
+        match option.value {
+            Some("PATH") => argument.value_name("PATH").value_hint(ValueHint::FilePath),
+            Some("USER") => argument.value_name("USER").value_hint(ValueHint::Username),
+            Some(value) => argument.value_name(value),
+            None => argument.action(clap::ArgAction::SetTrue),
+        }
+    });
+    let command = Arg::new("command").value_name("COMMAND").num_args(1..).required(true);
+    Command::new(options::NAME)
+        .about(options::ABOUT)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args(arguments)
+        .arg(
+            command
+                .trailing_var_arg(true)
+                .value_hint(ValueHint::CommandWithArguments)
+                .help("The command with its arguments"),
+        )
+}
 
 /// The program by the name that it was called by.
 #[must_use]
@@ -176,18 +242,75 @@ pub fn write_page(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let path = folder.join(page.name).with_extension("8");
     let mut text = Vec::new();
     render(page, command, &mut text)?;
-    fs::write(&path, text)?;
+    write_text(&folder.join(format!("{}.{}", page.name, page.section)), &text, out)
+}
+
+/// Writes roster-exec(1) and exec.toml(5) into a folder, and their paths to `out`.
+pub fn write_exec_pages(folder: &Path, out: &mut dyn Write) -> io::Result<()> {
+    write_page(&EXEC, exec_command(), folder, out)?;
+    let mut text = Vec::new();
+    render_policy(&mut text)?;
+    write_text(&folder.join("exec.toml.5"), &text, out)
+}
+
+fn write_text(path: &Path, text: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    fs::write(path, text)?;
     writeln!(out, "{}", path.display())
 }
 
+fn render_policy(out: &mut dyn Write) -> io::Result<()> {
+    let mut roff = Roff::new();
+    roff.control("TH", ["exec.toml", "5", "", &source(), "Roster"]);
+    roff.control("SH", ["NAME"]);
+    roff.text([roman("exec.toml - who may run what by roster-exec")]);
+    roff.control("SH", ["DESCRIPTION"]);
+    roff.text([roman(
+        "The policy of roster-rootwrap-daemon --native, /etc/roster/exec.toml: rules in TOML, each \
+         below a line [[rule]]. The first decides that is for the caller, the host, the user asked \
+         for, the command and its arguments. Root has to own the file, and nobody else may write in \
+         it or on the way to it; the same holds for each command. A file with a mistake is no \
+         policy: roster-rootwrap check-policy FILE lists them. SIGHUP has the daemon read it anew.",
+    )]);
+    roff.control("SH", ["KEYS"]);
+    for (key, meaning) in KEYS {
+        roff.control("TP", []);
+        roff.text([bold(*key)]);
+        roff.text([roman(*meaning)]);
+    }
+    roff.control("SH", ["ENVIRONMENT OF COMMANDS"]);
+    roff.text([roman(
+        "PATH, HOME, SHELL, USER and LOGNAME of the user that a command runs as, ROSTER_USER and \
+         ROSTER_UID of its caller, and what keep_env keeps.",
+    )]);
+    roff.control("SH", ["EXAMPLE"]);
+    roff.control("EX", []);
+    for line in EXAMPLE.lines() {
+        roff.text([roman(line)]);
+    }
+    roff.control("EE", []);
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([roman("roster-exec(1), roster-rootwrap-daemon(8), roster-rootwrap(8)")]);
+    roff.to_writer(out)
+}
+
+const EXAMPLE: &str = "[[rule]]
+name = \"restart-web\"
+groups = [\"ops\"]
+hosts = [\"web*\"]
+command = \"/usr/bin/systemctl\"
+args = [\"restart\", \"nginx|apache2\"]
+timeout = \"30s\"";
+
+fn source() -> String {
+    format!("roster {}", env!("CARGO_PKG_VERSION"))
+}
+
 fn render(page: &Page, command: Command, out: &mut dyn Write) -> io::Result<()> {
-    let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
     let command = command.disable_help_subcommand(true);
     let described = command.clone();
-    let man = Man::new(command).section("8").manual("Roster").source(source);
+    let man = Man::new(command).section(page.section).manual("Roster").source(source());
     man.render_title(out)?;
     man.render_name_section(out)?;
     let mut synopsis = Roff::new();

@@ -36,7 +36,8 @@ def connect():
 
 
 def send(connection, data, fds=FOUR):
-    socket.send_fds(connection, [data], fds) if fds else connection.sendall(data)
+    sent = socket.send_fds(connection, [data], fds) if fds else 0
+    connection.sendall(data[sent:])
 
 
 def answer(connection):

@@ -74,7 +74,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the man page roster-rootwrap-daemon.8 into a folder, for packagers
+    /// Write the man pages of this program, of roster-exec and of exec.toml into a folder, for packagers
     #[command(hide = true)]
     Man {
         /// The folder, which is made if need be
@@ -86,6 +86,9 @@ enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+        /// Those of roster-exec
+        #[arg(long)]
+        client: bool,
     },
 }
 
@@ -106,11 +109,15 @@ fn main() -> ExitCode {
     }
     let done = match (cli.command, cli.conf) {
         (Some(Command::Man { folder }), _) => {
-            manual::write_page(&manual::DAEMON, Cli::command(), &folder, &mut io::stdout())
+            let mut out = io::stdout();
+            manual::write_page(&manual::DAEMON, Cli::command(), &folder, &mut out)
+                .and_then(|()| manual::write_exec_pages(&folder, &mut out))
         }
-        (Some(Command::Completions { shell }), _) => {
+        (Some(Command::Completions { shell, client }), _) => {
             let mut out = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), manual::DAEMON.name, &mut out);
+            let mut command = if client { manual::exec_command() } else { Cli::command() };
+            let name = command.get_name().to_owned();
+            clap_complete::generate(shell, &mut command, name, &mut out);
             io::stdout().write_all(&out)
         }
         (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),

@@ -19,6 +19,36 @@ const RULES_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// What a rule may say, for exec.toml(5).
+pub const KEYS: &[(&str, &str)] = &[
+    (
+        "name",
+        "A name of its own, for the log: letters, digits, -, _ and ., 64 at the most. Required.",
+    ),
+    ("users", "Names of users whom it is for, of directories too. This or groups is required."),
+    ("groups", "Names of groups whose members it is for."),
+    ("hosts", "Names of hosts that it is for; * stands for any characters. By default all."),
+    ("command", "An absolute path. Required. A caller may also name its last part."),
+    (
+        "args",
+        "Patterns, one for each argument and for the whole of it. By default there may be no argument.",
+    ),
+    ("any_args", "true: any arguments may follow those of args. By default false."),
+    ("run_as", "The user that the command runs as. By default root."),
+    ("run_as_group", "The group, instead of that user's own."),
+    (
+        "keep_env",
+        "Names of variables of the caller's that are kept; a * at the end stands for any characters. PATH and what loads foreign code is never kept. By default nothing is.",
+    ),
+    (
+        "timeout",
+        "After which the command and all of its process group are killed: 500ms, 30s, 5m, 1h. By default never.",
+    ),
+    ("max_files", "Open files, from 3 on. By default as many as the daemon may have."),
+    ("max_memory", "Address space in bytes, or 512KiB, 64MiB, 1GiB. By default without a bound."),
+    ("max_cpu", "Time of a processor, in whole seconds: 10s, 5m. By default without a bound."),
+];
+
 /// The rules, in order.
 #[derive(Debug)]
 pub struct Policy {
@@ -392,6 +422,18 @@ mod tests {
             Limits { files: Some(1024), memory: Some(1 << 30), cpu: Some(Duration::from_secs(10)) };
         assert_eq!((rule.limits, rule.any_args), (limits, false));
         assert!(parse("").unwrap().rules.is_empty());
+    }
+
+    #[test]
+    fn every_key_is_in_the_manual() {
+        let unknown = parse("[[rule]]\nother = 1").unwrap_err();
+        let known = unknown.iter().find_map(|problem| problem.split("write one of ").nth(1));
+        let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+        assert_eq!(known.unwrap().split(", ").collect::<Vec<_>>(), keys);
+        let page = include_str!("../../../../docs/exec-protocol.md");
+        for key in keys {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
     }
 
     #[test]
