@@ -20,6 +20,14 @@ use std::time::Duration;
 /// In which the daemon has to take what it is sent.
 const SEND_TIME: Duration = Duration::from_secs(10);
 
+/// What comes while a request is answered.
+pub(crate) enum Event {
+    /// From the daemon.
+    Answer(Answer),
+    /// From anybody.
+    Signal(u32),
+}
+
 pub(crate) struct Connection {
     stream: UnixStream,
     /// What has come of answers that were not looked at.
@@ -57,21 +65,15 @@ impl Connection {
         }
     }
 
-    /// The next answer, which is waited for as long as it takes.
-    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
+    /// What comes next, of the daemon or of anybody who signals. An end without an answer is an
+    /// `UnexpectedEof`.
+    pub(crate) fn answer_or_signal(&mut self, signals: &mut Signals) -> io::Result<Event> {
         loop {
             if let Some(answer) = self.held_answer()? {
-                return Ok(answer);
+                return Ok(Event::Answer(answer));
             }
-            self.read()?;
-        }
-    }
-
-    /// The next answer. Until it comes, signals are passed on.
-    pub(crate) fn answer_or_signals(&mut self, signals: &mut Signals) -> io::Result<Answer> {
-        loop {
-            if let Some(answer) = self.held_answer()? {
-                return Ok(answer);
+            if let Some(signal) = signals.next()? {
+                return Ok(Event::Signal(signal));
             }
             let mut fds =
                 [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
@@ -79,10 +81,7 @@ impl Connection {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let [has_come, is_told] = fds.map(|fd| !fd.revents().is_empty());
-            while is_told && let Some(signal) = signals.next()? {
-                self.pass_on(signal)?;
-            }
+            let [has_come, _] = fds.map(|fd| !fd.revents().is_empty());
             if has_come {
                 self.read()?;
             }
@@ -90,7 +89,7 @@ impl Connection {
     }
 
     /// An answer that has come already.
-    pub(crate) fn held_answer(&mut self) -> io::Result<Option<Answer>> {
+    fn held_answer(&mut self) -> io::Result<Option<Answer>> {
         let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
         let Some((head, rest)) = self.held.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -105,21 +104,18 @@ impl Connection {
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; HEADER_BYTES + ANSWER_BYTES_MAX];
         match self.stream.read(&mut buffer) {
-            Ok(0) => Err(gone()),
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
                 self.held.extend_from_slice(&buffer[..count]);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(gone()),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                Err(ErrorKind::UnexpectedEof.into())
+            }
             Err(error) => Err(error),
         }
     }
-}
-
-fn gone() -> io::Error {
-    let what = "the daemon has gone away; how the command ended is not known";
-    io::Error::new(ErrorKind::UnexpectedEof, what)
 }
 
 /// The folder that we are in; who may not enter it any more is in none.

@@ -8,7 +8,7 @@
 mod connection;
 mod signals;
 
-use connection::Connection;
+use connection::{Connection, Event};
 use roster_exec::options::{self, Call};
 use roster_exec::wire::{self, Answer, End, Request, Why};
 use signals::Signals;
@@ -16,11 +16,17 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const TIME_OVER: u8 = 124;
 const FAILED: u8 = 125;
 const NOT_EXECUTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
+
+/// How long a daemon is asked again that has no place.
+const BUSY_TIME: Duration = Duration::from_secs(5);
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
     let (run_as, socket, argv) = match options::parse(std::env::args_os().skip(1)) {
@@ -33,7 +39,7 @@ fn main() -> ExitCode {
     };
     let socket = socket.unwrap_or_else(|| OsString::from(wire::SOCKET));
     let request = Request { run_as, argv, environment: std::env::vars_os().collect() };
-    match run(Path::new(&socket), &request) {
+    match run_when_there_is_place(Path::new(&socket), &request) {
         Ok(Answer::Ended(End::Exited(status))) => ExitCode::from(status.to_le_bytes()[0]),
         Ok(Answer::Ended(End::Died(signal))) => signals::die_of(signal),
         Ok(Answer::Ended(End::TimeOver)) => {
@@ -55,6 +61,17 @@ fn code_of(why: Why) -> u8 {
     }
 }
 
+/// As [`run`]. A daemon that is busy has started nothing; one that has let us wait is not asked again.
+fn run_when_there_is_place(socket: &Path, request: &Request) -> io::Result<Answer> {
+    let began = Instant::now();
+    loop {
+        match run(socket, request)? {
+            Answer::Denied(Why::Busy, _) if began.elapsed() < BUSY_TIME => sleep(BUSY_PAUSE),
+            answer => return Ok(answer),
+        }
+    }
+}
+
 /// The last answer.
 fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
     let bytes = request.encode().ok_or_else(|| {
@@ -71,29 +88,38 @@ fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
         kind => io::Error::new(kind, format!("{}: {error}", socket.display())),
     };
     let mut connection = Connection::open(socket).map_err(told)?;
-    connection.send(&bytes).map_err(told)?;
-    let mut answer = connection.answer()?;
-    // Until the command runs signals are for this program alone. One that has ended gets none.
-    let mut signals = None;
+    // From here on none is lost, whatever it will be for.
+    let mut signals = Signals::hold()?;
+    match connection.send(&bytes) {
+        // It would not read the request, and may have said why.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        sent => sent.map_err(told)?,
+    }
+    signals.catch()?;
+    let mut is_running = false;
     loop {
-        match answer {
-            Answer::Started(_) => {}
-            Answer::Stopped(signal) => {
+        match connection.answer_or_signal(&mut signals) {
+            Ok(Event::Answer(Answer::Started(_))) => is_running = true,
+            Ok(Event::Answer(Answer::Stopped(signal))) => {
                 signals::stop_by(signal)?;
                 connection.pass_on(signals::CONTINUE)?;
             }
-            Answer::Denied(..) | Answer::Ended(_) => return Ok(answer),
-        }
-        answer = match connection.held_answer()? {
-            Some(answer) => answer,
-            None => {
-                let signals = match &mut signals {
-                    Some(signals) => signals,
-                    None => signals.insert(Signals::catch()?),
+            Ok(Event::Answer(last)) => return Ok(last),
+            Ok(Event::Signal(signal)) if is_running => connection.pass_on(signal)?,
+            // It is for this program alone.
+            Ok(Event::Signal(signals::CONTINUE | signals::RESIZED)) => {}
+            Ok(Event::Signal(signals::STOP)) => signals::stop_by(signals::STOP)?,
+            Ok(Event::Signal(signal)) => return Ok(Answer::Ended(End::Died(signal))),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                let what = match is_running {
+                    true => "the daemon has gone away; how the command ended is not known",
+                    false => "the daemon did not take the request",
                 };
-                connection.answer_or_signals(signals)?
+                let what = format!("{}: {what}", socket.display());
+                return Err(io::Error::new(error.kind(), what));
             }
-        };
+            Err(error) => return Err(told(error)),
+        }
     }
 }
 

@@ -23,6 +23,10 @@ const PASSED_ON: [Signal; 9] = [
 ];
 /// What a command goes on by.
 pub(crate) const CONTINUE: u32 = Signal::SIGCONT as u32;
+/// What Ctrl-Z sends.
+pub(crate) const STOP: u32 = Signal::SIGTSTP as u32;
+/// What comes with a terminal's new size.
+pub(crate) const RESIZED: u32 = Signal::SIGWINCH as u32;
 /// What a shell adds to the number of a signal that a command died of.
 const SIGNAL_BASE: u8 = 128;
 
@@ -30,14 +34,19 @@ const SIGNAL_BASE: u8 = 128;
 pub(crate) struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on they do nothing to us. Those that whoever started us has us ignore, as nohup(1)
-    /// does, are ignored for the command as well.
-    pub(crate) fn catch() -> io::Result<Self> {
+    /// From now on they do nothing to us, and wait.
+    pub(crate) fn hold() -> io::Result<Self> {
+        PASSED_ON.into_iter().collect::<SigSet>().thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        Ok(Self(SignalFd::with_flags(&SigSet::empty(), flags)?))
+    }
+
+    /// Lets them be read, but for those that whoever started us has us ignore, as nohup(1) does: they
+    /// are ignored for the command as well.
+    pub(crate) fn catch(&mut self) -> io::Result<()> {
         let ignored = ignored();
         let is_caught = |signal: &Signal| ignored & 1 << (*signal as i32 - 1) == 0;
-        let caught: SigSet = PASSED_ON.into_iter().filter(is_caught).collect();
-        caught.thread_block()?;
-        Ok(Self(SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        Ok(self.0.set_mask(&PASSED_ON.into_iter().filter(is_caught).collect())?)
     }
 
     /// The next one that is there.

@@ -129,7 +129,7 @@ fn a_command_has_three_descriptors_its_callers_folder_and_signals_as_they_should
     let exec = Exec::start(&policy);
     let client = exec.host.path("roster-exec");
     let (client, socket) = (client.to_str().unwrap(), exec.socket());
-    let script = "ls /proc/$$/fd; pwd; grep -E 'Sig(Blk|Ign)' /proc/$$/status; \
+    let script = "ls /proc/$$/fd; pwd; grep -E 'Sig(Blk|Ign)' /proc/self/status; \
                   ps -o pgid= -p $$ | tr -d ' ' | grep -qx $$ && echo leads; cat /proc/$$/comm";
     for user in ["root", "bob"] {
         // With a descriptor left open, a signal ignored and another folder.
@@ -212,8 +212,6 @@ fn signals_reach_the_command() {
         let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = client.stdout.take().unwrap();
         out.read_exact(&mut [0; 6]).unwrap();
-        // Behind `ready` there is a moment in which the client is not ready.
-        std::thread::sleep(Duration::from_millis(200));
         let kill = ["-s", &number.to_string(), &client.id().to_string()].map(str::to_owned);
         assert_eq!(run(Command::new("kill").args(kill)).code, 0);
         let mut rest = String::new();

@@ -7,7 +7,7 @@ use super::connection::serve;
 use super::journal::Journal;
 use super::metrics::Counters;
 use super::names::Names;
-use super::places::{Place, Places};
+use super::places::{Place, Places, tell_busy};
 use super::policy::Policy;
 use super::socket::Socket;
 use crate::exec::Executor;
@@ -195,7 +195,7 @@ impl Daemon {
         let Ok(peer) = getsockopt(&stream, sockopt::PeerCredentials) else { return };
         let (place, closed) = self.places.admit(peer.uid(), &stream);
         (0..closed).for_each(|_| self.counters.turned_out.add());
-        let Some(place) = place else { return };
+        let Some(place) = place else { return tell_busy(&stream) };
         let daemon = Arc::clone(self);
         let thread = thread::Builder::new().stack_size(STACK_BYTES).name("connection".into());
         // Without a thread the connection ends.

@@ -1,7 +1,9 @@
 //! How much there may be at once: connections, commands, and bytes of requests, of each user and of
 //! all. Who asks for nothing makes room for who comes; who runs something does not.
 
+use roster_exec::wire::{Answer, Why};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, send};
 use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, HashMap};
 use std::net::Shutdown;
@@ -196,6 +198,7 @@ impl State {
             return false;
         };
         connection.stage = Stage::Leaves;
+        tell_busy(&connection.stream);
         let _ = connection.stream.shutdown(Shutdown::Both);
         self.leave(uid);
         true
@@ -214,6 +217,14 @@ impl State {
             self.users.remove(&uid);
         }
     }
+}
+
+/// Tells a client that waits, or is about to ask, that nothing was started for it, and need not be.
+pub(super) fn tell_busy(stream: &UnixStream) {
+    let words = "as many connections are open as may be; try again later";
+    let answer = Answer::Denied(Why::Busy, words.into()).encode();
+    // It fits into a socket that nothing was written to.
+    let _ = send(stream, &answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 fn is_silent(stream: &UnixStream) -> bool {
@@ -338,7 +349,9 @@ mod tests {
         assert!(silent.iter().all(|(_, (place, closed))| place.is_some() && *closed == 0));
         let (_, (eleventh, closed)) = open(1);
         assert!(eleventh.is_some() && closed == 1);
-        assert_eq!(silent[0].0.read(&mut [0]).unwrap(), 0);
+        let mut told = Vec::new();
+        silent[0].0.read_to_end(&mut told).unwrap();
+        assert_eq!(told.first(), Some(&b'D'));
         // Another user has as much room as before.
         let (_, (other, closed)) = open(2);
         assert!(other.is_some() && closed == 0);
