@@ -113,7 +113,7 @@ fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 let what = match is_running {
                     true => "the daemon has gone away; how the command ended is not known",
-                    false => "the daemon did not take the request",
+                    false => "the daemon has gone away before it told that the command runs",
                 };
                 let what = format!("{}: {what}", socket.display());
                 return Err(io::Error::new(error.kind(), what));

@@ -274,7 +274,7 @@ fn a_killed_daemon_is_told_of_and_the_next_one_takes_its_place() {
     exec.wait();
     let done = client.wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(125));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("is not known"));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("the daemon has gone away"));
     assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 125);
     exec.launch(&[]);
     assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);

@@ -1,7 +1,7 @@
 //! The daemon: takes connections, reads its policy anew when it is told to, and ends in good order.
 //!
 //! One thread waits, for connections and signals; each connection has a thread of its own
-//! ([`super::connection`]), so that whatever one of them waits for, nobody else does.
+//! (`connection`), so that whatever one of them waits for, nobody else does.
 
 use super::connection::serve;
 use super::journal::Journal;

@@ -1,11 +1,11 @@
 //! Commands for anybody, by a policy of this host: docs/exec-protocol.md.
 //!
-//! [`daemon`] takes connections and gives each a thread; [`connection`] is what such a thread does: it
-//! reads a request ([`incoming`]), asks the name service who the caller is ([`names`]), has
+//! [`daemon`] takes connections and gives each a thread; `connection` is what such a thread does: it
+//! reads a request (`incoming`), asks the name service who the caller is (`names`), has
 //! [`decide`] say what [`policy`] permits, has [`crate::exec`] start that, and stays with the command
-//! until it has ended ([`running`]). What came of it goes to the log ([`record`], [`journal`]) and is
-//! counted ([`metrics`]), and neither keeps a caller waiting. How much anybody may have at once is
-//! [`places`]' matter.
+//! until it has ended (`running`). What came of it goes to the log (`record`, `journal`) and is
+//! counted (`metrics`), and neither keeps a caller waiting. How much anybody may have at once is
+//! `places`' matter.
 
 pub mod daemon;
 pub mod decide;
