@@ -116,6 +116,23 @@ def test_threads_have_commands_of_their_own(run):
     assert not wrong
 
 
+def test_what_a_command_leaves_behind_reads_and_writes_on(run):
+    data = b"x" * 3_000_000
+    for who, shell in ((run, "sh"), (subprocess.run, "/usr/bin/sh")):
+        ran = who([shell, "-c", "exec 3<&0; (sleep 0.2; wc -c <&3) &"], input=data, capture_output=True)
+        assert (ran.returncode, ran.stdout) == (0, b"3000000\n")
+
+
+def test_a_caller_without_streams_has_none_to_hand_on(daemon):
+    program = (
+        f"import os, sys; sys.path.insert(0, {SOURCES!r}); import roster_exec\n"
+        "for number in (0, 1, 2): os.close(number)\n"
+        f"ran = roster_exec.run(['sh', '-c', 'cat; exit 7'], socket={daemon.socket!r})\n"
+        "os._exit(ran.returncode)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 7
+
+
 def test_connections_are_kept_and_nothing_else_is(run, daemon):
     run("true")
     before = descriptors()

@@ -215,14 +215,15 @@ class Running:
 
     def _stream(self, number: int, stream: Stream) -> int:
         """The command's end."""
-        if stream is None:
-            return number
         if stream == PIPE:
             return self._pipe(number)
-        if stream == DEVNULL:
+        # A caller without one has nothing to hand on.
+        if stream == DEVNULL or (stream is None and not _is_open(number)):
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             self._handed.append(null)
             return null
+        if stream is None:
+            return number
         return stream if isinstance(stream, int) else stream.fileno()
 
     def _pipe(self, number: int) -> int:
@@ -295,7 +296,7 @@ class Running:
             self._connection.signal(signal.SIGCONT)
 
     def _pump(self, deadline: Optional[float]) -> None:
-        """Hands on input and output until the command has ended and its output, too."""
+        """Hands on input and output until the command has ended, and both, too."""
         if self._connection is None:
             return
         if self._writer is None and not self._readers:
@@ -321,7 +322,7 @@ class Running:
     def _drain(self, selector: Any, deadline: Optional[float]) -> None:
         if self.after_end_s is not None:
             deadline = time.monotonic() + self.after_end_s
-        while self._readers:
+        while self._readers or self._writer is not None:
             self._turn(selector, deadline)
 
     def _turn(self, selector: Any, deadline: Optional[float]) -> None:
@@ -345,7 +346,7 @@ class Running:
             self._end_output(ready)
 
     def _take_held(self, selector: Any) -> None:
-        """Answers that have come. What it did not read until it ended it does not want."""
+        """Answers that have come. Its pipes may go on, with what it has started."""
         while self._connection is not None and self._ended is None:
             answer = self._connection.held()
             if answer is None:
@@ -353,9 +354,6 @@ class Running:
             self._take(answer)
             if self._ended is not None:
                 selector.unregister(self._connection)
-                if self._writer is not None:
-                    selector.unregister(self._writer)
-                    self._end_input()
 
     def _write(self) -> bool:
         """Hands on some input; whether there is more."""
@@ -409,6 +407,14 @@ class Running:
         if self._ended is None or self._ended.how > 2:
             raise Failed("the daemon says what it may not say here")
         return (self._ended.value, -self._ended.value, TIME_OVER)[self._ended.how]
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _make_large(pipe: int) -> None:
