@@ -89,13 +89,12 @@ fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
     };
     let mut connection = Connection::open(socket).map_err(told)?;
     // From here on none is lost, whatever it will be for.
-    let mut signals = Signals::hold()?;
+    let mut signals = Signals::catch()?;
     match connection.send(&bytes) {
         // It would not read the request, and may have said why.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         sent => sent.map_err(told)?,
     }
-    signals.catch()?;
     let mut is_running = false;
     loop {
         match connection.answer_or_signal(&mut signals) {

@@ -31,33 +31,37 @@ pub(crate) const RESIZED: u32 = Signal::SIGWINCH as u32;
 const SIGNAL_BASE: u8 = 128;
 
 /// The signals that came.
-pub(crate) struct Signals(SignalFd);
+pub(crate) struct Signals {
+    came: SignalFd,
+    /// Those that are not passed on, once that was asked for.
+    ignored: Option<u64>,
+}
 
 impl Signals {
-    /// From now on they do nothing to us, and wait.
-    pub(crate) fn hold() -> io::Result<Self> {
-        PASSED_ON.into_iter().collect::<SigSet>().thread_block()?;
+    /// From now on they do nothing to us, and can be read.
+    pub(crate) fn catch() -> io::Result<Self> {
+        let caught: SigSet = PASSED_ON.into_iter().collect();
+        caught.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        Ok(Self(SignalFd::with_flags(&SigSet::empty(), flags)?))
+        Ok(Self { came: SignalFd::with_flags(&caught, flags)?, ignored: None })
     }
 
-    /// Lets them be read, but for those that whoever started us has us ignore, as nohup(1) does: they
-    /// are ignored for the command as well.
-    pub(crate) fn catch(&mut self) -> io::Result<()> {
-        let ignored = ignored();
-        let is_caught = |signal: &Signal| ignored & 1 << (*signal as i32 - 1) == 0;
-        Ok(self.0.set_mask(&PASSED_ON.into_iter().filter(is_caught).collect())?)
-    }
-
-    /// The next one that is there.
+    /// The next one that is there. Those that whoever started us has us ignore, as nohup(1) does, are
+    /// ignored for the command as well.
     pub(crate) fn next(&mut self) -> io::Result<Option<u32>> {
-        Ok(self.0.read_signal()?.map(|info| info.ssi_signo))
+        while let Some(info) = self.came.read_signal()? {
+            let ignored = *self.ignored.get_or_insert_with(ignored);
+            if ignored & 1 << (info.ssi_signo - 1) == 0 {
+                return Ok(Some(info.ssi_signo));
+            }
+        }
+        Ok(None)
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.came.as_fd()
     }
 }
 

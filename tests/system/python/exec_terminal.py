@@ -47,8 +47,12 @@ def start(script):
     return pid, terminal
 
 
+rest = {}
+
+
 def expect(terminal, text):
-    seen, until = "", time.monotonic() + SOON
+    """Waits until the terminal shows a text; what comes behind it is for the next time."""
+    seen, until = rest.get(terminal, ""), time.monotonic() + SOON
     while text not in seen:
         if not select.select([terminal], [], [], max(0, until - time.monotonic()))[0]:
             raise SystemExit(f"no {text!r} in {seen!r}")
@@ -56,6 +60,7 @@ def expect(terminal, text):
             seen += os.read(terminal, 4096).decode()
         except OSError:
             raise SystemExit(f"no {text!r} in {seen!r} before the end")
+    rest[terminal] = seen.partition(text)[2]
     print(text)
 
 

@@ -9,7 +9,7 @@ use super::names::Unanswered;
 use super::peer::Peer;
 use super::places::Place;
 use super::policy::Policy;
-use super::record::{Record, Verdict};
+use super::record::{Record, Verdict, words};
 use super::running::{Outcome, Running};
 use crate::exec::{NotStarted, Setting, Streams};
 use roster_exec::wire::{Answer, Request, Why};
@@ -110,7 +110,7 @@ impl Session<'_> {
             pid: self.peer.pid,
             user: "?".into(),
             executable: self.peer.executable.clone(),
-            argv: request.argv.clone(),
+            command: words(&request.argv),
             run_as: request.run_as.clone().unwrap_or_else(|| "root".into()),
             rule: None,
             verdict: Verdict::Denied(Why::Failed, String::new()),
@@ -129,7 +129,7 @@ impl Session<'_> {
         let permit = self.permit(&policy, &request, record)?;
         let rule = permit.rule();
         record.rule = Some(rule.name.clone());
-        record.argv = permit.argv().to_vec();
+        record.command = words(permit.argv());
         let _turn = self.place.turn().ok_or_else(|| {
             NotRun::new(Why::Busy, "as many commands run as may at once; try again later")
         })?;

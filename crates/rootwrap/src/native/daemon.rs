@@ -1,7 +1,8 @@
 //! The daemon: takes connections, reads its policy anew when it is told to, and ends in good order.
 //!
-//! One thread waits, for connections and signals; each connection has a thread of its own
-//! (`connection`), so that whatever one of them waits for, nobody else does.
+//! One thread waits for signals. The others take turns at the door: one waits there, and serves who
+//! comes itself (`connection`) as soon as another has taken its turn, so that a connection wakes nobody
+//! but who serves it, and whatever it waits for, nobody else does.
 
 use super::connection::serve;
 use super::journal::Journal;
@@ -23,12 +24,15 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 
 /// Nothing here goes deep: the C library's look-ups are in threads of their own.
 const STACK_BYTES: usize = 256 << 10;
+/// Threads that wait for their turn; more end when they have served somebody.
+const IDLE_MAX: usize = 32;
 /// After which the system is asked again for a descriptor that it did not have.
 const EXHAUSTED: Duration = Duration::from_millis(20);
 /// How long commands may go on when the daemon is to end.
@@ -70,6 +74,13 @@ pub(super) struct Daemon {
     pub(super) counters: Arc<Counters>,
     pub(super) journal: Journal,
     places: Arc<Places>,
+    socket: Socket,
+    /// Held by the thread whose turn at the door it is.
+    door: Mutex<()>,
+    /// How many wait for their turn or have it.
+    idle: AtomicUsize,
+    /// Its other end goes when nobody is to be let in any more.
+    ended: UnixStream,
 }
 
 /// Serves until it is told to end. To be called before there are threads.
@@ -80,6 +91,7 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
     let socket = handed.map_or_else(|| Socket::make(&settings.socket), Ok)?;
     let ends = pipe_of(&[SIGTERM, SIGINT])?;
     let reloads = pipe_of(&[SIGHUP])?;
+    let (ended, open) = UnixStream::pair()?;
     let counters = Arc::new(Counters::default());
     if let Some(address) = settings.metrics {
         counters.serve(address)?;
@@ -91,11 +103,16 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
         journal: Journal::start(&counters)?,
         counters,
         places: Places::new(),
+        socket,
+        door: Mutex::default(),
+        idle: AtomicUsize::new(0),
+        ended,
     });
+    daemon.open()?;
     notify(NotifyState::Ready);
-    daemon.accept(&socket, &settings.policy, &reloads, &ends);
+    daemon.watch(&settings.policy, &reloads, &ends);
     notify(NotifyState::Stopping);
-    drop(socket);
+    drop(open);
     daemon.finish();
     Ok(())
 }
@@ -129,31 +146,19 @@ impl Daemon {
         Arc::clone(&self.policy.read().expect("a thread that panics ends the process"))
     }
 
-    fn accept(
-        self: &Arc<Self>,
-        socket: &Socket,
-        policy: &Path,
-        reloads: &UnixStream,
-        ends: &UnixStream,
-    ) {
+    /// Waits for signals, until one ends the daemon.
+    fn watch(&self, policy: &Path, reloads: &UnixStream, ends: &UnixStream) {
         loop {
-            let mut fds = [
-                PollFd::new(socket.listener(), PollFlags::IN),
-                PollFd::new(reloads, PollFlags::IN),
-                PollFd::new(ends, PollFlags::IN),
-            ];
+            let mut fds = [PollFd::new(reloads, PollFlags::IN), PollFd::new(ends, PollFlags::IN)];
             if !matches!(poll(&mut fds, None), Ok(_) | Err(rustix::io::Errno::INTR)) {
                 return;
             }
-            let [has_come, is_reload, is_end] = fds.map(|fd| !fd.revents().is_empty());
+            let [is_reload, is_end] = fds.map(|fd| !fd.revents().is_empty());
             if is_end && is_told(ends) {
                 return;
             }
             if is_reload && is_told(reloads) {
                 self.reload(policy);
-            }
-            if has_come {
-                self.take(socket);
             }
         }
     }
@@ -178,9 +183,58 @@ impl Daemon {
         notify(NotifyState::Ready);
     }
 
-    /// Gives a connection a thread, if there is a place for it.
-    fn take(self: &Arc<Self>, socket: &Socket) {
-        let stream = match socket.listener().accept() {
+    /// One more thread that takes its turn at the door.
+    fn open(self: &Arc<Self>) -> io::Result<()> {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        let daemon = Arc::clone(self);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES).name("connection".into());
+        let opened = thread.spawn(move || daemon.take_turns());
+        if opened.is_err() {
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+        opened.map(drop)
+    }
+
+    fn take_turns(self: &Arc<Self>) {
+        loop {
+            let turn = self.door.lock().expect("as above");
+            let came = self.next();
+            drop(turn);
+            let idle = self.idle.fetch_sub(1, Ordering::Relaxed) - 1;
+            let Some((place, stream)) = came else { return };
+            // Without another thread who comes next waits until this one is done.
+            let _ = if idle == 0 { self.open() } else { Ok(()) };
+            self.attend(place, &stream);
+            if self.idle.fetch_add(1, Ordering::Relaxed) >= IDLE_MAX {
+                self.idle.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// The next connection for which there is a place; `None` if nobody is to be let in any more.
+    fn next(&self) -> Option<(Place, Arc<UnixStream>)> {
+        loop {
+            let mut fds = [
+                PollFd::new(self.socket.listener(), PollFlags::IN),
+                PollFd::new(&self.ended, PollFlags::IN),
+            ];
+            if poll(&mut fds, None).is_err() {
+                thread::sleep(EXHAUSTED);
+                continue;
+            }
+            let [has_come, has_ended] = fds.map(|fd| !fd.revents().is_empty());
+            if has_ended {
+                return None;
+            }
+            if has_come && let Some(admitted) = self.admit() {
+                return Some(admitted);
+            }
+        }
+    }
+
+    fn admit(&self) -> Option<(Place, Arc<UnixStream>)> {
+        let stream = match self.socket.listener().accept() {
             Ok((stream, _)) => Arc::new(stream),
             Err(error)
                 if matches!(
@@ -188,18 +242,23 @@ impl Daemon {
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::WouldBlock
                 ) =>
             {
-                return;
+                return None;
             }
-            Err(_) => return thread::sleep(EXHAUSTED),
+            Err(_) => {
+                thread::sleep(EXHAUSTED);
+                return None;
+            }
         };
-        let Ok(peer) = getsockopt(&stream, sockopt::PeerCredentials) else { return };
+        let peer = getsockopt(&stream, sockopt::PeerCredentials).ok()?;
         let (place, closed) = self.places.admit(peer.uid(), &stream);
         (0..closed).for_each(|_| self.counters.turned_out.add());
-        let Some(place) = place else { return tell_busy(&stream) };
-        let daemon = Arc::clone(self);
-        let thread = thread::Builder::new().stack_size(STACK_BYTES).name("connection".into());
-        // Without a thread the connection ends.
-        let _ = thread.spawn(move || daemon.attend(place, &stream));
+        match place {
+            Some(place) => Some((place, stream)),
+            None => {
+                tell_busy(&stream);
+                None
+            }
+        }
     }
 
     fn attend(&self, place: Place, stream: &UnixStream) {
@@ -212,6 +271,7 @@ impl Daemon {
 
     /// Lets what runs end and be answered, for a time, and the log be told.
     fn finish(&self) {
+        self.socket.close();
         self.places.end();
         if !self.places.is_empty_within(FINISH_TIME) {
             self.places.close_all();

@@ -1,6 +1,6 @@
 //! Commands for anybody, by a policy of this host: docs/exec-protocol.md.
 //!
-//! [`daemon`] takes connections and gives each a thread; `connection` is what such a thread does: it
+//! [`daemon`] has a thread for each connection; `connection` is what such a thread does: it
 //! reads a request (`incoming`), asks the name service who the caller is (`names`), has
 //! [`decide`] say what [`policy`] permits, has [`crate::exec`] start that, and stays with the command
 //! until it has ended (`running`). What came of it goes to the log (`record`, `journal`) and is

@@ -21,8 +21,8 @@ pub(super) struct Record {
     pub(super) user: String,
     /// What the caller is.
     pub(super) executable: Option<PathBuf>,
-    /// The command as it was asked for, or as it ran.
-    pub(super) argv: Vec<OsString>,
+    /// The command as it was asked for, or as it ran: [`words`] of it.
+    pub(super) command: String,
     /// The user that was asked for, or whom the rule names.
     pub(super) run_as: String,
     pub(super) rule: Option<String>,
@@ -63,8 +63,8 @@ impl Verdict {
 impl Record {
     /// For a person.
     pub(super) fn message(&self) -> String {
-        let command = self.command();
         let (user, uid, run_as) = (&self.user, self.uid, &self.run_as);
+        let command = &self.command;
         let rule = self.rule.as_deref().unwrap_or("-");
         match &self.verdict {
             Verdict::Ran(end) => {
@@ -92,7 +92,7 @@ impl Record {
         if let Some(executable) = &self.executable {
             put("ROSTER_EXE", &executable.to_string_lossy());
         }
-        put("ROSTER_COMMAND", &self.command());
+        put("ROSTER_COMMAND", &self.command);
         put("ROSTER_RUN_AS", &self.run_as);
         if let Some(rule) = &self.rule {
             put("ROSTER_RULE", rule);
@@ -109,20 +109,22 @@ impl Record {
         }
         out
     }
+}
 
-    fn command(&self) -> String {
-        let mut command = String::new();
-        for (number, word) in self.argv.iter().enumerate() {
-            let space = if number == 0 { "" } else { " " };
-            let _ = write!(command, "{space}{}", Word(word));
-            if command.len() > COMMAND_BYTES_MAX {
-                command.truncate(command.floor_char_boundary(COMMAND_BYTES_MAX));
-                command.push('…');
-                break;
-            }
+/// A command for a shell; what is very long is cut, for records wait in memory.
+pub(super) fn words(argv: &[OsString]) -> String {
+    let mut command = String::new();
+    for (number, word) in argv.iter().enumerate() {
+        let space = if number == 0 { "" } else { " " };
+        let _ = write!(command, "{space}{}", Word(word));
+        if command.len() > COMMAND_BYTES_MAX {
+            command.truncate(command.floor_char_boundary(COMMAND_BYTES_MAX));
+            command.push('…');
+            command.shrink_to_fit();
+            break;
         }
-        command
     }
+    command
 }
 
 fn words_of(end: End) -> String {
@@ -156,7 +158,7 @@ mod tests {
             pid: 8,
             user: "alice".into(),
             executable: Some("/usr/bin/roster-exec".into()),
-            argv: argv.iter().map(OsString::from).collect(),
+            command: words(&argv.iter().map(OsString::from).collect::<Vec<_>>()),
             run_as: "root".into(),
             rule: Some("web".into()),
             verdict,

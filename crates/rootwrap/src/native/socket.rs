@@ -75,18 +75,18 @@ impl Socket {
     pub(super) fn listener(&self) -> &UnixListener {
         &self.listener
     }
+
+    /// Takes no connection any more. systemd's stays as it is, for the next daemon.
+    pub(super) fn close(&self) {
+        if let Some(path) = &self.made {
+            let _ = fs::remove_file(path);
+            let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        }
+    }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let Some(path) = &self.made {
-            let _ = fs::remove_file(path);
-        }
     }
 }
