@@ -18,7 +18,6 @@ from harness.measure import rounds  # noqa: E402
 from oslo_rootwrap import client as oslo_client  # noqa: E402
 from oslo_rootwrap import jsonrpc  # noqa: E402
 
-FLOOR = "subprocess.run"
 UNLIMITED = float("inf")
 
 

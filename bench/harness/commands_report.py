@@ -15,7 +15,13 @@ def tables(results):
 def _programs(part):
     bare = part["programs"]["true"]["median"]
     rows = [
-        [name, _ms(each["median"]), f"{each['median'] / bare:.2f}", f"{_ms(each['p25'])} – {_ms(each['p75'])}", str(each["n"])]
+        [
+            name,
+            _ms(each["median"]),
+            f"{each['median'] / bare:.2f}",
+            f"{_ms(each['p25'])} – {_ms(each['p75'])}",
+            str(each["n"]),
+        ]
         for name, each in part["programs"].items()
     ]
     return Table("`true` as another process, ms, medians", ["by", "wall", "to true", "middle half", "runs"], rows, [])
@@ -42,7 +48,13 @@ def _pipes(part):
 def _calls(part):
     floor = part["calls"]["subprocess.run"]["median"]
     rows = [
-        [name, _ms(each["median"]), f"{each['median'] / floor:.2f}", f"{_ms(each['p25'])} – {_ms(each['p75'])}", str(each["n"])]
+        [
+            name,
+            _ms(each["median"]),
+            f"{each['median'] / floor:.2f}",
+            f"{_ms(each['p25'])} – {_ms(each['p75'])}",
+            str(each["n"]),
+        ]
         for name, each in part["calls"].items()
     ]
     return Table(

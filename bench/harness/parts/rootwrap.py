@@ -13,6 +13,7 @@ THREADS = 32
 MEGABYTES = 200
 RULES = "[Filters]\n" + "".join(f"{name}: CommandFilter, {name}, root\n" for name in ("true", "wc", "sh"))
 
+
 def measure(bench):
     folder = bench.folder("rootwrap")
     with privileged.room(bench, folder) as room:
@@ -45,12 +46,12 @@ class Calls:
     def measure(self):
         quick, progress = self.bench.quick, self.bench.progress
         progress.begin("commands as root, one by one")
-        calls = self.timed("calls", daemons=self.daemons, programs=self.programs,
-                           repetitions=self.bench.repetitions)
+        calls = self.timed("calls", daemons=self.daemons, programs=self.programs, repetitions=self.bench.repetitions)
         progress.begin(f"commands as root, {THREADS} threads")
         crowd = {name: self.daemons[name] for name in (OURS, ORIGINAL)} | {AT_ONCE: self.at_once}
-        threads = self.timed("threads", daemons=crowd, count=THREADS, seconds=2 if quick else 5,
-                             repetitions=3 if quick else 5)
+        threads = self.timed(
+            "threads", daemons=crowd, count=THREADS, seconds=2 if quick else 5, repetitions=3 if quick else 5
+        )
         progress.begin(f"commands as root, {MEGABYTES} MB")
         # The original takes half a minute and gigabytes.
         through = self.daemons if self.bench.options.full else {OURS: self.daemons[OURS]}
