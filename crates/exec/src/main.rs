@@ -95,7 +95,7 @@ fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         sent => sent.map_err(told)?,
     }
-    let mut is_running = false;
+    let (mut is_running, mut was_told_to_end) = (false, false);
     loop {
         match connection.answer_or_signal(&mut signals) {
             Ok(Event::Answer(Answer::Started(_))) => is_running = true,
@@ -104,11 +104,17 @@ fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
                 connection.pass_on(signals::CONTINUE)?;
             }
             Ok(Event::Answer(last)) => return Ok(last),
-            Ok(Event::Signal(signal)) if is_running => connection.pass_on(signal)?,
-            // It is for this program alone.
-            Ok(Event::Signal(signals::CONTINUE | signals::RESIZED)) => {}
-            Ok(Event::Signal(signals::STOP)) => signals::stop_by(signals::STOP)?,
-            Ok(Event::Signal(signal)) => return Ok(Answer::Ended(End::Died(signal))),
+            // Whoever insists does not wait for a command that has not begun.
+            Ok(Event::Signal(signal))
+                if was_told_to_end && !is_running && signals::is_to_end(signal) =>
+            {
+                return Ok(Answer::Ended(End::Died(signal)));
+            }
+            // Perhaps the command runs already; if not, the signal is there when it does.
+            Ok(Event::Signal(signal)) => {
+                was_told_to_end |= signals::is_to_end(signal);
+                connection.pass_on(signal)?;
+            }
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 let what = match is_running {
                     true => "the daemon has gone away; how the command ended is not known",

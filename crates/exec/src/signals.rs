@@ -23,10 +23,6 @@ const PASSED_ON: [Signal; 9] = [
 ];
 /// What a command goes on by.
 pub(crate) const CONTINUE: u32 = Signal::SIGCONT as u32;
-/// What Ctrl-Z sends.
-pub(crate) const STOP: u32 = Signal::SIGTSTP as u32;
-/// What comes with a terminal's new size.
-pub(crate) const RESIZED: u32 = Signal::SIGWINCH as u32;
 /// What a shell adds to the number of a signal that a command died of.
 const SIGNAL_BASE: u8 = 128;
 
@@ -63,6 +59,13 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.came.as_fd()
     }
+}
+
+/// Whether somebody wants an end by it.
+pub(crate) fn is_to_end(signal: u32) -> bool {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT]
+        .into_iter()
+        .any(|end| end as u32 == signal)
 }
 
 /// One bit for each, the first for the signal 1. Where it cannot be told, none is.

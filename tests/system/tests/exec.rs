@@ -5,6 +5,7 @@ use roster_system_tests::exec::{ALICE, BOB, CAROL};
 use roster_system_tests::{Exec, c_program_with, needs_root, run, wait_until};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
@@ -218,6 +219,21 @@ fn signals_reach_the_command() {
         out.read_to_string(&mut rest).unwrap();
         assert_eq!((rest.as_str(), client.wait().unwrap().code()), ("got it\n", Some(4)), "{name}");
     }
+}
+
+/// As under nohup(1).
+#[test]
+fn a_signal_that_is_ignored_is_ignored_for_the_command_as_well() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let mut client = exec.as_user(ALICE, "sh");
+    client.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(exec.host.path("roster-exec"));
+    client.arg("-s").arg(exec.socket()).args(["sh", "-c", "echo ready; read line; exit 4"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+    assert_eq!(run(Command::new("kill").args(["-HUP", &client.id().to_string()])).code, 0);
+    client.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert_eq!(client.wait().unwrap().code(), Some(4));
 }
 
 #[test]
@@ -622,6 +638,30 @@ fn counters_are_served_on_the_loopback_alone() {
     let open = run(exec.daemon_command(&[]).args(["--metrics", "0.0.0.0:0"]));
     assert_eq!(open.code, 1);
     assert!(open.error().contains("127.0.0.1"), "{}", open.error());
+    let mut exec = exec;
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    exec.launch(&["sh", "-c", &format!("exec \"$0\" \"$@\" --metrics {free}")]);
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
+    assert_eq!(exec.run(CAROL, &["sh", "-c", "exit 3"]).code, 126);
+    exec.record();
+    exec.record();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(free).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let text = get("/metrics");
+    for line in [
+        "roster_exec_commands_total{verdict=\"allowed\"} 1",
+        "roster_exec_commands_total{verdict=\"refused\"} 1",
+        "roster_exec_ended_total{how=\"exited\"} 1",
+        "roster_exec_records_dropped_total 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+    assert!(get("/other").starts_with("HTTP/1.0 404 "));
 }
 
 #[test]

@@ -98,6 +98,10 @@ impl Running {
         incoming: &mut Incoming<'_>,
         mut tell: impl FnMut(&Answer) -> io::Result<()>,
     ) -> io::Result<Outcome> {
+        // What came before it ran is for it too.
+        if self.pass_on(incoming).is_err() {
+            self.hang_up();
+        }
         loop {
             let Ok([has_ended, has_come]) = self.wait(incoming) else {
                 self.signal(Signal::KILL);
@@ -106,7 +110,7 @@ impl Running {
             if has_ended {
                 return self.end();
             }
-            if has_come && self.pass_on(incoming).is_err() {
+            if has_come && self.receive(incoming).is_err() {
                 self.hang_up();
             }
             self.keep_time();
@@ -139,8 +143,15 @@ impl Running {
     }
 
     /// An error is that the caller is gone, or may not say what it says.
+    fn receive(&self, incoming: &mut Incoming<'_>) -> io::Result<()> {
+        match incoming.read()? {
+            Came::End => Err(io::ErrorKind::ConnectionAborted.into()),
+            Came::Bytes | Came::Nothing => self.pass_on(incoming),
+        }
+    }
+
     fn pass_on(&self, incoming: &mut Incoming<'_>) -> io::Result<()> {
-        if matches!(incoming.read()?, Came::End) || incoming.is_out_of_turn() {
+        if incoming.is_out_of_turn() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         while let Some(number) = incoming.signal()? {
@@ -221,10 +232,14 @@ mod tests {
     use std::process::{Command, Stdio};
 
     fn run(script: &str, timeout: Option<Duration>, stream: &UnixStream) -> Outcome {
+        run_with(script, timeout, &mut Incoming::new(stream))
+    }
+
+    fn run_with(script: &str, timeout: Option<Duration>, incoming: &mut Incoming<'_>) -> Outcome {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         let running = Running::new(command.spawn().unwrap(), timeout, false).unwrap();
-        running.attend(&mut Incoming::new(stream), |_| Ok(())).unwrap()
+        running.attend(incoming, |_| Ok(())).unwrap()
     }
 
     #[test]
@@ -248,6 +263,11 @@ mod tests {
         client.write_all(&roster_exec::wire::encode_signal(11)).unwrap();
         client.write_all(&roster_exec::wire::encode_signal(15)).unwrap();
         assert_eq!(run("sleep 60", None, &stream).end, End::Died(15));
+        // One that came with the request is not left lying.
+        client.write_all(&roster_exec::wire::encode_signal(15)).unwrap();
+        let mut incoming = Incoming::new(&stream);
+        assert!(matches!(incoming.read().unwrap(), Came::Bytes));
+        assert_eq!(run_with("sleep 60", None, &mut incoming).end, End::Died(15));
         drop(client);
         assert_eq!(run("sleep 60", None, &stream).end, End::Died(1));
         // Neither what comes out of turn.
