@@ -60,7 +60,8 @@ pub(super) fn serve(daemon: &Daemon, place: &Place, stream: &UnixStream) -> io::
             Err(error) => {
                 daemon.counters.malformed.add();
                 if error.kind() == ErrorKind::OutOfMemory {
-                    session.tell(&Answer::Denied(Why::Busy, "there is no room for it".into()))?;
+                    let words = "there is no room for a request of that size; try again later";
+                    tell(stream, &Answer::Denied(Why::Busy, words.into()).encode())?;
                 }
                 return Err(error);
             }
@@ -87,16 +88,17 @@ impl Session<'_> {
     fn answer(&mut self, received: Received) -> io::Result<()> {
         let began = Instant::now();
         let mut record = self.record(&received.request);
-        let (answer, verdict) = match self.run(received, &mut record) {
-            Ok(Outcome { end, bytes }) => {
+        let (answers, verdict) = match self.run(received, &mut record) {
+            Ok(Outcome { end, untold, bytes }) => {
                 record.bytes = bytes;
-                (Answer::Ended(end), Verdict::Ran(end))
+                let start = untold.map(|pid| Answer::Started(pid).encode()).unwrap_or_default();
+                ([start, Answer::Ended(end).encode()].concat(), Verdict::Ran(end))
             }
             Err(NotRun(why, words)) => {
-                (Answer::Denied(why, words.clone()), Verdict::Denied(why, words))
+                (Answer::Denied(why, words.clone()).encode(), Verdict::Denied(why, words))
             }
         };
-        let told = self.tell(&answer);
+        let told = tell(self.incoming.stream(), &answers);
         record.time = began.elapsed();
         record.verdict = verdict;
         self.daemon.counters.count(&record.verdict, record.time);
@@ -153,11 +155,9 @@ impl Session<'_> {
         let _running = self.daemon.counters.running.held();
         let running = Running::new(child, rule.timeout, on_terminal)
             .map_err(|error| NotRun::new(Why::Failed, error))?;
-        // Where the caller is gone, it is seen below.
         let stream = self.incoming.stream();
-        let _ = tell(stream, &Answer::Started(running.pid()));
         running
-            .attend(&mut self.incoming, |answer| tell(stream, answer))
+            .attend(&mut self.incoming, |answer| tell(stream, &answer.encode()))
             .map_err(|error| NotRun::new(Why::Failed, error))
     }
 
@@ -195,14 +195,10 @@ impl Session<'_> {
             }
         })
     }
-
-    fn tell(&self, answer: &Answer) -> io::Result<()> {
-        tell(self.incoming.stream(), answer)
-    }
 }
 
-fn tell(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
-    stream.write_all(&answer.encode())
+fn tell(mut stream: &UnixStream, answers: &[u8]) -> io::Result<()> {
+    stream.write_all(answers)
 }
 
 impl From<NotStarted> for NotRun {
