@@ -60,8 +60,7 @@ pub(super) fn serve(daemon: &Daemon, place: &Place, stream: &UnixStream) -> io::
             Err(error) => {
                 daemon.counters.malformed.add();
                 if error.kind() == ErrorKind::OutOfMemory {
-                    let words = "there is no room for a request of that size; try again later";
-                    tell(stream, &Answer::Denied(Why::Busy, words.into()).encode())?;
+                    session.tell(&Answer::Denied(Why::Busy, "there is no room for it".into()))?;
                 }
                 return Err(error);
             }
@@ -88,17 +87,16 @@ impl Session<'_> {
     fn answer(&mut self, received: Received) -> io::Result<()> {
         let began = Instant::now();
         let mut record = self.record(&received.request);
-        let (answers, verdict) = match self.run(received, &mut record) {
-            Ok(Outcome { end, untold, bytes }) => {
+        let (answer, verdict) = match self.run(received, &mut record) {
+            Ok(Outcome { end, bytes }) => {
                 record.bytes = bytes;
-                let start = untold.map(|pid| Answer::Started(pid).encode()).unwrap_or_default();
-                ([start, Answer::Ended(end).encode()].concat(), Verdict::Ran(end))
+                (Answer::Ended(end), Verdict::Ran(end))
             }
             Err(NotRun(why, words)) => {
-                (Answer::Denied(why, words.clone()).encode(), Verdict::Denied(why, words))
+                (Answer::Denied(why, words.clone()), Verdict::Denied(why, words))
             }
         };
-        let told = tell(self.incoming.stream(), &answers);
+        let told = self.tell(&answer);
         record.time = began.elapsed();
         record.verdict = verdict;
         self.daemon.counters.count(&record.verdict, record.time);
@@ -155,9 +153,11 @@ impl Session<'_> {
         let _running = self.daemon.counters.running.held();
         let running = Running::new(child, rule.timeout, on_terminal)
             .map_err(|error| NotRun::new(Why::Failed, error))?;
+        // Where the caller is gone, it is seen below.
         let stream = self.incoming.stream();
+        let _ = tell(stream, &Answer::Started(running.pid()));
         running
-            .attend(&mut self.incoming, |answer| tell(stream, &answer.encode()))
+            .attend(&mut self.incoming, |answer| tell(stream, answer))
             .map_err(|error| NotRun::new(Why::Failed, error))
     }
 
@@ -195,10 +195,14 @@ impl Session<'_> {
             }
         })
     }
+
+    fn tell(&self, answer: &Answer) -> io::Result<()> {
+        tell(self.incoming.stream(), answer)
+    }
 }
 
-fn tell(mut stream: &UnixStream, answers: &[u8]) -> io::Result<()> {
-    stream.write_all(answers)
+fn tell(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+    stream.write_all(&answer.encode())
 }
 
 impl From<NotStarted> for NotRun {

@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Between SIGHUP, when the caller is gone, and SIGKILL.
 const AFTER_CALLER: Duration = Duration::from_secs(5);
-/// Of a command that ends before, its start and its end are told at once, which wakes the client once.
-const START_TIME: Duration = Duration::from_millis(2);
 /// How often it is looked whether a command on a terminal was stopped, of which nothing tells.
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// What a caller may send: what a terminal, a shell or a service would.
@@ -41,8 +39,6 @@ const PASSED_ON: [Signal; 14] = [
 /// What came of a command.
 pub(super) struct Outcome {
     pub(super) end: End,
-    /// The process, if nobody was told that it runs.
-    pub(super) untold: Option<u32>,
     /// What it and those whom it waited for have read and written, if that could be told.
     pub(super) bytes: Option<Bytes>,
 }
@@ -58,8 +54,6 @@ pub(super) struct Running {
     child: Child,
     group: Pid,
     process: OwnedFd,
-    /// When its start is told, if it was not.
-    told_at: Option<Instant>,
     time_is_over: Option<Instant>,
     is_over: bool,
     /// When the group is killed, once the caller is gone.
@@ -81,7 +75,6 @@ impl Running {
                 child,
                 group,
                 process,
-                told_at: Some(Instant::now() + START_TIME),
                 time_is_over: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
                 is_over: false,
                 killed_at: None,
@@ -95,7 +88,7 @@ impl Running {
         }
     }
 
-    fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -121,9 +114,9 @@ impl Running {
                 self.hang_up();
             }
             self.keep_time();
-            let stopped = self.stopped_by().map(Answer::Stopped);
-            let start = self.start_to_tell(stopped.is_some());
-            if start.iter().chain(&stopped).any(|answer| tell(answer).is_err()) {
+            if let Some(signal) = self.stopped_by()
+                && tell(&Answer::Stopped(signal)).is_err()
+            {
                 self.hang_up();
             }
         }
@@ -133,8 +126,7 @@ impl Running {
     fn wait(&self, incoming: &Incoming<'_>) -> io::Result<[bool; 2]> {
         let now = Instant::now();
         let look = self.on_terminal.then(|| now + STOP_LOOK);
-        let times = [self.told_at, self.time_is_over, self.killed_at, look];
-        let next = times.into_iter().flatten().min();
+        let next = [self.time_is_over, self.killed_at, look].into_iter().flatten().min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut fds = vec![PollFd::new(&self.process, PollFlags::IN)];
@@ -197,13 +189,6 @@ impl Running {
         }
     }
 
-    /// That it runs, once, and before anything else is told.
-    fn start_to_tell(&mut self, at_once: bool) -> Option<Answer> {
-        let now = Instant::now();
-        self.told_at.take_if(|time| at_once || *time <= now)?;
-        Some(Answer::Started(self.pid()))
-    }
-
     fn stopped_by(&self) -> Option<u32> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let status =
@@ -218,9 +203,8 @@ impl Running {
         }
         let bytes = fs::read_to_string(format!("/proc/{}/io", self.pid())).ok();
         let bytes = bytes.and_then(|text| bytes_of(&text));
-        let untold = self.told_at.map(|_| self.pid());
         let end = end_of(self.child.wait()?, self.is_over);
-        Ok(Outcome { end, untold, bytes })
+        Ok(Outcome { end, bytes })
     }
 }
 
@@ -269,32 +253,6 @@ mod tests {
         assert!(before.elapsed() < Duration::from_secs(30));
         let bytes = run("head -c 100000 /dev/zero", None, &stream).bytes;
         assert!(bytes.is_some_and(|bytes| bytes.read >= 100_000 && bytes.written >= 100_000));
-    }
-
-    #[test]
-    fn a_start_is_told_once_before_all_else_or_with_the_end() {
-        let (_client, stream) = UnixStream::pair().unwrap();
-        let told_of = |script: &str| {
-            let mut command = Command::new("/bin/sh");
-            let child = command.args(["-c", script]).process_group(0).spawn().unwrap();
-            let (pid, mut told) = (child.id(), Vec::new());
-            let mut incoming = Incoming::new(&stream);
-            let running = Running::new(child, None, true).unwrap();
-            let tell = |answer: &Answer| {
-                if let Answer::Stopped(_) = answer {
-                    let _ = kill_process_group(Pid::from_raw(pid as i32).unwrap(), Signal::CONT);
-                }
-                told.push(answer.clone());
-                Ok(())
-            };
-            let outcome = running.attend(&mut incoming, tell).unwrap();
-            (pid, told, outcome.untold)
-        };
-        let (pid, told, untold) = told_of("sleep 0.2; kill -STOP $$; exit 0");
-        assert_eq!((told, untold), (vec![Answer::Started(pid), Answer::Stopped(19)], None));
-        // Whichever it is on a busy machine, it is told.
-        let (pid, told, untold) = told_of("exit 0");
-        assert_eq!(told.len() + usize::from(untold == Some(pid)), 1);
     }
 
     #[test]
