@@ -66,6 +66,21 @@ pub const SECTIONS: &[(&str, Terms)] = &[
         ],
     ),
     (
+        "Notes",
+        &[
+            (
+                "Signals and keys",
+                "Those of a terminal and those sent to roster-exec reach the command, but SIGKILL, which ends \
+                 it by SIGHUP, and after five seconds by SIGKILL.",
+            ),
+            (
+                "Terminals",
+                "The command has its caller's terminal, but not as its own: /dev/tty cannot be opened, a \
+                 shell has no job control, and who reads in the background is not stopped.",
+            ),
+        ],
+    ),
+    (
         "Files",
         &[
             ("/run/roster/exec", "The socket of the daemon that runs commands."),
@@ -153,10 +168,31 @@ pub fn help() -> String {
     for (title, terms) in SECTIONS {
         text.push_str(&format!("\n{title}:\n"));
         for (term, meaning) in *terms {
-            text.push_str(&format!("  {term}\n      {meaning}\n"));
+            text.push_str(&format!("  {term}\n"));
+            wrap(meaning, &mut text);
         }
     }
     text
+}
+
+/// Lines of no more than 80 characters, as a term's meaning.
+fn wrap(meaning: &str, text: &mut String) {
+    const INDENT: &str = "     ";
+    let mut width = 0;
+    for word in meaning.split(' ') {
+        if width > 0 && width + 1 + word.len() > 80 {
+            text.push('\n');
+            width = 0;
+        }
+        if width == 0 {
+            text.push_str(INDENT);
+            width = INDENT.len();
+        }
+        text.push(' ');
+        text.push_str(word);
+        width += 1 + word.len();
+    }
+    text.push('\n');
 }
 
 #[cfg(test)]
@@ -191,5 +227,6 @@ mod tests {
         for option in &OPTIONS {
             assert!(help.contains(&format!("-{}, --{}", option.short, option.long)));
         }
+        assert!(help.lines().all(|line| line.len() <= 80), "{help}");
     }
 }
