@@ -42,6 +42,23 @@ pub fn rosterd_program() -> &'static Path {
     PROGRAM.get_or_init(|| program("rosterd"))
 }
 
+/// The daemon that runs commands, likewise.
+pub fn rootwrap_daemon_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("roster-rootwrap-daemon"))
+}
+
+/// `roster-exec` as `make build` links it.
+pub fn exec_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let _lock = lock();
+        let package = ["-p", "roster-exec", "--bin", "roster-exec", "--profile", "client"];
+        cargo("rustc", &[&package[..], &["--", "-C", "target-feature=+crt-static"]].concat());
+        target().join("client/roster-exec")
+    })
+}
+
 /// The program of that name out of `ROSTER_PROGRAMS`, or built: all programs together, for one alone would
 /// have its dependencies built anew, with fewer features.
 fn program(name: &str) -> PathBuf {
@@ -98,6 +115,10 @@ fn target() -> PathBuf {
 }
 
 fn cargo_build(args: &[&str]) {
+    cargo("build", args);
+}
+
+fn cargo(command: &str, args: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut cargo = Command::new(env!("CARGO"));
     // What cargo told this test of its own package. Build scripts look at it, and what they made would be
@@ -110,13 +131,13 @@ fn cargo_build(args: &[&str]) {
         }
     }
     let done = cargo
-        .args(["build", "--quiet", "--target-dir"])
+        .args([command, "--quiet", "--target-dir"])
         .arg(target())
         .args(args)
         .current_dir(root)
         .status()
         .unwrap_or_else(|e| panic!("{}: {e}", env!("CARGO")));
-    assert!(done.success(), "cargo build {} failed", args.join(" "));
+    assert!(done.success(), "cargo {command} {} failed", args.join(" "));
 }
 
 /// Whether `product` has to be made again from `sources`; a source that is not there has no say.
