@@ -782,27 +782,30 @@ fn removals_that_are_held_are_as_many_after_somebody_was_displaced() {
 
 #[test]
 fn what_a_kept_snapshot_leaves_open_stays_open() {
-    let mut state = host(&["asked", "corp"]);
+    let mut state = host(&["corp", "asked", "lab"]);
     let asked = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
     // Of alice the groups are known, of staff the members are not.
     let asked = asked.group(3, "wheel", 6000, &[1, 2]).unasked(4, "staff", 6001);
-    take(&mut state, 0, asked.groups_of(1, &[3, 4])).expect("well formed");
+    take(&mut state, 1, asked.groups_of(1, &[3, 4])).expect("well formed");
     let corp = Image::full().user(1, "carol", 7001, 7001).user(2, "dora", 7002, 7002);
-    take(&mut state, 1, corp.group(3, "guests", 8000, &[1, 2])).expect("well formed");
+    take(&mut state, 0, corp.group(3, "guests", 8000, &[1, 2])).expect("well formed");
+    // Who comes behind a domain on demand is asked for first.
+    let lab = Image::full().user(1, "erin", 9001, 9001).group(2, "late", 9500, &[1]);
+    take(&mut state, 2, lab).expect("well formed");
     let (before, served) = bytes_of(&state);
-    let mut anew = fresh(&["asked", "corp"], served, Some(before.clone()));
+    let mut anew = fresh(&["corp", "asked", "lab"], served, Some(before.clone()));
     anew.set_locals(locals(&[("dora", 1700)], &[("staff", 1701)]));
     let (bytes, _) = kept(&mut anew).expect("dora is displaced");
     let [before, after] = [&before, &bytes].map(|bytes| Snapshot::open(bytes).expect("a snapshot"));
     assert_eq!(after.responder(), Some(&b"/run/roster/nss"[..]));
-    for name in ["alice", "bob", "carol"] {
+    for name in ["alice", "bob", "carol", "erin"] {
         let flags = [before, after].map(|snapshot| {
             let user = snapshot.user_by_name(name.as_bytes()).expect("undamaged").expect(name);
             (user.ask_first(), user.groups_unknown())
         });
         assert_eq!(flags[0], flags[1], "{name}");
     }
-    for name in ["wheel", "guests"] {
+    for name in ["wheel", "guests", "late"] {
         let flags = [before, after].map(|snapshot| {
             let group = snapshot.group_by_name(name.as_bytes()).expect("undamaged").expect(name);
             (group.ask_first(), group.members_unknown())
@@ -810,6 +813,7 @@ fn what_a_kept_snapshot_leaves_open_stays_open() {
         assert_eq!(flags[0], flags[1], "{name}");
     }
     assert_eq!(members_of(&after, "wheel"), members_of(&before, "wheel"));
+    assert_eq!(members_of(&after, "late"), members_of(&before, "late"));
     assert_eq!(members_of(&after, "guests"), Some(vec!["carol".into()]));
     assert_eq!(gids_of(&before, "alice"), [6000, 6001]);
     assert_eq!(gids_of(&after, "alice"), [6000], "staff is a local group");

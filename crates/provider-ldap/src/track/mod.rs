@@ -589,7 +589,9 @@ impl Driver<'_> {
         mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Result<(), Error> {
         let mut heard = Some(heard);
+        // What this side sends is traffic, and no sign of life.
         let mut last_traffic = Instant::now();
+        let mut last_heard = last_traffic;
         let mut probe: Option<(u32, Instant)> = None;
         let mut told_of_references = false;
         let mut is_doubtful = false;
@@ -600,7 +602,7 @@ impl Driver<'_> {
             }
             let awaits = self.tracks.iter().any(|track| track.awaits());
             let doubt = std::mem::take(&mut is_doubtful);
-            let is_quiet = now >= last_traffic + PROBE_INTERVAL;
+            let is_quiet = now >= last_heard + PROBE_INTERVAL;
             if !awaits && probe.is_none() && (is_quiet || doubt) {
                 probe = Some((queue_probe(self.connection), now));
             }
@@ -617,7 +619,7 @@ impl Driver<'_> {
                     sent + PROBE_DEADLINE,
                     Some(Error::Silent { what: "a probe", deadline: PROBE_DEADLINE }),
                 ),
-                (false, None) => (last_traffic + PROBE_INTERVAL, None),
+                (false, None) => (last_heard + PROBE_INTERVAL, None),
             };
             let due = self.tracks.iter().filter_map(|track| track.due()).min();
             let has_room = self.ear.sink.has_room();
@@ -628,6 +630,7 @@ impl Driver<'_> {
                 () = sleep(ROOM_PAUSE), if !has_room => {
                     // It is us who are silent.
                     last_traffic = Instant::now();
+                    last_heard = last_traffic;
                     probe = probe.map(|(id, _)| (id, last_traffic));
                     continue;
                 }
@@ -665,6 +668,7 @@ impl Driver<'_> {
                     }
                 }
                 last_traffic = Instant::now();
+                last_heard = last_traffic;
                 if last_traffic >= batch_began + BATCH_MAX
                     || !self.ear.sink.has_room()
                     || !self.connection.ready_now().await?
