@@ -35,6 +35,7 @@ build: programs module ## build the programs and the NSS module
 programs:
 	@scripts/need build
 	$(CARGO) build --release --locked
+	$(CARGO) rustc --package roster-exec --bin roster-exec --profile client --locked -- -C target-feature=+crt-static
 	@touch -- $(PROGRAM)
 
 module: ## build the NSS module alone

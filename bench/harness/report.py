@@ -1,5 +1,6 @@
 """Turns the JSON of a run into tables: for a terminal, and as Markdown for the README."""
 
+from . import commands_report as commands
 from . import directories_report as directories
 from .table import Table
 
@@ -29,6 +30,7 @@ def tables(results):
     if "freshness" in results:
         made.append(_freshness(results["freshness"]))
     made += directories.tables(results)
+    made += commands.tables(results)
     made.append(_figures(results["figures"]))
     return made
 
@@ -135,7 +137,8 @@ def _figures(judged):
         if row["measured"] is not None:
             measured = _amount(row["measured"], row["unit"]) + row["among"]
             met = "met" if row["met"] else "NOT MET"
-            rows.append([row["what"], f"≤ {_amount(row['goal'], row['unit'])}", measured, met])
+            bound = "≥" if row["at_least"] else "≤"
+            rows.append([row["what"], f"{bound} {_amount(row['goal'], row['unit'])}", measured, met])
     left_out = len(judged) - len(rows)
     notes = [f"{left_out} more belong to parts or sizes that this run left out."] if left_out else []
     return Table("Figures to reach", ["", "goal", "measured", ""], rows, notes)

@@ -47,6 +47,7 @@ fn mapping(schema: Schema, case_sensitive: bool) -> (Mapping, Ldap) {
         connect_timeout: second,
         search_timeout: second,
         poll: second,
+        sweep: second,
         full_refresh: second,
         fail_back: second,
         message_bytes_max: 1 << 20,

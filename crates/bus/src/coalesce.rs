@@ -113,6 +113,28 @@ impl<V: Clone + Send + Sync + 'static> Coalescer<V> {
     }
 }
 
+impl<V: Clone + Send + Sync + 'static> Coalescer<(u64, V)> {
+    /// The same, where it matters whether something was heard since the request was made: `heard` counts
+    /// that, and what comes with the answer is the count of whoever made the request, which for those who
+    /// join may be an earlier one than theirs.
+    pub async fn ask_after<F>(
+        &self,
+        heard: u64,
+        key: Key,
+        joined: impl FnOnce(bool),
+        request: impl FnOnce() -> F,
+    ) -> Result<(u64, V), Busy>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let request = || {
+            let request = request();
+            async move { (heard, request.await) }
+        };
+        self.ask(key, joined, request).await
+    }
+}
+
 /// A request's place in the list, given back however its task ends.
 struct Entry<V> {
     in_flight: Arc<Mutex<InFlight<V>>>,
@@ -213,5 +235,17 @@ mod tests {
             "alice",
         ];
         assert_eq!(text, parts.join(":"));
+    }
+    #[tokio::test]
+    async fn who_joins_learns_what_had_been_heard_when_the_request_was_made() {
+        let coalescer = Coalescer::new(1);
+        let request = || async {
+            sleep(Duration::from_millis(50)).await;
+            "nobody"
+        };
+        let ask = |heard| coalescer.ask_after(heard, key("corp", "zoe"), |_| {}, request);
+        let (first, second) = tokio::join!(ask(1), ask(2));
+        assert_eq!((first, second), (Ok((1, "nobody")), Ok((1, "nobody"))));
+        assert_eq!(ask(3).await, Ok((3, "nobody")));
     }
 }

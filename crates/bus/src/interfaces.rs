@@ -13,6 +13,8 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 pub const LOOK_UP_DEADLINE: Duration = Duration::from_millis(2500);
 /// Longest message that the bus carries, in bytes. Whoever sends a longer one is disconnected.
 pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
+/// Questions in one call of `Backend::look_up_all`.
+pub const LOOK_UPS_AT_ONCE: usize = 1_000;
 /// Entries in one reply of `Backend::rejected` and `Publisher::rejected`.
 pub const REJECTED_AT_ONCE: u32 = 10_000;
 
@@ -148,6 +150,10 @@ pub trait Backend {
     /// of an image: another process may have given the same numbers to others, and whoever has fetched
     /// that state has all of it, as it is told or as it became since.
     fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<(u64, u64, Vec<u8>), Error>;
+    /// Asks the directory for many entries, [`LOOK_UPS_AT_ONCE`] at the most, each by kind, name and id
+    /// as in [`look_up`](Self::look_up), and in as few questions as that takes. Gives the same of all
+    /// that there are, without members of groups or groups of users: it is for whether they are there.
+    fn look_up_all(&self, questions: &[(Kind, &[u8], u32)]) -> Result<(u64, u64, Vec<u8>), Error>;
     /// How the domain is.
     fn status(&self) -> Result<DomainStatus, Error>;
     /// Connects and enumerates anew.
@@ -181,7 +187,7 @@ pub struct DomainStatus {
     pub mode: String,
     /// Whether the directory answers.
     pub online: bool,
-    /// Since when it does or does not, in seconds since 1970.
+    /// Since when it does or does not, in seconds since 1970, 0 as long as neither is known.
     pub since_unix: u64,
     /// The server in use, or the last one.
     pub server: String,
@@ -189,7 +195,7 @@ pub struct DomainStatus {
     /// empty when there is nothing to tell.
     pub reason: String,
     /// How changes are followed: `syncrepl`, `syncrepl, never resumed`, `persistent search`, `polling`,
-    /// `inotify`, `on demand`.
+    /// `polling, everything each time`, `inotify`, `on demand`.
     pub tracking: String,
     /// Whether everything was enumerated at least once since the cache was made.
     pub complete: bool,

@@ -71,7 +71,8 @@ const SERVERS: &[&str] = &[
      by\" what is in use. With syncrepl (Content Synchronization, RFC 4533) everything is seen at once. With \
      persistent search so it is, at the price of one read for each entry that changes anywhere below the base. \
      With polling, where the server offers neither, changes are \
-     seen within poll, and who is gone at every tenth time.",
+     seen within poll, and who is gone at every tenth time; the reader must see modifyTimestamp or entryUSN of \
+     all users and groups, or everything is read every time.",
     "For syncrepl slapd needs the overlay syncprov on the database, best with syncprov-sessionlog; 389 \
      Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
      nsslapd-attribute: nsuniqueid:targetUniqueId, and a reader who binds. Both need indices for equality on \

@@ -186,6 +186,7 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
         connect_timeout: section.take("connect_timeout"),
         search_timeout: section.take("search_timeout"),
         poll: section.take("poll"),
+        sweep: section.take("sweep"),
         full_refresh: section.take("full_refresh"),
         fail_back: section.take("fail_back"),
         message_bytes_max: section.take("message_bytes_max"),

@@ -243,7 +243,8 @@ pub const KEYS: &[Key] = &[
         Unset::Required,
         "The domains in order of precedence, at most eight: where two have the same name or id, the \
          first one's entry is served, and the other is listed by roster domain rejected. A table \
-         [domain.NAME] that is not named here is not used.",
+         [domain.NAME] that is not named here is not used. A group lists users of its own domain only, \
+         and none whose name, uid or primary group is an earlier domain's.",
     ),
     of(
         Table::Host,
@@ -299,7 +300,9 @@ pub const KEYS: &[Key] = &[
         "replicate mirrors the whole domain and follows its changes. on-demand asks for single \
          entries when programs do, for directories that are too large to mirror or do not allow \
          it; LDAP only. Domains that are asked on demand come last in domains: a name is asked \
-         there before later domains answer.",
+         there before later domains answer, and so are the names and ids of all members before a \
+         group of a later domain, mirrored or not, is told. Lists of all groups (getent group) give \
+         such groups without members.",
     ),
     of(
         Table::Domain,
@@ -496,14 +499,28 @@ pub const KEYS: &[Key] = &[
         "How often a server that can neither synchronise (RFC 4533) nor do persistent searches is \
          asked for changes. What such a server does not tell is found out at every tenth time, by \
          comparing the keys and time stamps of all entries: removals, and changes that a replica \
-         brought in late. At 30s a removal is served for up to five minutes. With any server, this is \
+         brought in late. Where users or groups do not show their time stamps, everything is read every \
+         time. At 30s a removal is served for up to five minutes. With any server, this is \
          also how often entries are looked at that users or groups lie under and that are no usual \
          containers: nobody tells when one of these is renamed or moved.",
     ),
     ldap(
+        "sweep",
+        duration_of(SECOND, DAY),
+        Unset::Is("\"15m\""),
+        "How often a mirror that is told of changes asks for the keys of all entries as well: users and \
+         groups that come to match a filter, or no longer do, without having been changed themselves, \
+         are told of by no server. With content synchronization a fifth more or less is drawn; a server \
+         that takes long is asked less often, for a 200th of the time at the most; and where a filter \
+         names memberOf, isMemberOf, nsRole or ibm-allGroups it is also done two seconds after a change \
+         of a mirrored group, at most every 30 seconds. With any server but 389 Directory Server, this is also how \
+         often groups of the classes groupOfURLs and labeledURIObject are read anew, whose members the server may work \
+         out; if they are at most 1,000, also two seconds after any change, at most every 30 seconds.",
+    ),
+    ldap(
         "full_refresh",
         duration_of(Duration::ZERO, MONTH),
-        Unset::Is("\"24h\""),
+        Unset::Is("\"1d\""),
         "How often a mirror reads everything anew, whatever the way of following changes, as roster \
          domain refresh has it do: what a server does not tell lasts no longer than this. A fifth more \
          or less is drawn, so that hosts do not come together. Nothing is published if nothing is \

@@ -185,6 +185,8 @@ pub struct Ldap {
     pub search_timeout: Duration,
     /// How often what the server does not tell of is asked for: changes, or folders of unusual classes.
     pub poll: Duration,
+    /// How often it is looked, beside the changes that the server tells of, which entries there are.
+    pub sweep: Duration,
     /// How often a mirror reads everything anew; zero for never.
     pub full_refresh: Duration,
     /// How often a server that is preferred to the present one is tried.

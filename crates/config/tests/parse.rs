@@ -141,6 +141,7 @@ fn every_key_can_be_set() {
         connect_timeout = "500ms"
         search_timeout = "1m"
         poll = "10s"
+        sweep = "5m"
         full_refresh = "12h"
         fail_back = "1h"
         message_bytes_max = 1_000_000

@@ -16,12 +16,17 @@ const PRESENT: u8 = 0x87;
 const APPROXIMATE: u8 = 0xa8;
 const EXTENSIBLE: u8 = 0xa9;
 
+/// Attributes that servers work out, so that an entry's value is another without a change of the entry:
+/// OpenLDAP by the overlays memberof and dynlist, others in their own ways.
+const WORKED_OUT: [&str; 4] = ["memberOf", "isMemberOf", "nsRole", "ibm-allGroups"];
+
 /// A filter, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
     encoded: Vec<u8>,
     /// The class, if the filter is `(objectClass=…)` and nothing else.
     class: Option<String>,
+    is_worked_out: bool,
 }
 
 impl Filter {
@@ -29,6 +34,7 @@ impl Filter {
     pub fn parse(text: &str) -> Result<Self, String> {
         let read = filter::parse(text).map_err(|why| format!("filter {text:?}: {why}"))?;
         let mut filter = Self::written(|writer| write(writer, &read));
+        filter.is_worked_out = is_worked_out(&read);
         if let Read::Compare(Comparison::Equal, attribute, class) = &read
             && attribute.eq_ignore_ascii_case("objectclass")
             && class.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
@@ -96,6 +102,13 @@ impl Filter {
         self.class.as_deref()
     }
 
+    /// Whether it names an attribute that servers are known to work out; asked of what was
+    /// [`parse`](Self::parse)d.
+    #[must_use]
+    pub fn is_worked_out(&self) -> bool {
+        self.is_worked_out
+    }
+
     fn comparison(tag: u8, attribute: &str, value: &[u8]) -> Self {
         Self::written(|writer| compare(writer, tag, attribute.as_bytes(), value))
     }
@@ -113,7 +126,24 @@ impl Filter {
     fn written(fill: impl FnOnce(&mut Writer)) -> Self {
         let mut writer = Writer::default();
         fill(&mut writer);
-        Self { encoded: writer.into_bytes(), class: None }
+        Self { encoded: writer.into_bytes(), class: None, is_worked_out: false }
+    }
+}
+
+/// Recursion goes as deep as the reader of the text lets filters be nested.
+fn is_worked_out(filter: &Read) -> bool {
+    let named = |name: &str| {
+        let name = name.split(';').next().unwrap_or_default();
+        WORKED_OUT.iter().any(|known| known.eq_ignore_ascii_case(name))
+    };
+    match filter {
+        Read::All(filters) | Read::Any(filters) => filters.iter().any(is_worked_out),
+        Read::Not(filter) => is_worked_out(filter),
+        Read::Present(name)
+        | Read::Compare(_, name, _)
+        | Read::Substrings { attribute: name, .. }
+        | Read::Extensible { attribute: Some(name), .. } => named(name),
+        Read::Extensible { attribute: None, .. } => false,
     }
 }
 
@@ -215,6 +245,23 @@ mod tests {
             ["(objectClass=*)", "(cn=posixGroup)", "(!(objectClass=a))", "(objectClass>=a)"]
         {
             assert_eq!(Filter::parse(other).unwrap().class(), None, "{other}");
+        }
+    }
+    #[test]
+    fn a_filter_knows_whether_servers_work_out_what_it_names() {
+        for is in [
+            "(memberOf=cn=staff,dc=x)",
+            "(&(objectClass=posixAccount)(!(|(uid=a)(MEMBEROF=*))))",
+            "(nsRole=cn=staff*)",
+            "(memberOf:1.2.840.113556.1.4.1941:=cn=staff,dc=x)",
+            "(isMemberOf;x-any=cn=staff)",
+        ] {
+            assert!(Filter::parse(is).unwrap().is_worked_out(), "{is}");
+        }
+        for is_not in
+            ["(objectClass=posixAccount)", "(cn=memberOf)", "(member=cn=a)", "(:dn:2.4:=x)"]
+        {
+            assert!(!Filter::parse(is_not).unwrap().is_worked_out(), "{is_not}");
         }
     }
 }

@@ -32,17 +32,19 @@ use crate::look_up::{Asker, LookUps};
 use crate::network::Network;
 use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
+use crate::track::dynamic::Dynamic;
 use crate::track::enumerate::Enumeration;
 use crate::track::lookout::Lookout;
-use crate::track::rereading::{Rereading, Wanted};
+use crate::track::rereading::{Rereading, Want, Wanted};
+use crate::track::sweep::{Pace, Sweep};
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
-use roster_provider::{Cookie, EntryId, LookUp, Of, Part, Provider, Sink, Unanswered};
+use roster_provider::{Cookie, EntryId, Keys, LookUp, Of, Part, Provider, Sink, Unanswered};
 use std::borrow::Cow;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -70,8 +72,8 @@ pub struct Ldap {
     refresh: Notify,
     wanted: Arc<Wanted>,
     tracking: Mutex<&'static str>,
-    /// Changes are followed by synchronization that is not resumed at the next connection.
-    never_resumes: Arc<AtomicBool>,
+    /// Searches with entries that do not show the stamps by which changes are found.
+    unstamped: Arc<AtomicUsize>,
 }
 
 /// Why a domain cannot be set up at all; nothing but another configuration mends it.
@@ -92,6 +94,8 @@ enum Method {
 
 /// Synchronization that reads everything anew at each connection.
 const NEVER_RESUMES: &str = "syncrepl, never resumed";
+/// Polling that reads everything anew at each poll.
+const POLLS_EVERYTHING: &str = "polling, everything each time";
 
 impl Method {
     fn describe(self) -> &'static str {
@@ -144,7 +148,7 @@ impl Ldap {
             refresh: Notify::new(),
             wanted: Arc::default(),
             tracking: Mutex::new(""),
-            never_resumes: Arc::default(),
+            unstamped: Arc::default(),
             config: config.as_ref().clone(),
         })
     }
@@ -175,12 +179,14 @@ impl Ldap {
         let mut end = End::default();
         for method in self.methods(&root) {
             *lock(&self.tracking) = method.describe();
-            self.never_resumes.store(false, Ordering::Relaxed);
+            self.unstamped.store(0, Ordering::Relaxed);
             let mut tracks: Vec<Box<dyn Track>> = self
                 .searches
                 .iter()
                 .map(|search| self.track(method, search, server, &root))
                 .chain(self.searches.iter().flat_map(|search| self.beside(method, search, &root)))
+                .chain(self.sweep(method, &root))
+                .chain(self.searches.iter().filter_map(|one| self.dynamic(method, one, &root)))
                 .collect();
             end = follow(
                 &mut connection,
@@ -338,7 +344,7 @@ impl Ldap {
         root: &Root,
     ) -> Box<dyn Track> {
         let search = search.clone();
-        let page_size = root.paged.then_some(self.config.page_size).filter(|&size| size > 0);
+        let page_size = self.page_size(root);
         let uuid = self.config.attributes.uuid.as_deref();
         let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
         match method {
@@ -352,24 +358,31 @@ impl Ldap {
                 // forgotten by the 389 directory server's resumption.
                 let (key, stamp) = (root.uuid_attribute(), root.stamp_attribute());
                 let misses_removals = root.is_389;
-                let never_resumes = Arc::clone(&self.never_resumes);
+                let unstamped = Arc::clone(&self.unstamped);
                 Box::new(Synchronization::new(
                     search,
                     binding,
                     key,
                     stamp,
                     misses_removals,
-                    never_resumes,
+                    unstamped,
                 ))
             }
             Method::PersistentSearch => {
                 let context = root.context(&search.base).to_owned();
-                Box::new(Enumeration::persistent(search, key, page_size, context))
+                Box::new(Enumeration::persistent(
+                    search,
+                    key,
+                    page_size,
+                    context,
+                    self.config.sweep,
+                ))
             }
             Method::Polling => {
                 let stamps = if root.usn { "entryUSN" } else { "modifyTimestamp" };
                 let interval = self.config.poll;
-                Box::new(Enumeration::polling(search, key, page_size, stamps, interval))
+                let unstamped = Arc::clone(&self.unstamped);
+                Box::new(Enumeration::polling(search, key, page_size, stamps, interval, unstamped))
             }
         }
     }
@@ -377,11 +390,44 @@ impl Ldap {
     /// What looks at the folders of a search, and what reads single groups of it: keys are read as the
     /// search's own track does.
     fn beside(&self, method: Method, search: &PartSearch, root: &Root) -> [Box<dyn Track>; 2] {
+        let key = self.key(method, root);
+        let member = self.mapping.attributes().group_member.clone();
+        let rereading = Rereading::new(search.clone(), key.clone(), member);
+        [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
+    }
+
+    /// The attribute of the keys. Synchronization has its own.
+    fn key(&self, method: Method, root: &Root) -> String {
         let configured = self.config.attributes.uuid.as_deref();
         let uuid = configured.filter(|_| method != Method::Synchronization);
-        let key = uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned();
-        let rereading = Rereading::new(search.clone(), key.clone());
-        [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
+        uuid.unwrap_or_else(|| root.uuid_attribute()).to_owned()
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { every: self.config.sweep, patience: self.config.search_timeout }
+    }
+
+    /// What reads the groups whose members the server works out. 389-ds works none out.
+    fn dynamic(&self, method: Method, search: &PartSearch, root: &Root) -> Option<Box<dyn Track>> {
+        (search.has_groups() && !root.is_389).then(|| -> Box<dyn Track> {
+            let (key, pace) = (self.key(method, root), self.pace());
+            Box::new(Dynamic::new(search.clone(), key, pace, Instant::now()))
+        })
+    }
+
+    /// What finds out what a server that tells of changes does not tell; other ways to follow them do
+    /// that themselves.
+    fn sweep(&self, method: Method, root: &Root) -> Option<Box<dyn Track>> {
+        let (key, stamp, pace) = (root.uuid_attribute(), root.stamp_attribute(), self.pace());
+        (method == Method::Synchronization).then(|| -> Box<dyn Track> {
+            let page_size = self.page_size(root);
+            Box::new(Sweep::new(&self.searches, key, stamp, page_size, pace, Instant::now()))
+        })
+    }
+
+    /// Entries that are asked for at a time, where the server knows of pages.
+    fn page_size(&self, root: &Root) -> Option<u32> {
+        root.paged.then_some(self.config.page_size).filter(|&size| size > 0)
     }
 
     /// Over when a server is good that is preferred to this one, which any is when DNS names this one
@@ -447,10 +493,17 @@ impl Provider for Ldap {
         self.searches.iter().map(|search| search.part).collect()
     }
 
+    fn reading(&self) -> String {
+        let searches = self.searches.iter().map(|search| search.description.as_str());
+        format!("{} read by {:?}", searches.collect::<Vec<_>>().join(" "), self.mapping)
+    }
+
     fn tracking(&self) -> Cow<'static, str> {
-        Cow::Borrowed(match self.never_resumes.load(Ordering::Relaxed) {
-            true => NEVER_RESUMES,
-            false => *lock(&self.tracking),
+        let tracking = *lock(&self.tracking);
+        Cow::Borrowed(match self.unstamped.load(Ordering::Relaxed) {
+            0 => tracking,
+            _ if tracking == Method::Polling.describe() => POLLS_EVERYTHING,
+            _ => NEVER_RESUMES,
         })
     }
 
@@ -481,16 +534,22 @@ impl Provider for Ldap {
         self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await
     }
 
-    async fn look_up_all(&self, of: Of, names: &[Vec<u8>]) -> Result<(), Unanswered> {
+    async fn look_up_all(&self, of: Of, keys: Keys<'_>) -> Result<(), Unanswered> {
         let mut asker = self.asker().await?;
-        self.look_ups.answer_all(of, names, &mut asker, self.sink.as_ref()).await
+        self.look_ups.answer_all(of, keys, &mut asker, self.sink.as_ref()).await
     }
 
     fn refresh(&self) {
         self.refresh.notify_one();
     }
 
-    fn read_anew(&self, groups: &[(Part, EntryId)]) {
-        self.wanted.add(groups);
+    fn read_anew(&self, groups: &[(Part, EntryId)], named: &[Vec<u8>]) {
+        // An entry's key is that of the user in it.
+        let groups = groups.iter().map(|&(part, id)| (part, Want::Entry(schema::group_id(id))));
+        let searches = self.searches.iter().filter(|search| search.has_groups());
+        let naming = searches.flat_map(|search| {
+            named.iter().map(|member| (search.part, Want::Naming(member.clone())))
+        });
+        self.wanted.add(groups.chain(naming));
     }
 }

@@ -15,14 +15,14 @@ use crate::link::{Answer, Open, Question};
 use crate::message::{Operation, RawEntry, Response, Scope, printable};
 use crate::schema::{Mapping, PartSearch, entry_id, group_id};
 use roster_config::Schema;
-use roster_provider::{Entry, EntryId, Group, LookUp, Of, Part, Sink, Unanswered};
+use roster_provider::{Entry, EntryId, Group, Keys, LookUp, Of, Part, Sink, Unanswered};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::slice;
 use std::sync::{Arc, Mutex};
 
-/// Names in one filter: enough to make round trips few, few enough for any server.
-const NAMES_PER_SEARCH: usize = 100;
+/// Names or ids in one filter: enough to make round trips few, few enough for any server.
+const KEYS_PER_SEARCH: usize = 100;
 /// Levels of groups in groups that are followed.
 const LEVELS_MAX: usize = 32;
 /// Members of one group, groups of one user, and entries that one look-up may have to fetch.
@@ -162,27 +162,28 @@ impl LookUps {
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
     ) -> Result<bool, Unanswered> {
-        let names = self.mapping.attributes();
-        let by_id = |attribute: &str, id: u32| Filter::equals(attribute, id.to_string().as_bytes());
         let found = match what {
             LookUp::UserByName(name) => {
-                !self.users_named(asker, sink, slice::from_ref(name)).await?.is_empty()
+                let keys = Keys::Names(slice::from_ref(name));
+                !self.users_of_keys(asker, sink, keys).await?.is_empty()
             }
             LookUp::UserByUid(uid) => {
-                let filter = by_id(&names.user_uid, *uid);
-                !self.users(asker, sink, filter, &Wanted::All).await?.is_empty()
+                let keys = Keys::Ids(slice::from_ref(uid));
+                !self.users_of_keys(asker, sink, keys).await?.is_empty()
             }
             LookUp::GroupByName(name) => {
-                let groups = self.groups_named(asker, sink, slice::from_ref(name), true).await?;
+                let keys = Keys::Names(slice::from_ref(name));
+                let groups = self.groups_of_keys(asker, sink, keys, true).await?;
                 self.report_whole(asker, sink, groups, true).await?
             }
             LookUp::GroupByGid(gid) => {
-                let filter = by_id(&names.group_gid, *gid);
-                let groups = self.groups(asker, sink, filter, true, &Wanted::All).await?;
+                let keys = Keys::Ids(slice::from_ref(gid));
+                let groups = self.groups_of_keys(asker, sink, keys, true).await?;
                 self.report_whole(asker, sink, groups, true).await?
             }
             LookUp::GroupsOf(name) => {
-                self.users_with_groups(asker, sink, slice::from_ref(name)).await?
+                let keys = Keys::Names(slice::from_ref(name));
+                self.users_with_groups(asker, sink, keys).await?
             }
         };
         if found {
@@ -195,24 +196,24 @@ impl LookUps {
     pub async fn answer_all(
         &self,
         of: Of,
-        names: &[Vec<u8>],
+        keys: Keys<'_>,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
     ) -> Result<(), Unanswered> {
-        for names in names.chunks(NAMES_PER_SEARCH) {
+        for keys in keys.chunks(KEYS_PER_SEARCH) {
             match of {
                 Of::Users => {
-                    self.users_named(asker, sink, names).await?;
+                    self.users_of_keys(asker, sink, keys).await?;
                 }
                 Of::UsersWithGroups => {
-                    self.users_with_groups(asker, sink, names).await?;
+                    self.users_with_groups(asker, sink, keys).await?;
                 }
                 Of::Groups => {
-                    let groups = self.groups_named(asker, sink, names, false).await?;
+                    let groups = self.groups_of_keys(asker, sink, keys, false).await?;
                     groups.into_iter().for_each(|group| self.report(sink, group));
                 }
                 Of::GroupsWithMembers => {
-                    let groups = self.groups_named(asker, sink, names, true).await?;
+                    let groups = self.groups_of_keys(asker, sink, keys, true).await?;
                     self.report_whole(asker, sink, groups, false).await?;
                 }
             }
@@ -225,9 +226,9 @@ impl LookUps {
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
-        names: &[Vec<u8>],
+        keys: Keys<'_>,
     ) -> Result<bool, Unanswered> {
-        let users = self.users_named(asker, sink, names).await?;
+        let users = self.users_of_keys(asker, sink, keys).await?;
         for user in &users {
             let groups = self.groups_of(asker, sink, user).await?;
             let ids: Vec<EntryId> = groups.iter().map(|group| group.id).collect();
@@ -253,7 +254,7 @@ impl LookUps {
         let mut all = Vec::new();
         for _level in 0..LEVELS_MAX {
             let mut next = Vec::new();
-            for values in asked.chunks(NAMES_PER_SEARCH) {
+            for values in asked.chunks(KEYS_PER_SEARCH) {
                 let filter = Filter::equals_any(&self.member, values);
                 for group in self.groups(asker, sink, filter, false, &Wanted::All).await? {
                     if seen.insert(group.id) {
@@ -359,7 +360,7 @@ impl LookUps {
                 return Ok(Err(format!("more than {most} members would have to be asked for")));
             }
             let first = nested.len();
-            for members in asked.chunks(NAMES_PER_SEARCH) {
+            for members in asked.chunks(KEYS_PER_SEARCH) {
                 nested.extend(self.members(asker, sink, members).await?);
             }
             asked = unknown(&nested[first..], sink, &mut seen);
@@ -401,29 +402,41 @@ impl LookUps {
         }
     }
 
-    async fn users_named(
+    async fn users_of_keys(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
-        names: &[Vec<u8>],
+        keys: Keys<'_>,
     ) -> Result<Vec<FoundUser>, Unanswered> {
-        let filter = Filter::equals_any(&self.mapping.attributes().user_name, names);
-        self.users(asker, sink, filter, &self.wanted(names)).await
+        let names = self.mapping.attributes();
+        let (filter, wanted) = self.sought(&names.user_name, &names.user_uid, keys);
+        self.users(asker, sink, filter, &wanted).await
     }
 
-    async fn groups_named(
+    async fn groups_of_keys(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
-        names: &[Vec<u8>],
+        keys: Keys<'_>,
         with_members: bool,
     ) -> Result<Vec<FoundGroup>, Unanswered> {
-        let filter = Filter::equals_any(&self.mapping.attributes().group_name, names);
-        self.groups(asker, sink, filter, with_members, &self.wanted(names)).await
+        let names = self.mapping.attributes();
+        let (filter, wanted) = self.sought(&names.group_name, &names.group_gid, keys);
+        self.groups(asker, sink, filter, with_members, &wanted).await
     }
 
-    fn wanted(&self, names: &[Vec<u8>]) -> Wanted {
-        Wanted::Names(names.iter().map(|name| self.mapping.name(name).into_owned()).collect())
+    /// What entries have to match to be those, and which of the answer count.
+    fn sought(&self, name: &str, id: &str, keys: Keys<'_>) -> (Filter, Wanted) {
+        match keys {
+            Keys::Names(names) => {
+                let wanted = names.iter().map(|name| self.mapping.name(name).into_owned());
+                (Filter::equals_any(name, names), Wanted::Names(wanted.collect()))
+            }
+            Keys::Ids(ids) => {
+                let ids: Vec<Vec<u8>> = ids.iter().map(|id| id.to_string().into_bytes()).collect();
+                (Filter::equals_any(id, &ids), Wanted::All)
+            }
+        }
     }
 
     /// Searches for users, and reports them.
@@ -530,13 +543,12 @@ fn failed(asker: &Asker<'_>, reason: impl std::fmt::Display) -> Unanswered {
 /// Members that the sink cannot name yet, each once.
 fn unknown(groups: &[FoundGroup], sink: &dyn Sink, seen: &mut HashSet<Vec<u8>>) -> Vec<Vec<u8>> {
     let members = groups.iter().flat_map(|found| found.group.members.iter().flatten());
-    let mut unknown = Vec::new();
-    for member in members {
-        if !seen.contains(&**member) && !sink.knows(member) {
-            seen.insert(member.to_vec());
-            unknown.push(member.to_vec());
-        }
-    }
+    let members: BTreeSet<&[u8]> = members.map(|member| &**member).collect();
+    let members: Vec<&[u8]> = members.into_iter().filter(|one| !seen.contains(*one)).collect();
+    let known = sink.knows(&members).into_iter();
+    let unknown = members.into_iter().zip(known).filter(|(_, is_known)| !is_known);
+    let unknown: Vec<Vec<u8>> = unknown.map(|(member, _)| member.to_vec()).collect();
+    seen.extend(unknown.iter().cloned());
     unknown
 }
 

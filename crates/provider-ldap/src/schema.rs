@@ -289,6 +289,21 @@ const CONTAINERS: [&str; 8] = [
     "country",
 ];
 
+/// Object classes of groups that name a search in place of their members, and have whom it finds: where
+/// OpenLDAP has one of its overlays dynlist or autogroup do that, these are the usual ones.
+pub(crate) const DYNAMIC: [&str; 2] = ["groupOfURLs", "labeledURIObject"];
+
+/// Whether an entry has one of these classes.
+pub(crate) fn has_dynamic_class(entry: &RawEntry<'_>) -> Result<bool, Malformed> {
+    for class in entry.values("objectClass")? {
+        let class = class?;
+        if DYNAMIC.iter().any(|name| class.eq_ignore_ascii_case(name.as_bytes())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether an entry of a search is a user, a group, or both; what is neither is a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Is {
@@ -309,6 +324,9 @@ pub struct PartSearch {
     pub base: String,
     /// What for, to the server.
     pub filter: Filter,
+    /// Its filter names what servers work out: an entry comes to match it, or no longer does, without a
+    /// change of its own, and what a server says of that while it tells of changes may be out of date.
+    pub is_worked_out: bool,
     /// The attributes to ask for, without that of the UUID.
     pub attributes: Vec<String>,
     /// The text of all this, for binding a cookie to it.
@@ -413,6 +431,7 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
             base: base.to_owned(),
             canonical_base: dn::normalise(base.as_bytes()).into_owned(),
             filter,
+            is_worked_out: filters.iter().any(|filter| filter.is_worked_out()),
             attributes,
             description: String::new(),
         }
@@ -613,6 +632,7 @@ mod tests {
             base: String::new(),
             canonical_base: Vec::new(),
             filter: Filter::present("objectClass"),
+            is_worked_out: false,
             attributes: Vec::new(),
             description: String::new(),
         };

@@ -164,6 +164,19 @@ fn many_entries_are_asked_for_in_one_search() {
 }
 
 #[test]
+fn many_ids_are_asked_for_in_one_search() {
+    let schema = Schema::Rfc2307;
+    let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+    let mirror = asked(&slapd);
+    let before = slapd.searches();
+    assert_eq!(mirror.look_up_ids(Of::Users, &[5001, 9999, 5002]), Ok(()));
+    assert_eq!(mirror.look_up_ids(Of::Groups, &[7002, 7003, 9999]), Ok(()));
+    assert_eq!(slapd.searches() - before, 2);
+    assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["alice", "bob"]);
+    assert_eq!(mirror.book.groups().into_keys().collect::<Vec<_>>(), ["admins", "others"]);
+}
+
+#[test]
 fn a_group_with_too_many_members_is_never_cut() {
     let schema = Schema::Rfc2307;
     let members: Vec<String> = (0..=10_000).map(|number| format!("m{number}")).collect();

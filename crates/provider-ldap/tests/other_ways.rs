@@ -5,6 +5,7 @@ mod common;
 use common::{Book, Mirror, domain, keys, secrets};
 use roster_provider::Provider;
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+use std::time::Duration;
 
 const SCHEMA: Schema = Schema::Rfc2307bis;
 
@@ -102,4 +103,42 @@ fn users_of_one_uuid_are_polled_as_others_are_and_one_is_served() {
             && !book.users().contains_key("alice")
     });
     assert!(mirror.book.rejected().is_empty());
+}
+
+/// An attribute of the site's own has keys in a spelling of its own.
+#[test]
+fn groups_are_read_anew_by_a_key_in_any_spelling() {
+    let directory = Directory::new(SCHEMA);
+    let setup = Setup { syncprov: false, ..Setup::new(SCHEMA) };
+    let keyed = |entry: String, key: &str| {
+        entry.replacen("objectClass:", &format!("description: {key}\nobjectClass:"), 1)
+    };
+    let spellings = [
+        "{01234567-89AB-CDEF-0123-000000000001}",
+        "0123456789abcdef0123000000000002",
+        "0123456789ab-CDEF-0123-000000000003",
+    ];
+    let mut ldif = String::new();
+    for (entry, spelling) in directory.tree().split_inclusive("\n\n").zip(4..) {
+        ldif += &keyed(entry.to_owned(), &format!("01234567-89ab-cdef-0123-{spelling:012}"));
+    }
+    ldif += &keyed(directory.user("alice", 9001), "01234567-89ab-cdef-0123-00000000000a");
+    for (number, spelling) in spellings.iter().enumerate() {
+        let gid = 8000 + u32::try_from(number).unwrap();
+        ldif += &keyed(directory.group::<&str>(&format!("g{number}"), gid, &[]), spelling);
+    }
+    let slapd = Slapd::serving(setup, &ldif);
+    let mut domain = domain(&slapd);
+    keys(&mut domain).attributes.uuid = Some("description".to_owned());
+    // No poll brings what is read here.
+    keys(&mut domain).poll = Duration::from_secs(3600);
+    let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("all groups", |book| book.groups().len() == spellings.len());
+    for number in 0..spellings.len() {
+        let name = format!("g{number}");
+        slapd.change(&directory.membership(&name, "alice", true));
+        let id = mirror.book.id(&name).expect("it is there");
+        mirror.ldap.read_anew(&[(mirror.ldap.parts()[0], id)], &[]);
+        mirror.until("her group", |book| book.groups()[&name].1.contains("alice"));
+    }
 }

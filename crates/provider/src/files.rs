@@ -7,7 +7,7 @@
 
 use crate::settled::{Marks, SETTLED};
 use crate::watch::{Change, Watch, changed};
-use crate::{Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unmentioned};
+use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Of, Part, Provider, Sink, Unmentioned};
 use crate::{Unanswered, User, overrides};
 use roster_config::{Files, Overrides};
 use roster_record::is_nis;
@@ -79,6 +79,10 @@ impl FilesProvider {
             let marks = self.marks().await;
             let Files { passwd, group } = &self.files;
             let texts = Texts { passwd: read(passwd).await?, group: read(group).await? };
+            // Somebody who empties a file has that told before anybody can read it empty.
+            if watch.as_mut().is_some_and(Watch::was_written) {
+                change = Change::Written;
+            }
             let settle_in = texts.settle_in();
             let has_settled = change == Change::Replaced
                 || marks.is_some_and(|marks| marks.had_settled(SystemTime::now(), settle_in));
@@ -182,6 +186,10 @@ impl Provider for FilesProvider {
         vec![USERS, GROUPS]
     }
 
+    fn reading(&self) -> String {
+        format!("{:?}", self.overrides)
+    }
+
     fn tracking(&self) -> Cow<'static, str> {
         "inotify".into()
     }
@@ -238,7 +246,7 @@ impl Provider for FilesProvider {
         })
     }
 
-    async fn look_up_all(&self, _: Of, _: &[Vec<u8>]) -> Result<(), Unanswered> {
+    async fn look_up_all(&self, _: Of, _: Keys<'_>) -> Result<(), Unanswered> {
         let texts =
             self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
         self.report(&texts);

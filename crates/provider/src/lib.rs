@@ -137,9 +137,9 @@ pub trait Sink: Send + Sync {
     /// are too many: what is known of them from before is not true any more. Means nothing for an id
     /// that is not known.
     fn members_unknown(&self, part: Part, id: EntryId);
-    /// Whether an entry that a member list names so was [`put`](Self::put), with its own members if
-    /// it is a group: a look-up need not fetch it to tell its name.
-    fn knows(&self, reference: &[u8]) -> bool;
+    /// Of each entry that a member list names so, whether it was [`put`](Self::put), with its own members
+    /// if it is a group: a look-up need not fetch it to tell its name.
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool>;
     /// What came so far belongs together and may be published.
     fn flush(&self);
     /// Whether there is room for more. Where there is none, what came is still to be written to a slow
@@ -176,6 +176,26 @@ pub enum Of {
     GroupsWithMembers,
 }
 
+/// Which entries are asked for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys<'a> {
+    /// Those of these names.
+    Names(&'a [Vec<u8>]),
+    /// Those of these uids or gids.
+    Ids(&'a [u32]),
+}
+
+impl<'a> Keys<'a> {
+    /// The same in parts of at most that many.
+    #[must_use]
+    pub fn chunks(self, size: usize) -> Vec<Self> {
+        match self {
+            Keys::Names(names) => names.chunks(size).map(Keys::Names).collect(),
+            Keys::Ids(ids) => ids.chunks(size).map(Keys::Ids).collect(),
+        }
+    }
+}
+
 /// Why there is no answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
@@ -194,8 +214,12 @@ pub trait Provider: Send + Sync {
     /// them was refreshed whole.
     fn parts(&self) -> Vec<Part>;
 
+    /// A text that is another one where the same source would be reported otherwise: found by another search,
+    /// or with other homes.
+    fn reading(&self) -> String;
+
     /// How changes are followed at the moment, for people: `syncrepl`, `syncrepl, never resumed`,
-    /// `persistent search`, `polling`, `inotify`, `on demand`; empty when that is not known yet.
+    /// `persistent search`, `polling`, `polling, everything each time`, `inotify`, `on demand`; empty when that is not known yet.
     fn tracking(&self) -> Cow<'static, str>;
 
     /// Mirrors the source into the sink for as long as the process lives; reconnects by itself.
@@ -209,20 +233,21 @@ pub trait Provider: Send + Sync {
     /// wait for it any more drops it, and the directory is told.
     fn look_up(&self, what: &LookUp) -> impl Future<Output = Result<bool, Unanswered>> + Send;
 
-    /// Asks for several entries by name, in as few questions as that takes, and reports those that
-    /// there are, as [`look_up`](Self::look_up) does.
+    /// Asks for several entries, in as few questions as that takes, and reports those that there are,
+    /// as [`look_up`](Self::look_up) does.
     fn look_up_all(
         &self,
         of: Of,
-        names: &[Vec<u8>],
+        keys: Keys<'_>,
     ) -> impl Future<Output = Result<(), Unanswered>> + Send;
 
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
     fn refresh(&self);
 
-    /// These groups may have other members than the directory told of: they are read anew, as soon as
-    /// it answers, and [`put`](Sink::put). Means nothing to a source that tells of every change.
-    fn read_anew(&self, groups: &[(Part, EntryId)]) {
-        let _ = groups;
+    /// These groups, and those whose lists hold one of these references, may have other members than the
+    /// directory told of: they are read anew, as soon as it answers, and [`put`](Sink::put). Means
+    /// nothing to a source that tells of every change.
+    fn read_anew(&self, groups: &[(Part, EntryId)], named: &[Vec<u8>]) {
+        let _ = (groups, named);
     }
 }

@@ -96,14 +96,28 @@ impl Watch {
         matters
     }
 
+    /// Whether somebody has written since the last change was told, without waiting for anything. That counts
+    /// as told; [`changed`](Self::changed) tells of it once more if it goes on.
+    pub fn was_written(&mut self) -> bool {
+        self.is_written |= self.read_events().1;
+        std::mem::take(&mut self.is_written)
+    }
+
     /// Waits for events of what is watched; whether one of them matters, and whether somebody wrote.
     async fn wait_for_names(&self) -> (bool, bool) {
         let Ok(mut ready) = self.inotify.readable().await else {
             // The reactor is going down, and the process with it.
             return std::future::pending().await;
         };
+        let read = self.read_events();
+        ready.clear_ready();
+        read
+    }
+
+    /// The same of the events that are there.
+    fn read_events(&self) -> (bool, bool) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(ready.get_inner(), &mut buffer);
+        let mut reader = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
         let (mut matters, mut is_written) = (false, false);
         loop {
             let event = match reader.next() {
@@ -124,7 +138,6 @@ impl Watch {
             matters |= is_ours;
             is_written |= is_ours && event.events().intersects(WRITTEN);
         }
-        ready.clear_ready();
         (matters, is_written)
     }
 

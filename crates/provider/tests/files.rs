@@ -121,8 +121,8 @@ impl Sink for Notes {
         panic!("a file tells all members");
     }
 
-    fn knows(&self, _reference: &[u8]) -> bool {
-        false
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
+        vec![false; references.len()]
     }
 
     fn has_room(&self) -> bool {
@@ -273,6 +273,23 @@ async fn a_file_that_is_being_written_is_not_read_half_way() {
     let expected: Vec<_> =
         (6000..6020).map(|gid| format!("group group{gid} {gid} u2,u12,u{gid}")).collect();
     assert_eq!(after, expected);
+}
+
+#[tokio::test]
+async fn a_file_that_is_emptied_while_it_is_read_for_another_reason_is_not_believed() {
+    let round = |round: u64| async move {
+        let source = Source::new(PASSWD, GROUP);
+        source.mirror().await;
+        let before = source.notes.entries();
+        // That another file comes in a file's place is told 20 ms later, and then both are read.
+        replace(&source.path("group"), GROUP);
+        tokio::time::sleep(Duration::from_micros(15_000 + 200 * round)).await;
+        fs::write(source.path("passwd"), &PASSWD[..58]).expect("written in part");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(source.notes.entries(), before, "round {round}");
+    };
+    let rounds: tokio::task::JoinSet<()> = (0..60).map(round).collect();
+    rounds.join_all().await;
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ pub struct Part {
     pub held: Vec<[u8; 16]>,
     /// References that entries went by which are gone or have others now: lists that hold them may
     /// have been mended, of which not every server tells.
-    pub left: Vec<u32>,
+    pub doubts: Vec<u32>,
 }
 
 impl Key {
@@ -135,8 +135,8 @@ impl Part {
         bytes.extend(self.refreshed_unix.to_le_bytes());
         bytes.extend(self.read_unix.to_le_bytes());
         put_bytes(&mut bytes, self.held.as_flattened());
-        let left: Vec<_> = self.left.iter().map(|reference| reference.to_le_bytes()).collect();
-        put_bytes(&mut bytes, left.as_flattened());
+        let doubts: Vec<_> = self.doubts.iter().map(|reference| reference.to_le_bytes()).collect();
+        put_bytes(&mut bytes, doubts.as_flattened());
         if let Some((binding, value)) = &self.cookie {
             put_bytes(&mut bytes, binding.as_bytes());
             bytes.extend_from_slice(value);
@@ -150,15 +150,15 @@ impl Part {
         let (refreshed_unix, read_unix) = (reader.u64()?, reader.u64()?);
         let (held, []) = reader.bytes()?.as_chunks() else { return None };
         let held = held.to_vec();
-        let (left, []) = reader.bytes()?.as_chunks() else { return None };
-        let left = left.iter().copied().map(u32::from_le_bytes).collect();
+        let (doubts, []) = reader.bytes()?.as_chunks() else { return None };
+        let doubts = doubts.iter().copied().map(u32::from_le_bytes).collect();
         let cookie = if has_cookie == 0 {
             None
         } else {
             let binding = std::str::from_utf8(reader.bytes()?).ok()?.to_owned();
             Some((binding, reader.0.to_vec()))
         };
-        Some(Self { complete: complete != 0, cookie, refreshed_unix, read_unix, held, left })
+        Some(Self { complete: complete != 0, cookie, refreshed_unix, read_unix, held, doubts })
     }
 }
 

@@ -107,8 +107,9 @@ fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
             writer.reference(number, format!("cn={number}").as_bytes())?;
         }
         let cookie = Some(("ldap://server".into(), cookie.to_le_bytes().to_vec()));
-        let (refreshed_unix, read_unix, held, left) = (1, 2, vec![[7; 16]], vec![8]);
-        writer.part(0, &Part { complete: true, cookie, refreshed_unix, read_unix, held, left })?;
+        let (refreshed_unix, read_unix, held, doubts) = (1, 2, vec![[7; 16]], vec![8]);
+        writer
+            .part(0, &Part { complete: true, cookie, refreshed_unix, read_unix, held, doubts })?;
         let why = Rejection { name: "uid=x".into(), reason: "no uidNumber".into() };
         writer.rejected(key(ENTRIES), Some(&why))?;
         writer.next_number(ENTRIES)

@@ -33,22 +33,40 @@ pub fn library_folder() -> &'static Path {
 /// The `roster` program, as `make build` makes it.
 pub fn roster_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| program("roster", "roster-cli"))
+    PROGRAM.get_or_init(|| program("roster"))
 }
 
 /// The daemon, likewise.
 pub fn rosterd_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| program("rosterd", "roster-daemon"))
+    PROGRAM.get_or_init(|| program("rosterd"))
 }
 
-/// The program of that name out of `ROSTER_PROGRAMS`, or built.
-fn program(name: &str, package: &str) -> PathBuf {
+/// The daemon that runs commands, likewise.
+pub fn rootwrap_daemon_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("roster-rootwrap-daemon"))
+}
+
+/// `roster-exec` as `make build` links it.
+pub fn exec_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let _lock = lock();
+        let package = ["-p", "roster-exec", "--bin", "roster-exec", "--profile", "client"];
+        cargo("rustc", &[&package[..], &["--", "-C", "target-feature=+crt-static"]].concat());
+        target().join("client/roster-exec")
+    })
+}
+
+/// The program of that name out of `ROSTER_PROGRAMS`, or built: all programs together, for one alone would
+/// have its dependencies built anew, with fewer features.
+fn program(name: &str) -> PathBuf {
     if let Some(folder) = std::env::var_os("ROSTER_PROGRAMS") {
         return Path::new(&folder).join(name);
     }
     let _lock = lock();
-    cargo_build(&["-p", package, "--release"]);
+    cargo_build(&["--release"]);
     target().join("release").join(name)
 }
 
@@ -97,15 +115,29 @@ fn target() -> PathBuf {
 }
 
 fn cargo_build(args: &[&str]) {
+    cargo("build", args);
+}
+
+fn cargo(command: &str, args: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let done = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--target-dir"])
+    let mut cargo = Command::new(env!("CARGO"));
+    // What cargo told this test of its own package. Build scripts look at it, and what they made would be
+    // made anew, with all that depends on it.
+    let of_this_package =
+        |name: &str| ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|start| name.starts_with(start));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(of_this_package) {
+            cargo.env_remove(name);
+        }
+    }
+    let done = cargo
+        .args([command, "--quiet", "--target-dir"])
         .arg(target())
         .args(args)
         .current_dir(root)
         .status()
         .unwrap_or_else(|e| panic!("{}: {e}", env!("CARGO")));
-    assert!(done.success(), "cargo build {} failed", args.join(" "));
+    assert!(done.success(), "cargo {command} {} failed", args.join(" "));
 }
 
 /// Whether `product` has to be made again from `sources`; a source that is not there has no say.

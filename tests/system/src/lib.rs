@@ -14,6 +14,7 @@ pub mod caller;
 pub mod corpus;
 pub mod differ;
 pub mod directory;
+pub mod exec;
 pub mod host;
 pub mod model;
 pub mod rosterd;
@@ -21,10 +22,14 @@ pub mod scenario;
 pub mod servers;
 pub mod wait;
 
-pub use artifacts::{c_program, c_program_with, library_folder, roster_program, rosterd_program};
+pub use artifacts::{
+    c_program, c_program_with, exec_program, library_folder, rootwrap_daemon_program,
+    roster_program, rosterd_program,
+};
 pub use caller::Caller;
 pub use corpus::Corpus;
 pub use directory::Directory;
+pub use exec::{Exec, Record};
 pub use host::{Host, Output, needs_root, run, tool};
 pub use rosterd::{Domain, Rosterd};
 pub use servers::{Ds389, Schema, Server, Setup, Slapd};

@@ -176,6 +176,38 @@ fn killed_roles_come_back_and_nobody_sees_a_wrong_answer() {
     watchers.end();
 }
 
+/// What the cache of a back-end lacks that was killed is in the snapshot all the same, and a publisher that
+/// begins anew leaves it there, however long the back-end takes to come back.
+#[test]
+fn a_new_publisher_takes_nothing_back_while_the_back_end_is_long_in_coming() {
+    let slapd = served();
+    let rosterd = mirroring(&slapd, &slapd.uri());
+    let mut caller = Caller::reading(&rosterd.host().snapshot());
+    let watchers = Watchers::of(&rosterd.host().snapshot());
+    let mut change_to = |generation: u64| {
+        watchers.will_be(generation);
+        let gecos = format!("generation {generation}");
+        slapd.set(&directory().user_dn("u0"), "gecos", &[&gecos]);
+        wait_for(SOON, || match caller.say("getpwnam u0") {
+            user if user.contains(&gecos) => Ok(()),
+            user => Err(user),
+        });
+    };
+    change_to(1);
+    // Each time the monitor waits longer before it starts the next one, at last ten seconds.
+    let kill_again = || {
+        let pid = rosterd.wait_for_role("backend:corp");
+        rosterd.kill_role("backend:corp");
+        wait_until(SOON, "it has ended", || rosterd.role("backend:corp") != Some(pid));
+    };
+    (0..7).for_each(|_| kill_again());
+    rosterd.kill_role("publisher");
+    kill_again();
+    rosterd.wait_for_role("backend:corp");
+    change_to(2);
+    watchers.end();
+}
+
 #[test]
 fn a_stopped_server_is_served_from_what_is_known_and_followed_when_it_returns() {
     let mut slapd = served();

@@ -173,3 +173,67 @@ fn a_back_end_that_begins_anew_with_nobody_loses_nobody() {
     wait_until(SOON, "they are gone", || users(&rosterd) == 0);
     assert_eq!(held(&rosterd), Ok(0));
 }
+
+/// While it waits for the confirmation a publisher that began anew makes no snapshot of what the directory
+/// has now. The host's own accounts count all the same.
+#[test]
+fn a_local_account_displaces_that_of_a_directory_whose_removals_wait_for_a_new_publisher() {
+    let slapd = served();
+    slapd.change(&directory().user("alice", 5001));
+    slapd.change(&directory().group("wheel-corp", 6000, &["alice", "u0"]));
+    let corp = Domain::ldap("corp", &slapd);
+    let mut rosterd = Rosterd::start(std::slice::from_ref(&corp));
+    rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    let all = users(&rosterd);
+
+    // Whom the filter leaves out would go, and alice would stay.
+    let narrow = corp.with("user_filter", "\"(&(objectClass=posixAccount)(uid=alice))\"");
+    rosterd.set_domains(&[narrow]);
+    rosterd.process().signal(Signal::HUP);
+    let waits = |rosterd: &Rosterd| {
+        wait_until(SOON, "removals wait", || {
+            held(rosterd).is_ok_and(|held| held >= u64::from(USERS))
+        });
+    };
+    waits(&rosterd);
+    rosterd.kill_role("publisher");
+    rosterd.wait_for_role("publisher");
+    waits(&rosterd);
+    wait_until(SOON, "it says what it waits for", || {
+        let status = rosterd.status().unwrap_or_default();
+        let error = status["snapshot"]["error"].as_str().unwrap_or_default();
+        error.contains("are confirmed: roster domain confirm corp")
+    });
+    rosterd.expect_groups("alice", 5001, &[5001, 6000]);
+
+    let passwd = rosterd.host().path("etc/passwd");
+    let accounts = fs::read_to_string(&passwd).expect("read");
+    let fresh = rosterd.host().path("etc/fresh");
+    let write = |text: &str| {
+        fs::write(&fresh, text).expect("write");
+        fs::rename(&fresh, &passwd).expect("rename");
+    };
+    write(&format!("{accounts}alice:x:1700:1700::/home/alice:/bin/sh\n"));
+    let took = wait_until(SOON, "alice is local", || rosterd.getent("passwd", "alice").is_none());
+    println!("displaced after {took:?}");
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:u0"));
+    assert_eq!(users(&rosterd), all - 1, "nobody else went");
+    // And for the next publisher.
+    rosterd.kill_role("publisher");
+    rosterd.wait_for_role("publisher");
+    waits(&rosterd);
+    assert_eq!(users(&rosterd), all - 1);
+    assert_eq!(rosterd.getent("passwd", "alice"), None);
+
+    let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
+    assert_eq!(confirmed.code, 0, "{}", confirmed.error());
+    wait_until(SOON, "they are gone", || users(&rosterd) == 0);
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:"));
+    write(&accounts);
+    rosterd.expect(
+        "passwd",
+        "alice",
+        Some("alice:*:5001:5001:alice of dc=example,dc=com:/home/alice:/bin/sh"),
+    );
+    rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:alice"));
+}

@@ -341,7 +341,6 @@ fn whoever_was_renamed_stays_in_the_groups_that_list_entries() {
 /// The two questions are the same but for whom they go to.
 #[test]
 fn both_domains_are_asked_and_their_order_decides() {
-    const LAB: &str = "dc=lab,dc=example";
     let corp_dir = directory();
     let lab_dir = Directory::at(LAB, Schema::Rfc2307);
     let mut setup = Setup::new(Schema::Rfc2307);
@@ -377,5 +376,107 @@ fn both_domains_are_asked_and_their_order_decides() {
     // The border of trust is the same as for what is mirrored.
     for key in ["toor", "root", "0", "7000", "7002"] {
         assert_eq!(rosterd.getent("passwd", key), None, "{key}");
+    }
+}
+
+const LAB: &str = "dc=lab,dc=example";
+
+/// A directory behind which another may be.
+fn serving(directory: &Directory, base: &str, entries: &[String]) -> Slapd {
+    let mut setup = Setup::new(Schema::Rfc2307);
+    setup.base = base.to_owned();
+    Slapd::serving(setup, &[&[directory.tree()], entries].concat().concat())
+}
+
+/// The second domain in both ways.
+fn in_both_modes(server: &Slapd) -> [(&'static str, Domain); 2] {
+    [on_demand("lab", server), ("lab", Domain::ldap("lab", server))]
+}
+
+/// The group's line, as soon as there is one.
+fn first_answer(rosterd: &Rosterd, group: &str) -> String {
+    let answer = || rosterd.getent("group", group).ok_or_else(|| format!("no {group}"));
+    wait_for(SOON, answer).0
+}
+
+/// Whoever goes by a group's members would give the rights of lab's group to corp's alice.
+#[test]
+fn a_group_lists_nobody_of_an_earlier_domain_though_nobody_asked_for_them() {
+    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let corp = [corp_dir.user("alice", 5000), corp_dir.user("somebody", 7003)];
+    let corp = serving(&corp_dir, "dc=example,dc=com", &corp);
+    let lab = serving(
+        &lab_dir,
+        LAB,
+        &[
+            lab_dir.user("alice", 7000),
+            lab_dir.user("carla", 7001),
+            // The uid of corp's somebody.
+            lab_dir.user("dora", 7003),
+            lab_dir.group("wheel-lab", 8000, &["alice", "carla", "dora"]),
+        ],
+    );
+    for lab in in_both_modes(&lab) {
+        let rosterd = asking(&[on_demand("corp", &corp), lab]);
+        let wheel = "wheel-lab:*:8000:carla";
+        assert_eq!(first_answer(&rosterd, "wheel-lab"), wheel, "from nothing");
+        let made = searches(&corp, || {
+            for key in ["wheel-lab", "8000"] {
+                assert_eq!(rosterd.getent("group", key).as_deref(), Some(wheel));
+            }
+        });
+        assert!(made <= 1 + SEARCHES_BESIDES, "{made} searches for what was asked before");
+        let listed = rosterd.host().run("getent", &["group"]).text();
+        let of_lab = listed.lines().filter(|line| line.starts_with("wheel-lab:"));
+        assert!(!of_lab.collect::<String>().contains("alice"), "{listed}");
+        rosterd.expect_groups("carla", 7001, &[7001, 8000]);
+        rosterd.expect_groups("alice", 5000, &[5000]);
+        assert!(rosterd.getent("passwd", "alice").expect("there").starts_with("alice:*:5000:"));
+        assert_eq!(rosterd.getent("passwd", "dora"), None);
+        assert_eq!(rosterd.getent("group", "wheel-lab").as_deref(), Some(wheel));
+    }
+}
+
+#[test]
+fn a_group_of_which_an_earlier_domain_cannot_be_asked_is_not_told() {
+    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let corp = serving(&corp_dir, "dc=example,dc=com", &[corp_dir.user("alice", 5000)]);
+    let members = [lab_dir.user("carla", 7001), lab_dir.group("team", 8000, &["carla"])];
+    let lab = serving(&lab_dir, LAB, &members);
+    let (name, domain) = on_demand("corp", &corp);
+    let rosterd = asking(&[(name, domain.with("negative", "\"0s\"")), on_demand("lab", &lab)]);
+    assert_eq!(first_answer(&rosterd, "team"), "team:*:8000:carla");
+    drop(corp);
+    wait_until(SOON, "nobody can tell", || rosterd.getent("group", "team").is_none());
+}
+
+#[test]
+fn members_of_a_large_group_are_asked_about_by_the_hundred() {
+    const MEMBERS: u32 = 2_000;
+    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let name = |number: u32| format!("u{number}");
+    // Every twentieth is somebody else in corp.
+    let corp: Vec<String> =
+        (0..MEMBERS / 20).map(|n| corp_dir.user_in(&name(20 * n), 20_000 + n, 19_999)).collect();
+    let corp = serving(&corp_dir, "dc=example,dc=com", &corp);
+    let mut lab: Vec<String> =
+        (0..MEMBERS).map(|n| lab_dir.user_in(&name(n), 100_000 + n, 99_999)).collect();
+    let names: Vec<String> = (0..MEMBERS).map(name).collect();
+    lab.push(lab_dir.group("all-lab", 99_998, &names));
+    let lab = serving(&lab_dir, LAB, &lab);
+    let mut wanted: Vec<String> = (0..MEMBERS).filter(|n| n % 20 != 0).map(name).collect();
+    wanted.sort_unstable();
+    for lab in in_both_modes(&lab) {
+        let rosterd = asking(&[on_demand("corp", &corp), lab]);
+        let began = Instant::now();
+        let mut answer = String::new();
+        let made = searches(&corp, || answer = first_answer(&rosterd, "all-lab"));
+        println!("{made} searches, {:?}", began.elapsed());
+        let mut found: Vec<_> = answer.rsplit(':').next().unwrap_or_default().split(',').collect();
+        found.sort_unstable();
+        assert!(found == wanted, "{} members, not {}", found.len(), wanted.len());
+        // Twenty for names, twenty for uids, one for a gid; twice if the answer came too late for whom it
+        // was for.
+        assert!(made <= 2 * 41 + SEARCHES_BESIDES, "{made} searches");
     }
 }

@@ -63,6 +63,36 @@ fn openldap_shows_changes_by_entry_csn() {
     }
 }
 
+/// A server that has to be polled shows when users were changed, and hides it of groups.
+#[test]
+fn polling_sees_changes_of_entries_that_hide_when_they_were_changed() {
+    let directory = Directory::new(Schema::Rfc2307bis);
+    let setup = Setup { syncprov: false, ..Setup::new(Schema::Rfc2307bis) };
+    let mut slapd = Slapd::loaded(setup, &directory.populated(20, 5, 3));
+    slapd.keep_configuration_in_entries();
+    slapd.start();
+    let rule = "{0}to dn.subtree=\"ou=groups,dc=example,dc=com\" attrs=modifyTimestamp by * none";
+    slapd.configure_database(&format!("add: olcAccess\nolcAccess: {rule}\n"));
+    let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd).with("poll", "\"1s\"")]);
+    let is_right = |tracking: &str| {
+        rosterd.expect_mirror(&[Source::Server(&slapd)]);
+        rosterd.expect_of_domain("corp", "tracking", tracking);
+    };
+    is_right("polling, everything each time");
+    slapd.change(&directory.membership("g1", "lonely", true));
+    is_right("polling, everything each time");
+    slapd.change(&directory.membership("g1", "lonely", false));
+    is_right("polling, everything each time");
+    assert!(rosterd.log().contains("do not show modifyTimestamp"), "{}", rosterd.log());
+    let status = String::from_utf8(rosterd.roster(&["status"]).stdout).expect("UTF-8");
+    assert!(status.contains("let the bind DN read modifyTimestamp"), "{status}");
+
+    slapd.configure_database("delete: olcAccess\nolcAccess: {0}\n");
+    is_right("polling");
+    slapd.change(&directory.membership("g1", "lonely", true));
+    is_right("polling");
+}
+
 #[test]
 fn ds389_is_believed_by_modify_timestamp() {
     let server = Ds389::serving(&Directory::new(Schema::Rfc2307bis).populated(50, 20, 5));

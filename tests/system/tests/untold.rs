@@ -108,12 +108,61 @@ fn lists_that_a_server_mends_without_a_word_are_read_anew() {
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
 }
 
+/// Whom nobody serves a list may name as well, and the server changes that as silently.
+#[test]
+fn lists_of_who_comes_are_read_anew() {
+    let directory = Directory::new(Schema::Rfc2307bis);
+    let people = "ou=people,dc=example,dc=com";
+    let user = |name: &str| directory.user_dn(name);
+    let person = format!("dn: {}\nobjectClass: inetOrgPerson\nuid: p\ncn: p\nsn: p\n", user("p"));
+    let off = |name: &str, uid| directory.user(name, uid).replace("/bin/sh", "/bin/false");
+    let away = directory.user("away", 5003).replace("ou=people,", "ou=pending,");
+    let admins = directory
+        .group("admins", 7000, &["u1", "p", "off", "renamed", "away"])
+        .replace("uid=away,ou=people,", "uid=away,ou=pending,");
+    let pending =
+        "dn: ou=pending,dc=example,dc=com\nobjectClass: organizationalUnit\nou: pending\n";
+    let mut setup = Setup::new(Schema::Rfc2307bis);
+    setup.refint = true;
+    let before =
+        [&*directory.populated(5, 2, 2), &person, &off("off", 5001), &off("renamed", 5002)];
+    let ldif = [&before[..], &[pending, &away, &admins]].concat().join("\n");
+    let slapd = Slapd::serving(setup, &ldif);
+    let domain = Domain::ldap("corp", &slapd)
+        .with("user_base", &format!("\"{people}\""))
+        .with("user_filter", "\"(&(objectClass=posixAccount)(!(loginShell=/bin/false)))\"");
+    let rosterd = Rosterd::start(&[domain]);
+    let admins_are = |members: &str| {
+        rosterd.expect("group", "admins", Some(&format!("admins:*:7000:{members}")));
+    };
+    admins_are("u1");
+
+    // Taken out of the list while nobody served them; then others come by their names.
+    for (name, uid) in [("p", 6000), ("off", 6001)] {
+        slapd.delete(&[user(name)]);
+        wait_for_refint(&slapd, &user(name));
+        slapd.change(&directory.user(name, uid));
+        rosterd.expect_groups(name, uid, &[uid]);
+    }
+    // Under another name in the list before anybody served them.
+    slapd.rename(&user("renamed"), "uid=back", None);
+    wait_for_refint(&slapd, &user("renamed"));
+    slapd.set(&user("back"), "loginShell", &["/bin/sh"]);
+    admins_are("u1,back");
+    let dn = "uid=away,ou=pending,dc=example,dc=com";
+    slapd.rename(dn, "uid=away", Some(people));
+    wait_for_refint(&slapd, dn);
+    admins_are("u1,back,away");
+}
+
 #[test]
 fn lists_that_nobody_mends_stay_and_who_is_in_none_costs_no_search() {
     let (directory, slapd) = served(false);
     slapd.change(&directory.user("loner", 50_000));
     let rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
+    // Groups whose members a server works out are looked for two seconds after a connection was made.
+    sleep(Duration::from_secs(3));
     let before = slapd.searches();
     slapd.delete(&[directory.user_dn("loner")]);
     wait_until(SOON, "it is told", || rosterd.getent("passwd", "loner").is_none());
@@ -138,9 +187,10 @@ fn lists_that_389ds_mends_are_told_of() {
     server.set(&group, "member", &[&*directory.user_dn("u1"), &*directory.user_dn("u2")]);
     rosterd.expect_mirror(&[Source::Server(&server)]);
     server.delete(&[directory.user_dn("u1")]);
-    server.change(&directory.user("u1", 50_001));
-    server.rename(&directory.user_dn("u2"), "uid=v2", None);
     rosterd.expect_mirror(&[Source::Server(&server)]);
     sleep(Duration::from_secs(3));
     assert!(!rosterd.log().contains(READ_ANEW), "{}", rosterd.log());
+    server.change(&directory.user("u1", 50_001));
+    server.rename(&directory.user_dn("u2"), "uid=v2", None);
+    rosterd.expect_mirror(&[Source::Server(&server)]);
 }

@@ -1,7 +1,7 @@
 //! `roster domain`: what is known of each directory, and what may be told to its back-end.
 
 use super::status::{self, Report};
-use super::status::{NEVER_RESUMED, POLLING};
+use super::status::{NEVER_RESUMED, POLLING, POLLS_EVERYTHING};
 use super::{Bus, ago, converse, now, trouble};
 use crate::cli::{Domain, DomainCommand, Rejected as Args};
 use crate::terminal::{count, counted, say, shown};
@@ -77,6 +77,9 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
         "changes by",
         &match &*status.tracking {
             POLLING => format!("{POLLING}, which costs delay: roster.toml(5), DIRECTORY SERVERS"),
+            POLLS_EVERYTHING => {
+                format!("{POLLS_EVERYTHING}, which costs time: roster.toml(5), DIRECTORY SERVERS")
+            }
             NEVER_RESUMED => {
                 format!("{NEVER_RESUMED}, which costs time: roster.toml(5), DIRECTORY SERVERS")
             }

@@ -37,6 +37,9 @@ pub const POLLING: &str = "polling";
 /// What it says where the server does not show what a resumption is believed by.
 pub const NEVER_RESUMED: &str = "syncrepl, never resumed";
 
+/// What it says where the server, besides, does not show what changes are found by.
+pub const POLLS_EVERYTHING: &str = "polling, everything each time";
+
 const SEE_LOG: &str = "see its log: journalctl -u rosterd";
 
 /// What every role said, or why it did not.
@@ -230,13 +233,18 @@ pub fn judge(report: &Report) -> Vec<Finding> {
     findings
 }
 
+/// How the monitor tells of a process that ended as it was told to.
+const ENDED_WELL: &str = "ended with status 0";
+
 fn of_role(now: u64, role: &RoleState) -> Option<(Level, String)> {
     let RoleState { role: name, state, since_unix, last_end, restarts, .. } = role;
     let ended = if last_end.is_empty() { String::new() } else { format!(": {last_end}") };
     match &**state {
         "running" | "idle" => {
-            // Once is a restart; time and again is trouble, though it runs just now.
-            let often = *restarts >= 3 && now.saturating_sub(*since_unix) < 300;
+            // Once is a restart; time and again is trouble, though it runs just now. One that ended well was
+            // told to: it reads its settings as it starts.
+            let often =
+                *restarts >= 3 && now.saturating_sub(*since_unix) < 300 && last_end != ENDED_WELL;
             often.then(|| {
                 let times = counted(u64::from(*restarts), "time");
                 (Level::Warning, format!("{name} was started again {times}, the last end{ended}"))
@@ -288,7 +296,7 @@ fn of_domain(
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
             }
-            if status.tracking == POLLING {
+            if status.tracking == POLLING || status.tracking == POLLS_EVERYTHING {
                 found.push((
                     Level::Warning,
                     format!(
@@ -296,6 +304,16 @@ fn of_domain(
                          seen late, and who is gone later still"
                     ),
                     "what to switch on at the server: roster.toml(5), DIRECTORY SERVERS".to_owned(),
+                ));
+            }
+            if status.tracking == POLLS_EVERYTHING {
+                found.push((
+                    Level::Warning,
+                    format!(
+                        "{name}: the server does not show when users or groups were changed, so everything \
+                         is read anew at each poll"
+                    ),
+                    "let the bind DN read modifyTimestamp, or entryUSN, of all entries".to_owned(),
                 ));
             }
             if status.tracking == NEVER_RESUMED {
@@ -958,6 +976,16 @@ All well.
         let said = said(&report);
         assert!(said[0].contains("everything is read anew at each connection"), "{said:?}");
         assert!(said[0].contains("let the bind DN read entryCSN"), "{said:?}");
+    }
+
+    #[test]
+    fn a_server_that_is_polled_for_everything_is_named_with_what_to_allow() {
+        let mut report = report();
+        change(&mut report, |status| status.tracking = POLLS_EVERYTHING.to_owned());
+        let said = said(&report);
+        assert!(said[0].contains("changes are seen late"), "{said:?}");
+        assert!(said[1].contains("everything is read anew at each poll"), "{said:?}");
+        assert!(said[1].contains("let the bind DN read modifyTimestamp"), "{said:?}");
     }
 
     #[test]

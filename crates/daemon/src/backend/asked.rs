@@ -7,7 +7,7 @@ use roster_bus::exchange::{
 };
 use roster_provider::{LookUp, Of};
 use roster_store::Key;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
 /// Answers, by the number of their entry.
@@ -101,6 +101,14 @@ impl Answer {
         match Records::bare(&self.record).next() {
             Some(Ok(Record::Group(group))) => group.members,
             _ => None,
+        }
+    }
+
+    /// Appends the record of the entry alone: a group's as one whose members are not known.
+    pub fn write_bare(&self, out: &mut Vec<u8>) {
+        match self.kind {
+            Kind::User => out.extend_from_slice(&self.record),
+            Kind::Group => self.write_without_members(out),
         }
     }
 
@@ -243,17 +251,61 @@ impl Asked {
         (fits && is_fresh(answer.seen.entry, since, now)).then_some(number)
     }
 
+    /// Whether the entry that a question is about was told not before that time, whatever of its list.
+    #[must_use]
+    pub fn is_told(&self, what: &LookUp, since: u64, now: u64) -> bool {
+        let answer = self.find(what).and_then(|number| self.entries.get(&number));
+        answer.is_some_and(|answer| is_fresh(answer.seen.entry, since, now))
+    }
+
     /// The answer to a question, if all that it is for is known.
     #[must_use]
     pub fn whole(&self, what: &LookUp) -> Option<u32> {
         self.fresh(what, 0, u64::MAX)
     }
 
-    /// Whether member lists that name an entry so can be told: it is known, a group with its members.
+    /// Of each entry that member lists name so, whether these can be told: it is known, a group with its
+    /// members. Each group is gone through once, however many of them it is in.
     #[must_use]
-    pub fn refers(&self, reference: u32) -> bool {
-        let mut known = self.referred(reference).peekable();
-        known.peek().is_some() && known.all(|number| self.is_user(number) || self.is_whole(number))
+    pub fn refer(&self, references: &[u32]) -> Vec<bool> {
+        let untold = self.untold(references);
+        let refers = |&reference: &u32| {
+            let mut known = self.referred(reference).peekable();
+            known.peek().is_some() && known.all(|number| !untold.contains(&number))
+        };
+        references.iter().map(refers).collect()
+    }
+
+    /// Of the groups that references lead to, and of all in these, those whose members are not all known:
+    /// the ones without a list, and whatever they are in.
+    fn untold(&self, references: &[u32]) -> HashSet<u32> {
+        let groups = |references: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
+            let referred = references.flat_map(|reference| self.referred(reference));
+            referred.filter(|&number| !self.is_user(number)).collect()
+        };
+        let mut next = groups(&mut references.iter().copied());
+        let mut found: HashSet<u32> = next.iter().copied().collect();
+        let mut around: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut without = Vec::new();
+        while let Some(group) = next.pop() {
+            let Some(members) = self.entries.get(&group).and_then(Answer::members) else {
+                without.push(group);
+                continue;
+            };
+            for inner in groups(&mut members.iter()) {
+                around.entry(inner).or_default().push(group);
+                if found.insert(inner) {
+                    next.push(inner);
+                }
+            }
+        }
+        let mut untold = HashSet::new();
+        while let Some(group) = without.pop() {
+            if untold.insert(group) {
+                without.extend(around.remove(&group).unwrap_or_default());
+            }
+        }
+        untold
     }
 
     /// Whether the list that belongs to an entry is known, a group's through nested groups.
@@ -569,12 +621,12 @@ mod tests {
         for name in ["outer", "middle", "inner"] {
             assert_eq!(whole(&asked, name), None, "{name}");
         }
-        assert!([20, 21, 22].into_iter().all(|reference| !asked.refers(reference)));
+        assert_eq!(asked.refer(&[20, 21, 22, 99]), [false; 4]);
         asked.put(3, group(3, "inner", 22, &[]));
         for (number, name) in [(1, "outer"), (2, "middle"), (3, "inner")] {
             assert_eq!(whole(&asked, name), Some(number));
         }
-        assert!([20, 21, 22].into_iter().all(|reference| asked.refers(reference)));
+        assert_eq!(asked.refer(&[20, 21, 22, 99]), [true, true, true, false]);
     }
 
     #[test]
@@ -583,11 +635,27 @@ mod tests {
         asked.put(1, user(1, "alice", 1000, 10));
         asked.put(2, unasked(2, "alice", 10));
         asked.put(3, group(3, "staff", 20, &[10]));
-        assert!(!asked.refers(10));
+        assert_eq!(asked.refer(&[10]), [false]);
         assert_eq!(asked.whole(&LookUp::GroupByName(b"staff".to_vec())), None);
         asked.put(2, group(2, "alice", 10, &[10]));
         assert_eq!(numbers(&asked.records(3)), [1, 2, 3]);
         asked.remove(2);
-        assert!(asked.refers(10), "she is still a user");
+        assert_eq!(asked.refer(&[10]), [true], "she is still a user");
+    }
+    /// Groups that are each in the next: to go through all below each of them would take minutes.
+    #[test]
+    fn what_many_members_have_in_them_is_gone_through_once() {
+        const DEEP: u32 = 20_000;
+        let mut asked = Asked::default();
+        for number in 1..DEEP {
+            asked.put(number, group(number, &format!("g{number}"), number, &[number + 1]));
+        }
+        asked.put(DEEP, group(DEEP, "last", DEEP, &[1]));
+        let all: Vec<u32> = (1..=DEEP).collect();
+        let start = std::time::Instant::now();
+        assert!(asked.refer(&all).into_iter().all(|is_known| is_known));
+        asked.put(DEEP, unasked(DEEP, "last", DEEP));
+        assert!(!asked.refer(&all).into_iter().any(|is_known| is_known));
+        assert!(start.elapsed() < std::time::Duration::from_secs(20));
     }
 }

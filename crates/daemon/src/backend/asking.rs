@@ -9,7 +9,7 @@ use super::engine::{Engine, Found};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use roster_bus::interfaces::{CALL_DEADLINE, Error, LOOK_UP_DEADLINE};
 use roster_config::Mode;
-use roster_provider::{LookUp, Of, Provider, Unanswered};
+use roster_provider::{Keys, LookUp, Of, Provider, Unanswered};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,8 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 const REFRESHES_MAX: usize = 4;
 /// Entries in one of them.
 const BATCH: usize = 100;
+/// Questions for many entries that are put at once for one who asks.
+const TOGETHER_MAX: usize = 8;
 /// Groups with their members, of which there may be many.
 const BATCH_OF_GROUPS: usize = 16;
 /// Groups that are asked for ahead of somebody's questions, at the least and at the most.
@@ -78,6 +80,23 @@ struct Failing {
     pause: Duration,
 }
 
+fn busy() -> Error {
+    Error::Busy(format!("{WAITING_MAX} look-ups wait already"))
+}
+
+fn late() -> Unanswered {
+    Unanswered::Failed("the directory did not answer in time".into())
+}
+
+/// An answer, if the bus takes it.
+fn fits(answer: Found) -> Result<Found, Error> {
+    if answer.records.len() <= ANSWER_BYTES_MAX {
+        return Ok(answer);
+    }
+    let most = ANSWER_BYTES_MAX >> 20;
+    Err(Error::Unavailable(format!("the answer has more than {most} MiB")))
+}
+
 impl<P: Provider + 'static> Asking<P> {
     /// Asks this provider, which reports into that engine; an answer counts for so long.
     pub fn new(engine: Arc<Engine>, provider: Arc<P>, mode: Mode, refresh: Duration) -> Self {
@@ -97,18 +116,94 @@ impl<P: Provider + 'static> Asking<P> {
     /// The records that answer the question; none when the directory has no such entry. While it
     /// does not answer, what is known of the entry.
     pub async fn look_up(&self, what: &LookUp) -> Result<Found, Error> {
-        if self.mode == Mode::Replicate {
-            let text = "the domain is mirrored, there is nothing beyond what can be fetched";
-            return Err(Error::Invalid(text.into()));
-        }
+        self.is_asked()?;
         let (result, answer) = self.answer(what).await;
         metrics::counter!("roster_directory_lookups_total", "result" => result).increment(1);
-        let answer = answer?;
-        if answer.records.len() > ANSWER_BYTES_MAX {
-            let most = ANSWER_BYTES_MAX >> 20;
-            return Err(Error::Unavailable(format!("the answer has more than {most} MiB")));
+        answer.and_then(fits)
+    }
+
+    /// The entries that these questions are about, without the lists that belong to them. All of them
+    /// are told, or none.
+    pub async fn look_up_all(&self, what: &[LookUp]) -> Result<Found, Error> {
+        self.is_asked()?;
+        let untold = self.engine.untold(what, self.refresh);
+        if !untold.is_empty() {
+            let Ok(_place) = self.places.try_acquire() else { return Err(busy()) };
+            let asked = timeout(LOOK_UP_DEADLINE, self.ask_together(&untold)).await;
+            if let Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) =
+                asked.unwrap_or_else(|_| Err(late()))
+                // As for a single one: what is known of an entry is told while the directory is away.
+                && !untold.iter().all(|what| self.engine.knows_of(what))
+            {
+                return Err(Error::Unavailable(reason));
+            }
         }
-        Ok(answer)
+        fits(self.engine.found_all(what))
+    }
+
+    fn is_asked(&self) -> Result<(), Error> {
+        if self.mode == Mode::OnDemand {
+            return Ok(());
+        }
+        let text = "the domain is mirrored, there is nothing beyond what can be fetched";
+        Err(Error::Invalid(text.into()))
+    }
+
+    /// Asks for entries by the hundred.
+    async fn ask_together(&self, what: &[&LookUp]) -> Result<(), Unanswered> {
+        let ways: [fn(&LookUp) -> bool; 4] = [
+            |what| matches!(what, LookUp::UserByName(_) | LookUp::GroupsOf(_)),
+            |what| matches!(what, LookUp::UserByUid(_)),
+            |what| matches!(what, LookUp::GroupByName(_)),
+            |what| matches!(what, LookUp::GroupByGid(_)),
+        ];
+        let ways = ways.map(|is_one| what.iter().copied().filter(|what| is_one(what)).collect());
+        let batches: Vec<_> = ways.iter().flat_map(|way: &Vec<_>| way.chunks(BATCH)).collect();
+        let asked = batches.into_iter().map(|batch| Ok(self.ask_by_halves(batch)));
+        let asked = stream::iter(asked.collect::<Vec<_>>());
+        asked.try_buffer_unordered(TOGETHER_MAX).try_collect::<()>().await
+    }
+
+    /// Asks for entries with one question or, if the server refuses that, which may have a limit, with
+    /// one for each half of them.
+    async fn ask_by_halves(&self, batch: &[&LookUp]) -> Result<(), Unanswered> {
+        let mut parts = vec![batch];
+        while let Some(part) = parts.pop() {
+            let _turn = self.turns.acquire().await;
+            match self.ask_alike(part).await {
+                Err(Unanswered::Failed(_)) if part.len() > 1 => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                asked => asked?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for entries that are all asked for by name, or all by id.
+    async fn ask_alike(&self, what: &[&LookUp]) -> Result<(), Unanswered> {
+        let (mut names, mut ids) = (Vec::new(), Vec::new());
+        let mut of = Of::Users;
+        for what in what {
+            match what {
+                LookUp::UserByName(name) | LookUp::GroupsOf(name) => names.push(name.clone()),
+                LookUp::GroupByName(name) => {
+                    of = Of::Groups;
+                    names.push(name.clone());
+                }
+                LookUp::UserByUid(id) => ids.push(*id),
+                LookUp::GroupByGid(id) => {
+                    of = Of::Groups;
+                    ids.push(*id);
+                }
+            }
+        }
+        let keys = if names.is_empty() { Keys::Ids(&ids) } else { Keys::Names(&names) };
+        let inquiry = self.engine.inquire(what.iter().copied());
+        self.provider.look_up_all(of, keys).await?;
+        self.engine.conclude(inquiry);
+        Ok(())
     }
 
     async fn answer(&self, what: &LookUp) -> (&'static str, Result<Found, Error>) {
@@ -117,7 +212,7 @@ impl<P: Provider + 'static> Asking<P> {
             return ("known", Ok(found));
         }
         let Ok(_place) = self.places.try_acquire() else {
-            return ("busy", Err(Error::Busy(format!("{WAITING_MAX} look-ups wait already"))));
+            return ("busy", Err(busy()));
         };
         let asked = async {
             let _turn = self.turns.acquire().await;
@@ -126,8 +221,7 @@ impl<P: Provider + 'static> Asking<P> {
                 None => self.ask_ahead(what).await,
             }
         };
-        let late = || Err(Unanswered::Failed("the directory did not answer in time".into()));
-        match timeout(LOOK_UP_DEADLINE, asked).await.unwrap_or_else(|_| late()) {
+        match timeout(LOOK_UP_DEADLINE, asked).await.unwrap_or_else(|_| Err(late())) {
             Ok(true) => match self.engine.found(what) {
                 Some(found) => ("found", Ok(found)),
                 // What is in it changed meanwhile: a part of it is not an answer, nor is none.
@@ -176,7 +270,7 @@ impl<P: Provider + 'static> Asking<P> {
     }
 
     async fn ask(&self, what: &LookUp) -> Result<bool, Unanswered> {
-        let inquiry = self.engine.inquire(what);
+        let inquiry = self.engine.inquire([what]);
         let found = self.provider.look_up(what).await?;
         self.engine.conclude(inquiry);
         Ok(found)
@@ -185,7 +279,7 @@ impl<P: Provider + 'static> Asking<P> {
     async fn ask_all(&self, of: Of, entries: &[Known]) -> Result<(), Unanswered> {
         let (numbers, names): (Vec<u32>, Vec<Vec<u8>>) = entries.iter().cloned().unzip();
         let inquiry = self.engine.inquire_all(numbers);
-        self.provider.look_up_all(of, &names).await?;
+        self.provider.look_up_all(of, Keys::Names(&names)).await?;
         self.engine.conclude(inquiry);
         Ok(())
     }
@@ -207,6 +301,13 @@ impl<P: Provider + 'static> Asking<P> {
                     "the directory does not answer, what is known of it stays: {reason}"
                 )))
             }
+        }
+    }
+
+    /// Entries are read in this way from now on; what was answered in another is asked for again.
+    pub fn read_by(&self, reading: &str) {
+        if self.engine.read_by(reading) {
+            self.expired.notify_one();
         }
     }
 
@@ -242,10 +343,16 @@ impl<P: Provider + 'static> Asking<P> {
 
     async fn ask_in_rounds(&self) {
         let round = (self.refresh / ROUNDS).max(Duration::from_secs(1));
+        let mut news = self.engine.news();
         loop {
+            let expired = async {
+                self.expired.notified().await;
+                // It may be so since before a server was found.
+                let _ = news.wait_for(|news| news.online == Some(true)).await;
+            };
             tokio::select! {
                 () = sleep(round) => {}
-                () = self.expired.notified() => {}
+                () = expired => {}
             }
             if self.engine.news().borrow().online == Some(true) {
                 self.refresh(self.refresh.saturating_sub(round)).await;

@@ -21,9 +21,9 @@ use super::NUMBERS_MAX;
 use super::asked::{Answer, Asked, Seen};
 use super::batch::{Batch, Log};
 use super::deletion::Guard;
+use super::doubts::Doubts;
 use super::entries::{Entries, Kind, Slot};
 use super::image::View;
-use super::left::Left;
 use super::references::{Interned, References};
 use super::rejected::Rejected;
 use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, TooLong};
@@ -94,8 +94,8 @@ pub struct Engine {
     unwritten: Notify,
     /// There is so much of it that it should not wait.
     pressing: Notify,
-    /// Entries have left references.
-    left: Notify,
+    /// Lists are in doubt.
+    doubts: Notify,
 }
 
 struct State {
@@ -112,7 +112,7 @@ struct State {
     held: [HashSet<Key>; Kind::ALL.len()],
     /// Parts in which other removals wait than the cache knows.
     held_changed: BTreeSet<u8>,
-    left: Left,
+    doubts: Doubts,
     next_number: u32,
     marks: u32,
     /// Reported since the last flush.
@@ -179,9 +179,9 @@ impl Engine {
                 held[slot.kind as usize].insert(slot.key);
             }
         }
-        let mut left = Left::new(settings.has_dn_lists);
+        let mut doubts = Doubts::new(settings.has_dn_lists);
         for (&part, state) in &parts {
-            left.restore(part, &state.lasting.left, Instant::now());
+            doubts.restore(part, &state.lasting.doubts, Instant::now());
         }
         let state = State {
             wanted: None,
@@ -193,7 +193,7 @@ impl Engine {
             guards: Kind::ALL.map(|_| Guard::new(settings.mass_deletion)),
             held,
             held_changed: BTreeSet::new(),
-            left,
+            doubts,
             next_number,
             marks: 0,
             open: Batch::default(),
@@ -221,7 +221,7 @@ impl Engine {
             news: watch::Sender::new(News::default()),
             unwritten: Notify::new(),
             pressing: Notify::new(),
-            left: Notify::new(),
+            doubts: Notify::new(),
         })
     }
 
@@ -333,12 +333,13 @@ impl Engine {
         }
     }
 
-    /// How long ago everything was read; `None` if it never was.
+    /// How long ago everything was read; `None` if it never was, or by a clock that was ahead.
     #[must_use]
     pub fn read_age(&self) -> Option<Duration> {
         let state = self.state();
         let read = state.parts.values().map(|part| part.lasting.read_unix).min();
-        let read = read.filter(|&read| read > 0)?;
+        // The clock was set back behind it: how long ago it was nobody knows.
+        let read = read.filter(|&read| read > 0 && read <= unix_now())?;
         Some(Duration::from_secs(unix_now().saturating_sub(read)))
     }
 
@@ -435,8 +436,8 @@ impl Sink for Engine {
         self.state().members_unknown(key_of(part, id));
     }
 
-    fn knows(&self, reference: &[u8]) -> bool {
-        self.state().knows(reference)
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
+        self.state().knows(references)
     }
 
     /// Without a cache that can be written everything stays in memory, and there is nothing to wait
@@ -472,8 +473,8 @@ impl Engine {
         if state.seal() {
             self.unwritten.notify_one();
         }
-        if state.left.due().is_some() {
-            self.left.notify_one();
+        if state.doubts.due().is_some() {
+            self.doubts.notify_one();
         }
         metrics::gauge!("roster_rejected_entries").set(gauge(state.rejected.count()));
         for kind in Kind::ALL {
@@ -536,7 +537,7 @@ impl State {
 
     /// Closes the open batch; whether there was anything in it.
     fn seal(&mut self) -> bool {
-        self.keep_left();
+        self.keep_doubts();
         if self.open.is_empty() {
             return false;
         }
@@ -600,8 +601,15 @@ impl State {
         let header = header(&slot, seen);
         let known = self.entries.get(key).copied();
         self.entries.put(slot);
-        if let Some(before) = known.filter(|before| before.reference != reference) {
-            self.left.note(key.part, before.reference, Instant::now());
+        if known.is_none_or(|before| before.reference != reference) {
+            let now = Instant::now();
+            if let Some(before) = known {
+                self.doubts.left(key.part, before.reference, now);
+            }
+            // What is read first comes with all lists.
+            if self.serving {
+                self.doubts.taken(key.part, reference, now);
+            }
         }
         if known.is_some_and(|before| (before.kind, before.digest) == (kind, digest)) {
             if mode == Mode::OnDemand {

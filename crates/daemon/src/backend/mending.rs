@@ -1,5 +1,5 @@
-//! Has lists read anew that name who is gone or goes by another name now: a server may have changed
-//! them and told nobody ([`left`](super::left)).
+//! Has lists read anew that name who is gone, who goes by another name now, or who has come: a server may
+//! have changed them and told nobody ([`doubts`](super::doubts)).
 
 use super::engine::{Engine, InDoubt};
 use roster_provider::Provider;
@@ -22,12 +22,21 @@ pub async fn keep_mending<P: Provider>(engine: &Arc<Engine>, provider: &P) {
         if news.wait_for(|news| news.online == Some(true)).await.is_err() {
             pending::<()>().await;
         }
+        // What is being read comes with its lists, and is not to be cut short by a reading of everything.
+        if !engine.is_at_rest() {
+            sleep(PAUSE).await;
+            continue;
+        }
         let began = Instant::now();
         match in_doubt(engine).await {
-            Ok(InDoubt::Groups(groups)) if groups.is_empty() => {}
-            Ok(InDoubt::Groups(groups)) => {
-                tracing::debug!(groups = groups.len(), "lists may have changed and are read anew");
-                provider.read_anew(&groups);
+            Ok(InDoubt::Groups(groups, named)) if groups.is_empty() && named.is_empty() => {}
+            Ok(InDoubt::Groups(groups, named)) => {
+                tracing::debug!(
+                    groups = groups.len(),
+                    of = named.len(),
+                    "lists may have changed and are read anew"
+                );
+                provider.read_anew(&groups, &named);
             }
             Ok(InDoubt::Everything) => provider.refresh(),
             Err(error) => tracing::debug!("lists cannot be looked into now: {error}"),
@@ -39,5 +48,5 @@ pub async fn keep_mending<P: Provider>(engine: &Arc<Engine>, provider: &P) {
 async fn in_doubt(engine: &Arc<Engine>) -> anyhow::Result<InDoubt> {
     let lists = engine.lists()?;
     let found = spawn_blocking(move || lists.look()).await??;
-    Ok(engine.looked(&found))
+    Ok(engine.looked(found))
 }

@@ -10,11 +10,11 @@ mod asked;
 mod asking;
 mod batch;
 pub mod deletion;
+mod doubts;
 mod engine;
 mod entries;
 mod full_refresh;
 mod image;
-mod left;
 mod mending;
 mod object;
 mod references;
@@ -94,6 +94,9 @@ async fn serve<P: Provider + 'static>(
     let asking =
         Asking::new(Arc::clone(&engine), Arc::clone(&provider), domain.mode, domain.refresh);
     let asking = Arc::new(asking);
+    if domain.mode == Mode::OnDemand {
+        asking.read_by(&provider.reading());
+    }
     let path = context.role.path();
     let object =
         Object::new(Arc::clone(&engine), Arc::clone(&provider), Arc::clone(&asking), provider_name);

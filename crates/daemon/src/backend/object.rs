@@ -3,7 +3,7 @@
 use super::asking::Asking;
 use super::engine::{Engine, Found, News};
 use roster_bus::interfaces::{
-    CALL_DEADLINE, DomainStatus, Error, Kind, REJECTED_AT_ONCE, Rejected,
+    CALL_DEADLINE, DomainStatus, Error, Kind, LOOK_UPS_AT_ONCE, REJECTED_AT_ONCE, Rejected,
 };
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
 use roster_provider::{LookUp, Provider};
@@ -58,6 +58,19 @@ impl<P: Provider + 'static> Object<P> {
         id: u32,
     ) -> Result<(u64, u64, Vec<u8>), Error> {
         let Found { sequence, records } = self.asking.look_up(&question(kind, name, id)).await?;
+        Ok((self.engine.epoch(), sequence, records))
+    }
+
+    async fn look_up_all(
+        &self,
+        questions: Vec<(Kind, Vec<u8>, u32)>,
+    ) -> Result<(u64, u64, Vec<u8>), Error> {
+        if questions.len() > LOOK_UPS_AT_ONCE {
+            return Err(Error::Invalid(format!("ask {LOOK_UPS_AT_ONCE} questions at most")));
+        }
+        let what: Vec<LookUp> =
+            questions.into_iter().map(|(kind, name, id)| question(kind, name, id)).collect();
+        let Found { sequence, records } = self.asking.look_up_all(&what).await?;
         Ok((self.engine.epoch(), sequence, records))
     }
 

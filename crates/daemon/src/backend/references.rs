@@ -53,6 +53,12 @@ impl References {
         self.table.find(hash, same).copied()
     }
 
+    /// The reference of that number.
+    #[must_use]
+    pub fn text(&self, number: u32) -> Option<&[u8]> {
+        text(&self.text, &self.places, number)
+    }
+
     /// Takes in what the cache holds: numbers ascend.
     pub fn restore(&mut self, number: u32, reference: &[u8]) {
         if number < NUMBERS_MAX && number as usize >= self.places.len() {

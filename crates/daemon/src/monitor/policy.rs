@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// What may be called of a back-end by the publisher.
-const OF_BACKEND: [&str; 4] = ["Fetch", "LookUp", "Status", "Rejected"];
+const OF_BACKEND: [&str; 5] = ["Fetch", "LookUp", "LookUpAll", "Status", "Rejected"];
 
 /// The text of bus.conf; the bus listens at `socket`. Who is among `taken` is still another role's
 /// and may do nothing for its own.

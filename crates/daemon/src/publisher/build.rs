@@ -17,7 +17,8 @@ use std::ops::Range;
 /// pam_unix would look for a shadow entry and fail.
 pub const PASSWD: &[u8] = b"*";
 
-/// Builds the image. `responder` is the socket to ask when domains are asked on demand. Groups that
+/// Builds the image. `responder` is the socket to ask when domains are asked on demand. Behind the first
+/// of these nobody's memberships are in it: who a member is that domain has to be asked. Groups that
 /// hold more through others than is built are taken out of `merged` and refused.
 pub fn build(
     domains: &[&Domain],
@@ -32,8 +33,9 @@ pub fn build(
     let references = merged.groups.iter().map(|group| group.entry.entry().references().len());
     builder.reserve(merged.users.len(), merged.groups.len(), references.sum());
     let first_asked = domains.iter().position(|domain| !domain.complete);
+    let ask_first = |domain: usize| first_asked.is_some_and(|first| first < domain);
     let gaps = |domain: usize, list_known: bool| Gaps {
-        ask_first: first_asked.is_some_and(|first| first < domain),
+        ask_first: ask_first(domain),
         list_unknown: !list_known && !domains[domain].complete,
     };
     let mut targets: Vec<_> = domains.iter().map(|domain| Targets::new(domain)).collect();
@@ -63,6 +65,13 @@ pub fn build(
     for (group, list) in merged.groups.iter().zip(lists) {
         let (domain, budget) = (domains[group.domain], &mut budgets[group.domain]);
         let entry = group.entry.entry();
+        let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
+        if ask_first(group.domain) {
+            // Any of the members may be somebody else there.
+            let gaps = Gaps { ask_first: true, list_unknown: true };
+            builder.group_of(&record, &[], Members::Shown, gaps)?;
+            continue;
+        }
         let members = match list {
             Some(members) => Some((members, entry.members.is_some())),
             None => walk.members(domain, &targets[group.domain], group, budget),
@@ -72,14 +81,15 @@ pub fn build(
             merged.refused[group.domain].push((group.number, Refusal::Nested));
             continue;
         };
-        let record = record::Group { name: &entry.name, passwd: Some(PASSWD), gid: entry.gid };
         let gaps = gaps(group.domain, list_known);
         builder.group_of(&record, members, count_for(domains[group.domain]), gaps)?;
     }
     // Another copy is made of all members in a moment.
     drop((flat, walk));
     merged.groups.retain(|group| !refused.contains(&(group.domain, group.number)));
-    asked_memberships(&mut builder, domains, merged)?;
+    if let Some(position) = first_asked {
+        asked_memberships(&mut builder, position, merged)?;
+    }
     Ok(builder.finish(Kind::Accounts)?.image)
 }
 
@@ -89,27 +99,25 @@ fn count_for(domain: &Domain) -> Members {
     if domain.complete { Members::Both } else { Members::Shown }
 }
 
+/// The groups of users of the first domain that is asked on demand. Those of later ones are asked for.
 fn asked_memberships(
     builder: &mut Builder,
-    domains: &[&Domain],
+    position: usize,
     merged: &Merged<'_>,
 ) -> Result<(), TooLarge> {
-    let incomplete = (0..).zip(domains).filter(|(_, domain)| !domain.complete);
-    for position in incomplete.map(|(position, _)| position) {
-        let groups = merged.groups.iter().filter(|group| group.domain == position);
-        let mut members: BTreeMap<u32, (u32, Vec<&[u8]>)> =
-            groups.map(|group| (group.number, (group.entry.entry().gid, Vec::new()))).collect();
-        for user in merged.users.iter().filter(|user| user.domain == position) {
-            let user = user.entry.entry();
-            for group in user.groups.iter().flatten() {
-                if let Some((_, members)) = members.get_mut(group) {
-                    members.push(user.name());
-                }
+    let groups = merged.groups.iter().filter(|group| group.domain == position);
+    let mut members: BTreeMap<u32, (u32, Vec<&[u8]>)> =
+        groups.map(|group| (group.number, (group.entry.entry().gid, Vec::new()))).collect();
+    for user in merged.users.iter().filter(|user| user.domain == position) {
+        let user = user.entry.entry();
+        for group in user.groups.iter().flatten() {
+            if let Some((_, members)) = members.get_mut(group) {
+                members.push(user.name());
             }
         }
-        for (gid, members) in members.into_values().filter(|(_, members)| !members.is_empty()) {
-            builder.initgroups_only(gid, members.into_iter())?;
-        }
+    }
+    for (gid, members) in members.into_values().filter(|(_, members)| !members.is_empty()) {
+        builder.initgroups_only(gid, members.into_iter())?;
     }
     Ok(())
 }

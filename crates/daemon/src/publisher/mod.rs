@@ -11,13 +11,14 @@
 //! | `build` | members resolved, the image made |
 //! | `state` | all of it together, and when it is too early |
 //! | `pace` | when the next publication may begin |
+//! | `kept` | what is served while the next snapshot is waited for |
 //! | `served` | what the snapshot in place has, for the next process |
 //! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
 //! | `learnt` | what they brought that was not fetched yet |
 //! | `object` | the interface on the bus |
 //!
-//! Timers: ten seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
+//! Timers: ten to sixty seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
 //! which is asked again after one to 60 seconds, or the host's own accounts cannot be read or were
 //! written a moment ago, which are read again every second. A change is published at once, the next one not
 //! before `[publisher] interval` has passed, and a storm of changes takes half of the time at the most,
@@ -26,6 +27,7 @@
 mod admit;
 mod build;
 mod cost;
+mod kept;
 mod learnt;
 mod locals;
 mod merge;
@@ -44,6 +46,7 @@ mod tests;
 use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
+use kept::Remade;
 use locals::Believed;
 use model::{Image, Refused};
 use object::Object;
@@ -56,6 +59,7 @@ use roster_config::Mode;
 use roster_provider::settled::{Marks, SETTLED};
 use roster_provider::watch::Watch;
 use roster_snapshot::layout::Kind;
+use roster_snapshot_build::Image as SnapshotImage;
 use roster_snapshot_build::publish::{Published, Rights, publish};
 use roster_snapshot_build::verify::verify;
 use rustix::fs::SealFlags;
@@ -65,15 +69,20 @@ use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, RwLock};
 use tokio::time::timeout;
 
-/// How long after the start a snapshot in place goes on serving while a back-end has not heard from its
-/// directory yet, and may have less than the snapshot.
+/// How long after the start a snapshot in place goes on serving, at the least, while a back-end has not
+/// heard from its directory yet, and may have less than the snapshot.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long at the most: a back-end that does not say that its directory is away may be on its way back
+/// after having ended, which takes it ten seconds when it often did, or may still read.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+/// How often it is asked in between.
+const PATIENCE_PAUSE: Duration = Duration::from_secs(1);
 /// After a publication failed: the first pause before the next attempt, which doubles up to the longest.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest pause.
@@ -112,8 +121,6 @@ pub struct Hub {
     connection: zbus::Connection,
     object: String,
     asker: Asker,
-    /// Whether a back-end that may be behind the snapshot in place is waited for.
-    patience: AtomicBool,
 }
 
 /// Runs until the role is to stop.
@@ -154,14 +161,13 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         connection: context.connection.clone(),
         object: context.role.path(),
         asker,
-        patience: AtomicBool::new(true),
     });
-    tokio::spawn(lose_patience(Arc::clone(&hub)));
     let watch = Watch::new([config.host.passwd.clone(), config.host.group.clone()])
         .context("cannot watch the host's own accounts")?;
     let host = config.host.clone();
     tokio::spawn(follow_locals(Arc::clone(&hub), host.passwd, host.group, watch));
     for (position, (domain, (_, proxy))) in config.domains.iter().zip(proxies).enumerate() {
+        tokio::spawn(lose_patience(Arc::clone(&hub), position, proxy.clone()));
         tokio::spawn(follow_domain(Arc::clone(&hub), position, domain.name.clone(), proxy));
     }
     let object = Object::new(Arc::clone(&hub));
@@ -171,11 +177,24 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// After a while a directory is taken to be away, and what its back-end has is served.
-async fn lose_patience(hub: Arc<Hub>) {
+/// After a while a directory that is away is no longer waited for, and what its back-end has is served.
+async fn lose_patience(hub: Arc<Hub>, position: usize, proxy: BackendProxy<'static>) {
+    let latest = Instant::now() + PATIENCE_MAX;
     tokio::time::sleep(PATIENCE).await;
-    hub.patience.store(false, Ordering::Relaxed);
+    while hub.state.read().await.may_be_behind(position)
+        && !is_away(&proxy).await
+        && Instant::now() < latest
+    {
+        tokio::time::sleep(PATIENCE_PAUSE).await;
+    }
+    hub.state.write().await.lose_patience(position);
     hub.changed.notify_one();
+}
+
+/// Whether a back-end says that its directory does not answer, and not only that it did not yet.
+async fn is_away(proxy: &BackendProxy<'_>) -> bool {
+    let status = timeout(CALL_DEADLINE, proxy.status()).await;
+    matches!(status, Ok(Ok(status)) if !status.online && status.since_unix > 0)
 }
 
 /// Publishes whenever something changed, until the role is to stop.
@@ -219,22 +238,12 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
 
 /// Publishes what there is; `false` when that failed and is worth another try.
 async fn attempt(hub: &Arc<Hub>) -> bool {
-    {
-        let state = hub.state.read().await;
-        let waits_for = state.waits_for(hub.patience.load(Ordering::Relaxed));
-        let waits = waits_for.is_some() || state.is_empty();
-        drop(state);
-        let text = waits_for.map(|what| format!("the last snapshot goes on serving until {what}"));
-        let text = text.unwrap_or_default();
-        hub.update(|status| {
-            if !text.is_empty() && status.error != text {
-                tracing::warn!("{text}");
-            }
-            status.error = text;
-        });
-        if waits {
-            return true;
-        }
+    if hub.waits().await {
+        return keep_up(hub).await;
+    }
+    hub.update(|status| status.error.clear());
+    if hub.state.read().await.is_empty() {
+        return true;
     }
     let start = Instant::now();
     let (basis, before) = {
@@ -246,12 +255,7 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     let outcome = tokio::task::spawn_blocking(make).await;
     let (made, published) = match outcome {
         Ok(Ok(done)) => done,
-        Ok(Err(error)) => {
-            tracing::error!("the last snapshot goes on serving: {error:#}");
-            metrics::counter!("roster_publish_failures_total").increment(1);
-            hub.update(|status| status.error = format!("{error:#}"));
-            return false;
-        }
+        Ok(Err(error)) => return hub.failed(&error),
         Err(_) => return false,
     };
     let (memberships, served) = (made.image.memberships(), made.served.clone());
@@ -260,38 +264,53 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         state.published(made);
         state.domain_counts()
     };
-    let took = start.elapsed();
-    metrics::histogram!("roster_publish_seconds").record(took.as_secs_f64());
-    metrics::counter!("roster_publications_total").increment(1);
-    metrics::counter!("roster_publish_bytes_total").increment(published.bytes);
-    metrics::gauge!("roster_snapshot_generation").set(published.generation as f64);
     for domain in &counts {
         let refused: u64 = domain.refused.iter().map(|(_, count)| count).sum();
         metrics::gauge!("roster_refused_entries", "domain" => domain.domain.clone())
             .set(refused as f64);
     }
     hub.update(|status| {
-        status.generation = published.generation;
-        status.published_unix_ms = unix_ms();
         status.users = counts.iter().map(|domain| domain.users).sum();
         status.groups = counts.iter().map(|domain| domain.groups).sum();
         status.memberships = memberships;
-        status.bytes = published.bytes;
-        status.publications += 1;
-        status.bytes_written += published.bytes;
-        status.last_publish_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         status.error.clear();
     });
     say_what_is_refused(&counts);
-    let generation = published.generation;
-    tracing::info!(generation, bytes = published.bytes, ms = took.as_millis(), "published");
-    hub.announce(generation).await;
-    let hub = Arc::clone(hub);
-    let written = tokio::task::spawn_blocking(move || hub.write_served(&served)).await;
-    if let Ok(Err(error)) = written {
-        // The worst is a question too many after a restart; the next publication tries again.
-        tracing::warn!("{error:#}");
+    hub.is_in_place(&published, start.elapsed(), served).await;
+    true
+}
+
+/// While the next snapshot is waited for: has the one in place be without whom a local account
+/// displaces. `false` when that failed and is worth another try.
+async fn keep_up(hub: &Arc<Hub>) -> bool {
+    let Some(kept) = hub.state.read().await.keep() else { return true };
+    let (start, locals) = (Instant::now(), Arc::clone(&kept.locals));
+    let worker = Arc::clone(hub);
+    let remake = move || {
+        let (displaced, remade) = match kept.make() {
+            Ok((displaced, remade)) => (Ok(displaced), remade),
+            Err(error) => (Err(error), None),
+        };
+        let put = |remade: Remade| {
+            publish_image(&worker, &remade.image).map(|published| (remade, published))
+        };
+        anyhow::Ok((displaced, remade.map(put).transpose()?))
+    };
+    let (displaced, done) = match tokio::task::spawn_blocking(remake).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(error)) => return hub.failed(&error),
+        Err(_) => return false,
+    };
+    hub.state.write().await.kept(locals, displaced);
+    if let Some((Remade { image, served, users, groups }, published)) = done {
+        hub.update(|status| {
+            (status.users, status.groups) = (users, groups);
+            status.memberships = image.memberships();
+        });
+        hub.is_in_place(&published, start.elapsed(), served).await;
     }
+    // Whether it could be read is told with what is waited for.
+    hub.waits().await;
     true
 }
 
@@ -306,13 +325,19 @@ fn make_and_publish(
         let both = before.iter().chain(&made.served).map(|(name, counts)| (name.clone(), *counts));
         hub.write_served(&both.collect())?;
     }
+    let published = publish_image(hub, &made.image)?;
+    Ok((made, published))
+}
+
+/// Verifies an image and has it take the place of the one that there is.
+fn publish_image(hub: &Hub, image: &SnapshotImage) -> anyhow::Result<Published> {
     let last_bytes = hub.status.lock().unwrap_or_else(PoisonError::into_inner).bytes;
     // A little more than last time, as a rule, and then no copy to make room.
     let last_bytes = last_bytes + last_bytes / 16;
     let rights = Rights { mode: 0o644, gid: None };
-    let published = publish(&hub.snapshot, rights, |file, generation| {
+    Ok(publish(&hub.snapshot, rights, |file, generation| {
         let mut bytes = Cursor::new(Vec::with_capacity(usize::try_from(last_bytes).unwrap_or(0)));
-        let length = made.image.write(&mut bytes, generation)?;
+        let length = image.write(&mut bytes, generation)?;
         let bytes = bytes.into_inner();
         // Read once more while the disk takes it. The file gets its name after both.
         let (verified, written) = std::thread::scope(|scope| {
@@ -326,8 +351,7 @@ fn make_and_publish(
             Err(_) => return Err(std::io::Error::other("the snapshot was not verified")),
         }
         Ok(length)
-    })?;
-    Ok((made, published))
+    })?)
 }
 
 /// Reasons and how often, by domain.
@@ -352,6 +376,62 @@ fn say_what_is_refused(counts: &[roster_bus::interfaces::DomainCounts]) {
 }
 
 impl Hub {
+    /// Whether it is too early to publish; the status tells what is waited for then.
+    async fn waits(&self) -> bool {
+        let state = self.state.read().await;
+        let Some(what) = state.waits_for() else { return false };
+        let mut text = format!("the last snapshot goes on serving until {what}");
+        if !state.unusable().is_empty() {
+            text += "; new local accounts displace nobody in it, for ";
+            text += state.unusable();
+        }
+        drop(state);
+        self.update(|status| {
+            if status.error != text {
+                tracing::warn!("{text}");
+            }
+            status.error = text;
+        });
+        true
+    }
+
+    /// Tells that a publication failed, which is worth another try.
+    fn failed(&self, error: &anyhow::Error) -> bool {
+        tracing::error!("the last snapshot goes on serving: {error:#}");
+        metrics::counter!("roster_publish_failures_total").increment(1);
+        self.update(|status| status.error = format!("{error:#}"));
+        false
+    }
+
+    /// Tells of a snapshot that is in place, and puts down what it has.
+    async fn is_in_place(
+        self: &Arc<Self>,
+        &Published { generation, bytes, .. }: &Published,
+        took: Duration,
+        served: Served,
+    ) {
+        metrics::histogram!("roster_publish_seconds").record(took.as_secs_f64());
+        metrics::counter!("roster_publications_total").increment(1);
+        metrics::counter!("roster_publish_bytes_total").increment(bytes);
+        metrics::gauge!("roster_snapshot_generation").set(generation as f64);
+        self.update(|status| {
+            status.generation = generation;
+            status.published_unix_ms = unix_ms();
+            status.bytes = bytes;
+            status.publications += 1;
+            status.bytes_written += bytes;
+            status.last_publish_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        });
+        tracing::info!(generation, bytes, ms = took.as_millis(), "published");
+        self.announce(generation).await;
+        let hub = Arc::clone(self);
+        let written = tokio::task::spawn_blocking(move || hub.write_served(&served)).await;
+        if let Ok(Err(error)) = written {
+            // The worst is a question too many after a restart; the next publication tries again.
+            tracing::warn!("{error:#}");
+        }
+    }
+
     /// Takes in what a back-end handed over, which may be long: it is read before anybody has to wait.
     async fn take_in(self: &Arc<Self>, domain: usize, image: OwnedFd) -> Result<Taken, Refused> {
         let hub = Arc::clone(self);
@@ -530,7 +610,9 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
         match taken {
             Ok(Taken::Changes(forget)) => {
                 hub.not_taken(position, "").await;
-                hub.asker.forget_absent(position);
+                if forget.all {
+                    hub.asker.forget_absent(position);
+                }
                 hub.invalidate(&forget).await;
                 hub.changed.notify_one();
                 metrics::counter!("roster_fetches_total", "domain" => name.clone()).increment(1);
@@ -540,6 +622,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 if why != stays_for {
                     tracing::warn!(domain = name, "what is here stays: {why}");
                     stays_for = why;
+                    hub.waits().await;
                 }
                 from_start = false;
                 let _ = timeout(pause, news.notified()).await;

@@ -93,7 +93,8 @@ pub struct User {
 }
 
 impl User {
-    fn new(user: &exchange::User<'_>) -> Self {
+    /// What a record says.
+    pub fn new(user: &exchange::User<'_>) -> Self {
         let texts = [user.name, user.gecos, user.dir, user.shell];
         let mut ends = [0; 3];
         let mut end = 0;

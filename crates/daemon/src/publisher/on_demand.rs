@@ -3,7 +3,10 @@
 //! the answer; the next snapshot has it too.
 //!
 //! Domains are asked in their order, and one that cannot be asked ends the look-up: were it passed
-//! over, whoever has the name in a later domain could be its owner while the first is away.
+//! over, whoever has the name in a later domain could be its owner while the first is away. So are the
+//! domains that go before asked about everybody whom an answer names: the members of a group and the
+//! groups of a user are of one domain, and what is called so elsewhere is not meant. That is thousands of
+//! questions, which go by the thousand to a back-end and by the hundred to its directory.
 
 use super::Hub;
 use super::admit::Rules;
@@ -13,24 +16,23 @@ use super::model::{Entry, Refused, User, record_number};
 use super::state::{Forget, State};
 use futures_util::{TryStreamExt, stream};
 use roster_bus::coalesce::{Coalescer, Key};
-use roster_bus::exchange::Records;
-use roster_bus::interfaces::{BackendProxy, Kind, LOOK_UP_DEADLINE};
+use roster_bus::exchange::{Record, Records};
+use roster_bus::interfaces::{self, BackendProxy, Kind, LOOK_UP_DEADLINE, LOOK_UPS_AT_ONCE};
 use roster_bus::names::{BACKEND, Role};
 use roster_config::Mode;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
 /// Different questions to all back-ends together that may be in flight.
 const IN_FLIGHT_MAX: usize = 256;
-/// Names and ids that one domain is known not to have.
-const ABSENT_MAX: usize = 16_384;
-
-/// Questions of one look-up that an earlier domain is asked at a time: of a user in hundreds of groups they
-/// have to be answered within the time of one.
-const EARLIER_AT_ONCE: usize = 32;
+/// Names and ids that one domain is known not to have: a name, a uid and a gid for each member of two of
+/// the largest groups that are asked for.
+const ABSENT_MAX: usize = 65_536;
+/// Calls with many questions that are made of one back-end at a time for one look-up.
+const CALLS_AT_ONCE: usize = 4;
 /// How often a look-up begins anew, for what it brought made its name or id another's.
 const ROUNDS_MAX: usize = 3;
 
@@ -43,10 +45,18 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Equal for equal questions.
+    fn by_name(kind: Kind, name: &[u8]) -> Self {
+        Self { kind, name: name.into(), id: 0 }
+    }
+
+    fn by_id(kind: Kind, id: u32) -> Self {
+        Self { kind, name: Vec::new(), id }
+    }
+
+    /// Equal for equal questions, of one or of several behind each other.
     fn args(&self) -> Vec<u8> {
         let Self { kind, name, id } = self;
-        [format!("{kind:?},{id},").as_bytes(), name].concat()
+        [format!("{kind:?},{id},{},", name.len()).as_bytes(), name].concat()
     }
 }
 
@@ -81,16 +91,14 @@ type Asked = Result<Arc<Found>, Unavailable>;
 pub(super) struct Asker {
     /// By position of the domain; none where everything is mirrored.
     back_ends: Vec<Option<BackEnd>>,
-    in_flight: Coalescer<Asked>,
+    in_flight: Coalescer<(u64, Asked)>,
     uid: u32,
 }
 
 struct BackEnd {
     role: Role,
     proxy: BackendProxy<'static>,
-    /// What it said it does not have, and until when that is believed.
-    absent: Mutex<HashMap<Question, Instant>>,
-    negative: Duration,
+    absent: Mutex<Absent>,
 }
 
 impl Asker {
@@ -98,8 +106,10 @@ impl Asker {
     pub(super) fn new(
         back_ends: impl Iterator<Item = Option<(Role, BackendProxy<'static>, Duration)>>,
     ) -> Self {
-        let back_end =
-            |(role, proxy, negative)| BackEnd { role, proxy, absent: Mutex::default(), negative };
+        let back_end = |(role, proxy, negative)| {
+            let absent = Mutex::new(Absent::new(negative));
+            BackEnd { role, proxy, absent }
+        };
         Self {
             back_ends: back_ends.map(|found| found.map(back_end)).collect(),
             in_flight: Coalescer::new(IN_FLIGHT_MAX),
@@ -110,7 +120,7 @@ impl Asker {
     /// What a domain did not have it may have now.
     pub(super) fn forget_absent(&self, domain: usize) {
         if let Some(Some(back_end)) = self.back_ends.get(domain) {
-            back_end.absent.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            back_end.absent().forget();
         }
     }
 
@@ -119,58 +129,173 @@ impl Asker {
         let Some(Some(back_end)) = self.back_ends.get(domain) else {
             return Ok(Arc::default());
         };
-        if back_end.is_absent(question) {
+        if back_end.absent().knows(question, Instant::now()) {
             return Ok(Arc::default());
         }
+        let Question { kind, name, id } = question.clone();
+        let request =
+            async move |proxy: BackendProxy<'static>| proxy.look_up(kind, &name, id).await;
+        let (asked_at, asked) =
+            self.call(back_end, "org.roster.Backend1.LookUp", question.args(), request).await;
+        if asked.as_ref().is_ok_and(|found| found.records.is_empty()) {
+            back_end.absent().note([question], asked_at, Instant::now());
+        }
+        asked
+    }
+
+    /// Those of the questions to which a domain is not known to have nothing.
+    fn open(&self, domain: usize, questions: &[&Question]) -> Vec<Question> {
+        match self.back_ends.get(domain) {
+            Some(Some(back_end)) => back_end.absent().open(questions, Instant::now()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Asks one domain many questions with one call: the entries that it has, without lists.
+    async fn ask_all(&self, domain: usize, questions: Vec<Question>) -> Asked {
+        let Some(Some(back_end)) = self.back_ends.get(domain) else {
+            return Ok(Arc::default());
+        };
+        let args = questions.iter().flat_map(Question::args).collect();
+        let sent = questions.clone();
+        let request = async move |proxy: BackendProxy<'static>| {
+            let sent: Vec<_> = sent.iter().map(|sent| (sent.kind, &*sent.name, sent.id)).collect();
+            proxy.look_up_all(&sent).await
+        };
+        let (asked_at, asked) =
+            self.call(back_end, "org.roster.Backend1.LookUpAll", args, request).await;
+        let asked = asked?;
+        let told = told(&asked.records);
+        let untold = questions.iter().filter(|question| !told.contains(question));
+        back_end.absent().note(untold, asked_at, Instant::now());
+        Ok(asked)
+    }
+
+    /// Calls a back-end, unless an equal call is in flight. With the answer comes how much was new when it was
+    /// asked.
+    async fn call<F>(
+        &self,
+        back_end: &BackEnd,
+        member: &'static str,
+        args: Vec<u8>,
+        request: impl FnOnce(BackendProxy<'static>) -> F,
+    ) -> (u64, Asked)
+    where
+        F: Future<Output = Result<(u64, u64, Vec<u8>), interfaces::Error>> + Send + 'static,
+    {
         let key = Key {
             uid: self.uid,
             message: "call",
             destination: back_end.role.bus_name(),
-            member: "org.roster.Backend1.LookUp",
+            member,
             path: back_end.role.path(),
-            args: question.args(),
+            args,
         };
         debug_assert!(key.member.starts_with(BACKEND));
-        let (proxy, asked) = (back_end.proxy.clone(), question.clone());
         let joined = |joined| {
             if joined {
                 metrics::counter!("roster_coalesced_requests_total").increment(1);
             }
         };
-        let request = || async move {
-            let Question { kind, name, id } = asked;
-            match timeout(LOOK_UP_DEADLINE, proxy.look_up(kind, &name, id)).await {
-                Ok(Ok((epoch, sequence, records))) => {
-                    Ok(Arc::new(Found { epoch, sequence, records }))
+        let request = || {
+            let answer = request(back_end.proxy.clone());
+            async move {
+                match timeout(LOOK_UP_DEADLINE, answer).await {
+                    Ok(Ok((epoch, sequence, records))) => {
+                        Ok(Arc::new(Found { epoch, sequence, records }))
+                    }
+                    Ok(Err(error)) => Err(Unavailable(error.to_string())),
+                    Err(_) => Err(late()),
                 }
-                Ok(Err(error)) => Err(Unavailable(error.to_string())),
-                Err(_) => Err(Unavailable("the back-end did not answer in time".into())),
             }
         };
-        let busy = |error: roster_bus::coalesce::Busy| Err(Unavailable(error.to_string()));
-        let asked = self.in_flight.ask(key, joined, request).await.unwrap_or_else(busy);
-        if asked.as_ref().is_ok_and(|found| found.records.is_empty()) {
-            back_end.note_absent(question);
+        let news = back_end.absent().news;
+        let busy = |error: roster_bus::coalesce::Busy| (news, Err(Unavailable(error.to_string())));
+        self.in_flight.ask_after(news, key, joined, request).await.unwrap_or_else(busy)
+    }
+
+    /// What a domain did not have it has now.
+    fn forget_one(&self, domain: usize, question: &Question) {
+        if let Some(Some(back_end)) = self.back_ends.get(domain) {
+            back_end.absent().until.remove(question);
         }
-        asked
     }
 }
 
+fn late() -> Unavailable {
+    Unavailable("the back-end did not answer in time".into())
+}
+
+/// The questions for an entry that these records answer.
+fn told(records: &[u8]) -> HashSet<Question> {
+    let told = Records::bare(records).flatten().flat_map(|record| match record {
+        Record::User(user) => vec![
+            Question::by_name(Kind::UserByName, user.name),
+            Question::by_id(Kind::UserByUid, user.uid),
+        ],
+        Record::Group(group) => vec![
+            Question::by_name(Kind::GroupByName, group.name),
+            Question::by_id(Kind::GroupByGid, group.gid),
+        ],
+        Record::Gone { .. } | Record::GroupsOf { .. } => Vec::new(),
+    });
+    told.collect()
+}
+
 impl BackEnd {
-    fn is_absent(&self, question: &Question) -> bool {
-        let absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
-        absent.get(question).is_some_and(|until| Instant::now() < *until)
+    fn absent(&self) -> MutexGuard<'_, Absent> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a back-end said it does not have, and until when that is believed.
+struct Absent {
+    life: Duration,
+    until: HashMap<Question, Instant>,
+    /// Counts how often it may have got something.
+    news: u64,
+}
+
+impl Absent {
+    fn new(life: Duration) -> Self {
+        Self { life, until: HashMap::new(), news: 0 }
     }
 
-    fn note_absent(&self, question: &Question) {
-        let now = Instant::now();
-        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
-        if absent.len() >= ABSENT_MAX {
-            absent.retain(|_, until| now < *until);
+    fn knows(&self, question: &Question, now: Instant) -> bool {
+        self.until.get(question).is_some_and(|until| now < *until)
+    }
+
+    /// Those that it is not known to have nothing to.
+    fn open(&self, questions: &[&Question], now: Instant) -> Vec<Question> {
+        let open = questions.iter().copied().filter(|question| !self.knows(question, now));
+        open.cloned().collect()
+    }
+
+    /// Remembers what it said, unless it may have got something since it was asked.
+    fn note<'q>(
+        &mut self,
+        questions: impl IntoIterator<Item = &'q Question>,
+        asked_at: u64,
+        now: Instant,
+    ) {
+        if self.news != asked_at {
+            return;
         }
-        if absent.len() < ABSENT_MAX {
-            absent.insert(question.clone(), now + self.negative);
+        for question in questions {
+            if self.until.len() >= ABSENT_MAX {
+                self.until.retain(|_, until| now < *until);
+            }
+            if self.until.len() >= ABSENT_MAX {
+                return;
+            }
+            self.until.insert(question.clone(), now + self.life);
         }
+    }
+
+    /// It may have anything.
+    fn forget(&mut self) {
+        self.news += 1;
+        self.until.clear();
     }
 }
 
@@ -184,6 +309,14 @@ pub(super) trait Directories: Sync {
         domain: usize,
         question: &Question,
     ) -> impl Future<Output = Result<(), Unavailable>> + Send;
+
+    /// Asks one domain for many entries, and takes in those that it has, without their lists. All of
+    /// them are asked for, or it is an error.
+    fn ask_all(
+        &self,
+        domain: usize,
+        questions: &[&Question],
+    ) -> impl Future<Output = Result<(), Unavailable>> + Send;
 }
 
 impl Directories for Hub {
@@ -192,8 +325,26 @@ impl Directories for Hub {
     }
 
     async fn ask(&self, domain: usize, question: &Question) -> Result<(), Unavailable> {
+        if self.state.read().await.owner(question).is_some_and(|(owner, _)| owner == domain) {
+            // It came to be known otherwise, and what is asked for is its list.
+            self.asker.forget_one(domain, question);
+        }
         let found = self.asker.ask(domain, question).await?;
-        if found.records.is_empty() { Ok(()) } else { learn(self, domain, &found).await }
+        learn(self, domain, &found).await
+    }
+
+    async fn ask_all(&self, domain: usize, questions: &[&Question]) -> Result<(), Unavailable> {
+        let open = self.asker.open(domain, questions);
+        let calls =
+            open.chunks(LOOK_UPS_AT_ONCE).map(|questions| {
+                let questions = questions.to_vec();
+                Ok(async move {
+                    learn(self, domain, &self.asker.ask_all(domain, questions).await?).await
+                })
+            });
+        let calls = stream::iter(calls.collect::<Vec<_>>());
+        let calls = calls.try_buffer_unordered(CALLS_AT_ONCE).try_collect::<()>();
+        timeout(LOOK_UP_DEADLINE, calls).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
@@ -229,19 +380,24 @@ async fn try_look_up(
         return Ok(Some(Answer::Absent));
     };
     let claims = state.read().await.claims_of(claimant);
-    ask_earlier(directories, claimant.0, claims.iter().filter(|claim| **claim != by_name)).await?;
+    let others: Vec<Question> = claims.iter().filter(|claim| **claim != by_name).cloned().collect();
+    ask_earlier(directories, claimant.0, &others).await?;
     if state.read().await.lacks_list(question.kind, claimant) {
         directories.ask(claimant.0, question).await?;
     }
-    let groups = match question.kind {
-        Kind::GroupsOf => state.read().await.group_questions(claimant),
-        _ => Vec::new(),
+    let (named, changes) = {
+        let state = state.read().await;
+        (state.claims_of_named(question.kind, claimant), state.changes)
     };
-    ask_earlier(directories, claimant.0, groups.iter()).await?;
+    ask_earlier(directories, claimant.0, &named).await?;
     let state = state.read().await;
+    let names_others = || {
+        let asked: HashSet<&Question> = named.iter().collect();
+        state.claims_of_named(question.kind, claimant).iter().any(|one| !asked.contains(one))
+    };
     let is_another = state.claimant(&by_name) != Some(claimant)
         || state.claims_of(claimant) != claims
-        || question.kind == Kind::GroupsOf && state.group_questions(claimant) != groups;
+        || state.changes != changes && names_others();
     if is_another {
         return Ok(None);
     }
@@ -272,31 +428,29 @@ async fn find(
     Ok(state.read().await.claimant(question))
 }
 
-/// Asks the domains that go before that position whether a name or id is somebody's there, several
-/// questions at a time.
+/// Asks the domains that go before that position whether names and ids are somebody's there.
 async fn ask_earlier(
     directories: &impl Directories,
     position: usize,
-    questions: impl Iterator<Item = &Question>,
+    questions: &[Question],
 ) -> Result<(), Unavailable> {
-    let questions: Vec<&Question> = questions.collect();
     for domain in 0..position {
-        let asked = {
+        let open: Vec<&Question> = {
             let known = directories.state().read().await;
-            questions
-                .iter()
-                .filter(|question| known.can_have(domain, question))
-                .map(|question| Ok(directories.ask(domain, question)))
-                .collect::<Vec<_>>()
+            questions.iter().filter(|question| known.is_open(domain, question)).collect()
         };
-        let asked = stream::iter(asked);
-        asked.try_buffer_unordered(EARLIER_AT_ONCE).try_collect::<()>().await?;
+        if !open.is_empty() {
+            directories.ask_all(domain, &open).await?;
+        }
     }
     Ok(())
 }
 
 /// Takes records in and has the next snapshot show them.
 async fn learn(hub: &Hub, domain: usize, found: &Arc<Found>) -> Result<(), Unavailable> {
+    if found.records.is_empty() {
+        return Ok(());
+    }
     let mut state = hub.state.write().await;
     state.is_of(domain, found.epoch)?;
     let learnt = state.learn(domain, found);
@@ -348,6 +502,19 @@ impl State {
         }
     }
 
+    /// Whether a domain has to be asked, for nobody is known who has the name or id there or in a domain
+    /// that goes before it.
+    fn is_open(&self, domain: usize, question: &Question) -> bool {
+        self.domains[domain].mode == Mode::OnDemand
+            && self.can_have(domain, question)
+            && self.owner(question).is_none_or(|(owner, _)| domain < owner)
+    }
+
+    /// Whether any domain that goes before that position is asked on demand.
+    fn is_behind_asked(&self, position: usize) -> bool {
+        self.domains[..position].iter().any(|domain| domain.mode == Mode::OnDemand)
+    }
+
     /// Whether the numbers of what was found are those of the entries that are here. A back-end that began
     /// anew may have given them to others, until everything was fetched from it.
     fn is_of(&self, domain: usize, epoch: u64) -> Result<(), Unavailable> {
@@ -360,26 +527,38 @@ impl State {
 
     /// The questions by which another domain says whether an entry's name and ids are its own.
     fn claims_of(&self, claimant: Claimant) -> Vec<Question> {
-        let by_name = |kind, name: &[u8]| Question { kind, name: name.into(), id: 0 };
-        let by_id = |kind, id| Question { kind, name: Vec::new(), id };
         match self.served(claimant) {
             Some(Entry::User(user)) => vec![
-                by_name(Kind::UserByName, user.name()),
-                by_id(Kind::UserByUid, user.uid),
-                by_id(Kind::GroupByGid, user.gid),
+                Question::by_name(Kind::UserByName, user.name()),
+                Question::by_id(Kind::UserByUid, user.uid),
+                Question::by_id(Kind::GroupByGid, user.gid),
             ],
-            Some(Entry::Group(group)) => {
-                vec![by_name(Kind::GroupByName, &group.name), by_id(Kind::GroupByGid, group.gid)]
-            }
+            Some(Entry::Group(group)) => vec![
+                Question::by_name(Kind::GroupByName, &group.name),
+                Question::by_id(Kind::GroupByGid, group.gid),
+            ],
             None => Vec::new(),
         }
     }
 
-    /// The same for the gids of a user's groups.
-    fn group_questions(&self, claimant: Claimant) -> Vec<Question> {
-        let Some(Entry::User(user)) = self.served(claimant) else { return Vec::new() };
-        let gids = self.gids_of(claimant.0, user).into_iter();
-        gids.map(|id| Question { kind: Kind::GroupByGid, name: Vec::new(), id }).collect()
+    /// The same, each once, for all whom an answer would name: a group's members, a user's groups. None
+    /// where nobody else has a say in that.
+    fn claims_of_named(&self, kind: Kind, claimant: Claimant) -> Vec<Question> {
+        let position = claimant.0;
+        if !self.is_behind_asked(position) {
+            return Vec::new();
+        }
+        let named = match (kind, self.served(claimant)) {
+            (Kind::GroupsOf, Some(Entry::User(user))) => self.groups_of(position, user),
+            (Kind::GroupByName | Kind::GroupByGid, Some(Entry::Group(_))) => {
+                self.members_of(claimant)
+            }
+            _ => Vec::new(),
+        };
+        // Of all these only gids can be those of several.
+        let mut gids = HashSet::new();
+        let claims = named.into_iter().flat_map(|number| self.claims_of((position, number)));
+        claims.filter(|claim| claim.kind != Kind::GroupByGid || gids.insert(claim.id)).collect()
     }
 
     /// Whose the name or id is, of what is known here, served or not.
@@ -474,13 +653,22 @@ impl State {
             Entry::Group(group) => Answer::Group {
                 name: group.name.to_vec(),
                 gid: group.gid,
-                members: self.members_of(claimant),
+                members: self.names_of(claimant.0, self.members_of(claimant)),
             },
         })
     }
 
-    /// Names of the users in a group and in the groups within it.
-    fn members_of(&self, (position, group): Claimant) -> Vec<Vec<u8>> {
+    fn names_of(&self, position: usize, users: Vec<u32>) -> Vec<Vec<u8>> {
+        let entries = &self.domains[position].entries;
+        let name = |number| match entries.entry(number) {
+            Some(Entry::User(user)) => Some(user.name().to_owned()),
+            _ => None,
+        };
+        users.into_iter().filter_map(name).collect()
+    }
+
+    /// Numbers of the users in a group and in the groups within it.
+    fn members_of(&self, (position, group): Claimant) -> Vec<u32> {
         let entries = &self.domains[position].entries;
         // What many entries have in common is looked at once, however often it is listed.
         let (mut groups, mut seen, mut told) =
@@ -495,7 +683,7 @@ impl State {
                     continue;
                 }
                 match entries.entry(number) {
-                    Some(Entry::User(user)) => members.push(user.name().to_owned()),
+                    Some(Entry::User(_)) => members.push(number),
                     _ => groups.push(number),
                 }
             }
@@ -523,16 +711,22 @@ impl State {
         }
     }
 
-    /// Gids of the user's groups: those that the directory named or, where everything is mirrored,
-    /// those that list the user or a group that does.
     fn gids_of(&self, position: usize, user: &User) -> Vec<u32> {
-        let domain = &self.domains[position];
-        let gid = |number: u32| match self.served((position, number)) {
+        let gid = |number| match self.domains[position].entries.entry(number) {
             Some(Entry::Group(group)) => Some(group.gid),
             _ => None,
         };
+        self.groups_of(position, user).into_iter().filter_map(gid).collect()
+    }
+
+    /// Numbers of the user's groups that are served: of those that the directory named or, where
+    /// everything is mirrored, of those that list the user or a group that does.
+    fn groups_of(&self, position: usize, user: &User) -> Vec<u32> {
+        let domain = &self.domains[position];
+        let is_served =
+            |number: &u32| matches!(self.served((position, *number)), Some(Entry::Group(_)));
         if domain.mode == Mode::OnDemand {
-            return user.groups.iter().flatten().filter_map(|&group| gid(group)).collect();
+            return user.groups.iter().flatten().copied().filter(is_served).collect();
         }
         let (mut groups, mut told) = (BTreeSet::new(), HashSet::from([user.reference]));
         let mut references = vec![user.reference];
@@ -546,7 +740,7 @@ impl State {
                 }
             }
         }
-        groups.into_iter().filter_map(gid).collect()
+        groups.into_iter().filter(is_served).collect()
     }
 }
 
@@ -572,6 +766,21 @@ mod tests {
             dir: b"/home/user".to_vec(),
             shell: b"/bin/sh".to_vec(),
         }
+    }
+
+    #[test]
+    fn a_back_end_that_may_have_got_something_since_it_was_asked_is_asked_again() {
+        let now = Instant::now();
+        let question = by_name(Kind::UserByName, "zoe");
+        let life = Duration::from_secs(15);
+        let mut absent = Absent::new(life);
+        absent.note([&question], absent.news, now);
+        assert!(absent.knows(&question, now) && !absent.knows(&question, now + life));
+        let asked_at = absent.news;
+        absent.forget();
+        assert!(!absent.knows(&question, now));
+        absent.note([&question], asked_at, now);
+        assert!(!absent.knows(&question, now), "the answer is older than the news");
     }
 
     #[test]
@@ -677,6 +886,10 @@ mod tests {
             let learnt = self.state.write().await.learn(domain, &self.tells);
             learnt.map(drop).map_err(|error| Unavailable(error.to_string()))
         }
+
+        async fn ask_all(&self, _: usize, _: &[&Question]) -> Result<(), Unavailable> {
+            unreachable!("there is one domain")
+        }
     }
 
     #[tokio::test]
@@ -712,6 +925,12 @@ mod tests {
             self.asked.lock().expect("whole").push(question.clone());
             Ok(())
         }
+
+        async fn ask_all(&self, domain: usize, questions: &[&Question]) -> Result<(), Unavailable> {
+            assert_eq!(domain, 0, "the other is mirrored");
+            self.asked.lock().expect("whole").extend(questions.iter().copied().cloned());
+            Ok(())
+        }
     }
 
     #[tokio::test]
@@ -731,7 +950,10 @@ mod tests {
                 by_name(Kind::UserByName, "alice"),
                 "she may be somebody else there"
             );
-            let mut ids: Vec<u32> = asked[1..].iter().map(|question| question.id).collect();
+            let (ids, names): (Vec<_>, Vec<_>) =
+                asked[1..].iter().partition(|question| question.name.is_empty());
+            assert_eq!(names, [&by_name(Kind::GroupByName, "staff")]);
+            let mut ids: Vec<u32> = ids.iter().map(|question| question.id).collect();
             ids.sort_unstable();
             assert_eq!(ids, if asked_for_ids { vec![5001, 5002, 6000] } else { vec![] });
         }

@@ -5,6 +5,7 @@
 //! One line a domain: name, users, groups. The file is written before a snapshot that has more domains
 //! and after one that has fewer, so that it never names too few.
 
+use super::kept::Displaced;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -41,6 +42,38 @@ fn parse(text: &str) -> Option<Served> {
     text.strip_suffix('\n')?.split('\n').map(line).collect()
 }
 
+/// What is left without entries at these positions of a snapshot, in which the domains lie one behind the
+/// other in this order. Where that is not how so many users and groups came together it stays as it was:
+/// more seem to go later on then, never fewer.
+#[must_use]
+pub fn without(
+    served: &Served,
+    order: &[String],
+    (users, groups): (u64, u64),
+    displaced: &Displaced,
+) -> Served {
+    let mut left = served.clone();
+    let known: Vec<_> = order.iter().filter_map(|name| Some((name, *served.get(name)?))).collect();
+    let all_users: u64 = known.iter().map(|(_, counts)| counts.users).sum();
+    let all_groups: u64 = known.iter().map(|(_, counts)| counts.groups).sum();
+    if known.len() != served.len() || (all_users, all_groups) != (users, groups) {
+        return left;
+    }
+    let (mut users, mut groups) = (0..0, 0..0);
+    for (name, counts) in known {
+        users = users.end..users.end + counts.users;
+        groups = groups.end..groups.end + counts.groups;
+        let gone = |positions: &[u32], range: &std::ops::Range<u64>| {
+            positions.iter().filter(|position| range.contains(&u64::from(**position))).count()
+                as u64
+        };
+        let left = left.entry(name.clone()).or_default();
+        left.users -= gone(&displaced.users, &users);
+        left.groups -= gone(&displaced.groups, &groups);
+    }
+    left
+}
+
 /// Writes the file, and returns when it is on the disk.
 pub fn write(state_dir: &Path, served: &Served) -> io::Result<()> {
     let temp = state_dir.join(".roster.domains.new");
@@ -56,6 +89,19 @@ pub fn write(state_dir: &Path, served: &Served) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_that_go_are_counted_off_the_domain_that_they_lie_in() {
+        let counts = |users, groups| Counts { users, groups };
+        let served = |lab, corp| Served::from([("lab".to_owned(), lab), ("corp".to_owned(), corp)]);
+        let order = ["lab", "none", "corp"].map(str::to_owned);
+        let before = served(counts(3, 1), counts(2, 2));
+        let displaced = Displaced { users: vec![2, 3, 4], groups: vec![0] };
+        let after = served(counts(2, 0), counts(0, 2));
+        assert_eq!(without(&before, &order, (5, 3), &displaced), after);
+        assert_eq!(without(&before, &order, (6, 3), &displaced), before, "it is another's");
+        assert_eq!(without(&before, &order[1..], (2, 2), &displaced), before, "lab is gone");
+    }
 
     #[test]
     fn what_was_written_is_read_and_anything_cut_is_not() {

@@ -3,6 +3,7 @@
 
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
+use super::kept::{Displaced, Kept, Unusable};
 use super::learnt::Learnt;
 use super::merge::{Claims, Merged, Source, merge};
 use super::model::{Domain, Entry, Image, Refused, record_number};
@@ -41,6 +42,8 @@ pub struct DomainState {
     mass_deletion: f64,
     /// Whether an image was current since this process began.
     current: bool,
+    /// Whether it is waited for until one is, where a snapshot in place may be newer.
+    patience: bool,
     /// Removals that wait for a confirmation.
     held: Option<u64>,
     /// Until when as many removals may happen, because somebody confirmed them.
@@ -57,13 +60,24 @@ pub struct State {
     /// Who has which name and id, of all entries as they are at this moment. Put down only where some
     /// domain is asked on demand, for questions are answered by it.
     pub(super) claims: Claims,
+    /// How often anything changed that claims or lists go by.
+    pub(super) changes: u64,
     min_id: u32,
     /// The socket to ask about domains that are not mirrored.
     responder: Option<Vec<u8>>,
     /// What the snapshot in place has of each domain.
     pub served: Served,
     /// The snapshot that was in place when this process began, until there is another.
-    previous: Option<Vec<u8>>,
+    previous: Option<Previous>,
+}
+
+struct Previous {
+    bytes: Arc<Vec<u8>>,
+    /// The accounts that it was last looked at with, and what the file has been without since.
+    looked_at: Option<Arc<Locals>>,
+    displaced: Displaced,
+    /// Why nothing can be displaced in it; empty while it can.
+    unusable: String,
 }
 
 /// What a snapshot is made of: the state at one moment. Entries are shared with the state, which goes on
@@ -125,8 +139,9 @@ impl State {
             responder: asked.then(|| responder.as_os_str().as_bytes().to_owned()),
             locals: None,
             claims: Claims::default(),
+            changes: 0,
             served,
-            previous,
+            previous: previous.map(Previous::new),
         }
     }
 
@@ -136,6 +151,7 @@ impl State {
             return false;
         }
         self.locals = Some(Arc::new(locals));
+        self.changes += 1;
         self.claims = Claims::default();
         for position in 0..self.domains.len() {
             self.claim_all_of(position);
@@ -219,7 +235,8 @@ impl State {
     fn hold(&self, position: usize, entries: &Domain) -> Option<u64> {
         let domain = &self.domains[position];
         let before = self.served.get(&domain.name)?;
-        let previous = match self.previous.as_deref().map(Snapshot::open) {
+        let previous = match self.previous.as_ref().map(|previous| Snapshot::open(&previous.bytes))
+        {
             None => None,
             Some(Ok(snapshot)) => Some(snapshot),
             // Nobody can read it, so that nothing is served that could go.
@@ -273,6 +290,7 @@ impl State {
     /// Puts other entries in the place of all. Where questions are asked the next may come before the
     /// next snapshot, and who has which name and id is known at once.
     fn replace(&mut self, position: usize, entries: Domain) {
+        self.changes += 1;
         let old = std::mem::replace(&mut self.domains[position].entries, entries);
         for (number, entry) in old.entries() {
             self.claims.remove((position, number), entry);
@@ -287,16 +305,16 @@ impl State {
 
     /// What has to be before anything is published: a domain that is in the present snapshot, and whose
     /// back-end has not said yet what it has, would vanish, and so would those that come after it. One
-    /// that may be a moment behind would go back; that is waited for only as long as there is `patience`,
-    /// for its directory may be away.
+    /// that may be a moment behind would go back; that is waited for only as long as there is patience, for
+    /// its directory may be away.
     #[must_use]
-    pub fn waits_for(&self, patience: bool) -> Option<String> {
+    pub fn waits_for(&self) -> Option<String> {
         if self.locals.is_none() {
             return Some("the host's own accounts have been read".into());
         }
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
-            let behind = patience && domain.mode == Mode::Replicate && !domain.current;
+            let behind = domain.patience && domain.may_be_behind();
             (!domain.entries.present || behind) && is_served(domain)
                 || domain.is_unread() && self.domains[*position..].iter().any(is_served)
         };
@@ -307,6 +325,59 @@ impl State {
             }
             None => format!("domain {name} can be read"),
         })
+    }
+
+    /// What goes on being served while something is waited for, when the host's own accounts may
+    /// displace something else in it than they did.
+    #[must_use]
+    pub fn keep(&self) -> Option<Kept> {
+        let (previous, locals) = (self.previous.as_ref()?, self.locals.as_ref()?);
+        if previous.looked_at.as_ref().is_some_and(|looked_at| Arc::ptr_eq(looked_at, locals)) {
+            return None;
+        }
+        let rules = self.domains.iter().map(|domain| &domain.rules);
+        let min_id = rules.clone().map(|rules| rules.min_id).min()?;
+        let max_id = rules.clone().map(|rules| rules.max_id).max()?;
+        let allowed_local_gids = rules.flat_map(|rules| rules.allowed_local_gids.clone());
+        Some(Kept {
+            bytes: Arc::clone(&previous.bytes),
+            locals: Arc::clone(locals),
+            rules: Rules { min_id, max_id, allowed_local_gids: allowed_local_gids.collect() },
+            min_id: self.min_id,
+            domains: self.domains.iter().map(|domain| domain.name.clone()).collect(),
+            served: self.served.clone(),
+            displaced: previous.displaced.clone(),
+        })
+    }
+
+    /// What is in place is as it should be under those accounts, or cannot be. What removals are
+    /// measured by stays what it was: who is displaced has not gone from a directory, and is back when the
+    /// local account goes.
+    pub fn kept(&mut self, locals: Arc<Locals>, displaced: Result<Displaced, Unusable>) {
+        let Some(previous) = &mut self.previous else { return };
+        previous.looked_at = Some(locals);
+        match displaced {
+            Ok(displaced) => (previous.displaced, previous.unusable) = (displaced, String::new()),
+            Err(error) => previous.unusable = error.to_string(),
+        }
+    }
+
+    /// Why local accounts displace nothing in what is in place; empty when they do.
+    #[must_use]
+    pub fn unusable(&self) -> &str {
+        self.previous.as_ref().map(|previous| &*previous.unusable).unwrap_or_default()
+    }
+
+    /// Whether a domain may have less than a snapshot in place, for its back-end has not heard from the
+    /// directory since this process began.
+    #[must_use]
+    pub fn may_be_behind(&self, position: usize) -> bool {
+        self.domains[position].may_be_behind()
+    }
+
+    /// From now on what the domain's back-end has is served even if it may be behind.
+    pub fn lose_patience(&mut self, position: usize) {
+        self.domains[position].patience = false;
     }
 
     /// Whether any domain has handed anything over.
@@ -322,6 +393,7 @@ impl State {
         numbers: &[u32],
         change: impl FnOnce(&mut Domain) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
+        self.changes += 1;
         let entries = &mut self.domains[position].entries;
         for &number in numbers {
             if let Some(entry) = entries.entry(number) {
@@ -379,6 +451,8 @@ impl State {
     pub fn published(&mut self, made: Made) {
         self.served = made.served;
         self.previous = None;
+        // It is what is here that is in place now.
+        self.domains.iter_mut().for_each(|domain| domain.patience = false);
         let results = made.refused.into_iter().zip(made.counts);
         for (domain, (refused, counts)) in self.domains.iter_mut().zip(results) {
             (domain.refused, domain.counts) = (refused, counts);
@@ -423,6 +497,13 @@ impl Basis {
     }
 }
 
+impl Previous {
+    fn new(bytes: Vec<u8>) -> Self {
+        let (looked_at, displaced) = Default::default();
+        Self { bytes: Arc::new(bytes), looked_at, displaced, unusable: String::new() }
+    }
+}
+
 impl DomainState {
     fn new(rules: &DomainRules, host: &Host) -> Self {
         let allowed_local_gids = host.allowed_local_gids.clone();
@@ -437,10 +518,15 @@ impl DomainState {
             refused: Vec::new(),
             mass_deletion,
             current: false,
+            patience: true,
             held: None,
             confirmed: None,
             not_taken: String::new(),
         }
+    }
+
+    fn may_be_behind(&self) -> bool {
+        self.mode == Mode::Replicate && !self.current
     }
 
     /// Whether nobody can tell who is in it: it is mirrored, and was never read.

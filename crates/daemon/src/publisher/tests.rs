@@ -1,6 +1,7 @@
 //! What the publisher makes of what back-ends hand over, up to the snapshot's bytes.
 
 use super::admit::Locals;
+use super::kept::{Displaced, Remade, Unusable};
 use super::learnt::Found;
 use super::model::{self, NUMBERS_MAX, Refused};
 use super::served::{Counts, Served};
@@ -520,13 +521,13 @@ fn a_domain_of_the_last_snapshot_is_waited_for() {
     let mut state = fresh(&["corp", "lab"], served, None);
     state.set_locals(Locals::default());
     take(&mut state, 1, Image::full()).expect("well formed");
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"));
     let mut nothing_yet = Image::full();
     nothing_yet.header.flags = 0;
     assert!(matches!(take(&mut state, 0, nothing_yet), Ok(Taken::NotYet(_))));
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"));
     take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
-    assert_eq!(state.waits_for(true), None);
+    assert_eq!(state.waits_for(), None);
 }
 
 #[test]
@@ -553,13 +554,23 @@ fn a_domain_that_may_be_behind_the_snapshot_is_waited_for_with_patience_only() {
     let served = Served::from([("corp".to_owned(), Counts::default())]);
     let mut state = fresh(&["corp"], served, None);
     state.set_locals(Locals::default());
-    let mut stale = Image::full().user(1, "alice", 5001, 5001);
-    stale.header.flags = COMPLETE;
-    take(&mut state, 0, stale).expect("well formed");
-    assert_eq!(state.waits_for(true).as_deref(), Some("domain corp can be read"));
-    assert_eq!(state.waits_for(false), None);
+    let stale = || {
+        let mut stale = Image::full().user(1, "alice", 5001, 5001);
+        stale.header.flags = COMPLETE;
+        stale
+    };
+    take(&mut state, 0, stale()).expect("well formed");
+    assert!(state.may_be_behind(0));
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"));
+    let mut impatient = fresh(&["corp"], state.served.clone(), None);
+    impatient.set_locals(Locals::default());
+    impatient.lose_patience(0);
+    assert!(impatient.waits_for().is_some(), "nothing was handed over");
+    take(&mut impatient, 0, stale()).expect("well formed");
+    assert_eq!(impatient.waits_for(), None);
     take(&mut state, 0, Image::changes(1)).expect("leads on");
-    assert_eq!(state.waits_for(true), None);
+    assert!(!state.may_be_behind(0));
+    assert_eq!(state.waits_for(), None);
 }
 
 #[test]
@@ -636,18 +647,201 @@ fn others_in_their_place_are_removals_too() {
 fn a_new_publisher_goes_by_the_snapshot_in_place() {
     let mut state = host(&["corp"]);
     take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
-    let made = state.begin().make().expect("an image");
-    let mut bytes = Cursor::new(Vec::new());
-    made.image.write(&mut bytes, 1).expect("write to memory");
-    assert_eq!(made.served["corp"], Counts { users: 20, groups: 20 });
-    let mut anew = fresh(&["corp"], made.served, Some(bytes.into_inner()));
+    let (bytes, served) = bytes_of(&state);
+    assert_eq!(served["corp"], Counts { users: 20, groups: 20 });
+    let mut anew = fresh(&["corp"], served, Some(bytes));
     anew.set_locals(Locals::default());
     assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::NotYet(_))));
-    let waits_for = anew.waits_for(false).expect("the snapshot stays");
+    anew.lose_patience(0);
+    let waits_for = anew.waits_for().expect("the snapshot stays");
     assert!(waits_for.contains("roster domain confirm corp"), "{waits_for}");
     assert_eq!(anew.confirm("corp"), Some((0, 22)));
     assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::Changes(_))));
-    assert_eq!(anew.waits_for(true), None);
+    assert_eq!(anew.waits_for(), None);
+}
+
+/// What is in place goes on being served under the host's accounts as they are now: its bytes, if that is
+/// other than it was.
+fn kept(state: &mut State) -> Option<(Vec<u8>, Served)> {
+    let kept = state.keep()?;
+    let (displaced, remade) = kept.make().expect("a snapshot");
+    state.kept(kept.locals, Ok(displaced));
+    let Remade { image, served, users, groups } = remade?;
+    let mut bytes = Cursor::new(Vec::new());
+    image.write(&mut bytes, 2).expect("write to memory");
+    let bytes = bytes.into_inner();
+    roster_snapshot_build::verify::verify(&bytes, roster_snapshot::layout::Kind::Accounts)
+        .expect("sound");
+    let shape = Snapshot::open(&bytes).expect("a snapshot").shape();
+    assert_eq!((u64::from(shape.users), u64::from(shape.groups)), (users, groups));
+    Some((bytes, served))
+}
+
+/// A snapshot in memory and what it has of each domain.
+fn bytes_of(state: &State) -> (Vec<u8>, Served) {
+    let made = state.begin().make().expect("an image");
+    let mut bytes = Cursor::new(Vec::new());
+    made.image.write(&mut bytes, 1).expect("write to memory");
+    (bytes.into_inner(), made.served)
+}
+
+#[test]
+fn what_is_waited_for_keeps_no_local_account_from_displacing() {
+    let mut state = host(&["corp", "lab"]);
+    let corp = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
+    let corp = corp.group(3, "wheel", 6000, &[1, 2]).group(4, "staff", 6001, &[1]);
+    take(&mut state, 0, corp).expect("well formed");
+    let lab = Image::full().user(1, "carol", 7001, 7001).group(2, "guests", 8000, &[1]);
+    take(&mut state, 1, lab).expect("well formed");
+    let (bytes, served) = bytes_of(&state);
+    let counts = |corp, lab| {
+        let counts = |(users, groups)| Counts { users, groups };
+        Served::from([("corp".to_owned(), counts(corp)), ("lab".to_owned(), counts(lab))])
+    };
+    assert_eq!(served, counts((2, 2), (1, 1)));
+
+    let mut anew = fresh(&["corp", "lab"], served.clone(), Some(bytes));
+    assert!(anew.keep().is_none(), "the host's accounts are not known yet");
+    anew.set_locals(locals(&[("root", 0)], &[("root", 0)]));
+    assert!(anew.waits_for().is_some());
+    assert!(kept(&mut anew).is_none(), "nothing is displaced");
+    assert!(anew.keep().is_none(), "it was looked at");
+
+    anew.set_locals(locals(&[("root", 0), ("alice", 1700)], &[("root", 0), ("guests", 1701)]));
+    let (bytes, left) = kept(&mut anew).expect("alice and guests are displaced");
+    assert_eq!(left, counts((1, 2), (1, 0)));
+    let snapshot = Snapshot::open(&bytes).expect("a snapshot");
+    assert_eq!((uid_of(&snapshot, "alice"), uid_of(&snapshot, "bob")), (None, Some(5002)));
+    assert_eq!(members_of(&snapshot, "wheel"), Some(vec!["bob".into()]));
+    assert_eq!(
+        (members_of(&snapshot, "staff"), members_of(&snapshot, "guests")),
+        (Some(vec![]), None)
+    );
+    assert_eq!(gids_of(&snapshot, "alice"), [0; 0]);
+    assert_eq!(gids_of(&snapshot, "bob"), [6000]);
+    assert_eq!(gids_of(&snapshot, "carol"), [0; 0]);
+    assert_eq!(anew.served, served, "what removals are measured by");
+
+    // A uid, and the gid of a primary group.
+    anew.set_locals(locals(&[("root", 0), ("other", 5002)], &[("root", 0), ("other", 7001)]));
+    let (bytes, left) = kept(&mut anew).expect("others are displaced, and alice is back");
+    assert_eq!(left, counts((1, 2), (0, 1)));
+    let snapshot = Snapshot::open(&bytes).expect("a snapshot");
+    assert_eq!(members_of(&snapshot, "wheel"), Some(vec!["alice".into()]));
+    assert_eq!(gids_of(&snapshot, "alice"), [6000, 6001]);
+    assert_eq!((uid_of(&snapshot, "bob"), uid_of(&snapshot, "carol")), (None, None));
+    assert_eq!(members_of(&snapshot, "guests"), Some(vec![]));
+
+    // The next process begins with what is in place, and has nothing to do.
+    let mut third = fresh(&["corp", "lab"], left, Some(bytes));
+    third.set_locals(locals(&[("root", 0), ("other", 5002)], &[("root", 0), ("other", 7001)]));
+    assert!(kept(&mut third).is_none());
+}
+
+#[test]
+fn who_was_displaced_meanwhile_is_no_removal() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    let (bytes, served) = bytes_of(&state);
+    let names: Vec<_> = (10..20).map(|i| (format!("u{i}"), 1700 + i)).collect();
+    let names: Vec<_> = names.iter().map(|(name, uid)| (name.as_str(), *uid)).collect();
+    let accounts = || locals(&names, &[]);
+    let mut anew = fresh(&["corp"], served, Some(bytes));
+    anew.set_locals(accounts());
+    let (bytes, served) = kept(&mut anew).expect("ten are displaced");
+    assert_eq!(served["corp"], Counts { users: 10, groups: 20 });
+    let mut third = fresh(&["corp"], served, Some(bytes));
+    third.set_locals(accounts());
+    for state in [&mut anew, &mut third] {
+        assert!(matches!(take(state, 0, twenty_without(0, 2)), Ok(Taken::Changes(_))));
+        assert_eq!(state.waits_for(), None);
+    }
+    published(&mut anew, |snapshot| assert_eq!(snapshot.shape().users, 10));
+    assert!(anew.keep().is_none(), "there is another in place");
+}
+
+#[test]
+fn removals_that_are_held_are_as_many_after_somebody_was_displaced() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    let (bytes, served) = bytes_of(&state);
+    let mut anew = fresh(&["corp"], served, Some(bytes));
+    anew.set_locals(Locals::default());
+    for (user, removals) in [("nobody", 22), ("u19", 22), ("u0", 22)] {
+        anew.set_locals(locals(&[(user, 1700)], &[]));
+        kept(&mut anew);
+        assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::NotYet(_))));
+        assert_eq!(anew.domain_counts()[0].held_removals, removals, "{user}");
+    }
+    assert_eq!(anew.confirm("corp"), Some((0, 22)));
+    assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::Changes(_))));
+    published(&mut anew, |snapshot| {
+        assert_eq!((uid_of(snapshot, "u0"), uid_of(snapshot, "u19")), (None, Some(5019)));
+    });
+}
+
+#[test]
+fn what_a_kept_snapshot_leaves_open_stays_open() {
+    let mut state = host(&["corp", "asked", "lab"]);
+    let asked = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
+    // Of alice the groups are known, of staff the members are not.
+    let asked = asked.group(3, "wheel", 6000, &[1, 2]).unasked(4, "staff", 6001);
+    take(&mut state, 1, asked.groups_of(1, &[3, 4])).expect("well formed");
+    let corp = Image::full().user(1, "carol", 7001, 7001).user(2, "dora", 7002, 7002);
+    take(&mut state, 0, corp.group(3, "guests", 8000, &[1, 2])).expect("well formed");
+    // Who comes behind a domain on demand is asked for first.
+    let lab = Image::full().user(1, "erin", 9001, 9001).group(2, "late", 9500, &[1]);
+    take(&mut state, 2, lab).expect("well formed");
+    let (before, served) = bytes_of(&state);
+    let mut anew = fresh(&["corp", "asked", "lab"], served, Some(before.clone()));
+    anew.set_locals(locals(&[("dora", 1700)], &[("staff", 1701)]));
+    let (bytes, _) = kept(&mut anew).expect("dora is displaced");
+    let [before, after] = [&before, &bytes].map(|bytes| Snapshot::open(bytes).expect("a snapshot"));
+    assert_eq!(after.responder(), Some(&b"/run/roster/nss"[..]));
+    for name in ["alice", "bob", "carol", "erin"] {
+        let flags = [before, after].map(|snapshot| {
+            let user = snapshot.user_by_name(name.as_bytes()).expect("undamaged").expect(name);
+            (user.ask_first(), user.groups_unknown())
+        });
+        assert_eq!(flags[0], flags[1], "{name}");
+    }
+    for name in ["wheel", "guests", "late"] {
+        let flags = [before, after].map(|snapshot| {
+            let group = snapshot.group_by_name(name.as_bytes()).expect("undamaged").expect(name);
+            (group.ask_first(), group.members_unknown())
+        });
+        assert_eq!(flags[0], flags[1], "{name}");
+    }
+    assert_eq!(members_of(&after, "wheel"), members_of(&before, "wheel"));
+    assert_eq!(members_of(&after, "late"), members_of(&before, "late"));
+    assert_eq!(members_of(&after, "guests"), Some(vec!["carol".into()]));
+    assert_eq!(gids_of(&before, "alice"), [6000, 6001]);
+    assert_eq!(gids_of(&after, "alice"), [6000], "staff is a local group");
+    assert_eq!(gids_of(&after, "bob"), gids_of(&before, "bob"), "nobody asked for them");
+    assert_eq!(gids_of(&after, "carol"), [8000]);
+    assert_eq!(gids_of(&after, "dora"), [0; 0]);
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_is_left_as_it_is() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    let (bytes, served) = bytes_of(&state);
+    let mut damaged = bytes.clone();
+    let at = bytes.windows(3).position(|text| text == b"u19").expect("a name");
+    damaged[at] ^= 1;
+    for bytes in [damaged, bytes[..bytes.len() - 1].to_vec()] {
+        let mut anew = fresh(&["corp"], served.clone(), Some(bytes));
+        anew.set_locals(locals(&[("u0", 1700)], &[]));
+        let kept = anew.keep().expect("it was not looked at");
+        let error = kept.make().map(|(displaced, _)| displaced).expect_err("damaged");
+        assert!(matches!(error, Unusable::Damaged(_) | Unusable::Unread(_)), "{error}");
+        anew.kept(kept.locals, Err(error));
+        assert!(!anew.unusable().is_empty());
+        assert!(anew.keep().is_none(), "it was looked at");
+        anew.kept(Arc::default(), Ok(Displaced::default()));
+        assert_eq!(anew.unusable(), "");
+    }
 }
 
 #[test]
@@ -656,7 +850,7 @@ fn a_snapshot_that_cannot_be_read_is_not_missed() {
     let mut state = fresh(&["corp"], served, Some(b"cut".to_vec()));
     state.set_locals(Locals::default());
     assert!(matches!(take(&mut state, 0, twenty_without(20, 2)), Ok(Taken::Changes(_))));
-    assert_eq!(state.waits_for(true), None);
+    assert_eq!(state.waits_for(), None);
 }
 
 #[test]
@@ -708,7 +902,7 @@ fn a_name_that_is_free_again_is_the_next_ones_at_once() {
 fn behind_a_domain_that_was_never_read_nothing_is_served() {
     let mut state = host(&["corp", "lab"]);
     take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
-    assert_eq!(state.waits_for(true), None, "there is nothing to be lost");
+    assert_eq!(state.waits_for(), None, "there is nothing to be lost");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
     assert_eq!(state.domain_counts()[1].waits_for, "corp");
     let shown = state.show(LookUp::UserByName, b"alice");
@@ -721,11 +915,8 @@ fn behind_a_domain_that_was_never_read_nothing_is_served() {
     let mut state = fresh(&["corp", "lab"], lab, None);
     state.set_locals(Locals::default());
     take(&mut state, 1, Image::full().user(1, "alice", 7001, 7001)).expect("well formed");
-    assert_eq!(
-        state.waits_for(false).as_deref(),
-        Some("domain corp can be read"),
-        "alice would vanish"
-    );
+    state.lose_patience(0);
+    assert_eq!(state.waits_for().as_deref(), Some("domain corp can be read"), "alice would vanish");
 }
 
 #[test]

@@ -127,7 +127,7 @@ type Frame = Arc<[u8]>;
 struct Responder {
     publisher: PublisherProxy<'static>,
     absent: Mutex<Absent>,
-    in_flight: Coalescer<Frame>,
+    in_flight: Coalescer<(u64, Frame)>,
     uid: u32,
 }
 
@@ -184,7 +184,7 @@ impl Responder {
                 metrics::counter!("roster_coalesced_requests_total").increment(1);
             }
         };
-        // What was said to exist after this does, even if the publisher's answer is older.
+        // What was said to exist since the publisher was asked does, even if its answer is older.
         let news = self.absent().news();
         let (publisher, name) = (self.publisher.clone(), name.to_vec());
         let call = || async move {
@@ -205,13 +205,13 @@ impl Responder {
                 }
             }
         };
-        let answered = self.in_flight.ask(key, joined, call).await;
-        let frame = answered.unwrap_or_else(|busy| {
+        let answered = self.in_flight.ask_after(news, key, joined, call).await;
+        let (asked_at, frame) = answered.unwrap_or_else(|busy| {
             debug!("{busy}");
-            Arc::from(encode::UNAVAILABLE)
+            (news, Arc::from(encode::UNAVAILABLE))
         });
         if *frame == encode::ABSENT {
-            self.absent().note(request, news, Instant::now());
+            self.absent().note(request, asked_at, Instant::now());
         }
         frame
     }

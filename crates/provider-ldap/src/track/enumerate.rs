@@ -6,8 +6,9 @@
 //! move with their parents, and about changes that a replica brings in long after they were stamped;
 //! and a notice may be lost. So the keys of all entries, and their
 //! stamps where it is by those that changes are learned of, are compared from time to time
-//! ("swept"), and everything is listed again when they show something that is not known. There are
-//! no cookies: a new connection lists everything.
+//! ("swept"), and everything is listed again when they show something that is not known. Of a user or
+//! group that does not show its stamp no poll tells, so that where there is one every poll lists
+//! everything. There are no cookies: a new connection lists everything.
 
 use super::notices::Notices;
 use super::twins::{ENTRIES_MAX, TooMany};
@@ -24,12 +25,13 @@ use crate::schema::{PartSearch, entry_id};
 use roster_provider::{EntryId, Unmentioned};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the keys of all entries are compared beside a persistent search.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// The same for polling, which learns of every removal in this way: in polls.
+/// How often the keys of all entries are compared by who polls, who learns of every removal in this way:
+/// in polls.
 const SWEEP_POLLS: u32 = 10;
 /// A persistent search is not confirmed: it is given so long to be in place before the listing that
 /// it must not leave a gap to.
@@ -56,15 +58,26 @@ struct Stamps {
     /// before: in a replicated directory stamps may arrive a little out of order.
     since: Vec<u8>,
     newest: Vec<u8>,
+    /// A user or group of the last listing does not show one.
+    is_missing: bool,
+    /// Searches of which that was said, for the status.
+    missing: Arc<AtomicUsize>,
+    was_missing: bool,
 }
 
 impl Stamps {
+    fn new(attribute: &'static str, missing: Arc<AtomicUsize>) -> Self {
+        let (since, newest) = (Vec::new(), Vec::new());
+        Self { attribute, since, newest, is_missing: false, missing, was_missing: false }
+    }
+
     /// An entry's stamp; nothing where it does not show one.
     fn of<'a>(&self, entry: &RawEntry<'a>) -> Result<&'a [u8], Error> {
         Ok(entry.values(self.attribute)?.next().transpose()?.unwrap_or_default())
     }
 
-    fn note(&mut self, stamp: &[u8]) {
+    fn note(&mut self, stamp: &[u8], is_told: bool) {
+        self.is_missing |= is_told && stamp.is_empty();
         if is_later(stamp, &self.newest) {
             self.newest = stamp.to_vec();
         }
@@ -75,9 +88,39 @@ impl Stamps {
         !is_later(&self.since, stamp)
     }
 
+    /// What changed lately; `None` where only listing everything tells.
     fn changed(&mut self) -> Option<Filter> {
         let since = std::mem::replace(&mut self.since, self.newest.clone());
-        (!since.is_empty()).then(|| Filter::at_least(self.attribute, &since))
+        let tells = !since.is_empty() && !self.is_missing;
+        tells.then(|| Filter::at_least(self.attribute, &since))
+    }
+
+    /// Everything is about to be listed.
+    fn began(&mut self) {
+        self.is_missing = false;
+    }
+
+    /// Everything was listed.
+    fn listed(&mut self, base: &str) {
+        self.since = self.newest.clone();
+        if std::mem::replace(&mut self.was_missing, self.is_missing) == self.is_missing {
+            return;
+        }
+        let attribute = self.attribute;
+        if self.is_missing {
+            self.missing.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                base,
+                "users or groups do not show {attribute}, by which their changes would be found: \
+                 everything is read anew at each poll; let the bind DN read it"
+            );
+        } else {
+            self.missing.fetch_sub(1, Ordering::Relaxed);
+            tracing::info!(
+                base,
+                "all users and groups show {attribute}: their changes are found by it"
+            );
+        }
     }
 }
 
@@ -115,6 +158,7 @@ pub(crate) struct Enumeration {
     phase: Phase,
     page: Vec<u8>,
     filter: Filter,
+    sweep_interval: Duration,
     swept: Instant,
     /// All entries, by the keys that they are told of by, with a hash of their stamps where it is by
     /// those that changes are learned of.
@@ -131,29 +175,39 @@ pub(crate) struct Enumeration {
 
 impl Enumeration {
     /// By persistent search below `context`, which has the search's base in it: who leaves the base is
-    /// told of where it goes.
+    /// told of where it goes. Swept as often as `sweep_interval` says.
     pub fn persistent(
         search: PartSearch,
         key: String,
         page_size: Option<u32>,
         context: String,
+        sweep_interval: Duration,
     ) -> Self {
-        Self::new(search, key, page_size, Means::PersistentSearch(context, None))
+        let means = Means::PersistentSearch(context, None);
+        Self::new(search, key, page_size, means, sweep_interval)
     }
 
-    /// By polling for stamps of this attribute.
+    /// By polling for stamps of this attribute; `missing` counts searches with entries that do not
+    /// show them.
     pub fn polling(
         search: PartSearch,
         key: String,
         page_size: Option<u32>,
         attribute: &'static str,
         interval: Duration,
+        missing: Arc<AtomicUsize>,
     ) -> Self {
-        let stamps = Stamps { attribute, since: Vec::new(), newest: Vec::new() };
-        Self::new(search, key, page_size, Means::Polling(stamps, interval))
+        let stamps = Stamps::new(attribute, missing);
+        Self::new(search, key, page_size, Means::Polling(stamps, interval), interval * SWEEP_POLLS)
     }
 
-    fn new(search: PartSearch, key: String, page_size: Option<u32>, means: Means) -> Self {
+    fn new(
+        search: PartSearch,
+        key: String,
+        page_size: Option<u32>,
+        means: Means,
+        sweep_interval: Duration,
+    ) -> Self {
         Self {
             filter: search.filter.clone(),
             search,
@@ -162,6 +216,7 @@ impl Enumeration {
             means,
             phase: Phase::Asleep,
             page: Vec::new(),
+            sweep_interval,
             swept: Instant::now(),
             known: HashMap::new(),
             hasher: RandomState::new(),
@@ -180,6 +235,9 @@ impl Enumeration {
                 self.is_behind = false;
                 self.known.clear();
                 self.notices.forget();
+                if let Means::Polling(stamps, _) = &mut self.means {
+                    stamps.began();
+                }
                 ear.began(self.search.part, true);
             }
             Listing::Keys => ear.began(self.search.part, false),
@@ -189,7 +247,6 @@ impl Enumeration {
                         Some(changed) => {
                             self.filter = Filter::all([&self.search.filter, &changed]);
                         }
-                        // No entry shows its stamp: only listing everything tells.
                         None => return self.begin(Listing::Whole, ear),
                     }
                 }
@@ -199,11 +256,7 @@ impl Enumeration {
     }
 
     fn sweep_due(&self) -> Instant {
-        self.swept
-            + match &self.means {
-                Means::PersistentSearch(..) => SWEEP_INTERVAL,
-                Means::Polling(_, interval) => *interval * SWEEP_POLLS,
-            }
+        self.swept + self.sweep_interval
     }
 
     fn rest(&mut self, now: Instant) {
@@ -282,7 +335,7 @@ impl Enumeration {
             }
             (Listing::Whole | Listing::Changes, means) => {
                 if let Means::Polling(stamps, _) = means {
-                    stamps.note(stamp);
+                    stamps.note(stamp, ear.is_told(&self.search, entry)?);
                 }
                 let is_listing = listing == Listing::Whole;
                 self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
@@ -309,7 +362,7 @@ impl Enumeration {
         }
         let now = Instant::now();
         if let (Listing::Whole, Means::Polling(stamps, _)) = (listing, &mut self.means) {
-            stamps.since = stamps.newest.clone();
+            stamps.listed(&self.search.base);
         }
         if listing == Listing::Keys {
             self.is_behind |= ear.misses_any(self.search.part);

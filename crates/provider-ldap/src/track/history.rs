@@ -199,6 +199,28 @@ pub(super) fn key_value(attribute: &str, id: EntryId) -> Vec<u8> {
     }
 }
 
+/// Attributes of servers' own, in which they spell a key in one way.
+const OWN: [&str; 3] = ["entryuuid", "nsuniqueid", "objectguid"];
+
+/// Whether the attribute is one of a server's own. In another the keys may be spelt in any way, and perhaps
+/// nothing finds them.
+pub(super) fn is_own(attribute: &str) -> bool {
+    OWN.iter().any(|own| own.eq_ignore_ascii_case(attribute))
+}
+
+/// What a key may be as an attribute's value.
+pub(super) fn key_values(attribute: &str, id: EntryId) -> Vec<Vec<u8>> {
+    if is_own(attribute) {
+        return vec![key_value(attribute, id)];
+    }
+    let [usual, words] = ["entryuuid", "nsuniqueid"].map(|own| key_value(own, id));
+    let plain = usual.iter().copied().filter(|&byte| byte != b'-').collect();
+    let braced = [b"{", &usual[..], b"}"].concat();
+    let texts = [usual, words, plain, braced];
+    let texts = texts.into_iter().flat_map(|text| [text.to_ascii_uppercase(), text]);
+    texts.chain([id.0.to_vec()]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,5 +334,22 @@ mod tests {
         assert!(doubts.are_none());
         (0..=STRANGERS_MAX).for_each(|_| doubts.stranger(id));
         assert!(doubts.are_too_many() && !doubts.are_none());
+    }
+    #[test]
+    fn a_key_is_looked_for_in_every_spelling_where_it_may_have_any() {
+        let id = EntryId(*b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef");
+        for own in ["entryUUID", "nsUniqueId", "objectGUID"] {
+            assert_eq!(key_values(own, id), [key_value(own, id)]);
+        }
+        let values = key_values("employeeNumber", id);
+        for text in [
+            &b"01234567-89ab-cdef-0123-456789abcdef"[..],
+            b"01234567-89ABCDEF-01234567-89ABCDEF",
+            b"{01234567-89ab-cdef-0123-456789abcdef}",
+            b"0123456789ABCDEF0123456789ABCDEF",
+            &id.0,
+        ] {
+            assert!(values.iter().any(|value| value == text), "{}", text.escape_ascii());
+        }
     }
 }

@@ -4,14 +4,18 @@
 //! synchronization ([`sync`]), persistent search or polling ([`enumerate`]), chosen by what the
 //! server offers. [`follow`] drives them all over one connection: sends what they ask, deals out
 //! what comes, keeps the deadlines, and lets changes be published in batches. Beside each search a
-//! [`lookout`] watches what its entries lie under.
+//! [`lookout`] watches what its entries lie under, and where the server tells of changes a [`sweep`]
+//! finds out from time to time what it does not tell. Groups whose members the server works out are read
+//! anew ([`dynamic`]), however it tells of changes.
 
+pub mod dynamic;
 pub mod enumerate;
 mod folders;
 mod history;
 pub mod lookout;
 mod notices;
 pub mod rereading;
+pub mod sweep;
 pub mod sync;
 mod twins;
 
@@ -24,9 +28,9 @@ use crate::message::{
     Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, code, printable,
 };
 use crate::network::Network;
-use crate::schema::{Mapping, PartSearch, group_id};
+use crate::schema::{Mapping, PartSearch, group_id, has_dynamic_class};
 use folders::{Folders, Question};
-use rereading::Wanted;
+use rereading::{Want, Wanted};
 use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -89,6 +93,14 @@ pub(crate) struct Ear {
     spoken: HashSet<(Part, EntryId)>,
     /// Entries may have moved, of which the server says nothing.
     behind: HashSet<Part>,
+    /// Parts that are being brought up to date.
+    refreshing: HashSet<Part>,
+    /// A group has changed, and with it perhaps what servers work out of groups.
+    is_stirred: bool,
+    /// A user or group has changed, and with it perhaps whom servers count among groups.
+    has_news: bool,
+    /// There are groups whose members the server works out.
+    knows_dynamic: bool,
     twins: Twins,
     is_changed: bool,
 }
@@ -110,6 +122,10 @@ impl Ear {
             readings: 0,
             spoken: HashSet::new(),
             behind: HashSet::new(),
+            refreshing: HashSet::new(),
+            is_stirred: false,
+            has_news: false,
+            knows_dynamic: false,
             twins: Twins::default(),
             is_changed: false,
         };
@@ -147,8 +163,21 @@ impl Ear {
             let listing = Folders::listing(self.folders.get(&part));
             self.listings.insert(part, listing);
         }
+        self.refreshing.insert(part);
+        self.sweep_began(part);
+    }
+
+    /// The entries that there are begin to be named.
+    fn sweep_began(&mut self, part: Part) {
         self.twins.began(part);
         self.sink.refresh_began(part);
+    }
+
+    /// All were named, if it `is_whole`, and those that were not are gone. If not, it was for nothing.
+    fn sweep_ended(&mut self, part: Part, is_whole: bool) {
+        let unmentioned = if is_whole { Unmentioned::Gone } else { Unmentioned::Kept };
+        let cookie = self.cookies.get(&part).cloned();
+        self.ended(part, unmentioned, cookie);
     }
 
     /// The entry is as given. `is_listing` spares saying what it is not: a refresh that lists
@@ -162,7 +191,21 @@ impl Ear {
         is_listing: bool,
     ) -> Result<bool, Error> {
         self.note_spoken(search.part, id);
+        self.has_news |= !is_listing;
         self.tell(search, id, entry, is_listing, !is_listing)
+    }
+
+    /// The entry may have changed, and is to be read.
+    pub fn hint(
+        &mut self,
+        search: &PartSearch,
+        id: EntryId,
+        entry: &RawEntry<'_>,
+    ) -> Result<(), Error> {
+        self.is_stirred |= search.classify(entry, &self.mapping)?.group;
+        self.has_news = true;
+        self.want(search.part, [id]);
+        Ok(())
     }
 
     /// The entry was read beside the changes, which may have told something newer of it.
@@ -196,6 +239,8 @@ impl Ear {
         let verdict =
             self.twins.judge(part, id, &name, is_listing).map_err(|most| too_many(search, most))?;
         let is_container = !is.user && !is.group;
+        self.knows_dynamic |= is.group && has_dynamic_class(entry)?;
+        self.is_stirred |= is.group && may_bring;
         let folders = self.folders(part);
         let full = |_| too_many_folders(search);
         if !is_container {
@@ -333,6 +378,51 @@ impl Ear {
         }
     }
 
+    /// Whether a group has changed since this was asked.
+    fn take_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.is_stirred)
+    }
+
+    /// Whether any user or group has changed since this was asked.
+    fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Whether there are groups whose members the server works out.
+    fn knows_dynamic(&self) -> bool {
+        self.knows_dynamic
+    }
+
+    /// All such groups are about to be read.
+    fn forget_dynamic(&mut self) {
+        self.knows_dynamic = false;
+    }
+
+    /// Whether an entry is such a group.
+    pub fn is_dynamic(&self, search: &PartSearch, entry: &RawEntry<'_>) -> Result<bool, Malformed> {
+        Ok(has_dynamic_class(entry)? && search.classify(entry, &self.mapping)?.group)
+    }
+
+    /// These entries are to be read, by their own keys.
+    fn want(&self, part: Part, ids: impl IntoIterator<Item = EntryId>) {
+        self.wanted.add(ids.into_iter().map(|id| (part, Want::Entry(id))));
+    }
+
+    /// Whether entries of the part are still to be read.
+    fn is_waiting(&self, part: Part) -> bool {
+        self.wanted.is_waiting(part)
+    }
+
+    /// Whether the part is being brought up to date.
+    fn is_refreshing(&self, part: Part) -> bool {
+        self.refreshing.contains(&part)
+    }
+
+    /// Whether it is, or will be, or single entries are being read.
+    fn is_busy(&self, part: Part) -> bool {
+        self.is_refreshing(part) || self.readings > 0 || self.behind.contains(&part)
+    }
+
     /// Whether everything of the part is being listed.
     fn is_listing(&self, part: Part) -> bool {
         self.listings.contains_key(&part)
@@ -399,10 +489,12 @@ impl Ear {
     /// The entry is where it was, and does not match any more. `true` as of [`entry`](Self::entry).
     pub fn left(&mut self, search: &PartSearch, id: EntryId) -> bool {
         self.is_changed = true;
+        self.has_news = true;
         self.note_spoken(search.part, id);
         if search.has_users() {
             self.sink.removed(search.part, id);
         }
+        self.is_stirred |= search.has_groups() || search.is_worked_out;
         if search.has_groups() {
             self.sink.removed(search.part, group_id(id));
         }
@@ -411,6 +503,7 @@ impl Ear {
 
     pub fn ended(&mut self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
         self.is_changed = true;
+        self.refreshing.remove(&part);
         match &cookie {
             Some(cookie) => self.cookies.insert(part, cookie.clone()),
             None => self.cookies.remove(&part),
@@ -496,7 +589,9 @@ impl Driver<'_> {
         mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Result<(), Error> {
         let mut heard = Some(heard);
+        // What this side sends is traffic, and no sign of life.
         let mut last_traffic = Instant::now();
+        let mut last_heard = last_traffic;
         let mut probe: Option<(u32, Instant)> = None;
         let mut told_of_references = false;
         let mut is_doubtful = false;
@@ -507,7 +602,7 @@ impl Driver<'_> {
             }
             let awaits = self.tracks.iter().any(|track| track.awaits());
             let doubt = std::mem::take(&mut is_doubtful);
-            let is_quiet = now >= last_traffic + PROBE_INTERVAL;
+            let is_quiet = now >= last_heard + PROBE_INTERVAL;
             if !awaits && probe.is_none() && (is_quiet || doubt) {
                 probe = Some((queue_probe(self.connection), now));
             }
@@ -524,7 +619,7 @@ impl Driver<'_> {
                     sent + PROBE_DEADLINE,
                     Some(Error::Silent { what: "a probe", deadline: PROBE_DEADLINE }),
                 ),
-                (false, None) => (last_traffic + PROBE_INTERVAL, None),
+                (false, None) => (last_heard + PROBE_INTERVAL, None),
             };
             let due = self.tracks.iter().filter_map(|track| track.due()).min();
             let has_room = self.ear.sink.has_room();
@@ -535,6 +630,7 @@ impl Driver<'_> {
                 () = sleep(ROOM_PAUSE), if !has_room => {
                     // It is us who are silent.
                     last_traffic = Instant::now();
+                    last_heard = last_traffic;
                     probe = probe.map(|(id, _)| (id, last_traffic));
                     continue;
                 }
@@ -572,6 +668,7 @@ impl Driver<'_> {
                     }
                 }
                 last_traffic = Instant::now();
+                last_heard = last_traffic;
                 if last_traffic >= batch_began + BATCH_MAX
                     || !self.ear.sink.has_room()
                     || !self.connection.ready_now().await?

@@ -1,33 +1,50 @@
-//! Reads single groups anew, beside whatever follows the changes of a search: their lists may have
-//! been changed without a word, as OpenLDAP's overlay refint does when an entry that they name goes.
+//! Reads single entries beside whatever follows the changes of a search: groups whose lists may have been
+//! changed without a word, as OpenLDAP's overlay refint does when an entry that they name goes, by their
+//! keys or by whom they name, and what a [sweep](super::sweep) came upon. Of what is not found nothing is
+//! said.
 
-use super::history::key_value;
+use super::history::{is_own, key_values};
 use super::{Ear, Track};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::lock;
 use crate::message::{Operation, Request, Response, Scope, SearchRequest, code};
-use crate::schema::{PartSearch, entry_id, group_id};
+use crate::schema::{PartSearch, entry_id};
 use roster_provider::{EntryId, Part};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Groups that are asked for in one search.
+/// Entries that are asked for in one search.
 const ASKED_MAX: usize = 100;
 
-/// The groups that are to be read, over whichever connection comes to it.
+/// What is to be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Want {
+    /// The entry of this key.
+    Entry(EntryId),
+    /// Groups whose lists name this entry.
+    Naming(Vec<u8>),
+}
+
+/// The first of all.
+const FIRST: Want = Want::Entry(EntryId([0; 16]));
+
+/// The entries that are to be read, over whichever connection comes to it, and whether they are being
+/// read.
 #[derive(Default)]
 pub(crate) struct Wanted {
-    groups: Mutex<BTreeSet<(Part, EntryId)>>,
+    entries: Mutex<BTreeMap<(Part, Want), bool>>,
     news: Notify,
 }
 
 impl Wanted {
-    pub fn add(&self, groups: &[(Part, EntryId)]) {
-        lock(&self.groups).extend(groups);
+    /// One that is being read already is read again.
+    pub fn add(&self, entries: impl IntoIterator<Item = (Part, Want)>) {
+        lock(&self.entries).extend(entries.into_iter().map(|entry| (entry, false)));
         self.news.notify_one();
     }
 
@@ -36,36 +53,59 @@ impl Wanted {
         self.news.notified().await;
     }
 
-    fn some_of(&self, part: Part) -> Vec<EntryId> {
-        let groups = lock(&self.groups);
-        let ids = groups.iter().filter(|(of, _)| *of == part).map(|(_, id)| *id);
-        ids.take(ASKED_MAX).collect()
+    /// Whether some of the part are still to be read.
+    pub fn is_waiting(&self, part: Part) -> bool {
+        let entries = lock(&self.entries);
+        entries.range((part, FIRST)..).next().is_some_and(|((of, _), _)| *of == part)
     }
 
-    fn read(&self, part: Part, ids: &[EntryId]) {
-        let mut groups = lock(&self.groups);
-        for &id in ids {
-            groups.remove(&(part, id));
+    fn take_some_of(&self, part: Part) -> Vec<Want> {
+        let mut entries = lock(&self.entries);
+        let from_part = entries.range_mut((part, FIRST)..);
+        let of_part = from_part.take_while(|((of, _), _)| *of == part).take(ASKED_MAX);
+        let read = |((_, want), is_read): (&(Part, Want), &mut bool)| {
+            *is_read = true;
+            want.clone()
+        };
+        of_part.map(read).collect()
+    }
+
+    fn were_read(&self, part: Part, wants: Vec<Want>) {
+        let mut entries = lock(&self.entries);
+        for want in wants {
+            if let Entry::Occupied(entry) = entries.entry((part, want))
+                && *entry.get()
+            {
+                entry.remove();
+            }
         }
     }
 }
 
-/// Reads groups of one search.
+/// Reads entries of one search.
 pub(crate) struct Rereading {
     search: PartSearch,
     key: String,
+    /// The attribute by which groups name their members.
+    member: String,
     /// The request on its way, and what it asks for.
-    asked: Option<(u32, Vec<EntryId>)>,
+    asked: Option<(u32, Vec<Want>)>,
+    /// Something came of it.
+    has_found: bool,
 }
 
 impl Rereading {
-    pub fn new(search: PartSearch, key: String) -> Self {
-        Self { search, key, asked: None }
+    pub fn new(search: PartSearch, key: String, member: String) -> Self {
+        Self { search, key, member, asked: None, has_found: false }
     }
 
-    fn ask(&self, ids: &[EntryId], connection: &mut Connection) -> u32 {
-        let keys: Vec<_> = ids.iter().map(|&id| key_value(&self.key, group_id(id))).collect();
-        let filter = Filter::all([&self.search.filter, &Filter::equals_any(&self.key, &keys)]);
+    fn ask(&self, wants: &[Want], connection: &mut Connection) -> u32 {
+        let each = wants.iter().map(|want| match want {
+            Want::Entry(id) => Filter::equals_any(&self.key, &key_values(&self.key, *id)),
+            Want::Naming(member) => Filter::equals(&self.member, member),
+        });
+        let each: Vec<Filter> = each.collect();
+        let filter = Filter::all([&self.search.filter, &Filter::any(&each)]);
         let attributes = self.search.attributes.iter().chain([&self.key]);
         let attributes: Vec<&str> = attributes.map(String::as_str).collect();
         let request = SearchRequest {
@@ -79,15 +119,18 @@ impl Rereading {
     }
 
     fn answered(&mut self, code: u32, ear: &mut Ear) {
-        let Some((_, ids)) = self.asked.take() else { return };
-        ear.wanted.read(self.search.part, &ids);
+        let Some((_, wants)) = self.asked.take() else { return };
+        let has_keys = wants.iter().any(|want| matches!(want, Want::Entry(_)));
+        ear.wanted.were_read(self.search.part, wants);
         ear.reading_ended();
-        if !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
+        let is_blind = has_keys && !self.has_found && !is_own(&self.key);
+        if is_blind || !matches!(code, code::SUCCESS | code::NO_SUCH_OBJECT) {
             tracing::info!(
                 code,
-                "the server does not tell of single groups, an index of {} may be missing: everything \
-                 is fetched anew",
-                self.key
+                "the server does not tell of single entries, an index of {} or {} may be missing: \
+                 everything is fetched anew",
+                self.key,
+                self.member
             );
             ear.fall_behind(self.search.part);
         }
@@ -100,10 +143,11 @@ impl Track for Rereading {
         if self.asked.is_some() || ear.is_listing(self.search.part) {
             return;
         }
-        let ids = ear.wanted.some_of(self.search.part);
-        if !ids.is_empty() {
+        let wants = ear.wanted.take_some_of(self.search.part);
+        if !wants.is_empty() {
             ear.reading_began();
-            self.asked = Some((self.ask(&ids, connection), ids));
+            self.has_found = false;
+            self.asked = Some((self.ask(&wants, connection), wants));
         }
     }
 
@@ -116,6 +160,7 @@ impl Track for Rereading {
             Operation::Entry(entry) => {
                 let key = entry.values(&self.key)?.next().transpose()?.and_then(entry_id);
                 let key = key.ok_or_else(|| super::keyless(&entry, &self.key))?;
+                self.has_found = true;
                 ear.read(&self.search, key, &entry)?;
             }
             Operation::SearchDone(outcome) => self.answered(outcome.code, ear),

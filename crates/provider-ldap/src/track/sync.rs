@@ -4,6 +4,10 @@
 //!
 //! OpenLDAP finds what changed by the stamps of the entries, as far as the reader may see them: of an
 //! entry that does not show its stamp no resumption tells, so that where there is one nothing is resumed.
+//!
+//! Where the filter names what the server works out, OpenLDAP judges changed entries by what it worked out
+//! when the search began: what it tells of them is no more than a reason to read them. So it is with groups
+//! whose members it works out, of which it tells without their members.
 
 use super::history::{Doubts, History};
 use super::{Ear, Track};
@@ -17,7 +21,7 @@ use crate::message::{
 use crate::schema::{PartSearch, entry_id};
 use roster_provider::{Cookie, EntryId, Unmentioned};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
 /// One search kept by content synchronization.
@@ -31,13 +35,15 @@ pub(crate) struct Synchronization {
     misses_removals: bool,
     /// An entry did not show its stamp.
     is_unstamped: bool,
-    /// Tells the status so.
-    never_resumes: Arc<AtomicBool>,
+    /// Searches of which that is so, for the status.
+    unstamped: Arc<AtomicUsize>,
     phase: Phase,
     history: History,
     doubts: Doubts,
     /// The newest that the server sent; worth something once a refresh is over.
     cookie: Option<Vec<u8>>,
+    /// It was not told yet, for entries from before it are still to be read.
+    is_cookie_due: bool,
     /// The cookie that was sent has the form of OpenLDAP's. To one that it cannot read, OpenLDAP
     /// sends everything as if it were changes, and says nothing of what is gone.
     is_trusted: bool,
@@ -68,15 +74,15 @@ enum Phase {
 
 impl Synchronization {
     /// `misses_removals`: the server was seen to forget removals when it resumes. `stamp` is an
-    /// attribute that has another value after each change; `never_resumes` is set where entries do not
-    /// show it.
+    /// attribute that has another value after each change; `unstamped` counts searches with entries that
+    /// do not show it.
     pub fn new(
         search: PartSearch,
         binding: String,
         key: &'static str,
         stamp: &'static str,
         misses_removals: bool,
-        never_resumes: Arc<AtomicBool>,
+        unstamped: Arc<AtomicUsize>,
     ) -> Self {
         let phase = Phase::Asleep;
         Self {
@@ -86,11 +92,12 @@ impl Synchronization {
             stamp,
             misses_removals,
             is_unstamped: false,
-            never_resumes,
+            unstamped,
             phase,
             history: History::default(),
             doubts: Doubts::default(),
             cookie: None,
+            is_cookie_due: false,
             is_trusted: false,
             is_behind: false,
             id: 0,
@@ -135,11 +142,41 @@ impl Synchronization {
     fn take_cookie(&mut self, cookie: Option<&[u8]>, ear: &mut Ear) {
         let Some(value) = cookie else { return };
         self.cookie = Some(value.to_vec());
-        if self.phase == Phase::Following
-            && let Some(cookie) = self.bound()
-        {
-            ear.cookie(self.search.part, cookie);
+        self.is_cookie_due = true;
+        self.tell_cookie(ear);
+    }
+
+    fn tell_cookie(&mut self, ear: &mut Ear) {
+        let part = self.search.part;
+        if !self.is_cookie_due || self.phase != Phase::Following || ear.is_waiting(part) {
+            return;
         }
+        self.is_cookie_due = false;
+        if let Some(cookie) = self.bound() {
+            ear.cookie(part, cookie);
+        }
+    }
+
+    /// The server says that the entry has changed, and is as given.
+    fn changed(&mut self, id: EntryId, entry: &RawEntry<'_>, ear: &mut Ear) -> Result<(), Error> {
+        let is_listing = self.phase == (Phase::Refreshing { resumed: false, listed: false });
+        let stamp = self.stamp_of(entry)?;
+        self.doubts.told(id);
+        self.history.changed(id, stamp, is_listing);
+        // 389-ds shows nobody the stamps of what it tells when it resumes.
+        let is_resuming = matches!(self.phase, Phase::Refreshing { resumed: true, .. });
+        if stamp.is_empty() && !is_resuming {
+            self.miss_stamp(entry, is_listing);
+        }
+        let is_hint = self.phase == Phase::Following
+            && (self.search.is_worked_out && ear.is_told(&self.search, entry)?
+                || ear.is_dynamic(&self.search, entry)?);
+        if is_hint {
+            ear.hint(&self.search, id, entry)?;
+        } else {
+            self.is_behind |= ear.entry(&self.search, id, entry, is_listing)?;
+        }
+        Ok(())
     }
 
     /// The cookie as it is kept, if resuming from it may be believed.
@@ -154,7 +191,7 @@ impl Synchronization {
             return;
         }
         self.is_behind |= !is_listing;
-        self.never_resumes.store(true, Ordering::Relaxed);
+        self.unstamped.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             entry = printable(entry.dn),
             "the server does not show {}, and without it no resumption is believed: everything is read \
@@ -200,6 +237,7 @@ impl Synchronization {
             return self.restart(ear);
         }
         self.phase = Phase::Following;
+        self.is_cookie_due = false;
         ear.ended(self.search.part, unmentioned, self.bound());
     }
 
@@ -262,6 +300,7 @@ impl Track for Synchronization {
                 };
                 self.phase = Phase::Checking { whole, unmentioned, id: Some(id) };
             }
+            Phase::Following => self.tell_cookie(ear),
             _ => {}
         }
     }
@@ -280,22 +319,9 @@ impl Track for Synchronization {
                     return Err(crate::ber::Malformed("an entry without its sync state").into());
                 };
                 let id = EntryId(sync.uuid);
-                let is_listing =
-                    self.phase == (Phase::Refreshing { resumed: false, listed: false });
                 match sync.state {
                     State::Present => self.present(id, ear),
-                    State::Changed => {
-                        let stamp = self.stamp_of(&entry)?;
-                        self.doubts.told(id);
-                        self.history.changed(id, stamp, is_listing);
-                        // 389-ds shows nobody the stamps of what it tells when it resumes.
-                        let is_resuming =
-                            matches!(self.phase, Phase::Refreshing { resumed: true, .. });
-                        if stamp.is_empty() && !is_resuming {
-                            self.miss_stamp(&entry, is_listing);
-                        }
-                        self.is_behind |= ear.entry(&self.search, id, &entry, is_listing)?;
-                    }
+                    State::Changed => self.changed(id, &entry, ear)?,
                     State::Deleted => self.removed(id, ear),
                 }
                 self.take_cookie(sync.cookie, ear);

@@ -7,7 +7,8 @@ use roster_config::{
     Search, Secrets, Server as Address,
 };
 use roster_provider::{
-    Cookie, Entry, EntryId, Group, LookUp, Of, Part, Provider, Sink, Unanswered, Unmentioned, User,
+    Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Of, Part, Provider, Sink, Unanswered,
+    Unmentioned, User,
 };
 use roster_provider_ldap::Ldap;
 use roster_system_tests as system;
@@ -277,11 +278,14 @@ impl Sink for Book {
         !self.full.load(Ordering::Relaxed)
     }
 
-    fn knows(&self, reference: &[u8]) -> bool {
+    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
         let now = self.now.lock().unwrap();
-        let user = now.users.values().any(|user| *user.reference == *reference);
-        let whole = |group: &Group<'_>| group.members.is_some() && *group.reference == *reference;
-        user || now.groups.values().any(whole)
+        let knows = |reference: &&[u8]| {
+            let user = now.users.values().any(|user| *user.reference == **reference);
+            let is_it = |group: &Group<'_>| *group.reference == **reference;
+            user || now.groups.values().any(|group| group.members.is_some() && is_it(group))
+        };
+        references.iter().map(knows).collect()
     }
 
     fn flush(&self) {
@@ -327,6 +331,7 @@ pub fn domain(server: &impl system::Server) -> Domain {
         connect_timeout: Duration::from_secs(5),
         search_timeout: Duration::from_secs(10),
         poll: Duration::from_millis(300),
+        sweep: Duration::from_secs(15 * 60),
         full_refresh: Duration::ZERO,
         fail_back: Duration::from_secs(1),
         message_bytes_max: 64 << 20,
@@ -417,7 +422,13 @@ impl Mirror {
     /// Asks for several at once.
     pub fn look_up_all(&self, of: Of, names: &[&str]) -> Result<(), Unanswered> {
         let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-        self.ask(move |ldap| async move { ldap.look_up_all(of, &names).await })
+        self.ask(move |ldap| async move { ldap.look_up_all(of, Sought::Names(&names)).await })
+    }
+
+    /// The same by their ids.
+    pub fn look_up_ids(&self, of: Of, ids: &[u32]) -> Result<(), Unanswered> {
+        let ids = ids.to_vec();
+        self.ask(move |ldap| async move { ldap.look_up_all(of, Sought::Ids(&ids)).await })
     }
 
     pub fn ask<T: Send + 'static, F: Future<Output = T> + Send + 'static>(

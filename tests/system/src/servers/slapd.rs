@@ -152,6 +152,21 @@ impl Slapd {
         assert_eq!(done.code, 0, "slaptest: {}", done.error());
     }
 
+    /// Changes the configuration of the database of a server that keeps it in entries: what follows
+    /// `changetype: modify`.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    pub fn configure_database(&self, change: &str) {
+        let path = self.folder.path().join("configuration.ldif");
+        let database = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\n";
+        fs::write(&path, format!("{database}{change}")).expect("write LDIF");
+        let mut command = Command::new(tool("ldapmodify", "ldap-utils"));
+        command.args(["-Q", "-Y", "EXTERNAL", "-H", &self.ldapi_uri(), "-f"]).arg(&path);
+        let done = run(command.env("LDAPNOINIT", "1"));
+        assert_eq!(done.code, 0, "ldapmodify: {}", done.error());
+    }
+
     /// From the next start on, the server shows this certificate.
     pub fn show(&mut self, certificate: Certificate) {
         self.setup.certificate = Some(certificate);

@@ -12,6 +12,9 @@ use roster_store::Key;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+/// The part in whose place of a cookie it stands how answers were read: of these no part has a cookie.
+const ANSWERS: u8 = 0;
+
 /// Entries that the directory is being asked for. Those that it does not speak of before
 /// [`Engine::conclude`] are gone.
 #[must_use]
@@ -35,7 +38,8 @@ impl Engine {
     pub fn found(&self, what: &LookUp) -> Option<Found> {
         let mut state = self.state();
         let number = state.asked.whole(what)?;
-        Some(self.tell(&mut state, number))
+        let sequence = self.told_now(&mut state);
+        Some(Found { sequence, records: state.asked.records(number) })
     }
 
     /// The same, if the directory said so no longer ago than that.
@@ -44,16 +48,41 @@ impl Engine {
         let mut state = self.state();
         let now = unix_now();
         let number = state.asked.fresh(what, now.saturating_sub(age.as_secs()), now)?;
-        Some(self.tell(&mut state, number))
+        let sequence = self.told_now(&mut state);
+        Some(Found { sequence, records: state.asked.records(number) })
     }
 
-    /// What was reported a moment ago is told too, and has to be a state that can be fetched: answers
-    /// are compared by their states.
-    fn tell(&self, state: &mut State, number: u32) -> Found {
+    /// Those of the questions about whose entries the directory said nothing within that time.
+    #[must_use]
+    pub fn untold<'w>(&self, what: &'w [LookUp], age: Duration) -> Vec<&'w LookUp> {
+        let state = self.state();
+        let now = unix_now();
+        let since = now.saturating_sub(age.as_secs());
+        what.iter().filter(|what| !state.asked.is_told(what, since, now)).collect()
+    }
+
+    /// The entries that these questions are about, as far as there are any, each once and alone: neither
+    /// groups of a user nor members of a group.
+    #[must_use]
+    pub fn found_all(&self, what: &[LookUp]) -> Found {
+        let mut state = self.state();
+        let sequence = self.told_now(&mut state);
+        let numbers: BTreeSet<u32> =
+            what.iter().filter_map(|what| state.asked.find(what)).collect();
+        let mut records = Vec::new();
+        for answer in numbers.into_iter().filter_map(|number| state.asked.get(number)) {
+            answer.write_bare(&mut records);
+        }
+        Found { sequence, records }
+    }
+
+    /// The state that answers are of: what was reported a moment ago is told too, and has to be a state
+    /// that can be fetched, for answers are compared by their states.
+    fn told_now(&self, state: &mut State) -> u64 {
         if state.open.visible() > 0 {
             self.close(state);
         }
-        Found { sequence: state.sequence, records: state.asked.records(number) }
+        state.sequence
     }
 
     /// Whether the entry that a question is about is known, if not all that the question is for.
@@ -76,10 +105,11 @@ impl Engine {
     }
 
     /// The directory is asked this.
-    pub fn inquire(&self, what: &LookUp) -> Inquiry {
+    pub fn inquire<'w>(&self, what: impl IntoIterator<Item = &'w LookUp>) -> Inquiry {
         let mut state = self.state();
-        let entries = state.asked.find(what).into_iter().collect();
-        Inquiry { number: state.asked.inquire(), entries }
+        let entries: BTreeSet<u32> =
+            what.into_iter().filter_map(|what| state.asked.find(what)).collect();
+        Inquiry { number: state.asked.inquire(), entries: entries.into_iter().collect() }
     }
 
     /// The directory is asked for these entries.
@@ -129,6 +159,24 @@ impl Engine {
         state.named([group].into_iter().chain(groups))
     }
 
+    /// Entries are read in this way from now on. If answers were read in another, which the cache knows, they
+    /// count as old, and serve only while the directory is away; `true` then.
+    pub fn read_by(&self, reading: &str) -> bool {
+        let mut state = self.state();
+        let part = state.parts.entry(ANSWERS).or_default();
+        let before = part.lasting.cookie.replace((reading.to_owned(), Vec::new()));
+        if before.is_some_and(|(before, _)| before == reading) {
+            return false;
+        }
+        state.part_changed(ANSWERS);
+        state.asked.expire();
+        let State { entries, open, .. } = &mut *state;
+        for slot in entries.iter() {
+            open.seen(slot.key, header(slot, Seen::default()));
+        }
+        true
+    }
+
     /// Every answer is to be asked for again.
     pub fn expire(&self) {
         self.state().asked.expire();
@@ -152,8 +200,10 @@ impl State {
         Seen { entry: now, list }
     }
 
-    pub(super) fn knows(&self, reference: &[u8]) -> bool {
-        self.references.number(reference).is_some_and(|number| self.asked.refers(number))
+    pub(super) fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
+        let numbers = references.iter().map(|reference| self.references.number(reference));
+        let numbers = numbers.map(|number| number.unwrap_or(NO_REFERENCE)).collect::<Vec<_>>();
+        self.asked.refer(&numbers)
     }
 
     /// The members of a group are not known any more, nor those of the groups that it is in: their

@@ -67,7 +67,7 @@ impl State {
     pub(super) fn remove(&mut self, key: Key) {
         let Some(slot) = self.entries.remove(key) else { return };
         self.open.removed(key, slot.number);
-        self.left.note(key.part, slot.reference, Instant::now());
+        self.doubts.left(key.part, slot.reference, Instant::now());
         self.asked.remove(slot.number);
         self.unfetched.get_or_insert_with(Instant::now);
     }

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::backend::asking::Asking;
+use roster_bus::exchange::{Record, Records};
 use roster_bus::interfaces::{CALL_DEADLINE, Error};
 use roster_provider::files::FilesProvider;
-use roster_provider::{LookUp, Of, Provider, Unanswered};
+use roster_provider::{Keys, LookUp, Of, Provider, Unanswered};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
@@ -45,6 +46,40 @@ fn a_users_groups_do_not_touch_the_members_that_are_known() {
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
 }
 
+/// A new filter may leave them out, and homes may lie elsewhere.
+#[test]
+fn answers_that_were_read_in_another_way_are_asked_for_again_over_restarts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let alice = LookUp::UserByName(b"alice".to_vec());
+    let is_fresh = |engine: &Engine| engine.fresh(&alice, AGE).is_some();
+    let begun = |reading: &str| {
+        let opened =
+            store::open(folder.path(), "corp", |store| Loaded::read(store, Mode::OnDemand));
+        let Opened { store, loaded, .. } = opened.expect("a cache");
+        let engine =
+            Engine::new(settings(Mode::OnDemand), loaded, Some(Arc::new(store)), String::new());
+        engine.read_by(reading);
+        engine.begin(vec![USERS, GROUPS]);
+        engine
+    };
+    let engine = begun("in one way");
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    engine.flush();
+    assert!(is_fresh(&engine));
+    end(engine);
+    let engine = begun("in one way");
+    assert!(is_fresh(&engine));
+    end(engine);
+    let engine = begun("in another");
+    assert!(!is_fresh(&engine));
+    assert!(engine.found(&alice).is_some(), "for as long as the directory is away");
+    end(engine);
+    let engine = begun("in another");
+    assert!(!is_fresh(&engine), "nobody asked meanwhile");
+    engine.put(USERS, named("alice"), user("alice", 1000));
+    assert!(is_fresh(&engine));
+}
+
 /// A group that others may list.
 fn by_dn<'a>(name: &'a str, members: &[&'a str]) -> Entry<'a> {
     let Entry::Group(one) = group(name, uid_of(name), Some(members)) else { unreachable!() };
@@ -75,7 +110,7 @@ fn members_that_cannot_be_told_any_more_are_not_known_nor_are_those_of_groups_ar
     assert!(!known.fetch(&engine), "a change");
     check(&known);
     assert_eq!(engine.found(&LookUp::GroupByName(b"outer".to_vec())), None);
-    assert!(!engine.knows(b"middle"));
+    assert_eq!(engine.knows(&[b"middle"]), [false]);
     assert_eq!(engine.stale(Of::GroupsWithMembers, AGE), [], "nothing to confirm");
     end(engine);
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
@@ -93,7 +128,7 @@ fn an_answer_brings_the_records_that_it_speaks_of() {
     let learnt = |what: &LookUp| {
         let records = engine.found(what).expect("known").records;
         let mut known = Known::default();
-        for record in roster_bus::exchange::Records::bare(&records) {
+        for record in Records::bare(&records) {
             known.learn(&record.expect("a record"));
         }
         known
@@ -195,7 +230,7 @@ fn what_the_directory_does_not_have_any_more_goes() {
 
 /// The directory is asked for the user and has none of that name.
 fn not_found(engine: &Engine, name: &str) {
-    engine.conclude(engine.inquire(&LookUp::UserByName(name.into())));
+    engine.conclude(engine.inquire([&LookUp::UserByName(name.into())]));
 }
 
 #[test]
@@ -410,6 +445,10 @@ impl Provider for Played {
         vec![USERS, GROUPS]
     }
 
+    fn reading(&self) -> String {
+        String::new()
+    }
+
     fn tracking(&self) -> Cow<'static, str> {
         "on demand".into()
     }
@@ -436,9 +475,12 @@ impl Provider for Played {
         Ok(self.tell(of, &name))
     }
 
-    async fn look_up_all(&self, of: Of, names: &[Vec<u8>]) -> Result<(), Unanswered> {
+    async fn look_up_all(&self, of: Of, keys: Keys<'_>) -> Result<(), Unanswered> {
         let text = |name: &Vec<u8>| String::from_utf8(name.clone()).expect("ASCII");
-        let names: Vec<String> = names.iter().map(text).collect();
+        let names: Vec<String> = match keys {
+            Keys::Names(names) => names.iter().map(text).collect(),
+            Keys::Ids(_) => unreachable!("not asked here"),
+        };
         self.answer(Some(of), &names)?;
         if names.iter().any(|name| self.silent.lock().unwrap().contains(name)) {
             std::future::pending::<()>().await;
@@ -484,6 +526,56 @@ async fn what_is_old_is_asked_for_by_the_hundred() {
     assert_eq!(questions.iter().map(|(_, names)| names.len()).sum::<usize>(), 250);
     asking.refresh(AGE).await;
     assert_eq!(played.questions(), [], "all of it is young again");
+}
+
+fn all_named(names: &[String]) -> Vec<LookUp> {
+    names.iter().map(|name| by_name(name)).collect()
+}
+
+/// Who is told.
+fn told(records: &[u8]) -> BTreeSet<String> {
+    let name = |record| match record {
+        Ok(Record::User(user)) => String::from_utf8_lossy(user.name).into_owned(),
+        other => panic!("users alone were asked for: {other:?}"),
+    };
+    Records::bare(records).map(name).collect()
+}
+
+#[tokio::test]
+async fn entries_are_asked_for_together_and_only_those_of_which_nothing_was_said_lately() {
+    let users = names(0..150);
+    let (played, asking) = Played::asking(users.clone());
+    ask_for(&played, &asking, &users[..10]).await;
+    // A user's groups would be told to who asks for the user alone.
+    asking.look_up(&LookUp::GroupsOf(b"user3".to_vec())).await.expect("an answer");
+    played.questions();
+    let what = all_named(&names(0..400));
+    let answer = asking.look_up_all(&what).await.expect("an answer");
+    assert_eq!(told(&answer.records), users.iter().cloned().collect());
+    let questions = played.questions();
+    assert_eq!(questions.len(), 4, "390 by the hundred");
+    assert!(questions.iter().all(|(of, _)| *of == Some(Of::Users)));
+    assert_eq!(questions.iter().map(|(_, names)| names.len()).sum::<usize>(), 390);
+}
+
+#[tokio::test]
+async fn of_entries_that_are_asked_for_together_all_are_told_or_it_is_an_error() {
+    let users = names(0..100);
+    let (played, asking) = Played::asking(users.clone());
+    played.failing.lock().unwrap().insert("user17".to_owned());
+    let what = all_named(&users);
+    assert!(asking.look_up_all(&what).await.is_err(), "of user17 nothing is known");
+    let others: Vec<LookUp> =
+        what.iter().filter(|one| **one != by_name("user17")).cloned().collect();
+    assert!(asking.look_up_all(&others).await.is_ok());
+    played.failing.lock().unwrap().clear();
+    assert!(asking.look_up_all(&what).await.is_ok());
+    // While nobody answers, what is known is told, and of nobody that there is no such user.
+    *played.unreachable.lock().unwrap() = true;
+    played.engine.expire();
+    let answer = asking.look_up_all(&what).await.expect("what is known");
+    assert_eq!(told(&answer.records), users.into_iter().collect());
+    assert!(asking.look_up_all(&all_named(&names(99..101))).await.is_err());
 }
 
 #[tokio::test]

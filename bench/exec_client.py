@@ -1,0 +1,98 @@
+"""`roster_exec` beside `subprocess` of the same Python. Run by any Python that has both; see harness/parts/exec.py.
+
+usage: exec_client.py crowd|large SETTINGS
+
+SETTINGS is JSON, and so is what is printed: nanoseconds.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python/src"))
+import roster_exec  # noqa: E402
+from harness.measure import rounds  # noqa: E402
+from roster_exec.rootwrap import Client  # noqa: E402
+
+UNLIMITED = float("inf")
+NAMES = ("roster_exec.run", "roster_exec.rootwrap.Client", "subprocess.run")
+
+
+def crowd(socket, count, seconds, repetitions):
+    """Many threads that run `true` without a pause."""
+    client = Client(socket=socket)
+
+    def call(name):
+        if name == "subprocess.run":
+            return subprocess.run(["/usr/bin/true"]).returncode
+        if name == "roster_exec.run":
+            return roster_exec.run(["true"], socket=socket).returncode
+        return client.execute(["true"])[0]
+
+    def once(name):
+        samples, ready, until = [[] for _ in range(count)], threading.Barrier(count + 1), [0]
+
+        def work(mine):
+            call(name)
+            ready.wait()
+            ready.wait()
+            while time.monotonic_ns() < until[0]:
+                begin = time.monotonic_ns()
+                if call(name) != 0:
+                    os._exit(1)
+                mine.append(time.monotonic_ns() - begin)
+
+        workers = [threading.Thread(target=work, args=(mine,)) for mine in samples]
+        for worker in workers:
+            worker.start()
+        ready.wait()
+        begin = time.monotonic_ns()
+        until[0] = begin + int(seconds * 1e9)
+        ready.wait()
+        for worker in workers:
+            worker.join()
+        return {"ns": sorted(sample for mine in samples for sample in mine), "wall_ns": time.monotonic_ns() - begin}
+
+    return rounds(NAMES, repetitions, UNLIMITED, once)
+
+
+def large(socket, megabytes, repetitions):
+    """Much from a file through a pipe into a command, out of one, and from this process through one: with us and
+    without."""
+    runs = {"roster_exec.run": lambda *args, **named: roster_exec.run(*args, socket=socket, **named),
+            "subprocess.run": subprocess.run}  # fmt: skip
+    data = os.urandom(1 << 20) * megabytes
+
+    def descriptors(run):
+        """As in a shell: a program writes into a pipe that is the command's standard input."""
+        source = subprocess.Popen(["/usr/bin/head", "-c", str(len(data)), "/dev/zero"], stdout=subprocess.PIPE)
+        counted = run(["/usr/bin/wc", "-c"], stdin=source.stdout, stdout=subprocess.PIPE)
+        source.stdout.close()
+        source.wait()
+        return int(counted.stdout) == len(data)
+
+    def through(run):
+        """In and out of this process."""
+        return run(["/usr/bin/cat"], input=data, stdout=subprocess.PIPE).stdout == data
+
+    found = {}
+    for way in (descriptors, through):
+
+        def once(name, way=way):
+            begin = time.monotonic_ns()
+            if not way(runs[name]):
+                raise SystemExit(f"{name}: not what went in")
+            return time.monotonic_ns() - begin
+
+        found[way.__name__] = rounds(list(runs), repetitions, UNLIMITED, once)
+    return found
+
+
+if __name__ == "__main__":
+    part = {"crowd": crowd, "large": large}[sys.argv[1]]
+    json.dump(part(**json.loads(sys.argv[2])), sys.stdout)

@@ -1,0 +1,82 @@
+"""roster-exec and its library: what a command costs that somebody else's rights are needed for, beside sudo, doas
+and the command itself."""
+
+import sys
+
+from ..measure import percentile, rounds, summary
+from ..room import ALL_CPUS
+from . import privileged
+
+CLIENTS = 32
+MEGABYTES = 200
+BARE, OURS = "true", "roster-exec"
+POLICY = "".join(
+    f'[[rule]]\nname = "{name}"\nusers = ["root"]\ncommand = "/usr/bin/{name}"\nany_args = true\n'
+    for name in ("true", "wc", "cat")
+)
+
+
+def measure(bench):
+    folder = bench.folder("exec")
+    folder.mkdir(parents=True)
+    policy = folder / "exec.toml"
+    policy.write_text(POLICY)
+    policy.chmod(0o600)
+    with privileged.room(bench, folder) as room:
+        daemon = [bench.tools / "roster-rootwrap-daemon", "--native", "--policy", policy, "--socket", "/run/exec"]
+        # It writes a line for each command where there is no journal.
+        quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "sh", "taskset", "-c", ALL_CPUS]
+        pid = room.start_daemon([*quiet, *daemon], "/run/exec")
+        try:
+            return Exec(bench, room).measure()
+        finally:
+            room.stop_daemon(pid)
+
+
+class Exec:
+    def __init__(self, bench, room):
+        self.bench, self.room = bench, room
+
+    def measure(self):
+        quick, progress = self.bench.quick, self.bench.progress
+        progress.begin("roster-exec true")
+        programs = rounds(list(self.programs()), self.bench.repetitions * 3, float("inf"), self.once, progress)
+        progress.begin(f"roster_exec, {CLIENTS} clients at once")
+        crowd = self.timed("crowd", count=CLIENTS, seconds=2 if quick else 5, repetitions=3 if quick else 7)
+        progress.begin(f"roster_exec, {MEGABYTES} MB")
+        large = self.timed("large", megabytes=MEGABYTES, repetitions=5 if quick else 15)
+        return {
+            "programs": {name: summary(samples) for name, samples in programs.items()},
+            "crowd": {name: crowded(runs) for name, runs in crowd.items()},
+            "large": {way: paired(series) for way, series in large.items()},
+        }
+
+    def programs(self):
+        calls = {BARE: [], OURS: [self.bench.tools / "roster-exec", "-s", "/run/exec"]} | privileged.peers(self.bench)
+        return {name: [*call, "/usr/bin/true"] for name, call in calls.items()}
+
+    def once(self, name):
+        ran = self.room.run(self.programs()[name])
+        if ran["status"] != 0:
+            raise RuntimeError(f"{name} ended with {ran['status']}")
+        return ran["ns"]
+
+    def timed(self, part, **settings):
+        settings["socket"] = "/run/exec"
+        return privileged.timed(self.bench, self.room, sys.executable, "exec_client.py", part, settings)
+
+
+def crowded(runs):
+    return {
+        "per_s": summary([len(run["ns"]) / run["wall_ns"] * 1e9 for run in runs]),
+        **{f"p{share}_ns": summary([percentile(run["ns"], share / 100) for run in runs]) for share in (50, 99)},
+    }
+
+
+def paired(series):
+    """The ratio is that of pairs: two that were timed one after the other."""
+    ours, bare = series["roster_exec.run"], series["subprocess.run"]
+    return {
+        **{name: summary(samples) for name, samples in series.items()},
+        "ratio": summary([one / other for one, other in zip(ours, bare)]),
+    }

@@ -1,0 +1,232 @@
+//! The command line of `roster-exec`: one table, of which the parser, `--help`, the man page and the
+//! completions are made.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// One option.
+#[derive(Debug)]
+pub struct Opt {
+    /// Behind one dash.
+    pub short: char,
+    /// Behind two.
+    pub long: &'static str,
+    /// What its value is called, if it has one.
+    pub value: Option<&'static str>,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// All of them.
+pub const OPTIONS: [Opt; 4] = [
+    Opt {
+        short: 'u',
+        long: "user",
+        value: Some("USER"),
+        help: "Run it as this user rather than as root",
+    },
+    Opt {
+        short: 's',
+        long: "socket",
+        value: Some("PATH"),
+        help: "The daemon's socket, if it is not /run/roster/exec",
+    },
+    Opt { short: 'h', long: "help", value: None, help: "Print this and end" },
+    Opt { short: 'V', long: "version", value: None, help: "Print the version and end" },
+];
+
+/// The program.
+pub const NAME: &str = "roster-exec";
+/// What it does, in a line.
+pub const ABOUT: &str =
+    "Run a command as root or as another user, if the policy of this host lets you";
+/// How it is called.
+pub const USAGE: &str = "[OPTION]... COMMAND [ARGUMENT]...";
+
+/// Terms, and what they mean.
+pub type Terms = &'static [(&'static str, &'static str)];
+
+/// What else there is to know, each with its title.
+pub const SECTIONS: &[(&str, Terms)] = &[
+    (
+        "Examples",
+        &[
+            ("roster-exec systemctl restart nginx", "As a rule of /etc/roster/exec.toml lets you."),
+            ("roster-exec -u postgres psql -l", "As another user than root."),
+        ],
+    ),
+    (
+        "Exit status",
+        &[
+            ("0-255", "That of the command; where it died of a signal, so does roster-exec."),
+            ("124", "The rule's time was over, and the command was killed."),
+            ("125", "roster-exec or the daemon failed; the message says why."),
+            ("126", "No rule lets you run it, or the executable is not fit to be executed."),
+            ("127", "There is no such executable."),
+        ],
+    ),
+    (
+        "Notes",
+        &[
+            (
+                "Signals and keys",
+                "Those of a terminal and those sent to roster-exec reach the command, but SIGKILL, which ends \
+                 it by SIGHUP, and after five seconds by SIGKILL.",
+            ),
+            (
+                "Terminals",
+                "The command has its caller's terminal, but not as its own: /dev/tty cannot be opened, a \
+                 shell has no job control, and who reads in the background is not stopped.",
+            ),
+        ],
+    ),
+    (
+        "Files",
+        &[
+            ("/run/roster/exec", "The socket of the daemon that runs commands."),
+            ("/etc/roster/exec.toml", "Who may run what: exec.toml(5)."),
+        ],
+    ),
+];
+
+/// What somebody calls it for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Call {
+    /// To be told how.
+    Help,
+    /// To be told the version.
+    Version,
+    /// To run a command.
+    Run {
+        /// The user, if one is named.
+        run_as: Option<String>,
+        /// The socket, if one is named.
+        socket: Option<OsString>,
+        /// The command.
+        argv: Vec<OsString>,
+    },
+}
+
+/// Reads a command line without the program's own name. An error says what is wrong with it.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Call, String> {
+    let mut words = words.into_iter();
+    let (mut run_as, mut socket) = (None, None);
+    let first = loop {
+        let word = words.next().ok_or("there is no command")?;
+        if word == "--" {
+            break words.next().ok_or("there is no command")?;
+        }
+        let Some((option, value)) = option_of(&word)? else { break word };
+        let mut value = || {
+            let value = value.clone().or_else(|| words.next());
+            value.ok_or(format!("--{} needs a value", option.long))
+        };
+        match option.short {
+            'u' => {
+                let name = value()?.into_string();
+                run_as = Some(name.map_err(|_| "a user's name is UTF-8")?);
+            }
+            's' => socket = Some(value()?),
+            'h' => return Ok(Call::Help),
+            _ => return Ok(Call::Version),
+        }
+    };
+    Ok(Call::Run { run_as, socket, argv: [first].into_iter().chain(words).collect() })
+}
+
+/// The option of a word, with the value in it; `None` if it is the command.
+fn option_of(word: &OsStr) -> Result<Option<(&'static Opt, Option<OsString>)>, String> {
+    let unknown = || format!("there is no option {}", word.display());
+    let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let (option, value) = match word.as_bytes() {
+        [b'-', b'-', long @ ..] => {
+            let at = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
+            let option = OPTIONS.iter().find(|option| option.long.as_bytes() == &long[..at]);
+            (option, long.get(at + 1..).map(os))
+        }
+        [b'-', short, rest @ ..] => {
+            let option = OPTIONS.iter().find(|option| option.short == char::from(*short));
+            (option, (!rest.is_empty()).then(|| os(rest)))
+        }
+        _ => return Ok(None),
+    };
+    let option = option.ok_or_else(unknown)?;
+    match value {
+        Some(_) if option.value.is_none() => Err(unknown()),
+        value => Ok(Some((option, value))),
+    }
+}
+
+/// What `--help` prints.
+#[must_use]
+pub fn help() -> String {
+    let mut text = format!("{ABOUT}\n\nUsage: {NAME} {USAGE}\n\nOptions:\n");
+    for Opt { short, long, value, help } in &OPTIONS {
+        let value = value.map(|value| format!(" <{value}>")).unwrap_or_default();
+        text.push_str(&format!("  {:<22} {help}\n", format!("-{short}, --{long}{value}")));
+    }
+    for (title, terms) in SECTIONS {
+        text.push_str(&format!("\n{title}:\n"));
+        for (term, meaning) in *terms {
+            text.push_str(&format!("  {term}\n"));
+            wrap(meaning, &mut text);
+        }
+    }
+    text
+}
+
+/// Lines of no more than 80 characters, as a term's meaning.
+fn wrap(meaning: &str, text: &mut String) {
+    const INDENT: &str = "     ";
+    let mut width = 0;
+    for word in meaning.split(' ') {
+        if width > 0 && width + 1 + word.len() > 80 {
+            text.push('\n');
+            width = 0;
+        }
+        if width == 0 {
+            text.push_str(INDENT);
+            width = INDENT.len();
+        }
+        text.push(' ');
+        text.push_str(word);
+        width += 1 + word.len();
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(run_as: Option<&str>, socket: Option<&str>, argv: &[&str]) -> Result<Call, String> {
+        let argv = argv.iter().map(OsString::from).collect();
+        Ok(Call::Run { run_as: run_as.map(Into::into), socket: socket.map(Into::into), argv })
+    }
+
+    #[test]
+    fn what_is_behind_the_command_is_the_commands() {
+        let parse = |words: &[&str]| parse(words.iter().map(OsString::from));
+        assert_eq!(parse(&["ls", "-u", "--help"]), run(None, None, &["ls", "-u", "--help"]));
+        assert_eq!(parse(&["-u", "bob", "ls"]), run(Some("bob"), None, &["ls"]));
+        assert_eq!(parse(&["-ubob", "--", "-x"]), run(Some("bob"), None, &["-x"]));
+        assert_eq!(
+            parse(&["--user=bob", "--socket", "/s", "ls"]),
+            run(Some("bob"), Some("/s"), &["ls"])
+        );
+        assert_eq!(parse(&["-h"]), Ok(Call::Help));
+        assert_eq!(parse(&["--version", "ls"]), Ok(Call::Version));
+        for words in [&[][..], &["-u"], &["-u", "bob"], &["-x", "ls"], &["--help=1"], &["--"]] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn every_option_is_in_the_help() {
+        let help = help();
+        for option in &OPTIONS {
+            assert!(help.contains(&format!("-{}, --{}", option.short, option.long)));
+        }
+        assert!(help.lines().all(|line| line.len() <= 80), "{help}");
+    }
+}

@@ -1,0 +1,366 @@
+//! The frames between a client and the daemon, as bytes. Any bytes whatever are safe to decode.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Where the daemon listens.
+pub const SOCKET: &str = "/run/roster/exec";
+/// A frame's kind, three bytes of 0, and how many bytes follow.
+pub const HEADER_BYTES: usize = 8;
+/// Of a request. The kernel takes 2 MiB of words and variables by default.
+pub const REQUEST_BYTES_MAX: usize = 4 << 20;
+/// Of an answer.
+pub const ANSWER_BYTES_MAX: usize = 4096;
+/// Of words, and of variables.
+pub const STRINGS_MAX: usize = 1 << 16;
+/// The command's 0, 1 and 2, and the folder that it runs in.
+pub const DESCRIPTORS: usize = 4;
+
+const MAGIC: &[u8; 4] = b"RXQ1";
+const REQUEST: u8 = b'R';
+const SIGNAL: u8 = b'K';
+const DENIED: u8 = b'D';
+const STARTED: u8 = b'S';
+const STOPPED: u8 = b'P';
+const ENDED: u8 = b'E';
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the request is not as the protocol has it: {}", self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// What somebody wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The user that it is to run as, if the client says.
+    pub run_as: Option<String>,
+    /// The words, at least one.
+    pub argv: Vec<OsString>,
+    /// The client's environment.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// What the daemon says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The command does not run. The last of a command.
+    Denied(Why, String),
+    /// It runs, with this process id.
+    Started(u32),
+    /// It was stopped, by this signal.
+    Stopped(u32),
+    /// It has ended. The last of a command.
+    Ended(End),
+}
+
+/// Why a command does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Why {
+    /// No rule lets the caller run it.
+    Refused = 1,
+    /// A rule does, and there is no such executable.
+    NotFound = 2,
+    /// A rule does, and the executable cannot be executed, or others could have changed it.
+    NotExecutable = 3,
+    /// As much runs as may at once.
+    Busy = 4,
+    /// The daemon could not find out whether it may, or could not start it.
+    Failed = 5,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this status.
+    Exited(u32),
+    /// By this signal.
+    Died(u32),
+    /// It was killed, for its time was over.
+    TimeOver,
+}
+
+/// A frame's kind and length, which is no more than `bytes_max`.
+fn header(bytes: [u8; HEADER_BYTES], bytes_max: usize) -> Result<(u8, usize), Malformed> {
+    let [kind, 0, 0, 0, length @ ..] = bytes else {
+        return Err(Malformed("bytes 1 to 3 of a frame are 0"));
+    };
+    let length = u32::from_le_bytes(length) as usize;
+    match length <= bytes_max {
+        true => Ok((kind, length)),
+        false => Err(Malformed("the frame is too long")),
+    }
+}
+
+fn frame(kind: u8, body: &[&[u8]]) -> Vec<u8> {
+    let length: usize = body.iter().map(|part| part.len()).sum();
+    let mut out = vec![kind, 0, 0, 0];
+    out.extend(number(length).to_le_bytes());
+    body.iter().for_each(|part| out.extend_from_slice(part));
+    out
+}
+
+/// Nothing here is so long that it does not fit; what would be is refused as too long.
+fn number(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+impl Request {
+    /// As a frame; `None` if it is more than the daemon takes.
+    #[must_use]
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let run_as = self.run_as.as_deref().unwrap_or_default().as_bytes();
+        let mut body = MAGIC.to_vec();
+        for count in [self.argv.len(), self.environment.len(), run_as.len()] {
+            body.extend(number(count).to_le_bytes());
+        }
+        body.extend_from_slice(run_as);
+        for word in &self.argv {
+            body.extend(number(word.len()).to_le_bytes());
+            body.extend_from_slice(word.as_bytes());
+        }
+        for (name, value) in &self.environment {
+            body.extend(number(name.len() + 1 + value.len()).to_le_bytes());
+            body.extend_from_slice(&[name.as_bytes(), b"=", value.as_bytes()].concat());
+        }
+        let fits = body.len() <= REQUEST_BYTES_MAX
+            && self.argv.len() <= STRINGS_MAX
+            && self.environment.len() <= STRINGS_MAX;
+        fits.then(|| frame(REQUEST, &[&body]))
+    }
+
+    /// How many bytes follow a header of a request.
+    pub fn length(bytes: [u8; HEADER_BYTES]) -> Result<usize, Malformed> {
+        match header(bytes, REQUEST_BYTES_MAX)? {
+            (REQUEST, length) => Ok(length),
+            _ => Err(Malformed("a frame of kind R begins a command")),
+        }
+    }
+
+    /// What follows the header.
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut rest = Rest(body);
+        if rest.take(MAGIC.len())? != MAGIC {
+            return Err(Malformed("it does not begin with RXQ1"));
+        }
+        let (words, variables, run_as) = (rest.number()?, rest.number()?, rest.number()?);
+        if words == 0 || words > STRINGS_MAX || variables > STRINGS_MAX {
+            return Err(Malformed("there are no words, or too many"));
+        }
+        let run_as = std::str::from_utf8(rest.text(run_as)?)
+            .map_err(|_| Malformed("a user's name is UTF-8"))?;
+        let run_as = (!run_as.is_empty()).then(|| run_as.to_owned());
+        // Each takes four bytes at least, so that no count makes room for more than was sent.
+        let argv = (0..words).map(|_| rest.string()).collect::<Result<_, _>>()?;
+        let environment = (0..variables)
+            .map(|_| rest.string().and_then(|variable| variable_of(&variable)))
+            .collect::<Result<_, _>>()?;
+        match rest.0 {
+            [] => Ok(Self { run_as, argv, environment }),
+            _ => Err(Malformed("something is behind its last variable")),
+        }
+    }
+}
+
+fn variable_of(variable: &OsStr) -> Result<(OsString, OsString), Malformed> {
+    let bytes = variable.as_bytes();
+    let at = bytes.iter().position(|&byte| byte == b'=');
+    let at = at.ok_or(Malformed("a variable has no ="))?;
+    let os = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    Ok((os(&bytes[..at]), os(&bytes[at + 1..])))
+}
+
+struct Rest<'b>(&'b [u8]);
+
+impl<'b> Rest<'b> {
+    fn take(&mut self, count: usize) -> Result<&'b [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("it ends early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<usize, Malformed> {
+        let bytes = self.take(4)?.try_into().map_err(|_| Malformed("it ends early"))?;
+        Ok(u32::from_le_bytes(bytes) as usize)
+    }
+
+    fn text(&mut self, count: usize) -> Result<&'b [u8], Malformed> {
+        let text = self.take(count)?;
+        match text.contains(&0) {
+            true => Err(Malformed("a string has a NUL in it")),
+            false => Ok(text),
+        }
+    }
+
+    fn string(&mut self) -> Result<OsString, Malformed> {
+        let length = self.number()?;
+        Ok(OsString::from_vec(self.text(length)?.to_vec()))
+    }
+}
+
+/// A signal for the command, as a frame.
+#[must_use]
+pub fn encode_signal(signal: u32) -> Vec<u8> {
+    frame(SIGNAL, &[&signal.to_le_bytes()])
+}
+
+/// The bytes of every frame that a client sends while its command runs.
+pub const SIGNAL_FRAME_BYTES: usize = HEADER_BYTES + 4;
+
+/// The signal of such a frame.
+pub fn decode_signal(bytes: [u8; SIGNAL_FRAME_BYTES]) -> Result<u32, Malformed> {
+    match bytes {
+        [SIGNAL, 0, 0, 0, 4, 0, 0, 0, signal @ ..] => Ok(u32::from_le_bytes(signal)),
+        _ => Err(Malformed("while a command runs a client sends frames of kind K")),
+    }
+}
+
+impl Answer {
+    /// As a frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Denied(why, words) => {
+                let words = &words.as_bytes()[..words.floor_char_boundary(ANSWER_BYTES_MAX - 4)];
+                frame(DENIED, &[&(*why as u32).to_le_bytes(), words])
+            }
+            Self::Started(pid) => frame(STARTED, &[&pid.to_le_bytes()]),
+            Self::Stopped(signal) => frame(STOPPED, &[&signal.to_le_bytes()]),
+            Self::Ended(end) => {
+                let (how, what) = match end {
+                    End::Exited(status) => (0u32, *status),
+                    End::Died(signal) => (1, *signal),
+                    End::TimeOver => (2, 0),
+                };
+                frame(ENDED, &[&how.to_le_bytes(), &what.to_le_bytes()])
+            }
+        }
+    }
+
+    /// How many bytes follow a header of an answer.
+    pub fn length(bytes: [u8; HEADER_BYTES]) -> Result<usize, Malformed> {
+        header(bytes, ANSWER_BYTES_MAX).map(|(_, length)| length)
+    }
+
+    /// An answer, of its header and what followed.
+    pub fn decode(bytes: [u8; HEADER_BYTES], body: &[u8]) -> Result<Self, Malformed> {
+        let (kind, _) = header(bytes, ANSWER_BYTES_MAX)?;
+        let mut rest = Rest(body);
+        let mut next = || rest.number().map(number);
+        let answer = match kind {
+            DENIED => {
+                let why = Why::of(next()?);
+                return Ok(Self::Denied(why, String::from_utf8_lossy(rest.0).into_owned()));
+            }
+            STARTED => Self::Started(next()?),
+            STOPPED => Self::Stopped(next()?),
+            ENDED => Self::Ended(match (next()?, next()?) {
+                (0, status) => End::Exited(status),
+                (1, signal) => End::Died(signal),
+                (2, _) => End::TimeOver,
+                _ => return Err(Malformed("a command ends in one of three ways")),
+            }),
+            _ => return Err(Malformed("it is no answer")),
+        };
+        match rest.0 {
+            [] => Ok(answer),
+            _ => Err(Malformed("something is behind the answer")),
+        }
+    }
+}
+
+impl Why {
+    /// What a later daemon may say is a failure.
+    fn of(number: u32) -> Self {
+        let known = [Self::Refused, Self::NotFound, Self::NotExecutable, Self::Busy];
+        known.into_iter().find(|why| *why as u32 == number).unwrap_or(Self::Failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        let odd = OsString::from_vec(vec![0xff, b'=', b'\n']);
+        Request {
+            run_as: Some("bob".into()),
+            argv: vec!["id".into(), OsString::new(), odd.clone()],
+            environment: vec![("A".into(), odd), ("".into(), "".into())],
+        }
+    }
+
+    #[test]
+    fn a_request_comes_as_it_was_sent_or_not_at_all() {
+        for request in [request(), Request { argv: vec!["x".into()], ..Request::default() }] {
+            let bytes = request.encode().unwrap();
+            let (head, body) = bytes.split_first_chunk().unwrap();
+            assert_eq!(Request::length(*head), Ok(body.len()));
+            assert_eq!(Request::decode(body).as_ref(), Ok(&request));
+            for end in 0..body.len() {
+                assert!(Request::decode(&body[..end]).is_err());
+            }
+            assert!(Request::decode(&[body, b"x"].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn no_count_and_no_length_is_believed() {
+        let body = |words: u32, variables: u32, name: u32, rest: &[u8]| {
+            let numbers = [words, variables, name].map(u32::to_le_bytes).concat();
+            Request::decode(&[MAGIC, &*numbers, rest].concat())
+        };
+        let word = b"\x01\0\0\0a";
+        assert!(body(1, 0, 0, word).is_ok());
+        for (words, variables, name) in [
+            (0, 0, 0),
+            (u32::MAX, 0, 0),
+            (2, 0, 0),
+            (1, u32::MAX, 0),
+            (1, 1, 0),
+            (1, 0, u32::MAX),
+            (STRINGS_MAX as u32 + 1, 0, 0),
+        ] {
+            assert!(body(words, variables, name, word).is_err(), "{words} {variables} {name}");
+        }
+        assert_eq!(body(1, 0, 0, b"\x01\0\0\0\0"), Err(Malformed("a string has a NUL in it")));
+        assert_eq!(body(1, 1, 0, b"\x01\0\0\0a\x01\0\0\0b"), Err(Malformed("a variable has no =")));
+        assert!(Request::length(*b"R\0\0\0\x01\0\x40\0").is_err());
+        assert!(Request::length(*b"R\0\x01\0\0\0\0\0").is_err());
+        assert!(Request::length(*b"K\0\0\0\0\0\0\0").is_err());
+        let long = Request { argv: vec!["x".repeat(5 << 20).into()], ..Request::default() };
+        assert_eq!(long.encode(), None);
+    }
+
+    #[test]
+    fn answers_and_signals_come_as_they_were_sent() {
+        for answer in [
+            Answer::Denied(Why::Refused, "no".into()),
+            Answer::Denied(Why::Busy, String::new()),
+            Answer::Started(7),
+            Answer::Stopped(20),
+            Answer::Ended(End::Exited(255)),
+            Answer::Ended(End::Died(9)),
+            Answer::Ended(End::TimeOver),
+        ] {
+            let bytes = answer.encode();
+            let (head, body) = bytes.split_first_chunk().unwrap();
+            assert_eq!(Answer::length(*head), Ok(body.len()));
+            assert_eq!(Answer::decode(*head, body), Ok(answer));
+        }
+        let long = Answer::Denied(Why::Failed, "é".repeat(ANSWER_BYTES_MAX)).encode();
+        let (head, body) = long.split_first_chunk().unwrap();
+        assert!(Answer::length(*head).is_ok() && Answer::decode(*head, body).is_ok());
+        let bytes = encode_signal(15);
+        assert_eq!(decode_signal(bytes.try_into().unwrap()), Ok(15));
+        assert!(decode_signal(*b"R\0\0\0\x04\0\0\0\x0f\0\0\0").is_err());
+    }
+}

@@ -1,0 +1,170 @@
+//! `roster-rootwrap-daemon`: runs commands for the Python client of `oslo.rootwrap`, as `rootwrap-daemon`
+//! does; or, with `--native`, for everybody whom a policy of this host lets run them.
+
+#![forbid(unsafe_code)]
+
+use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use roster_rootwrap::compat::daemon::serve_clients;
+use roster_rootwrap::exec::{self, Executor};
+use roster_rootwrap::host::ThisHost;
+use roster_rootwrap::native::daemon::{Failure, Settings, serve_everybody};
+use roster_rootwrap::{Policy, Refusal, manual};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Something is wrong, and it has been said.
+const FAILED: u8 = 1;
+
+/// Run commands for an unchanged client of oslo.rootwrap, as the rules of a rootwrap.conf let it; or for
+/// roster-exec, as the policy of this host lets whoever asks
+#[derive(Parser)]
+#[command(
+    name = "roster-rootwrap-daemon",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_long_help = manual::after_help(&manual::DAEMON)
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// The rootwrap.conf
+    #[arg(
+        value_name = "CONF",
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "native",
+        conflicts_with = "native"
+    )]
+    conf: Option<PathBuf>,
+
+    /// Let this user connect too, besides root, who called sudo, and the owner of standard output
+    #[arg(long, value_name = "UID", conflicts_with = "native")]
+    allow_uid: Vec<u32>,
+
+    /// Run commands for roster-exec instead
+    #[arg(long)]
+    native: bool,
+
+    /// Who may run what: exec.toml(5)
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        default_value = "/etc/roster/exec.toml",
+        requires = "native"
+    )]
+    policy: PathBuf,
+
+    /// The socket, unless systemd hands one over
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_hint = ValueHint::FilePath,
+        default_value = roster_exec::wire::SOCKET,
+        requires = "native"
+    )]
+    socket: PathBuf,
+
+    /// Serve counters to Prometheus at this address of the loopback, such as 127.0.0.1:9164
+    #[arg(long, value_name = "ADDRESS", requires = "native")]
+    metrics: Option<SocketAddr>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the man pages of this program, of roster-exec and of exec.toml into a folder, for packagers
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions, for packagers
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+        /// Those of roster-exec
+        #[arg(long)]
+        client: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = exec::run_if_staged() {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
+        }
+    };
+    if cli.native {
+        let Cli { policy, socket, metrics, .. } = cli;
+        return ExitCode::from(run_native(&Settings { policy, socket, metrics }));
+    }
+    let done = match (cli.command, cli.conf) {
+        (Some(Command::Man { folder }), _) => {
+            let mut out = io::stdout();
+            manual::write_page(&manual::DAEMON, Cli::command(), &folder, &mut out)
+                .and_then(|()| manual::write_exec_pages(&folder, &mut out))
+        }
+        (Some(Command::Completions { shell, client }), _) => {
+            let mut out = Vec::new();
+            let mut command = if client { manual::exec_command() } else { Cli::command() };
+            let name = command.get_name().to_owned();
+            clap_complete::generate(shell, &mut command, name, &mut out);
+            io::stdout().write_all(&out)
+        }
+        (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),
+        (None, None) => Ok(()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(conf: &Path, allowed_uids: &[u32]) -> u8 {
+    let policy = match Policy::load(conf, &ThisHost::new()) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            problems.iter().for_each(|problem| say(problem));
+            return Refusal::BAD_CONFIG;
+        }
+    };
+    let served = Executor::new(policy.conf.rlimit_nofile)
+        .and_then(|executor| serve_clients(policy, executor, &manual::called(), allowed_uids));
+    match served {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&error);
+            FAILED
+        }
+    }
+}
+
+fn run_native(settings: &Settings) -> u8 {
+    match serve_everybody(settings) {
+        Ok(()) => 0,
+        Err(Failure::Policy(problems)) => {
+            problems.iter().for_each(|problem| say(problem));
+            Refusal::BAD_CONFIG
+        }
+        Err(Failure::System(error)) => {
+            say(&error);
+            FAILED
+        }
+    }
+}
+
+fn say(what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}: {what}", manual::called().display());
+}

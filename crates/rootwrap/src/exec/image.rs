@@ -1,0 +1,73 @@
+//! An executable that was opened and looked at, to be executed where it was found.
+//!
+//! What is held is its folder, and what is executed is the name in it that was looked at: whoever moves
+//! or swaps a folder above changes nothing any more, and the process is called as the file is, which it
+//! would not be if the file's own descriptor were executed.
+
+use crate::host::{Kind, Status, ThisHost};
+use crate::paths::realpath;
+use crate::python::{basename, dirname};
+use crate::trust::distrust_of;
+use rustix::fs::{CWD, FileType, Mode, OFlags, RawMode, fstat, openat};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// What executables begin with that the kernel loads itself. Everything else is handed to another
+/// program by its path, and no path leads through a descriptor that the program does not have.
+const LOADED: &[u8] = b"\x7fELF";
+
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) folder: OwnedFd,
+    pub(super) name: OsString,
+}
+
+impl Image {
+    /// What to execute, in a process with the folder's descriptor.
+    pub(super) fn path(&self) -> OsString {
+        let mut path = OsString::from(format!("/proc/self/fd/{}/", self.folder.as_raw_fd()));
+        path.push(&self.name);
+        path
+    }
+}
+
+/// Opens what is to be executed; `None` if it is to be executed by its path.
+pub(super) fn open(first: &OsStr) -> io::Result<Option<Image>> {
+    let real = realpath(&ThisHost::with_environment(Vec::new()), first);
+    let real = OsStr::from_bytes(&real);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, dirname(real.as_bytes()), flags, Mode::empty())?;
+    let name = basename(real).to_owned();
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(&folder, &*name, flags, Mode::empty()) {
+        // Who may execute but not read it cannot tell what it is.
+        Err(rustix::io::Errno::ACCESS) => return Ok(None),
+        file => file?,
+    };
+    for (opened, kind) in [(folder.as_fd(), Kind::Folder), (file.as_fd(), Kind::File)] {
+        if let Some(why) = distrust(opened, kind)? {
+            let what = format!("{} is not to be trusted: it {why}", first.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+    }
+    let mut start = [0; LOADED.len()];
+    let read = std::fs::File::from(file).read(&mut start)?;
+    Ok((start[..read] == *LOADED).then_some(Image { folder, name }))
+}
+
+fn distrust(opened: impl AsFd, kind: Kind) -> io::Result<Option<String>> {
+    let stat = fstat(opened)?;
+    let found = match FileType::from_raw_mode(stat.st_mode as RawMode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Folder,
+        _ => Kind::Other,
+    };
+    if found != kind {
+        return Ok(Some("is something else by now".into()));
+    }
+    let (uid, gid, mode) = (stat.st_uid, stat.st_gid, stat.st_mode & 0o7777);
+    let user = rustix::process::geteuid().as_raw();
+    Ok(distrust_of(user, &Status { kind, uid, gid, mode }))
+}

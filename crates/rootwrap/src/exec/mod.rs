@@ -1,0 +1,367 @@
+//! Runs what the judge lets run, a [`Verdict`], or what a policy of roster-exec does, a [`Permit`], and
+//! nothing else.
+//!
+//! A command gets the uid, the gid and the supplementary groups of its user, the descriptors 0 to 2
+//! that the caller gives it and no other, default signals, and the bound on open files of the
+//! configuration. Most commands run as root, which is what this process is: they are started by
+//! `posix_spawn` without a copy of anything. For another user the program starts itself anew as a
+//! `stage`, which takes on the user's rights and becomes the command: code between fork and exec
+//! would be unsafe, and a thread with other rights could be killed by whoever has those. Once one was
+//! needed the next is started ahead.
+//!
+//! In strict mode the executable is opened, looked at, and executed by its descriptor; a script is
+//! executed by its path, which its interpreter opens again. Processes are signalled here rather than
+//! by kill(1), by a descriptor that no other process can get.
+//!
+//! Judges nothing, and does not know where streams lead.
+
+mod credentials;
+mod image;
+mod limit;
+mod order;
+mod signal;
+mod stage;
+
+use crate::host::ThisHost;
+use crate::judge::{Mode, Verdict};
+use crate::native::decide::Permit;
+use crate::python::{dirname, join};
+use crate::trust::distrust;
+use credentials::Credentials;
+use image::Image;
+use limit::Limit;
+use order::{Action, Order};
+use rustix::fs::OFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+pub use credentials::Account;
+pub use stage::run_if_staged;
+
+/// Where Python looks for a name without a slash when there is no `$PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// With fewer open files nothing can be run at all.
+const FILES_MIN: u64 = 64;
+
+/// How long it counts who a user is.
+const KNOWN_FOR: Duration = Duration::from_secs(5);
+/// Stages that wait for a command.
+const READY_MAX: usize = 2;
+
+/// Where a command's descriptors 0 to 2 lead.
+#[derive(Debug)]
+pub struct Streams {
+    /// What it reads.
+    pub stdin: OwnedFd,
+    /// What it writes.
+    pub stdout: OwnedFd,
+    /// What it complains to.
+    pub stderr: OwnedFd,
+}
+
+/// This process, made ready to start commands.
+#[derive(Debug)]
+pub struct Executor {
+    own: Credentials,
+    users: Mutex<HashMap<String, (Instant, Credentials)>>,
+    /// Whether a stage was needed, so that more will be.
+    stages: AtomicBool,
+    ready: Mutex<Vec<stage::Ready>>,
+    /// Whether commands have process groups of their own.
+    own_groups: bool,
+}
+
+/// As whom, with what and where a permitted command runs.
+#[derive(Debug)]
+pub struct Setting<'s> {
+    /// The user.
+    pub account: &'s Account,
+    /// All of its environment.
+    pub environment: &'s [(OsString, OsString)],
+    /// Where it runs if its user may be there.
+    pub folder: &'s OwnedFd,
+}
+
+/// Why a permitted command did not start.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// There is no such executable.
+    Absent,
+    /// It cannot be executed, or others could have changed it.
+    Unfit(String),
+    /// The system would not start anything.
+    System(io::Error),
+}
+
+impl Executor {
+    /// Makes this process what commands are to inherit from: without descriptors of its parent but 0 to
+    /// 2, with its signals as a program finds them, with at most so many open files and, as root,
+    /// with root's groups. To be called before there are threads or open files.
+    pub fn new(files_max: i64) -> io::Result<Self> {
+        close_inherited(None)?;
+        signal::reset()?;
+        limit_files(files_max)?;
+        Self::with_groups(false)
+    }
+
+    /// The same with the limits that there are, and one descriptor that stays open; each command is to
+    /// have a process group of its own.
+    pub fn new_native(kept: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        close_inherited(kept)?;
+        signal::reset()?;
+        Self::with_groups(true)
+    }
+
+    fn with_groups(own_groups: bool) -> io::Result<Self> {
+        let own = Credentials::normalized()?;
+        let (users, ready) = (Mutex::default(), Mutex::default());
+        Ok(Self { own, users, stages: AtomicBool::new(false), ready, own_groups })
+    }
+
+    /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
+    pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
+        let wanted = self.credentials(verdict.run_as())?;
+        let image = match (verdict.mode(), verdict.process()) {
+            (Mode::Strict, None) => {
+                verdict.argv().first().map_or(Ok(None), |first| image::open(first))?
+            }
+            _ => None,
+        };
+        let action = match verdict.process() {
+            Some(process) => Action::Signal { process, signal: signal::asked_for(verdict.argv())? },
+            None if wanted == self.own => return start_here(verdict, image.as_ref(), streams),
+            None => Action::Run {
+                candidates: candidates(verdict),
+                image: image.as_ref().map(|image| image.name.clone()),
+                argv: verdict.argv().to_vec(),
+                environment: verdict.environment().to_vec(),
+            },
+        };
+        let order = Order { credentials: wanted, limits: Vec::new(), has_folder: false, action };
+        self.stages.store(true, Ordering::Relaxed);
+        self.stage()?.go(&order, image.as_ref(), None, &streams)
+    }
+
+    /// Starts what a policy of roster-exec permits, if nobody else could have changed it.
+    pub fn start_permitted(
+        &self,
+        permit: &Permit<'_>,
+        setting: &Setting<'_>,
+        streams: Streams,
+    ) -> Result<Child, NotStarted> {
+        let path = permit.rule().command.as_os_str();
+        let image = open_trusted(path)?;
+        let of_executable = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => NotStarted::Absent,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ExecutableFileBusy => {
+                NotStarted::Unfit(format!("it cannot be executed: {error}"))
+            }
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+                NotStarted::Unfit(format!("it cannot be executed: {error}"))
+            }
+            _ => NotStarted::System(error),
+        };
+        let limits = limits_of(permit);
+        if limits.is_empty() && setting.account.credentials == self.own {
+            return spawn_permitted(permit, setting, image.as_ref(), streams)
+                .map_err(of_executable);
+        }
+        let action = Action::Run {
+            candidates: vec![path.to_owned()],
+            image: image.as_ref().map(|image| image.name.clone()),
+            argv: permit.argv().to_vec(),
+            environment: setting.environment.to_vec(),
+        };
+        let credentials = setting.account.credentials.clone();
+        let order = Order { credentials, limits, has_folder: true, action };
+        self.stages.store(true, Ordering::Relaxed);
+        let stage = self.stage().map_err(NotStarted::System)?;
+        stage.go(&order, image.as_ref(), Some(setting.folder), &streams).map_err(of_executable)
+    }
+
+    /// A user as the name service has it; `None` if it has none.
+    pub fn account(&self, name: &str) -> io::Result<Option<Account>> {
+        Credentials::account(name, &self.own)
+    }
+
+    /// The user that this process is.
+    pub fn own_account(&self) -> io::Result<Option<Account>> {
+        self.own.owner()
+    }
+
+    /// Starts what the next command of another user will need, if there was one: called when nobody waits.
+    pub fn make_ready(&self) {
+        let is_wanted = || locked(&self.ready).len() < READY_MAX;
+        if self.stages.load(Ordering::Relaxed)
+            && is_wanted()
+            && let Ok(stage) = stage::Ready::new(self.own_groups)
+        {
+            locked(&self.ready).push(stage);
+        }
+    }
+
+    fn stage(&self) -> io::Result<stage::Ready> {
+        loop {
+            let ready = locked(&self.ready).pop();
+            let Some(mut stage) = ready else { return stage::Ready::new(self.own_groups) };
+            if stage.is_alive() {
+                return Ok(stage);
+            }
+        }
+    }
+
+    fn credentials(&self, user: &str) -> io::Result<Credentials> {
+        let now = Instant::now();
+        if let Some((until, known)) = locked(&self.users).get(user)
+            && now < *until
+        {
+            return Ok(known.clone());
+        }
+        let found = Credentials::of_user(user, &self.own)?;
+        locked(&self.users).insert(user.to_owned(), (now + KNOWN_FOR, found.clone()));
+        Ok(found)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("a thread that panics ends the process")
+}
+
+fn open_trusted(path: &OsStr) -> Result<Option<Image>, NotStarted> {
+    let absent = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    if let Err(error) = fs::metadata(path)
+        && absent(&error)
+    {
+        return Err(NotStarted::Absent);
+    }
+    if let Some(why) = distrust(&ThisHost::with_environment(Vec::new()), path) {
+        return Err(NotStarted::Unfit(format!("others could have changed it: {why}")));
+    }
+    image::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => NotStarted::Unfit(error.to_string()),
+        _ if absent(&error) => NotStarted::Absent,
+        _ => NotStarted::System(error),
+    })
+}
+
+fn limits_of(permit: &Permit<'_>) -> Vec<Limit> {
+    let limits = &permit.rule().limits;
+    let (files, memory) = (limits.files.map(Limit::Files), limits.memory.map(Limit::Memory));
+    let seconds = limits.cpu.map(|cpu| Limit::Seconds(cpu.as_secs()));
+    files.into_iter().chain(seconds).chain(memory).collect()
+}
+
+fn spawn_permitted(
+    permit: &Permit<'_>,
+    setting: &Setting<'_>,
+    image: Option<&Image>,
+    streams: Streams,
+) -> io::Result<Child> {
+    let path = image.map_or_else(|| permit.rule().command.clone().into(), Image::path);
+    let mut command = command(&path, permit.argv(), setting.environment);
+    let Streams { stdin, stdout, stderr } = streams;
+    command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
+    // An error of the command's start does not tell which of the two it is of.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(setting.folder, ".", flags, rustix::fs::Mode::empty()) {
+        Ok(_) => command.current_dir(format!("/proc/self/fd/{}", setting.folder.as_raw_fd())),
+        Err(_) => command.current_dir("/"),
+    };
+    command.spawn()
+}
+
+fn start_here(verdict: &Verdict<'_>, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
+    let Streams { stdin, stdout, stderr } = streams;
+    execute_first(candidates(verdict), image, |path| {
+        let mut command = command(path, verdict.argv(), verdict.environment());
+        command.stdin(stdin.try_clone()?).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+        command.spawn()
+    })
+}
+
+fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]) -> Command {
+    let mut command = Command::new(path);
+    if let Some(first) = argv.first() {
+        command.arg0(first).args(&argv[1..]);
+    }
+    command.env_clear();
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// Tries the descriptor of an image, or one path after the other as execvp does: the error that is told
+/// is the first that is not for want of a file.
+fn execute_first<T>(
+    candidates: Vec<OsString>,
+    image: Option<&Image>,
+    mut execute: impl FnMut(&OsStr) -> io::Result<T>,
+) -> io::Result<T> {
+    if let Some(image) = image {
+        return execute(&image.path());
+    }
+    let mut told = None;
+    for path in candidates {
+        let error = match execute(&path) {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let is_absent =
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        if told.is_none() || !is_absent {
+            told = Some(error);
+            if !is_absent {
+                break;
+            }
+        }
+    }
+    Err(told.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// The paths that the first word may mean.
+fn candidates(verdict: &Verdict<'_>) -> Vec<OsString> {
+    let Some(first) = verdict.argv().first() else { return Vec::new() };
+    if !dirname(first.as_bytes()).is_empty() {
+        return vec![first.clone()];
+    }
+    let path = verdict.environment().iter().find(|(name, _)| name == "PATH");
+    let path = path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| path);
+    let folders = crate::conf::split(path).map(OsStr::as_bytes);
+    // An empty folder is this one, and must not be looked up once more.
+    let folders = folders.map(|folder| if folder.is_empty() { b"." } else { folder });
+    folders.map(|folder| crate::conf::os(join(folder, first.as_bytes()))).collect()
+}
+
+/// A descriptor that the parent forgot to close would be every command's.
+fn close_inherited(kept: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    // The folder's own descriptor is among them, and closed once they are all known.
+    let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&number| number > 2 && kept.is_none_or(|kept| kept.as_raw_fd() != number))
+        .collect();
+    for number in open {
+        // That of the folder is closed already.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}
+
+fn limit_files(files_max: i64) -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = u64::try_from(files_max).unwrap_or(0).max(FILES_MIN);
+    if current.is_none_or(|current| wanted < current) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
+    }
+    Ok(())
+}

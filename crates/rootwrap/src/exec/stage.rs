@@ -1,0 +1,196 @@
+//! The step between this process and a command with another user's rights: the same executable, started
+//! anew with an empty environment, which is told over a socket what to do. It takes on the user's
+//! rights, then becomes the command, or signals a process, and is the command's process from the start.
+//!
+//! Until it has become the command the socket is open: an error of the system comes back over it.
+
+use super::image::Image;
+use super::limit::Limit;
+use super::order::{Action, ORDER_BYTES_MAX, Order};
+use super::{Streams, command, execute_first, signal};
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+/// How a stage is called, whatever the file is.
+const NAME: &str = "roster-rootwrap: stage";
+
+/// A stage that waits for its order. Without one it ends with this process.
+#[derive(Debug)]
+pub(super) struct Ready {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Ready {
+    /// In a process group of its own, if commands are to have one.
+    pub(super) fn new(own_group: bool) -> io::Result<Self> {
+        let (socket, theirs) = UnixStream::pair()?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        if own_group {
+            command.process_group(0);
+        }
+        Ok(Self { child: command.spawn()?, socket })
+    }
+
+    /// Gives it an order, and returns when it is what it was told to become.
+    pub(super) fn go(
+        mut self,
+        order: &Order,
+        image: Option<&Image>,
+        folder: Option<&OwnedFd>,
+        streams: &Streams,
+    ) -> io::Result<Child> {
+        let sent =
+            send(&mut self.socket, order, streams, [folder, image.map(|image| &image.folder)]);
+        match sent.and_then(|()| receive_error(&mut self.socket)) {
+            Ok(None) => Ok(self.child),
+            Ok(Some(error)) | Err(error) => {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether nothing has happened to it.
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
+    }
+}
+
+fn send(
+    to: &mut UnixStream,
+    order: &Order,
+    streams: &Streams,
+    folders: [Option<&OwnedFd>; 2],
+) -> io::Result<()> {
+    let Streams { stdin, stdout, stderr } = streams;
+    let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    fds.extend(folders.into_iter().flatten().map(AsFd::as_fd));
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(&*to, &[IoSlice::new(b"O")], &mut control, SendFlags::NOSIGNAL)?;
+    to.write_all(&order.encode())?;
+    to.shutdown(Shutdown::Write)
+}
+
+fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
+    let mut number = [0; 4];
+    match from.read_exact(&mut number) {
+        Ok(()) => Ok(Some(io::Error::from_raw_os_error(i32::from_le_bytes(number)))),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// If this process was started as a stage, does what it is told, and returns only where that is done or
+/// could not be. The first thing that a program which runs commands has to do.
+#[must_use]
+pub fn run_if_staged() -> Option<ExitCode> {
+    (std::env::args_os().next()? == NAME).then(|| match Stage::receive() {
+        Ok(stage) => stage.run(),
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+struct Stage {
+    socket: UnixStream,
+    order: Order,
+    folder: Option<OwnedFd>,
+    image: Option<OwnedFd>,
+}
+
+impl Stage {
+    fn receive() -> io::Result<Self> {
+        let mut socket =
+            UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+        // Only who started this process may order it about.
+        let maker = rustix::net::sockopt::socket_peercred(&socket)?.pid;
+        if rustix::process::getppid() != Some(maker) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        let mut fds = receive_descriptors(&socket)?.into_iter();
+        let mut next = || fds.next().ok_or(ErrorKind::UnexpectedEof);
+        rustix::stdio::dup2_stdin(next()?)?;
+        rustix::stdio::dup2_stdout(next()?)?;
+        rustix::stdio::dup2_stderr(next()?)?;
+        let mut bytes = Vec::new();
+        (&mut socket).take(ORDER_BYTES_MAX).read_to_end(&mut bytes)?;
+        let order = Order::decode(&bytes)?;
+        let folder = if order.has_folder { fds.next() } else { None };
+        Ok(Self { socket, order, folder, image: fds.next() })
+    }
+
+    fn run(mut self) -> ExitCode {
+        let Order { credentials, limits, action, .. } = self.order;
+        let error = match (credentials.assume(), action) {
+            (Err(error), _) => error,
+            (Ok(()), Action::Signal { process, signal }) => {
+                drop(self.socket);
+                return signal::send(process, signal);
+            }
+            (Ok(()), Action::Run { candidates, image, argv, environment }) => {
+                let image = self.image.take().zip(image);
+                let image = image.map(|(folder, name)| Image { folder, name });
+                if let Some(folder) = &self.folder {
+                    enter(folder);
+                }
+                become_command(candidates, image.as_ref(), &argv, &environment, &limits)
+            }
+        };
+        let number = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        let _ = self.socket.write_all(&number.to_le_bytes());
+        ExitCode::FAILURE
+    }
+}
+
+/// Where the user may not be, it is in the root folder.
+fn enter(folder: &OwnedFd) {
+    if rustix::process::fchdir(folder).is_err() {
+        let _ = rustix::process::chdir("/");
+    }
+}
+
+fn become_command(
+    candidates: Vec<OsString>,
+    image: Option<&Image>,
+    argv: &[OsString],
+    environment: &[(OsString, OsString)],
+    limits: &[Limit],
+) -> io::Error {
+    let failed = execute_first(candidates, image, |path| -> io::Result<()> {
+        let mut command = command(path, argv, environment);
+        // Last of all, for they hold for this process too.
+        limits.iter().try_for_each(|limit| limit.impose())?;
+        Err(command.exec())
+    });
+    failed.err().unwrap_or_else(|| ErrorKind::NotFound.into())
+}
+
+fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    Ok(fds)
+}

@@ -1,0 +1,165 @@
+//! What a verdict depends on besides policy and command: the facts of a host, behind a trait so that
+//! a verdict can be thought through for another host. [`ThisHost`] asks the kernel; nothing here
+//! decides.
+
+use rustix::fs::{Access, access};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Of a command line, the first so many bytes are read: a path has 4,096 at the most.
+const COMMAND_LINE_BYTES_MAX: u64 = 8192;
+
+/// What there is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// Neither.
+    Other,
+}
+
+/// Who may change what is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub kind: Kind,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its permission bits, with the sticky bit.
+    pub mode: u32,
+}
+
+/// What a judge may ask about a host.
+pub trait Facts {
+    /// Whether access(2) says that the process may execute what is at a path, links followed.
+    fn may_execute(&self, path: &Path) -> bool;
+    /// What is at a path, links followed; `None` if nothing is, or it cannot be seen.
+    fn status(&self, path: &Path) -> Option<Status>;
+    /// Where a symbolic link leads; `None` of all else.
+    fn link(&self, path: &Path) -> Option<PathBuf>;
+    /// The working folder, if it still exists.
+    fn working_folder(&self) -> Option<PathBuf>;
+    /// What /proc/PID/exe leads to, as the kernel words it.
+    fn executable_of(&self, pid: i64) -> Option<OsString>;
+    /// The first word of a process's command line; empty where it has none.
+    fn first_word_of(&self, pid: i64) -> Option<OsString>;
+    /// When a process began, in the kernel's ticks: with the pid, what no other process has.
+    fn start_of(&self, pid: i64) -> Option<u64>;
+    /// The environment.
+    fn environment(&self) -> &[(OsString, OsString)];
+    /// The user as which the process runs.
+    fn user(&self) -> u32;
+
+    /// A variable of the environment.
+    fn variable(&self, name: &str) -> Option<&OsStr> {
+        let (_, value) = self.environment().iter().find(|(found, _)| found == name)?;
+        Some(value)
+    }
+}
+
+/// The host this runs on.
+#[derive(Debug)]
+pub struct ThisHost {
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl ThisHost {
+    /// With the environment of this process.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_environment(std::env::vars_os().collect())
+    }
+
+    /// With another environment.
+    #[must_use]
+    pub fn with_environment(environment: Vec<(OsString, OsString)>) -> Self {
+        Self { environment }
+    }
+}
+
+impl Default for ThisHost {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Facts for ThisHost {
+    fn may_execute(&self, path: &Path) -> bool {
+        access(path, Access::EXEC_OK).is_ok()
+    }
+
+    fn status(&self, path: &Path) -> Option<Status> {
+        let found = fs::metadata(path).ok()?;
+        let kind = match found.file_type() {
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_dir() => Kind::Folder,
+            _ => Kind::Other,
+        };
+        Some(Status { kind, uid: found.uid(), gid: found.gid(), mode: found.mode() & 0o7777 })
+    }
+
+    fn link(&self, path: &Path) -> Option<PathBuf> {
+        fs::read_link(path).ok()
+    }
+
+    fn working_folder(&self) -> Option<PathBuf> {
+        std::env::current_dir().ok()
+    }
+
+    fn executable_of(&self, pid: i64) -> Option<OsString> {
+        fs::read_link(format!("/proc/{pid}/exe")).ok().map(PathBuf::into_os_string)
+    }
+
+    fn first_word_of(&self, pid: i64) -> Option<OsString> {
+        let file = fs::File::open(format!("/proc/{pid}/cmdline")).ok()?;
+        let mut line = Vec::new();
+        file.take(COMMAND_LINE_BYTES_MAX).read_to_end(&mut line).ok()?;
+        let end = line.iter().position(|&byte| byte == 0).unwrap_or(line.len());
+        line.truncate(end);
+        Some(OsString::from_vec(line))
+    }
+
+    fn start_of(&self, pid: i64) -> Option<u64> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is a name in brackets, which may hold anything; the start is the 22nd.
+        let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
+        let field =
+            stat[behind..].split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(19)?;
+        OsStr::from_bytes(field).to_str()?.parse().ok()
+    }
+
+    fn environment(&self) -> &[(OsString, OsString)] {
+        &self.environment
+    }
+
+    fn user(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_of_this_process() {
+        let host = ThisHost::new();
+        let pid = i64::from(std::process::id());
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(host.executable_of(pid), Some(program.clone().into_os_string()));
+        assert!(host.first_word_of(pid).is_some_and(|word| !word.is_empty()));
+        assert!(host.start_of(pid).is_some_and(|start| start > 0));
+        assert!(host.may_execute(&program));
+        assert_eq!(host.status(&program).map(|status| status.kind), Some(Kind::File));
+        assert_eq!(host.executable_of(-1), None);
+        assert_eq!(host.start_of(0), None);
+    }
+}

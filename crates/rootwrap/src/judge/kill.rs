@@ -1,0 +1,121 @@
+//! kill(1): which process it means, and whether that runs what a rule says.
+
+use super::{Case, Mode, Process, Why};
+use crate::conf::{os, split};
+use crate::host::Kind;
+use crate::python::{basename, dirname, int, is_absolute, join};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// Where the shell and Python look without a `$PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// `kill [SIGNAL] PID`. The rule's arguments: an executable, and the signals that must be named.
+pub(super) fn matches(
+    case: &Case<'_>,
+    arguments: &[String],
+    words: &[&OsStr],
+) -> Result<Option<Process>, Why> {
+    if words.first().is_none_or(|first| *first != "kill") {
+        return Err(Why::OtherCommand);
+    }
+    let signals = arguments.get(1..).unwrap_or_default();
+    let target = match words {
+        [_, signal, target] if signals.iter().any(|known| *signal == known.as_str()) => target,
+        [_, target] if signals.is_empty() => target,
+        [_, _, _] | [_, _] => return Err(Why::Signal),
+        _ => return Err(Why::ArgumentCount(if signals.is_empty() { 2 } else { 3 })),
+    };
+    let pid = target.to_str().and_then(int).ok_or(Why::NoProcess)?;
+    match case.mode {
+        Mode::Compat => compat(case, arguments, pid).map(|()| None),
+        Mode::Strict => strict(case, arguments, target, pid).map(Some),
+    }
+}
+
+fn compat(case: &Case<'_>, arguments: &[String], pid: i64) -> Result<(), Why> {
+    let program = program(case, pid)?;
+    if program.is_empty() {
+        return Err(Why::NoProcess);
+    }
+    let wanted = arguments.first().ok_or(Why::BreaksOff("names no executable"))?;
+    is_wanted(case, wanted, &program)
+}
+
+/// The process itself says nothing here: its command line is its own to write.
+fn strict(case: &Case<'_>, arguments: &[String], target: &OsStr, pid: i64) -> Result<Process, Why> {
+    let plain =
+        !target.as_bytes().starts_with(b"0") && target.as_bytes().iter().all(u8::is_ascii_digit);
+    if !plain || pid > i64::from(i32::MAX) {
+        return Err(Why::PlainNumber);
+    }
+    let started = case.facts.start_of(pid).ok_or(Why::NoProcess)?;
+    let program = case.facts.executable_of(pid).ok_or(Why::NoProcess)?;
+    // The executable is that of the process that began then, and of no later one.
+    if case.facts.start_of(pid) != Some(started) {
+        return Err(Why::NoProcess);
+    }
+    let wanted = arguments.first().ok_or(Why::Never)?;
+    is_wanted(case, wanted, &without_mark(program))?;
+    Ok(Process { pid, started })
+}
+
+fn is_wanted(case: &Case<'_>, wanted: &str, program: &OsStr) -> Result<(), Why> {
+    let bytes = program.as_bytes();
+    let is_wanted = if is_absolute(wanted.as_bytes()) {
+        *program == *wanted
+    } else {
+        let path = case.facts.variable("PATH").unwrap_or_default();
+        is_absolute(bytes)
+            && basename(program) == wanted
+            && split(path).any(|folder| folder.as_bytes() == dirname(bytes))
+    };
+    if is_wanted { Ok(()) } else { Err(Why::OtherProcess(program.to_owned())) }
+}
+
+/// What the original takes for the program of a process.
+fn program(case: &Case<'_>, pid: i64) -> Result<OsString, Why> {
+    let program = without_mark(case.facts.executable_of(pid).ok_or(Why::NoProcess)?);
+    let is_file = |path: &OsStr| case.facts.status(Path::new(path)).map(|found| found.kind);
+    if is_file(&program) == Some(Kind::File) {
+        return Ok(program);
+    }
+    // An executable that was replaced may have got another name.
+    let word = case.facts.first_word_of(pid).ok_or(Why::NoProcess)?;
+    if word.to_str().is_none() {
+        return Err(Why::BreaksOff("the process's command line is no UTF-8"));
+    }
+    let word = found_in_path(case, &word).unwrap_or(word);
+    Ok(if is_file(&word) == Some(Kind::File) { word } else { program })
+}
+
+/// Without what the kernel writes behind the name of an executable that is gone.
+fn without_mark(program: OsString) -> OsString {
+    let mut bytes = program.into_vec();
+    if let Some(end) = bytes.iter().position(|&byte| byte == 0) {
+        bytes.truncate(end);
+    }
+    if bytes.ends_with(b" (deleted)") {
+        bytes.truncate(bytes.len() - b" (deleted)".len());
+    }
+    os(bytes)
+}
+
+/// Python's `shutil.which`.
+fn found_in_path(case: &Case<'_>, name: &OsStr) -> Option<OsString> {
+    let is_program = |path: &OsStr| {
+        let kind = case.facts.status(Path::new(path)).map(|found| found.kind);
+        kind.is_some_and(|kind| kind != Kind::Folder) && case.facts.may_execute(Path::new(path))
+    };
+    if !dirname(name.as_bytes()).is_empty() {
+        return is_program(name).then(|| name.to_owned());
+    }
+    let path = case.facts.variable("PATH").unwrap_or(OsStr::new(DEFAULT_PATH));
+    if path.is_empty() {
+        return None;
+    }
+    split(path)
+        .map(|folder| os(join(folder.as_bytes(), name.as_bytes())))
+        .find(|path| is_program(path))
+}

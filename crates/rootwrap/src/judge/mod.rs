@@ -1,0 +1,503 @@
+//! Whether a command may run, by which rule, and as what. Pure: all it asks of the host goes through
+//! [`Facts`]; which rule matches is said in `matching`.
+//!
+//! Compat is the original's verdict in every case, what it gets wrong included. Strict closes what is
+//! known to be open in it: docs/rootwrap.md has the list.
+
+mod ip;
+mod kill;
+mod matching;
+
+use crate::conf::os;
+use crate::filters::{Class, Rule};
+use crate::host::{Facts, Kind};
+use crate::paths::realpath;
+use crate::pattern::Fault;
+use crate::policy::Policy;
+use crate::python::{basename, is_absolute, join};
+use crate::trust::distrust;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// How the rules are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As the original reads them.
+    Compat,
+    /// With its holes closed.
+    Strict,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Compat => "compat",
+            Self::Strict => "strict",
+        })
+    }
+}
+
+/// Proof that a command may run, and what is to run. Made here alone.
+#[derive(Debug)]
+pub struct Verdict<'p> {
+    mode: Mode,
+    rule: &'p Rule,
+    argv: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    process: Option<Process>,
+}
+
+/// One process, whatever else gets its pid when it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i64,
+    /// When it began, as [`Facts::start_of`] has it.
+    pub started: u64,
+}
+
+impl<'p> Verdict<'p> {
+    /// How the rules were read.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The rule that lets the command run.
+    #[must_use]
+    pub fn rule(&self) -> &'p Rule {
+        self.rule
+    }
+
+    /// What to run. The first word is the executable; in strict mode it is an absolute path, in
+    /// compat a relative one of `exec_dirs` may have led to it, and a name without a slash is
+    /// looked for in `$PATH`.
+    #[must_use]
+    pub fn argv(&self) -> &[OsString] {
+        &self.argv
+    }
+
+    /// The whole environment to run it in.
+    #[must_use]
+    pub fn environment(&self) -> &[(OsString, OsString)] {
+        &self.environment
+    }
+
+    /// The name of the user to run it as.
+    #[must_use]
+    pub fn run_as(&self) -> &'p str {
+        &self.rule.run_as
+    }
+
+    /// In strict mode, the process that the command is to signal: who runs it holds the process fast
+    /// by a pidfd, sees that it still began at that time, and only then runs the command.
+    #[must_use]
+    pub fn process(&self) -> Option<Process> {
+        self.process
+    }
+}
+
+/// Why a command may not run.
+#[derive(Debug)]
+pub enum Refusal<'p> {
+    /// No rule matches.
+    NoFilter,
+    /// A rule matches, and nothing that may be executed is where it leads. It is the first such.
+    NotExecutable(&'p Rule),
+    /// The original breaks off at this rule, and comes to none behind it.
+    BrokenOff(&'p Rule, Why),
+    /// The command has a NUL in it, with which nothing can be run.
+    Nul,
+}
+
+impl Refusal<'_> {
+    /// The exit code of a call without a command, or with too many words.
+    pub const NO_COMMAND: u8 = 98;
+    /// The exit code where the configuration cannot be used.
+    pub const BAD_CONFIG: u8 = 97;
+
+    /// The exit code that tells it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotExecutable(_) => 96,
+            Self::NoFilter | Self::BrokenOff(..) | Self::Nul => 99,
+        }
+    }
+}
+
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFilter => write!(f, "no filter matched"),
+            Self::NotExecutable(rule) => {
+                write!(f, "no executable {} (filter match = {})", rule.exec_path, rule.name)
+            }
+            Self::BrokenOff(rule, why) => write!(f, "{rule} cannot be used: {why}"),
+            Self::Nul => write!(f, "the command has a NUL in it"),
+        }
+    }
+}
+
+/// Why a rule does not let a command run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is for another command.
+    OtherCommand,
+    /// It is for so many arguments, the command's name included.
+    ArgumentCount(usize),
+    /// An argument, by its number, is not what the rule says.
+    Argument(usize),
+    /// A pattern that cannot be used, by its argument's number.
+    Pattern(usize, Fault),
+    /// An argument takes too many steps to match.
+    Steps(usize),
+    /// An argument leads out of its folder.
+    OutOfFolder(usize, OsString),
+    /// The signal is not among the rule's, or one is missing or too many.
+    Signal,
+    /// There is no such process, or nothing is known of it.
+    NoProcess,
+    /// The process runs another executable.
+    OtherProcess(OsString),
+    /// A number that other programs could read otherwise.
+    PlainNumber,
+    /// ip(8) would run a command by it.
+    IpRuns,
+    /// Strict mode does not know what ip(8) would make of this option.
+    IpOption(OsString),
+    /// The settings of the environment are not those of the rule.
+    Settings,
+    /// A setting that makes programs load foreign code.
+    DangerousSetting(OsString),
+    /// Not the name of a network namespace.
+    Namespace,
+    /// A rule that chains runs as root only.
+    NotRoot,
+    /// Nothing is left behind what the rule matches.
+    NoRest,
+    /// No rule of the same user lets the rest run.
+    RestRefused,
+    /// Its class never matches.
+    Never,
+    /// The file that it is in could be changed by others.
+    Distrusted(String),
+    /// Nothing that may be executed is where it leads; in strict mode perhaps for these reasons.
+    NoExecutable(Vec<String>),
+    /// The original breaks off.
+    BreaksOff(&'static str),
+}
+
+impl Why {
+    fn breaks_off(&self) -> bool {
+        matches!(self, Self::Pattern(_, Fault::Raises(_)) | Self::BreaksOff(_))
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherCommand => write!(f, "is for another command"),
+            Self::ArgumentCount(count) => write!(f, "is for {count} words"),
+            Self::Argument(at) => write!(f, "word {at} does not match"),
+            Self::Pattern(at, fault) => write!(f, "its pattern for word {at} {fault}"),
+            Self::Steps(at) => write!(f, "word {at} takes too many steps to match"),
+            Self::OutOfFolder(at, path) => {
+                write!(f, "word {at} leads out of its folder, to {}", path.display())
+            }
+            Self::Signal => write!(f, "is for other signals"),
+            Self::NoProcess => write!(f, "there is no such process"),
+            Self::OtherProcess(program) => write!(f, "the process is {}", program.display()),
+            Self::PlainNumber => write!(f, "the process is not given as a plain number"),
+            Self::IpRuns => write!(f, "ip would run a command"),
+            Self::IpOption(option) => {
+                write!(f, "what ip makes of {} is not known", option.display())
+            }
+            Self::Settings => write!(f, "is for other settings of the environment"),
+            Self::DangerousSetting(name) => {
+                write!(f, "{} would let the caller bring code along", name.display())
+            }
+            Self::Namespace => write!(f, "that is not the name of a network namespace"),
+            Self::NotRoot => write!(f, "matches for root alone"),
+            Self::NoRest => write!(f, "nothing is left to run behind what it matches"),
+            Self::RestRefused => write!(f, "no rule of the same user lets the rest run"),
+            Self::Never => write!(f, "a rule of this class never matches"),
+            Self::Distrusted(why) => write!(f, "its file is not to be believed: {why}"),
+            Self::NoExecutable(reasons) if reasons.is_empty() => {
+                write!(f, "matches, and there is no executable for it")
+            }
+            Self::NoExecutable(reasons) => {
+                write!(
+                    f,
+                    "matches, and no executable for it can be trusted: {}",
+                    reasons.join(", ")
+                )
+            }
+            Self::BreaksOff(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+/// What is told of each rule that is looked at: how deep in a chain, the rule, and its answer.
+pub(crate) type Observer<'o> = &'o mut dyn FnMut(usize, &Rule, Result<(), &Why>);
+
+/// Judges a command.
+pub fn judge<'p>(
+    mode: Mode,
+    policy: &'p Policy,
+    argv: &[OsString],
+    facts: &dyn Facts,
+) -> Result<Verdict<'p>, Refusal<'p>> {
+    let rules: Vec<&Rule> = policy.rules(mode).collect();
+    judge_by(mode, policy, &rules, argv, facts, &mut |_, _, _| {})
+}
+
+/// The same by some of the rules, telling of each.
+pub(crate) fn judge_by<'p>(
+    mode: Mode,
+    policy: &Policy,
+    rules: &[&'p Rule],
+    argv: &[OsString],
+    facts: &dyn Facts,
+    observer: Observer<'_>,
+) -> Result<Verdict<'p>, Refusal<'p>> {
+    if argv.iter().any(|arg| arg.as_bytes().contains(&0)) {
+        return Err(Refusal::Nul);
+    }
+    let folders = policy.conf.folders_of_executables(facts.variable("PATH"));
+    let words: Vec<&OsStr> = argv.iter().map(OsString::as_os_str).collect();
+    let mut case = Case { mode, facts, folders: &folders, observer };
+    let hit = case.decide(0, rules, &words)?;
+    let mut environment = facts.environment().to_vec();
+    if mode == Mode::Strict {
+        environment.retain(|(name, _)| !is_dangerous(name.as_bytes()));
+    }
+    for (name, value) in hit.settings {
+        match environment.iter_mut().find(|(found, _)| *found == name) {
+            Some((_, old)) => *old = value,
+            None => environment.push((name, value)),
+        }
+    }
+    Ok(Verdict { mode, rule: hit.rule, argv: hit.argv, environment, process: hit.process })
+}
+
+struct Case<'c> {
+    mode: Mode,
+    facts: &'c dyn Facts,
+    folders: &'c [OsString],
+    observer: Observer<'c>,
+}
+
+/// A rule that lets a command run, and what it makes of it.
+struct Hit<'p> {
+    rule: &'p Rule,
+    argv: Vec<OsString>,
+    settings: Vec<(OsString, OsString)>,
+    process: Option<Process>,
+}
+
+impl Case<'_> {
+    /// The first of the rules that lets the words run.
+    fn decide<'p>(
+        &mut self,
+        depth: usize,
+        rules: &[&'p Rule],
+        words: &[&OsStr],
+    ) -> Result<Hit<'p>, Refusal<'p>> {
+        let mut not_executable = None;
+        // An EnvFilter takes a leading `env` away, from itself and from all rules behind it.
+        let mut words = words;
+        for &rule in rules {
+            let why = match self.consider(depth, rules, rule, &mut words) {
+                Ok(hit) => {
+                    (self.observer)(depth, rule, Ok(()));
+                    return Ok(hit);
+                }
+                Err(why) => why,
+            };
+            (self.observer)(depth, rule, Err(&why));
+            if self.mode == Mode::Compat && why.breaks_off() {
+                return Err(Refusal::BrokenOff(rule, why));
+            }
+            if matches!(why, Why::NoExecutable(_)) {
+                not_executable.get_or_insert(rule);
+            }
+        }
+        Err(not_executable.map_or(Refusal::NoFilter, Refusal::NotExecutable))
+    }
+
+    fn consider<'p>(
+        &mut self,
+        depth: usize,
+        rules: &[&'p Rule],
+        rule: &'p Rule,
+        words: &mut &[&OsStr],
+    ) -> Result<Hit<'p>, Why> {
+        if let (Mode::Strict, Some(why)) = (self.mode, &rule.distrust) {
+            return Err(Why::Distrusted(why.clone()));
+        }
+        let process = self.matches(rule, words)?;
+        let words = *words;
+        let inner = match rule.class.is_chaining() {
+            true => Some(self.rest(depth, rules, rule, words)?),
+            false => None,
+        };
+        let executable = self.executable(rule)?;
+        let mut hit = Hit { rule, argv: vec![executable], settings: Vec::new(), process };
+        match (&rule.class, inner, self.mode) {
+            (Class::Env(_), ..) => {
+                hit.argv.extend(command_of(words).iter().skip(1).map(|&word| word.to_owned()));
+                hit.settings = settings_of(words);
+            }
+            (Class::Path(rules), ..) => {
+                let arguments = rules.iter().zip(&words[1..]);
+                hit.argv.extend(arguments.map(|(rule, word)| self.argument(rule, word)));
+            }
+            // What was judged is what runs, not what the caller called it.
+            (_, Some((from, inner)), Mode::Strict) => {
+                hit.argv.extend(words[1..from].iter().map(|&word| word.to_owned()));
+                hit.argv.extend(inner.argv);
+                hit.settings = inner.settings;
+                hit.process = inner.process;
+            }
+            _ => hit.argv.extend(words[1..].iter().map(|&word| word.to_owned())),
+        }
+        Ok(hit)
+    }
+
+    /// Judges what is behind the words that a chaining rule matches: from which word on, and how.
+    fn rest<'p>(
+        &mut self,
+        depth: usize,
+        rules: &[&'p Rule],
+        rule: &Rule,
+        words: &[&OsStr],
+    ) -> Result<(usize, Hit<'p>), Why> {
+        let from = match &rule.class {
+            Class::ChainingRegExp(patterns) => patterns.len(),
+            Class::IpNetnsExec => 4,
+            _ => words.len(),
+        };
+        let mut rest = words.get(from..).unwrap_or_default().to_vec();
+        let first = rest.first_mut().ok_or(Why::NoRest)?;
+        if self.mode == Mode::Compat {
+            *first = basename(first);
+        }
+        let leaves = rules.iter().copied();
+        let leaves: Vec<&Rule> =
+            leaves.filter(|leaf| leaf.run_as == rule.run_as && !leaf.class.is_chaining()).collect();
+        match self.decide(depth + 1, &leaves, &rest) {
+            Ok(hit) => Ok((from, hit)),
+            Err(Refusal::BrokenOff(..)) => {
+                Err(Why::BreaksOff("a rule for the rest cannot be used"))
+            }
+            Err(_) => Err(Why::RestRefused),
+        }
+    }
+
+    /// What a rule leads to.
+    fn executable(&self, rule: &Rule) -> Result<OsString, Why> {
+        let exec_path = rule.exec_path.as_bytes();
+        let mut reasons = Vec::new();
+        let mut candidates: Vec<Vec<u8>> = Vec::new();
+        if is_absolute(exec_path) {
+            candidates.push(exec_path.to_vec());
+        } else {
+            candidates.extend(self.folders.iter().map(|dir| join(dir.as_bytes(), exec_path)));
+        }
+        for candidate in candidates {
+            let path = os(candidate);
+            if !self.facts.may_execute(Path::new(&path)) {
+                continue;
+            }
+            match self.untrusted(&path).filter(|_| self.mode == Mode::Strict) {
+                Some(reason) => reasons.push(reason),
+                None => return Ok(path),
+            }
+        }
+        Err(Why::NoExecutable(reasons))
+    }
+
+    fn untrusted(&self, path: &OsStr) -> Option<String> {
+        if !is_absolute(path.as_bytes()) {
+            return Some(format!("{} is relative", path.display()));
+        }
+        if self.facts.status(Path::new(path)).is_none_or(|status| status.kind != Kind::File) {
+            return Some(format!("{} is no file", path.display()));
+        }
+        distrust(self.facts, path)
+    }
+
+    /// A word as a PathFilter hands it on.
+    fn argument(&self, rule: &str, word: &OsStr) -> OsString {
+        if is_absolute(rule.as_bytes()) { os(realpath(self.facts, word)) } else { word.to_owned() }
+    }
+}
+
+/// The names of the `NAME=…` that the words begin with.
+pub(crate) fn names_of_settings<'w>(words: impl Iterator<Item = &'w [u8]>) -> BTreeSet<&'w [u8]> {
+    words.map_while(|word| Some(&word[..word.iter().position(|&byte| byte == b'=')?])).collect()
+}
+
+fn is_setting(word: &OsStr) -> bool {
+    word.as_bytes().contains(&b'=')
+}
+
+/// What is behind the settings.
+fn command_of<'w, 's>(words: &'s [&'w OsStr]) -> &'s [&'w OsStr] {
+    let settings = words.iter().take_while(|word| is_setting(word)).count();
+    &words[settings..]
+}
+
+/// The settings that are made: those that have both name and value.
+fn settings_of(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
+    let settings = words.iter().take_while(|word| is_setting(word));
+    let pairs = settings.filter_map(|word| {
+        let bytes = word.as_bytes();
+        let at = bytes.iter().position(|&byte| byte == b'=')?;
+        let (name, value) = (&bytes[..at], &bytes[at + 1..]);
+        (!name.is_empty() && !value.is_empty()).then(|| (os(name.to_vec()), os(value.to_vec())))
+    });
+    pairs.collect()
+}
+
+/// Variables by which programs load code, or take files and commands for others: what glibc keeps
+/// from programs with raised rights, and the like of shells and interpreters.
+pub(crate) fn is_dangerous(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 29] = [
+        b"BASHOPTS",
+        b"BASH_ENV",
+        b"CDPATH",
+        b"ENV",
+        b"GCONV_PATH",
+        b"GETCONF_DIR",
+        b"GLIBC_TUNABLES",
+        b"HOSTALIASES",
+        b"IFS",
+        b"JAVA_TOOL_OPTIONS",
+        b"LOCALDOMAIN",
+        b"LOCPATH",
+        b"MALLOC_TRACE",
+        b"NIS_PATH",
+        b"NLSPATH",
+        b"NODE_OPTIONS",
+        b"PERL5LIB",
+        b"PERL5OPT",
+        b"PERLLIB",
+        b"PS4",
+        b"PYTHONHOME",
+        b"PYTHONINSPECT",
+        b"PYTHONPATH",
+        b"PYTHONSTARTUP",
+        b"RESOLV_HOST_CONF",
+        b"RES_OPTIONS",
+        b"RUBYLIB",
+        b"RUBYOPT",
+        b"SHELLOPTS",
+    ];
+    const STARTS: [&[u8]; 2] = [b"LD_", b"BASH_FUNC_"];
+    NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
+}

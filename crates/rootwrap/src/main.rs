@@ -1,0 +1,293 @@
+//! `roster-rootwrap`: runs a command if the rules let it, as `rootwrap` does; checks rules, and explains
+//! what they say of a command.
+//!
+//! Who checks or explains names a command of this program first, and then the rootwrap.conf. A first
+//! word that is none of those is the configuration of a drop-in call, `roster-rootwrap CONF CMD…`: a
+//! configuration that is called like a command is written `./check`.
+
+#![forbid(unsafe_code)]
+
+use clap::{Parser, Subcommand, ValueEnum, ValueHint};
+use roster_rootwrap::check::{self, Difference};
+use roster_rootwrap::exec::{self, Executor, Streams};
+use roster_rootwrap::explain::explain;
+use roster_rootwrap::host::ThisHost;
+use roster_rootwrap::syslog::Syslog;
+use roster_rootwrap::{Mode, Policy, Problem, Refusal, Severity, judge, log, manual, native};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Something is wrong, and it has been said.
+const FAILED: u8 = 1;
+/// Of a command that died of a signal, less its number.
+const SIGNAL_BASE: i32 = 128;
+
+/// Run a command as root or as another user, if the rules of a rootwrap.conf let it
+#[derive(Parser)]
+#[command(
+    name = "roster-rootwrap",
+    version,
+    override_usage = "roster-rootwrap CONF COMMAND [ARGUMENT]...\n       \
+                      roster-rootwrap check [--json] CONF\n       \
+                      roster-rootwrap explain [--mode MODE] CONF -- COMMAND [ARGUMENT]...\n       \
+                      roster-rootwrap check-policy FILE",
+    after_long_help = manual::after_help(&manual::ROOTWRAP)
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List mistakes, and rules that strict mode reads otherwise, each with an example
+    Check {
+        /// The rootwrap.conf
+        #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
+        conf: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell which rule decides about a command and why, without running it
+    Explain {
+        /// The rootwrap.conf
+        #[arg(value_name = "CONF", value_hint = ValueHint::FilePath)]
+        conf: PathBuf,
+        /// How the rules are read; by default as `roster_mode` in the configuration says
+        #[arg(long)]
+        mode: Option<Reading>,
+        /// The command with its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// List mistakes of an exec.toml, the policy of roster-exec
+    CheckPolicy {
+        /// The exec.toml
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Write the man page roster-rootwrap.8 into a folder, for packagers
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions, for packagers
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The rootwrap.conf, and the command to run with its arguments
+    #[command(external_subcommand)]
+    Run(Vec<OsString>),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Reading {
+    /// As the original.
+    Compat,
+    /// With the original's holes closed.
+    Strict,
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = exec::run_if_staged() {
+        return code;
+    }
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            let _ = error.print();
+            // What is wrong about a call without a command, or with a strange option, says the original so.
+            return ExitCode::from(if error.use_stderr() { Refusal::NO_COMMAND } else { 0 });
+        }
+    };
+    let mut out = io::stdout().lock();
+    let written = match command {
+        Command::Check { conf, json } => run_check(&conf, json, &mut out),
+        Command::Explain { conf, mode, command } => run_explain(&conf, mode, &command, &mut out),
+        Command::CheckPolicy { file } => run_check_policy(&file, &mut out),
+        Command::Man { folder } => manual::write_page(
+            &manual::ROOTWRAP,
+            <Cli as clap::CommandFactory>::command(),
+            &folder,
+            &mut out,
+        )
+        .map(|()| 0),
+        Command::Completions { shell } => {
+            let mut command = <Cli as clap::CommandFactory>::command();
+            clap_complete::generate(shell, &mut command, manual::ROOTWRAP.name, &mut out);
+            Ok(0)
+        }
+        Command::Run(words) => return ExitCode::from(run_command(&words)),
+    };
+    match written.and_then(|code| out.flush().map(|()| code)) {
+        Ok(code) => ExitCode::from(code),
+        // Whoever reads us has seen enough, as `head` has.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// The original's work, and its exit codes.
+fn run_command(words: &[OsString]) -> u8 {
+    let [conf, command @ ..] = words else { return Refusal::NO_COMMAND };
+    if command.is_empty() {
+        say(&"there is no command behind the configuration");
+        return Refusal::NO_COMMAND;
+    }
+    let host = ThisHost::new();
+    let policy = match Policy::load(Path::new(conf), &host) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            problems.iter().for_each(|problem| say(problem));
+            return Refusal::BAD_CONFIG;
+        }
+    };
+    let executor = match Executor::new(policy.conf.rlimit_nofile) {
+        Ok(executor) => executor,
+        Err(error) => {
+            say(&error);
+            return FAILED;
+        }
+    };
+    // After what closes the descriptors that are not ours.
+    let syslog = Syslog::new(&policy.conf, &manual::called());
+    let verdict = match judge(policy.conf.mode, &policy, command, &host) {
+        Ok(verdict) => verdict,
+        Err(refusal) => {
+            let message = log::refused(&refusal, command);
+            say(&message);
+            syslog.tell(log::REFUSED_TO_PERSON, || message);
+            return refusal.exit_code();
+        }
+    };
+    syslog.tell(log::ALLOWED, || log::allowed(&verdict, &host));
+    let own = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned();
+    let ran = || -> io::Result<i32> {
+        let (stdin, stdout, stderr) =
+            (own(&io::stdin())?, own(&io::stdout())?, own(&io::stderr())?);
+        let mut child = executor.start(&verdict, Streams { stdin, stdout, stderr })?;
+        let status = child.wait()?;
+        Ok(status
+            .signal()
+            .map_or_else(|| status.code().unwrap_or_default(), |signal| SIGNAL_BASE + signal))
+    };
+    match ran() {
+        Ok(code) => u8::try_from(code).unwrap_or(FAILED),
+        Err(error) => {
+            say(&format_args!("cannot run {}: {error}", verdict.argv()[0].display()));
+            FAILED
+        }
+    }
+}
+
+fn say(what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}: {what}", manual::called().display());
+}
+
+fn run_check(conf: &Path, json: bool, out: &mut dyn Write) -> io::Result<u8> {
+    let host = ThisHost::new();
+    let (problems, differences) = match Policy::load(conf, &host) {
+        Ok(policy) => {
+            let report = check::check(&policy, &host);
+            (report.problems, report.differences)
+        }
+        Err(problems) => (problems, Vec::new()),
+    };
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    if json {
+        writeln!(out, "{:#}", as_json(conf, errors == 0, &problems, &differences))?;
+    } else {
+        for problem in &problems {
+            writeln!(out, "{problem}")?;
+        }
+        for difference in &differences {
+            writeln!(out, "{difference}")?;
+        }
+        let (warnings, apart) = (problems.len() - errors, differences.len());
+        writeln!(
+            out,
+            "{}: errors: {errors}, warnings: {warnings}, rules that strict mode reads otherwise: {apart}",
+            conf.display()
+        )?;
+    }
+    Ok(if errors == 0 { 0 } else { FAILED })
+}
+
+fn run_check_policy(file: &Path, out: &mut dyn Write) -> io::Result<u8> {
+    let read = native::policy::Policy::load(file);
+    let (rules, problems) = match read {
+        Ok(policy) => (policy.rules.len(), Vec::new()),
+        Err(problems) => (0, problems),
+    };
+    for problem in &problems {
+        writeln!(out, "{problem}")?;
+    }
+    writeln!(out, "{}: errors: {}, rules: {rules}", file.display(), problems.len())?;
+    Ok(if problems.is_empty() { 0 } else { FAILED })
+}
+
+fn as_json(conf: &Path, ok: bool, problems: &[Problem], differences: &[Difference]) -> Value {
+    let problem = |problem: &Problem| {
+        json!({
+            "severity": if problem.severity == Severity::Error { "error" } else { "warning" },
+            "file": problem.file.to_string_lossy(),
+            "line": problem.line,
+            "message": problem.what,
+            "instead": problem.instead,
+        })
+    };
+    let difference = |difference: &Difference| {
+        let words = difference.example.iter().map(|word| word.to_string_lossy());
+        json!({
+            "rule": difference.rule,
+            "example": words.collect::<Vec<_>>(),
+            "compat": difference.compat,
+            "strict": difference.strict,
+        })
+    };
+    json!({
+        "file": conf.to_string_lossy(),
+        "ok": ok,
+        "problems": problems.iter().map(problem).collect::<Vec<_>>(),
+        "differences": differences.iter().map(difference).collect::<Vec<_>>(),
+    })
+}
+
+fn run_explain(
+    conf: &Path,
+    mode: Option<Reading>,
+    command: &[OsString],
+    out: &mut dyn Write,
+) -> io::Result<u8> {
+    let host = ThisHost::new();
+    let policy = match Policy::load(conf, &host) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            for problem in problems {
+                writeln!(io::stderr(), "{problem}")?;
+            }
+            return Ok(Refusal::BAD_CONFIG);
+        }
+    };
+    let mode = match mode {
+        Some(Reading::Compat) => Mode::Compat,
+        Some(Reading::Strict) => Mode::Strict,
+        None => policy.conf.mode,
+    };
+    let explanation = explain(mode, &policy, command, &host);
+    writeln!(out, "{explanation}")?;
+    Ok(explanation.outcome.map_or_else(|refusal| refusal.exit_code(), |_| 0))
+}

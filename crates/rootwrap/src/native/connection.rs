@@ -1,0 +1,218 @@
+//! One connection: one command after the other, each asked for, judged, run and answered, in the
+//! connection's own thread.
+
+use super::daemon::Daemon;
+use super::decide::{Caller, Permit, Wanted, decide};
+use super::environment::environment;
+use super::incoming::{Incoming, Received};
+use super::names::Unanswered;
+use super::peer::Peer;
+use super::places::Place;
+use super::policy::Policy;
+use super::record::{Record, Verdict, words};
+use super::running::{Outcome, Running};
+use crate::exec::{NotStarted, Setting, Streams};
+use roster_exec::wire::{Answer, Request, Why};
+use rustix::termios::isatty;
+use std::cell::Cell;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// In which somebody who has connected asks for something.
+const FIRST_TIME: Duration = Duration::from_secs(10);
+/// In which one who had something asks for more.
+const NEXT_TIME: Duration = Duration::from_secs(600);
+/// How long a client may leave an answer lying.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Why a command does not run.
+struct NotRun(Why, String);
+
+impl NotRun {
+    fn new(why: Why, words: impl Display) -> Self {
+        Self(why, words.to_string())
+    }
+}
+
+impl From<Unanswered> for NotRun {
+    fn from(unanswered: Unanswered) -> Self {
+        Self::new(Why::Failed, unanswered)
+    }
+}
+
+/// Serves it until its client has had enough.
+pub(super) fn serve(daemon: &Daemon, place: &Place, stream: &UnixStream) -> io::Result<()> {
+    stream.set_write_timeout(Some(ANSWER_TIME))?;
+    let peer = Peer::of(stream)?;
+    let mut session = Session { daemon, place, peer, incoming: Incoming::new(stream) };
+    let mut begins_in = FIRST_TIME;
+    loop {
+        let mut room = None;
+        let received = session.incoming.request(begins_in, |bytes| {
+            room = place.room(bytes);
+            room.is_some()
+        });
+        let received = match received {
+            Ok(Some(received)) => received,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                daemon.counters.malformed.add();
+                if error.kind() == ErrorKind::OutOfMemory {
+                    session.tell(&Answer::Denied(Why::Busy, "there is no room for it".into()))?;
+                }
+                return Err(error);
+            }
+        };
+        place.works();
+        session.answer(received)?;
+        daemon.executor.make_ready();
+        if !place.waits() {
+            return Ok(());
+        }
+        begins_in = NEXT_TIME;
+    }
+}
+
+struct Session<'d> {
+    daemon: &'d Daemon,
+    place: &'d Place,
+    peer: Peer,
+    incoming: Incoming<'d>,
+}
+
+impl Session<'_> {
+    /// Sees to one command, and tells the caller and the log.
+    fn answer(&mut self, received: Received) -> io::Result<()> {
+        let began = Instant::now();
+        let mut record = self.record(&received.request);
+        let (answer, verdict) = match self.run(received, &mut record) {
+            Ok(Outcome { end, bytes }) => {
+                record.bytes = bytes;
+                (Answer::Ended(end), Verdict::Ran(end))
+            }
+            Err(NotRun(why, words)) => {
+                (Answer::Denied(why, words.clone()), Verdict::Denied(why, words))
+            }
+        };
+        let told = self.tell(&answer);
+        record.time = began.elapsed();
+        record.verdict = verdict;
+        self.daemon.counters.count(&record.verdict, record.time);
+        self.daemon.journal.tell(record);
+        told
+    }
+
+    fn record(&self, request: &Request) -> Record {
+        Record {
+            uid: self.peer.uid,
+            pid: self.peer.pid,
+            user: "?".into(),
+            executable: self.peer.executable.clone(),
+            command: words(&request.argv),
+            run_as: request.run_as.clone().unwrap_or_else(|| "root".into()),
+            rule: None,
+            verdict: Verdict::Denied(Why::Failed, String::new()),
+            time: Duration::ZERO,
+            bytes: None,
+        }
+    }
+
+    fn run(&mut self, received: Received, record: &mut Record) -> Result<Outcome, NotRun> {
+        let Received { request, fds } = received;
+        // Who inherited the connection of a process that has ended is somebody else.
+        if !self.peer.is_alive() {
+            return Err(NotRun::new(Why::Refused, "the process that has connected is gone"));
+        }
+        let policy = self.daemon.policy();
+        let permit = self.permit(&policy, &request, record)?;
+        let rule = permit.rule();
+        record.rule = Some(rule.name.clone());
+        record.command = words(permit.argv());
+        let _turn = self.place.turn().ok_or_else(|| {
+            NotRun::new(Why::Busy, "as many commands run as may at once; try again later")
+        })?;
+        let names = &self.daemon.names;
+        let absent = |what: &str, name: &str| {
+            NotRun::new(Why::Failed, format!("rule {}: there is no {what} {name}", rule.name))
+        };
+        let account = names.account(&rule.run_as)?;
+        let mut account = account.ok_or_else(|| absent("user", &rule.run_as))?;
+        if let Some(group) = &rule.run_as_group {
+            let gid = names.group(group)?.ok_or_else(|| absent("group", group))?;
+            account = account.with_group(gid).into();
+        }
+        let caller = (self.peer.uid, record.user.as_str());
+        let environment = environment(&account, caller, permit.kept());
+        let [stdin, stdout, stderr, folder] = fds;
+        let on_terminal = [&stdin, &stdout, &stderr].into_iter().any(isatty);
+        let setting = Setting { account: &account, environment: &environment, folder: &folder };
+        let streams = Streams { stdin, stdout, stderr };
+        let child = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
+        let _running = self.daemon.counters.running.held();
+        let running = Running::new(child, rule.timeout, on_terminal)
+            .map_err(|error| NotRun::new(Why::Failed, error))?;
+        // Where the caller is gone, it is seen below.
+        let stream = self.incoming.stream();
+        let _ = tell(stream, &Answer::Started(running.pid()));
+        running
+            .attend(&mut self.incoming, |answer| tell(stream, answer))
+            .map_err(|error| NotRun::new(Why::Failed, error))
+    }
+
+    /// What the policy says to the request of whom the kernel says.
+    fn permit<'p>(
+        &self,
+        policy: &'p Policy,
+        request: &Request,
+        record: &mut Record,
+    ) -> Result<Permit<'p>, NotRun> {
+        let Some(user) = self.daemon.names.caller(self.peer.uid)? else {
+            let words = format!("this host knows no user with uid {}", self.peer.uid);
+            return Err(NotRun::new(Why::Refused, words));
+        };
+        record.user.clone_from(&user.name);
+        let unanswered = Cell::new(None);
+        let is_in = |group: &str| match self.daemon.names.group(group) {
+            Ok(gid) => gid.is_some_and(|gid| user.gids.contains(&gid)),
+            Err(error) => {
+                unanswered.set(Some(error));
+                false
+            }
+        };
+        let caller = Caller { user: &user.name, is_in: &is_in };
+        let wanted = Wanted {
+            argv: &request.argv,
+            run_as: request.run_as.as_deref(),
+            environment: &request.environment,
+        };
+        let host = rustix::system::uname();
+        decide(policy, &host.nodename().to_string_lossy(), &caller, &wanted).map_err(|denial| {
+            match unanswered.get() {
+                Some(unanswered) => unanswered.into(),
+                None => NotRun::new(Why::Refused, denial),
+            }
+        })
+    }
+
+    fn tell(&self, answer: &Answer) -> io::Result<()> {
+        tell(self.incoming.stream(), answer)
+    }
+}
+
+fn tell(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+    stream.write_all(&answer.encode())
+}
+
+impl From<NotStarted> for NotRun {
+    fn from(not_started: NotStarted) -> Self {
+        match not_started {
+            NotStarted::Absent => Self::new(Why::NotFound, "there is no such executable"),
+            NotStarted::Unfit(why) => Self::new(Why::NotExecutable, why),
+            NotStarted::System(error) => {
+                Self::new(Why::Failed, format!("it cannot be started: {error}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Which rule lets a caller run a command. Pure: who the caller is, and where, was found out before.
+
+use super::policy::{Policy, Rule};
+use crate::judge::{Mode, is_dangerous};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+/// Whom the kernel and the name service say that somebody is.
+pub struct Caller<'c> {
+    /// The name.
+    pub user: &'c str,
+    /// Whether a group of that name has the user: asked only where a rule turns on it.
+    pub is_in: &'c dyn Fn(&str) -> bool,
+}
+
+/// What somebody wants.
+#[derive(Clone, Debug)]
+pub struct Wanted<'c> {
+    /// The words.
+    pub argv: &'c [OsString],
+    /// The user that it is to run as, if the caller says.
+    pub run_as: Option<&'c str>,
+    /// The caller's environment.
+    pub environment: &'c [(OsString, OsString)],
+}
+
+/// Proof that a caller may run a command. Made here alone.
+#[derive(Debug)]
+pub struct Permit<'p> {
+    rule: &'p Rule,
+    argv: Vec<OsString>,
+    kept: Vec<(OsString, OsString)>,
+}
+
+impl<'p> Permit<'p> {
+    /// The rule that lets it run, with user, limits and time.
+    #[must_use]
+    pub fn rule(&self) -> &'p Rule {
+        self.rule
+    }
+
+    /// The words, of which the first is the rule's path.
+    #[must_use]
+    pub fn argv(&self) -> &[OsString] {
+        &self.argv
+    }
+
+    /// What is kept of the caller's environment.
+    #[must_use]
+    pub fn kept(&self) -> &[(OsString, OsString)] {
+        &self.kept
+    }
+}
+
+/// Why a caller may not run a command: what the rule lacked that came closest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Denial {
+    /// No rule is for this caller on this host, as far as that had to be found out.
+    Caller,
+    /// None of those is for this command.
+    Command,
+    /// None of those runs it as that user.
+    User,
+    /// None of those takes such arguments.
+    Arguments,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Caller => "no rule is for this user on this host and that command",
+            Self::Command => "no rule lets this user run that command",
+            Self::User => "no rule lets this user run that command as that user",
+            Self::Arguments => "no rule lets this user run that command with such arguments",
+        })
+    }
+}
+
+/// Decides.
+pub fn decide<'p>(
+    policy: &'p Policy,
+    host: &str,
+    caller: &Caller<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<Permit<'p>, Denial> {
+    let mut closest = Denial::Caller;
+    for rule in &policy.rules {
+        match consider(rule, host, caller, wanted) {
+            Ok(()) => return Ok(permit(rule, wanted)),
+            Err(denial) => closest = closest.max(denial),
+        }
+    }
+    Err(closest)
+}
+
+fn consider(
+    rule: &Rule,
+    host: &str,
+    caller: &Caller<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<(), Denial> {
+    let is_named = rule.users.iter().any(|user| user == caller.user);
+    let is_here =
+        rule.hosts.is_empty() || rule.hosts.iter().any(|glob| glob.matches(host.as_bytes()));
+    if !is_here {
+        return Err(Denial::Caller);
+    }
+    let (command, args) = wanted.argv.split_first().ok_or(Denial::Command)?;
+    let is_command = match command.as_bytes().contains(&b'/') {
+        true => rule.command.as_os_str() == command,
+        false => rule.command.file_name() == Some(command),
+    };
+    if !is_command {
+        return Err(if is_named { Denial::Command } else { Denial::Caller });
+    }
+    if !is_named && !rule.groups.iter().any(|group| (caller.is_in)(group)) {
+        return Err(Denial::Caller);
+    }
+    if wanted.run_as.unwrap_or("root") != rule.run_as {
+        return Err(Denial::User);
+    }
+    let is_count = args.len() == rule.args.len() || rule.any_args && args.len() > rule.args.len();
+    let matches = |(pattern, arg): (&crate::pattern::Pattern, &OsString)| {
+        pattern.matches(Mode::Strict, arg) == Ok(true)
+    };
+    let has_nul = wanted.argv.iter().any(|arg| arg.as_bytes().contains(&0));
+    if has_nul || !is_count || !rule.args.iter().zip(args).all(matches) {
+        return Err(Denial::Arguments);
+    }
+    Ok(())
+}
+
+fn permit<'p>(rule: &'p Rule, wanted: &Wanted<'_>) -> Permit<'p> {
+    let mut argv = vec![rule.command.clone().into_os_string()];
+    argv.extend(wanted.argv.iter().skip(1).cloned());
+    let is_kept = |name: &OsStr, value: &OsStr| {
+        let bytes = name.as_bytes();
+        let is_sound = !bytes.is_empty() && !bytes.contains(&b'=') && !bytes.contains(&0);
+        let is_harmless = name != "PATH" && !is_dangerous(bytes) && !value.as_bytes().contains(&0);
+        is_sound && is_harmless && rule.keep_env.iter().any(|glob| glob.matches(bytes))
+    };
+    let kept = wanted.environment.iter().filter(|(name, value)| is_kept(name, value)).cloned();
+    Permit { rule, argv, kept: kept.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const RULES: &str = "
+        [[rule]]
+        name = \"web\"
+        users = [\"alice\"]
+        groups = [\"ops\"]
+        hosts = [\"web*\"]
+        command = \"/usr/bin/systemctl\"
+        args = [\"restart\", \"nginx|apache2\"]
+        keep_env = [\"LC_*\", \"LD_*\", \"PATH\"]
+
+        [[rule]]
+        name = \"as-db\"
+        users = [\"alice\"]
+        command = \"/usr/bin/psql\"
+        run_as = \"postgres\"
+        any_args = true
+        args = [\"-l\"]
+    ";
+
+    fn decided(
+        user: &str,
+        groups: &[&str],
+        host: &str,
+        run_as: Option<&str>,
+        words: &[&str],
+    ) -> Result<String, Denial> {
+        let policy = Policy::parse(Path::new("exec.toml"), RULES).unwrap();
+        let argv: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let environment: Vec<(OsString, OsString)> =
+            ["LC_ALL", "LD_PRELOAD", "PATH", "HOME"].map(|name| (name.into(), "x".into())).to_vec();
+        let wanted = Wanted { argv: &argv, run_as, environment: &environment };
+        let caller = Caller { user, is_in: &|group| groups.contains(&group) };
+        let permit = decide(&policy, host, &caller, &wanted)?;
+        let kept: Vec<_> = permit.kept().iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        let argv: Vec<_> = permit.argv().iter().map(|word| word.to_str().unwrap()).collect();
+        Ok(format!("{}: {} [{}]", permit.rule().name, argv.join(" "), kept.join(" ")))
+    }
+
+    #[test]
+    fn the_first_rule_decides_that_is_for_all_of_it() {
+        let web = Ok("web: /usr/bin/systemctl restart nginx [LC_ALL]".into());
+        let words = ["systemctl", "restart", "nginx"];
+        assert_eq!(decided("alice", &[], "web1", None, &words), web);
+        assert_eq!(decided("bob", &["x", "ops"], "web1", Some("root"), &words), web);
+        assert_eq!(decided("bob", &["x"], "web1", None, &words), Err(Denial::Caller));
+        assert_eq!(decided("bob", &["ops"], "db1", None, &words), Err(Denial::Caller));
+        assert_eq!(decided("alice", &[], "db1", None, &words), Err(Denial::Command));
+        assert_eq!(decided("alice", &[], "web1", Some("bob"), &words), Err(Denial::User));
+    }
+
+    #[test]
+    fn a_command_is_its_path_or_its_name_and_arguments_match_whole() {
+        let decided = |words: &[&str]| decided("alice", &[], "web1", None, words).map(|_| ());
+        assert_eq!(decided(&["/usr/bin/systemctl", "restart", "apache2"]), Ok(()));
+        for words in [&["/bin/systemctl", "restart", "nginx"][..], &["./systemctl"], &[], &[""]] {
+            assert_eq!(decided(words), Err(Denial::Command), "{words:?}");
+        }
+        for words in [
+            &["systemctl"][..],
+            &["systemctl", "restart", "nginx", "x"],
+            &["systemctl", "restart", "nginx\n"],
+            &["systemctl", "restart", "nginx-evil"],
+            &["systemctl", "restart", "a\0"],
+        ] {
+            assert_eq!(decided(words), Err(Denial::Arguments), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn more_arguments_are_taken_where_any_may_follow() {
+        let decided = |words: &[&str]| decided("alice", &[], "db", Some("postgres"), words);
+        assert_eq!(decided(&["psql", "-l", "x", "y"]), Ok("as-db: /usr/bin/psql -l x y []".into()));
+        assert_eq!(decided(&["psql", "-l"]), Ok("as-db: /usr/bin/psql -l []".into()));
+        assert_eq!(decided(&["psql"]), Err(Denial::Arguments));
+    }
+}

@@ -1,0 +1,168 @@
+//! What comes over a connection: bytes and descriptors, as frames. No frame is waited for beyond its
+//! time, and none is larger than the protocol has it.
+
+use roster_exec::wire::{
+    DESCRIPTORS, HEADER_BYTES, Malformed, Request, SIGNAL_FRAME_BYTES, decode_signal,
+};
+use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// From a request's first byte to its last.
+const WHOLE_TIME: Duration = Duration::from_secs(5);
+/// What is read at once.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// A connection's receiving side.
+pub(super) struct Incoming<'s> {
+    stream: &'s UnixStream,
+    held: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+/// A command that somebody wants, with the descriptors that it is to have.
+pub(super) struct Received {
+    pub(super) request: Request,
+    pub(super) fds: [OwnedFd; DESCRIPTORS],
+}
+
+/// What one read brought.
+pub(super) enum Came {
+    Bytes,
+    Nothing,
+    End,
+}
+
+impl<'s> Incoming<'s> {
+    pub(super) fn new(stream: &'s UnixStream) -> Self {
+        Self { stream, held: Vec::new(), fds: Vec::new() }
+    }
+
+    pub(super) fn stream(&self) -> &'s UnixStream {
+        self.stream
+    }
+
+    /// The next request, which has to begin within a time; `None` if the client ends instead, or sends
+    /// none. `reserve` is asked whether so many bytes more may be held.
+    pub(super) fn request(
+        &mut self,
+        begins_in: Duration,
+        mut reserve: impl FnMut(usize) -> bool,
+    ) -> io::Result<Option<Received>> {
+        self.drop_late_signals()?;
+        let mut until = Instant::now() + begins_in;
+        let mut has_begun = false;
+        loop {
+            if !self.held.is_empty() && !has_begun {
+                (until, has_begun) = (Instant::now() + WHOLE_TIME, true);
+            }
+            if let Some(end) = self.end_of_request()? {
+                if self.held.len() >= end {
+                    return self.take_request(end).map(Some);
+                }
+                if end > self.held.capacity() {
+                    if !reserve(end) {
+                        return Err(ErrorKind::OutOfMemory.into());
+                    }
+                    self.held.reserve_exact(end - self.held.len());
+                }
+            }
+            // A client that waits sends at once: most often it is there already.
+            match self.read()? {
+                Came::Bytes => self.drop_late_signals()?,
+                Came::End => return Ok(None),
+                Came::Nothing if self.is_readable_until(until)? => {}
+                Came::Nothing => return Ok(None),
+            }
+        }
+    }
+
+    /// Where the request that has begun ends.
+    fn end_of_request(&self) -> io::Result<Option<usize>> {
+        let Some(head) = self.held.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        Ok(Some(HEADER_BYTES + Request::length(*head).map_err(invalid)?))
+    }
+
+    fn take_request(&mut self, end: usize) -> io::Result<Received> {
+        let request = Request::decode(&self.held[HEADER_BYTES..end]).map_err(invalid)?;
+        let fds = std::mem::take(&mut self.fds).try_into();
+        let fds = fds.map_err(|_| invalid(Malformed("four descriptors come with it")))?;
+        self.held.drain(..end);
+        if self.held.capacity() > 2 * PIECE_BYTES {
+            self.held.shrink_to(PIECE_BYTES);
+        }
+        Ok(Received { request, fds })
+    }
+
+    /// Signals for a command that had ended when they came.
+    fn drop_late_signals(&mut self) -> io::Result<()> {
+        while self.held.first() == Some(&b'K') && self.signal()?.is_some() {}
+        Ok(())
+    }
+
+    /// A signal that has come for the command that runs.
+    pub(super) fn signal(&mut self) -> io::Result<Option<u32>> {
+        let Some(frame) = self.held.first_chunk::<SIGNAL_FRAME_BYTES>() else { return Ok(None) };
+        let signal = decode_signal(*frame).map_err(invalid)?;
+        self.held.drain(..SIGNAL_FRAME_BYTES);
+        Ok(Some(signal))
+    }
+
+    /// Whether what has come is for another time than while a command runs.
+    pub(super) fn is_out_of_turn(&self) -> bool {
+        !self.fds.is_empty() || self.held.first().is_some_and(|&kind| kind != b'K')
+    }
+
+    fn is_readable_until(&self, until: Instant) -> io::Result<bool> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(self.stream, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) => Ok(false),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes what is there, without waiting.
+    pub(super) fn read(&mut self) -> io::Result<Came> {
+        let mut piece = [0; PIECE_BYTES];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let came =
+            recvmsg(self.stream.as_fd(), &mut [IoSliceMut::new(&mut piece)], &mut control, flags);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.fds.extend(fds);
+            }
+        }
+        match came {
+            Ok(came) if came.bytes == 0 => Ok(Came::End),
+            // More descriptors than there may be, or than this process may have.
+            Ok(came)
+                if came.flags.contains(ReturnFlags::CTRUNC) || self.fds.len() > DESCRIPTORS =>
+            {
+                Err(invalid(Malformed("four descriptors come with it")))
+            }
+            Ok(came) => {
+                self.held.extend_from_slice(&piece[..came.bytes]);
+                Ok(Came::Bytes)
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Came::Nothing),
+            Err(rustix::io::Errno::CONNRESET) => Ok(Came::End),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn invalid(malformed: Malformed) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, malformed)
+}

@@ -1,0 +1,379 @@
+//! How much there may be at once: connections, commands, and bytes of requests, of each user and of
+//! all. Who asks for nothing makes room for who comes; who runs something does not.
+
+use roster_exec::wire::{Answer, Why};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, send};
+use rustix::process::{Resource, getrlimit};
+use std::collections::{BTreeMap, HashMap};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// How long a command waits for others to end.
+const TURN_TIME: Duration = Duration::from_secs(10);
+/// Connections that were closed and whose threads have not ended.
+const LEAVING_MAX: usize = 64;
+/// How long those are waited for before more are taken.
+const LEAVING_TIME: Duration = Duration::from_millis(100);
+/// Requests up to here are held by every connection.
+const SMALL_BYTES: usize = 64 << 10;
+const BYTES_OF_USER_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 256 << 20;
+/// Nothing is waited for.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    connections: usize,
+    connections_of_user: usize,
+    commands: usize,
+    commands_of_user: usize,
+}
+
+impl Limits {
+    /// What so many open files allow: a connection needs six, a command's start five more.
+    fn new(files: usize) -> Self {
+        let connections = (files / 10).clamp(4, 2048);
+        let connections_of_user = (connections / 2).min(256);
+        let commands = connections / 2;
+        Self { connections, connections_of_user, commands, commands_of_user: commands / 2 }
+    }
+}
+
+/// All of them.
+pub(super) struct Places {
+    limits: Limits,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+    users: HashMap<u32, User>,
+    commands: usize,
+    bytes: usize,
+    ends: bool,
+}
+
+#[derive(Default)]
+struct User {
+    connections: usize,
+    commands: usize,
+    bytes: usize,
+}
+
+struct Connection {
+    uid: u32,
+    stream: Arc<UnixStream>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has asked for nothing since.
+    Waits(Instant),
+    /// Something is done for it.
+    Works,
+    /// It was closed.
+    Leaves,
+}
+
+/// A connection's place.
+pub(super) struct Place {
+    places: Arc<Places>,
+    number: u64,
+    uid: u32,
+}
+
+/// A command's place.
+pub(super) struct Turn<'p>(&'p Place);
+
+/// Room for a request's bytes.
+pub(super) struct Room<'p>(&'p Place, usize);
+
+impl Places {
+    pub(super) fn new() -> Arc<Self> {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limits = Limits::new(usize::try_from(files).unwrap_or(usize::MAX));
+        Arc::new(Self { limits, state: Mutex::default(), changed: Condvar::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("a thread that panics ends the process")
+    }
+
+    /// A place for a connection, and how many others were closed for it; `None` if there is none.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        uid: u32,
+        stream: &Arc<UnixStream>,
+    ) -> (Option<Place>, usize) {
+        let full =
+            |state: &mut State| state.connections.len() >= self.limits.connections + LEAVING_MAX;
+        let state = self.changed.wait_timeout_while(self.state(), LEAVING_TIME, full);
+        let mut state = state.expect("as above").0;
+        let mut closed = 0;
+        if state.of(uid) >= self.limits.connections_of_user {
+            closed += usize::from(state.close_longest_waiting(uid));
+        }
+        if state.users.values().map(|user| user.connections).sum::<usize>()
+            >= self.limits.connections
+            && let Some(most) = state.user_with_most()
+        {
+            closed += usize::from(state.close_longest_waiting(most));
+        }
+        let all: usize = state.users.values().map(|user| user.connections).sum();
+        if full(&mut state)
+            || state.ends
+            || all >= self.limits.connections
+            || state.of(uid) >= self.limits.connections_of_user
+        {
+            return (None, closed);
+        }
+        let number = state.next;
+        state.next += 1;
+        state.users.entry(uid).or_default().connections += 1;
+        let stage = Stage::Waits(Instant::now());
+        state.connections.insert(number, Connection { uid, stream: Arc::clone(stream), stage });
+        (Some(Place { places: Arc::clone(self), number, uid }), closed)
+    }
+
+    /// Admits nobody any more; connections that wait end, and so do others when they have an answer.
+    pub(super) fn end(&self) {
+        let mut state = self.state();
+        state.ends = true;
+        for connection in state.connections.values() {
+            if matches!(connection.stage, Stage::Waits(_)) {
+                let _ = connection.stream.shutdown(Shutdown::Read);
+            }
+        }
+    }
+
+    /// Closes all that is left.
+    pub(super) fn close_all(&self) {
+        for connection in self.state().connections.values() {
+            let _ = connection.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Waits until there are no connections; false if there still are after a time.
+    pub(super) fn is_empty_within(&self, time: Duration) -> bool {
+        let busy = |state: &mut State| !state.connections.is_empty();
+        let waited = self.changed.wait_timeout_while(self.state(), time, busy).expect("as above");
+        waited.0.connections.is_empty()
+    }
+}
+
+impl State {
+    fn of(&self, uid: u32) -> usize {
+        self.users.get(&uid).map_or(0, |user| user.connections)
+    }
+
+    fn user_with_most(&self) -> Option<u32> {
+        let most = self.users.iter().max_by_key(|(_, user)| user.connections);
+        most.map(|(uid, _)| *uid)
+    }
+
+    /// Of a user's connections that wait and have sent nothing; false if there is none.
+    fn close_longest_waiting(&mut self, uid: u32) -> bool {
+        let since = |connection: &Connection| match connection.stage {
+            Stage::Waits(since) if connection.uid == uid => Some(since),
+            _ => None,
+        };
+        let mut waiting: Vec<_> = self
+            .connections
+            .iter()
+            .filter_map(|(number, connection)| Some((since(connection)?, *number)))
+            .collect();
+        waiting.sort_unstable();
+        let silent = waiting.iter().find(|(_, number)| {
+            self.connections.get(number).is_some_and(|connection| is_silent(&connection.stream))
+        });
+        let Some(connection) = silent.and_then(|(_, number)| self.connections.get_mut(number))
+        else {
+            return false;
+        };
+        connection.stage = Stage::Leaves;
+        tell_busy(&connection.stream);
+        let _ = connection.stream.shutdown(Shutdown::Both);
+        self.leave(uid);
+        true
+    }
+
+    fn leave(&mut self, uid: u32) {
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.connections -= 1;
+        }
+        self.forget_if_idle(uid);
+    }
+
+    fn forget_if_idle(&mut self, uid: u32) {
+        let idle = |user: &User| user.connections + user.commands + user.bytes == 0;
+        if self.users.get(&uid).is_some_and(idle) {
+            self.users.remove(&uid);
+        }
+    }
+}
+
+/// Tells a client that waits, or is about to ask, that nothing was started for it, and need not be.
+pub(super) fn tell_busy(stream: &UnixStream) {
+    let words = "as many connections are open as may be; try again later";
+    let answer = Answer::Denied(Why::Busy, words.into()).encode();
+    // It fits into a socket that nothing was written to.
+    let _ = send(stream, &answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+fn is_silent(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::IN)];
+    poll(&mut fds, Some(&NOW)).is_ok_and(|ready| ready == 0)
+}
+
+impl Place {
+    /// That something has been asked for.
+    pub(super) fn works(&self) {
+        self.set(Stage::Works);
+    }
+
+    /// That it was answered; whether more may be asked for.
+    pub(super) fn waits(&self) -> bool {
+        self.set(Stage::Waits(Instant::now()));
+        !self.places.state().ends
+    }
+
+    fn set(&self, stage: Stage) {
+        if let Some(connection) = self.places.state().connections.get_mut(&self.number)
+            && connection.stage != Stage::Leaves
+        {
+            connection.stage = stage;
+        }
+    }
+
+    /// Waits until few enough commands run; `None` if that takes too long.
+    pub(super) fn turn(&self) -> Option<Turn<'_>> {
+        let limits = self.places.limits;
+        let busy = |state: &mut State| {
+            let own = state.users.get(&self.uid).map_or(0, |user| user.commands);
+            state.commands >= limits.commands || own >= limits.commands_of_user
+        };
+        let waited = self.places.changed.wait_timeout_while(self.places.state(), TURN_TIME, busy);
+        let (mut state, waited) = waited.expect("as above");
+        if waited.timed_out() {
+            return None;
+        }
+        state.commands += 1;
+        state.users.entry(self.uid).or_default().commands += 1;
+        Some(Turn(self))
+    }
+
+    /// Room for a request of so many bytes; `None` if there is none.
+    pub(super) fn room(&self, bytes: usize) -> Option<Room<'_>> {
+        let bytes = if bytes <= SMALL_BYTES { 0 } else { bytes };
+        let mut state = self.places.state();
+        let all = state.bytes + bytes;
+        let user = state.users.entry(self.uid).or_default();
+        if all > BYTES_MAX || user.bytes + bytes > BYTES_OF_USER_MAX {
+            return None;
+        }
+        user.bytes += bytes;
+        state.bytes = all;
+        Some(Room(self, bytes))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.places.state();
+        state.commands -= 1;
+        if let Some(user) = state.users.get_mut(&self.0.uid) {
+            user.commands -= 1;
+        }
+        state.forget_if_idle(self.0.uid);
+        drop(state);
+        self.0.places.changed.notify_all();
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.places.state();
+        state.bytes -= self.1;
+        if let Some(user) = state.users.get_mut(&self.0.uid) {
+            user.bytes -= self.1;
+        }
+        state.forget_if_idle(self.0.uid);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.places.state();
+        let left = state.connections.remove(&self.number);
+        if left.is_some_and(|connection| connection.stage != Stage::Leaves) {
+            state.leave(self.uid);
+        }
+        drop(state);
+        self.places.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    fn places(files: usize) -> Arc<Places> {
+        let (limits, state) = (Limits::new(files), Mutex::default());
+        Arc::new(Places { limits, state, changed: Condvar::default() })
+    }
+
+    #[test]
+    fn who_is_silent_makes_room_for_who_comes_and_for_nobody_else() {
+        let places = places(200);
+        let open = |uid| {
+            let (client, stream) = UnixStream::pair().unwrap();
+            let stream = Arc::new(stream);
+            (client, places.admit(uid, &stream))
+        };
+        // Ten of a user, twenty of all.
+        let (_works, (first, _)) = open(1);
+        let first = first.unwrap();
+        first.works();
+        let (mut speaks, (second, _)) = open(1);
+        let _second = second.unwrap();
+        speaks.write_all(b"R").unwrap();
+        let mut silent: Vec<_> = (0..8).map(|_| open(1)).collect();
+        assert!(silent.iter().all(|(_, (place, closed))| place.is_some() && *closed == 0));
+        let (_, (eleventh, closed)) = open(1);
+        assert!(eleventh.is_some() && closed == 1);
+        let mut told = Vec::new();
+        silent[0].0.read_to_end(&mut told).unwrap();
+        assert_eq!(told.first(), Some(&b'D'));
+        // Another user has as much room as before.
+        let (_, (other, closed)) = open(2);
+        assert!(other.is_some() && closed == 0);
+        assert!(first.waits());
+        drop((silent, eleventh, other, first));
+    }
+
+    #[test]
+    fn one_user_does_not_take_every_turn_or_all_room() {
+        let places = places(400);
+        let stream = Arc::new(UnixStream::pair().unwrap().0);
+        let place = |uid| places.admit(uid, &stream).0.unwrap();
+        let (one, other) = (place(1), place(2));
+        let turns: Vec<_> = (0..10).map(|_| one.turn().unwrap()).collect();
+        assert!(other.turn().is_some());
+        assert_eq!(places.state().users[&1].commands, 10);
+        drop(turns);
+        let rooms: Vec<_> = (0..4).map(|_| one.room(4 << 20).unwrap()).collect();
+        assert!(one.room(1 << 20).is_none());
+        assert!(one.room(SMALL_BYTES).is_some() && other.room(4 << 20).is_some());
+        drop(rooms);
+        drop((one, other));
+        assert!(places.state().users.is_empty() && places.state().bytes == 0);
+    }
+}

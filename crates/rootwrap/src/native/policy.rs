@@ -1,0 +1,476 @@
+//! exec.toml: who may run what as whom. docs/exec-protocol.md has the keys.
+
+use crate::host::ThisHost;
+use crate::judge::Mode;
+use crate::pattern::Pattern;
+use crate::problem::Problem;
+use crate::trust::distrust;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// More rules are a mistake: each is looked at for each command.
+const RULES_MAX: usize = 10_000;
+const NAME_BYTES_MAX: usize = 64;
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a rule may say, for exec.toml(5).
+pub const KEYS: &[(&str, &str)] = &[
+    (
+        "name",
+        "A name of its own, for the log: letters, digits, -, _ and ., 64 at the most. Required.",
+    ),
+    ("users", "Names of users whom it is for, of directories too. This or groups is required."),
+    ("groups", "Names of groups whose members it is for."),
+    ("hosts", "Names of hosts that it is for; * stands for any characters. By default all."),
+    ("command", "An absolute path. Required. A caller may also name its last part."),
+    (
+        "args",
+        "Patterns, one for each argument and for the whole of it. By default there may be no argument.",
+    ),
+    ("any_args", "true: any arguments may follow those of args. By default false."),
+    ("run_as", "The user that the command runs as. By default root."),
+    ("run_as_group", "The group, instead of that user's own."),
+    (
+        "keep_env",
+        "Names of variables of the caller's that are kept; a * at the end stands for any characters. PATH and what loads foreign code is never kept. By default nothing is.",
+    ),
+    (
+        "timeout",
+        "After which the command and all of its process group are killed: 500ms, 30s, 5m, 1h. By default never.",
+    ),
+    ("max_files", "Open files, from 3 on. By default as many as the daemon may have."),
+    ("max_memory", "Address space in bytes, or 512KiB, 64MiB, 1GiB. By default without a bound."),
+    ("max_cpu", "Time of a processor, in whole seconds: 10s, 5m. By default without a bound."),
+];
+
+/// The rules, in order.
+#[derive(Debug)]
+pub struct Policy {
+    /// Each with a name of its own.
+    pub rules: Vec<Rule>,
+}
+
+/// One rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// For the log.
+    pub name: String,
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// Users whom it is for.
+    pub users: Vec<String>,
+    /// Groups whose members it is for.
+    pub groups: Vec<String>,
+    /// Hosts that it is for; all, if there is none.
+    pub hosts: Vec<Glob>,
+    /// An absolute path.
+    pub command: PathBuf,
+    /// One for each argument.
+    pub args: Vec<Pattern>,
+    /// Whether any arguments may follow those.
+    pub any_args: bool,
+    /// The user that it runs as.
+    pub run_as: String,
+    /// The group, instead of the user's.
+    pub run_as_group: Option<String>,
+    /// What is kept of the caller's environment.
+    pub keep_env: Vec<Glob>,
+    /// After which it is killed.
+    pub timeout: Option<Duration>,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+/// What setrlimit(2) is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Open files.
+    pub files: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Time of a processor.
+    pub cpu: Option<Duration>,
+}
+
+/// A text in which `*` stands for any characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(String);
+
+impl Glob {
+    /// Whether all of a text is that.
+    #[must_use]
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let mut parts = self.0.as_bytes().split(|&byte| byte == b'*');
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = text.strip_prefix(first) else { return false };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        // Each as early as it can be leaves most to those behind it.
+        for part in parts.filter(|part| !part.is_empty()) {
+            let Some(at) = rest.windows(part.len()).position(|window| window == part) else {
+                return false;
+            };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
+    }
+}
+
+impl Policy {
+    /// Reads a file. An error is every mistake in it, or that it could be anybody's.
+    pub fn load(file: &Path) -> Result<Self, Vec<Problem>> {
+        let mut text = String::new();
+        let read = File::open(file)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+        let bad = |what, instead| Err(vec![Problem::error(file, 0, what, instead)]);
+        match read {
+            Err(error) => {
+                bad(format!("cannot be read: {error}"), "name a policy that this user may read")
+            }
+            Ok(_) if text.len() as u64 > FILE_BYTES_MAX => {
+                bad("is too large".into(), "write at most 1 MiB")
+            }
+            Ok(_) => match distrust(&ThisHost::new(), file.as_os_str()) {
+                Some(why) => bad(
+                    format!("could be changed by others: {why}"),
+                    "give it to root, writable by root alone",
+                ),
+                None => Self::parse(file, &text),
+            },
+        }
+    }
+
+    /// Reads a text. An error is every mistake in it.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Problem>> {
+        let mut reader = Reader { file, text, problems: Vec::new() };
+        let (document, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            let place = error.span().unwrap_or_default();
+            reader.wrong(&place, format!("is no TOML: {}", error.message()), "mend that line");
+        }
+        let rules =
+            if reader.problems.is_empty() { reader.rules(document.get_ref()) } else { vec![] };
+        if reader.problems.is_empty() { Ok(Self { rules }) } else { Err(reader.problems) }
+    }
+}
+
+struct Reader<'t> {
+    file: &'t Path,
+    text: &'t str,
+    problems: Vec<Problem>,
+}
+
+type Value<'d> = Spanned<DeValue<'d>>;
+
+impl Reader<'_> {
+    fn line(&self, place: &Range<usize>) -> usize {
+        let before = self.text.as_bytes().get(..place.start).unwrap_or(self.text.as_bytes());
+        before.iter().filter(|&&byte| byte == b'\n').count() + 1
+    }
+
+    fn wrong(&mut self, place: &Range<usize>, what: impl Into<String>, instead: impl Into<String>) {
+        let line = self.line(place);
+        self.problems.push(Problem::error(self.file, line, what, instead));
+    }
+
+    fn rules(&mut self, document: &DeTable<'_>) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for (key, value) in document.iter() {
+            match (&**key.get_ref(), value.get_ref()) {
+                ("rule", DeValue::Array(tables)) if tables.len() <= RULES_MAX => {
+                    rules.extend(tables.iter().filter_map(|table| self.rule(table)));
+                }
+                ("rule", DeValue::Array(_)) => {
+                    let what = format!("there are more than {RULES_MAX} rules");
+                    self.wrong(&key.span(), what, "remove some");
+                }
+                (name, _) => {
+                    let what = format!("{name} is not known here");
+                    self.wrong(&key.span(), what, "write rules, each below a line [[rule]]");
+                }
+            }
+        }
+        let mut names = BTreeSet::new();
+        for rule in &rules {
+            if !names.insert(&rule.name) {
+                let what = format!("there are two rules {:?}", rule.name);
+                let problem =
+                    Problem::error(self.file, rule.line, what, "give each a name of its own");
+                self.problems.push(problem);
+            }
+        }
+        rules
+    }
+
+    fn rule(&mut self, value: &Value<'_>) -> Option<Rule> {
+        let DeValue::Table(table) = value.get_ref() else {
+            self.wrong(&value.span(), "a rule is a table", "write [[rule]] on a line of its own");
+            return None;
+        };
+        let mut fields = Fields { reader: self, table, known: Vec::new(), place: value.span() };
+        let rule = Rule {
+            line: fields.reader.line(&fields.place),
+            name: fields.required("name", "letters, digits, - _ and .", name),
+            users: fields.all("users", "names of users", account),
+            groups: fields.all("groups", "names of groups", account),
+            hosts: fields.all("hosts", "names of hosts", glob),
+            command: fields.required("command", "an absolute path without . and ..", path),
+            args: fields.all("args", "patterns that the engine takes", pattern),
+            any_args: fields.one("any_args", "true or false", boolean).unwrap_or(false),
+            run_as: fields.one("run_as", "a user's name", account).unwrap_or_else(|| "root".into()),
+            run_as_group: fields.one("run_as_group", "a group's name", account),
+            keep_env: fields.all(
+                "keep_env",
+                "names of variables, a * at the end at the most",
+                variable,
+            ),
+            timeout: fields.one("timeout", "a duration, such as \"30s\"", duration),
+            limits: Limits {
+                files: fields.one("max_files", "a number from 3 on", files),
+                memory: fields.one("max_memory", "bytes, such as \"64MiB\"", size),
+                cpu: fields.one("max_cpu", "a duration of whole seconds, such as \"10s\"", seconds),
+            },
+        };
+        if rule.users.is_empty() && rule.groups.is_empty() {
+            let place = fields.place.clone();
+            fields.reader.wrong(
+                &place,
+                "the rule is for nobody",
+                "write users = [\"…\"] or groups",
+            );
+        }
+        fields.others();
+        Some(rule)
+    }
+}
+
+/// The keys of one table, as they are asked for.
+struct Fields<'f, 't, 'd> {
+    reader: &'f mut Reader<'t>,
+    table: &'f DeTable<'d>,
+    known: Vec<&'static str>,
+    place: Range<usize>,
+}
+
+impl Fields<'_, '_, '_> {
+    fn one<T>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(key);
+        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        let found = read(value.get_ref());
+        if found.is_none() {
+            self.reader.wrong(
+                &value.span(),
+                format!("{key} cannot be that"),
+                format!("write {wanted}"),
+            );
+        }
+        found
+    }
+
+    fn required<T: Default>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> T {
+        if !self.table.iter().any(|(name, _)| name.get_ref() == key) {
+            let place = self.place.clone();
+            self.reader.wrong(&place, format!("the rule has no {key}"), format!("write {wanted}"));
+        }
+        self.one(key, wanted, read).unwrap_or_default()
+    }
+
+    fn all<T>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        let list = |value: &DeValue<'_>| match value {
+            DeValue::Array(items) => items.iter().map(|item| read(item.get_ref())).collect(),
+            _ => None,
+        };
+        self.one(key, &format!("a list of {wanted}"), list).unwrap_or_default()
+    }
+
+    /// What nobody asked for.
+    fn others(self) {
+        for (key, _) in self.table.iter() {
+            if !self.known.contains(&&**key.get_ref()) {
+                let what = format!("{} is not known in a rule", key.get_ref());
+                let instead = format!("write one of {}", self.known.join(", "));
+                self.reader.wrong(&key.span(), what, instead);
+            }
+        }
+    }
+}
+
+fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
+    match value {
+        DeValue::String(text) if !text.is_empty() && !text.contains('\0') => Some(text),
+        _ => None,
+    }
+}
+
+fn name(value: &DeValue<'_>) -> Option<String> {
+    let name = text(value).filter(|name| name.len() <= NAME_BYTES_MAX)?;
+    name.chars()
+        .all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+        .then(|| name.into())
+}
+
+/// Of a user or a group: what no line of passwd(5) can hold is none.
+fn account(value: &DeValue<'_>) -> Option<String> {
+    text(value).filter(|name| !name.contains([':', '\n', ','])).map(str::to_owned)
+}
+
+fn glob(value: &DeValue<'_>) -> Option<Glob> {
+    text(value).map(|text| Glob(text.to_owned()))
+}
+
+fn variable(value: &DeValue<'_>) -> Option<Glob> {
+    let text = text(value).filter(|text| !text.contains('='))?;
+    let name = text.strip_suffix('*').unwrap_or(text);
+    (!name.is_empty() && !name.contains('*')).then(|| Glob(text.to_owned()))
+}
+
+fn path(value: &DeValue<'_>) -> Option<PathBuf> {
+    let path = text(value).filter(|path| !path.ends_with('/'))?;
+    let mut names = path.strip_prefix('/')?.split('/');
+    names.all(|name| !matches!(name, "" | "." | "..")).then(|| path.into())
+}
+
+fn pattern(value: &DeValue<'_>) -> Option<Pattern> {
+    // An empty one is an empty argument's.
+    let DeValue::String(text) = value else { return None };
+    let pattern = Pattern::new(text);
+    pattern.fault_in_use(Mode::Strict).is_none().then_some(pattern)
+}
+
+fn boolean(value: &DeValue<'_>) -> Option<bool> {
+    match value {
+        DeValue::Boolean(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn number(value: &DeValue<'_>) -> Option<u64> {
+    match value {
+        DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => None,
+    }
+}
+
+fn files(value: &DeValue<'_>) -> Option<u64> {
+    number(value).filter(|&files| files >= 3)
+}
+
+/// A number with one of these words behind it.
+fn measured(value: &DeValue<'_>, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text(value)?;
+    let at = text.find(|char: char| !char.is_ascii_digit())?;
+    let (_, unit) = units.iter().find(|(unit, _)| *unit == &text[at..])?;
+    text[..at].parse::<u64>().ok()?.checked_mul(*unit).filter(|&value| value > 0)
+}
+
+fn size(value: &DeValue<'_>) -> Option<u64> {
+    number(value)
+        .filter(|&bytes| bytes > 0)
+        .or_else(|| measured(value, &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)]))
+}
+
+fn duration(value: &DeValue<'_>) -> Option<Duration> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+    measured(value, &units).map(Duration::from_millis)
+}
+
+fn seconds(value: &DeValue<'_>) -> Option<Duration> {
+    duration(value).filter(|duration| duration.subsec_nanos() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Policy, Vec<String>> {
+        Policy::parse(Path::new("exec.toml"), text)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn every_key_of_the_page_is_read() {
+        let page = include_str!("../../../../docs/exec-protocol.md");
+        let start = page.find("```toml\n").unwrap() + 8;
+        let example = &page[start..start + page[start..].find("```").unwrap()];
+        let policy = parse(example).unwrap();
+        let rule = &policy.rules[0];
+        assert_eq!((rule.name.as_str(), rule.line), ("restart-web", 1));
+        assert_eq!((rule.users.len(), rule.groups.len(), rule.args.len()), (2, 1, 2));
+        assert_eq!((rule.run_as.as_str(), rule.run_as_group.as_deref()), ("root", Some("adm")));
+        assert_eq!(rule.timeout, Some(Duration::from_secs(30)));
+        let limits =
+            Limits { files: Some(1024), memory: Some(1 << 30), cpu: Some(Duration::from_secs(10)) };
+        assert_eq!((rule.limits, rule.any_args), (limits, false));
+        assert!(parse("").unwrap().rules.is_empty());
+    }
+
+    #[test]
+    fn every_key_is_in_the_manual() {
+        let unknown = parse("[[rule]]\nother = 1").unwrap_err();
+        let known = unknown.iter().find_map(|problem| problem.split("write one of ").nth(1));
+        let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+        assert_eq!(known.unwrap().split(", ").collect::<Vec<_>>(), keys);
+        let page = include_str!("../../../../docs/exec-protocol.md");
+        for key in keys {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_has_its_line_and_what_to_write_instead() {
+        let problems = parse(
+            "[[rule]]\nname = \"a b\"\ncommand = \"bin/../ls\"\nusers = [\"x\", 1]\n\
+             args = [\"(\"]\ntimeout = \"30\"\nuser = \"y\"\n\n[[rule]]\n[other]\n",
+        )
+        .unwrap_err();
+        let lines: Vec<&str> =
+            problems.iter().filter_map(|problem| problem.split(':').nth(1)).collect();
+        assert!(
+            problems.iter().any(|problem| problem.ends_with("write letters, digits, - _ and ."))
+        );
+        for line in ["1", "2", "3", "4", "5", "6", "7", "9", "10"] {
+            assert!(lines.contains(&line), "{line}: {problems:#?}");
+        }
+        assert_eq!(parse("a = ").unwrap_err().len(), 1);
+        let two = "[[rule]]\nname = \"a\"\ncommand = \"/a\"\nusers = [\"x\"]\n".repeat(2);
+        assert!(parse(&two).unwrap_err()[0].starts_with("exec.toml:5: there are two rules"));
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        let matches = |glob: &str, text: &str| Glob(glob.into()).matches(text.as_bytes());
+        for (glob, text) in [
+            ("a", "a"),
+            ("*", ""),
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*b*c", "a-b-b-c"),
+            ("a**c", "ac"),
+        ] {
+            assert!(matches(glob, text), "{glob} {text}");
+        }
+        for (glob, text) in [("a", "ab"), ("a*a", "a"), ("a*b*c", "ac"), ("", "a"), ("*bc", "cb")] {
+            assert!(!matches(glob, text), "{glob} {text}");
+        }
+    }
+}

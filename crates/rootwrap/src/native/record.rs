@@ -1,0 +1,215 @@
+//! What is told of a command when it is over: who, what, by which rule, the verdict, how it ended, in
+//! which time, and how many bytes it moved.
+
+use super::running::Bytes;
+use crate::explain::Word;
+use roster_exec::wire::{End, Why};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Of a command's words, so many bytes are told.
+const COMMAND_BYTES_MAX: usize = 8192;
+
+/// One command.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) uid: u32,
+    pub(super) pid: i32,
+    /// The caller's name, if it has one.
+    pub(super) user: String,
+    /// What the caller is.
+    pub(super) executable: Option<PathBuf>,
+    /// The command as it was asked for, or as it ran: [`words`] of it.
+    pub(super) command: String,
+    /// The user that was asked for, or whom the rule names.
+    pub(super) run_as: String,
+    pub(super) rule: Option<String>,
+    pub(super) verdict: Verdict,
+    pub(super) time: Duration,
+    pub(super) bytes: Option<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Ran(End),
+    Denied(Why, String),
+}
+
+impl Verdict {
+    /// In a word, for filters and counters.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Ran(_) => "allowed",
+            Self::Denied(Why::Refused, _) => "refused",
+            Self::Denied(Why::NotFound, _) => "not-found",
+            Self::Denied(Why::NotExecutable, _) => "not-executable",
+            Self::Denied(Why::Busy, _) => "busy",
+            Self::Denied(Why::Failed, _) => "failed",
+        }
+    }
+
+    /// As syslog(3) has it.
+    fn priority(&self) -> u8 {
+        match self {
+            Self::Ran(_) => 6,
+            Self::Denied(Why::Refused, _) => 4,
+            Self::Denied(..) => 3,
+        }
+    }
+}
+
+impl Record {
+    /// For a person.
+    pub(super) fn message(&self) -> String {
+        let (user, uid, run_as) = (&self.user, self.uid, &self.run_as);
+        let command = &self.command;
+        let rule = self.rule.as_deref().unwrap_or("-");
+        match &self.verdict {
+            Verdict::Ran(end) => {
+                let (end, seconds) = (words_of(*end), self.time.as_secs_f64());
+                format!(
+                    "{user} (uid {uid}) ran {command} as {run_as} by rule {rule}: {end} after {seconds:.3} s"
+                )
+            }
+            Verdict::Denied(_, why) => {
+                format!("{user} (uid {uid}) did not run {command} as {run_as}: {why}")
+            }
+        }
+    }
+
+    /// As journald takes it.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |name: &str, value: &str| put_field(&mut out, name, value);
+        put("MESSAGE", &self.message());
+        put("PRIORITY", &self.verdict.priority().to_string());
+        put("SYSLOG_IDENTIFIER", "roster-exec");
+        put("ROSTER_USER", &self.user);
+        put("ROSTER_UID", &self.uid.to_string());
+        put("ROSTER_PID", &self.pid.to_string());
+        if let Some(executable) = &self.executable {
+            put("ROSTER_EXE", &executable.to_string_lossy());
+        }
+        put("ROSTER_COMMAND", &self.command);
+        put("ROSTER_RUN_AS", &self.run_as);
+        if let Some(rule) = &self.rule {
+            put("ROSTER_RULE", rule);
+        }
+        put("ROSTER_VERDICT", self.verdict.word());
+        match &self.verdict {
+            Verdict::Ran(end) => put("ROSTER_STATUS", &words_of(*end)),
+            Verdict::Denied(_, why) => put("ROSTER_REASON", why),
+        }
+        put("ROSTER_MICROSECONDS", &self.time.as_micros().to_string());
+        if let Some(Bytes { read, written }) = self.bytes {
+            put("ROSTER_BYTES_READ", &read.to_string());
+            put("ROSTER_BYTES_WRITTEN", &written.to_string());
+        }
+        out
+    }
+}
+
+/// A command for a shell; what is very long is cut, for records wait in memory.
+pub(super) fn words(argv: &[OsString]) -> String {
+    let mut command = String::new();
+    for (number, word) in argv.iter().enumerate() {
+        let space = if number == 0 { "" } else { " " };
+        let _ = write!(command, "{space}{}", Word(word));
+        if command.len() > COMMAND_BYTES_MAX {
+            command.truncate(command.floor_char_boundary(COMMAND_BYTES_MAX));
+            command.push('…');
+            command.shrink_to_fit();
+            break;
+        }
+    }
+    command
+}
+
+fn words_of(end: End) -> String {
+    match end {
+        End::Exited(status) => format!("exit {status}"),
+        End::Died(signal) => format!("signal {signal}"),
+        End::TimeOver => "time over".into(),
+    }
+}
+
+/// A value with a newline in it has its length before it.
+pub(super) fn put_field(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    if value.contains('\n') {
+        out.push(b'\n');
+        out.extend((value.len() as u64).to_le_bytes());
+    } else {
+        out.push(b'=');
+    }
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(argv: &[&str], verdict: Verdict) -> Record {
+        Record {
+            uid: 7,
+            pid: 8,
+            user: "alice".into(),
+            executable: Some("/usr/bin/roster-exec".into()),
+            command: words(&argv.iter().map(OsString::from).collect::<Vec<_>>()),
+            run_as: "root".into(),
+            rule: Some("web".into()),
+            verdict,
+            time: Duration::from_micros(12_345),
+            bytes: Some(Bytes { read: 3, written: 4 }),
+        }
+    }
+
+    #[test]
+    fn a_record_holds_who_what_and_what_came_of_it() {
+        let ran = record(&["/bin/ls", "a b"], Verdict::Ran(End::Exited(2)));
+        let text = String::from_utf8(ran.encode()).unwrap();
+        for line in [
+            "MESSAGE=alice (uid 7) ran /bin/ls 'a b' as root by rule web: exit 2 after 0.012 s",
+            "PRIORITY=6",
+            "ROSTER_UID=7",
+            "ROSTER_COMMAND=/bin/ls 'a b'",
+            "ROSTER_RULE=web",
+            "ROSTER_VERDICT=allowed",
+            "ROSTER_STATUS=exit 2",
+            "ROSTER_MICROSECONDS=12345",
+            "ROSTER_BYTES_WRITTEN=4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn nobody_writes_a_field_of_a_record_by_what_is_asked_for() {
+        let words = ["ls", "x\nPRIORITY=0\nROSTER_USER=root"];
+        let denied = record(&words, Verdict::Denied(Why::Refused, "no".into()));
+        let bytes = denied.encode();
+        let mut rest = &bytes[..];
+        let mut names = Vec::new();
+        // As journald reads it.
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            match rest[..end].iter().position(|&byte| byte == b'=') {
+                Some(at) => {
+                    names.push(String::from_utf8(rest[..at].to_vec()).unwrap());
+                    rest = &rest[end + 1..];
+                }
+                None => {
+                    names.push(String::from_utf8(rest[..end].to_vec()).unwrap());
+                    let length = u64::from_le_bytes(rest[end + 1..end + 9].try_into().unwrap());
+                    rest = &rest[end + 9 + length as usize + 1..];
+                }
+            }
+        }
+        assert_eq!(names.iter().filter(|name| *name == "PRIORITY").count(), 1);
+        assert_eq!(names.iter().filter(|name| *name == "ROSTER_USER").count(), 1);
+        let long = record(&["x".repeat(1 << 20).as_str()], Verdict::Ran(End::TimeOver));
+        assert!(long.encode().len() < 4 * COMMAND_BYTES_MAX);
+    }
+}

@@ -1,0 +1,278 @@
+//! Stays with a command until it has ended: passes its caller's signals on, tells when it was stopped,
+//! and ends its process group when its time or its caller is gone.
+
+use super::incoming::{Came, Incoming};
+use roster_exec::wire::{Answer, End};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Between SIGHUP, when the caller is gone, and SIGKILL.
+const AFTER_CALLER: Duration = Duration::from_secs(5);
+/// How often it is looked whether a command on a terminal was stopped, of which nothing tells.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+/// What a caller may send: what a terminal, a shell or a service would.
+const PASSED_ON: [Signal; 14] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::TSTP,
+    Signal::CONT,
+    Signal::WINCH,
+    Signal::KILL,
+    Signal::STOP,
+    Signal::ALARM,
+    Signal::TTIN,
+    Signal::TTOU,
+];
+
+/// What came of a command.
+pub(super) struct Outcome {
+    pub(super) end: End,
+    /// What it and those whom it waited for have read and written, if that could be told.
+    pub(super) bytes: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bytes {
+    pub(super) read: u64,
+    pub(super) written: u64,
+}
+
+/// A command that runs, in a group that has its process id.
+pub(super) struct Running {
+    child: Child,
+    group: Pid,
+    process: OwnedFd,
+    time_is_over: Option<Instant>,
+    is_over: bool,
+    /// When the group is killed, once the caller is gone.
+    killed_at: Option<Instant>,
+    on_terminal: bool,
+}
+
+impl Running {
+    /// An error is that the command could not be watched, and was killed.
+    pub(super) fn new(
+        mut child: Child,
+        timeout: Option<Duration>,
+        on_terminal: bool,
+    ) -> io::Result<Self> {
+        let group = Pid::from_child(&child);
+        // It was not waited for, so its number is nobody else's.
+        match pidfd_open(group, PidfdFlags::empty()) {
+            Ok(process) => Ok(Self {
+                child,
+                group,
+                process,
+                time_is_over: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+                is_over: false,
+                killed_at: None,
+                on_terminal,
+            }),
+            Err(error) => {
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = child.wait();
+                Err(error.into())
+            }
+        }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns when the command has ended.
+    pub(super) fn attend(
+        mut self,
+        incoming: &mut Incoming<'_>,
+        mut tell: impl FnMut(&Answer) -> io::Result<()>,
+    ) -> io::Result<Outcome> {
+        // What came before it ran is for it too.
+        if self.pass_on(incoming).is_err() {
+            self.hang_up();
+        }
+        loop {
+            let Ok([has_ended, has_come]) = self.wait(incoming) else {
+                self.signal(Signal::KILL);
+                return self.end();
+            };
+            if has_ended {
+                return self.end();
+            }
+            if has_come && self.receive(incoming).is_err() {
+                self.hang_up();
+            }
+            self.keep_time();
+            if let Some(signal) = self.stopped_by()
+                && tell(&Answer::Stopped(signal)).is_err()
+            {
+                self.hang_up();
+            }
+        }
+    }
+
+    /// Until something has happened or is due: whether the command has ended, and whether something came.
+    fn wait(&self, incoming: &Incoming<'_>) -> io::Result<[bool; 2]> {
+        let now = Instant::now();
+        let look = self.on_terminal.then(|| now + STOP_LOOK);
+        let next = [self.time_is_over, self.killed_at, look].into_iter().flatten().min();
+        let timeout = next.map(|next| next.saturating_duration_since(now));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = vec![PollFd::new(&self.process, PollFlags::IN)];
+        if self.killed_at.is_none() {
+            fds.push(PollFd::new(incoming.stream(), PollFlags::IN));
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok([false; 2]),
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        Ok([is_ready(0), is_ready(1)])
+    }
+
+    /// An error is that the caller is gone, or may not say what it says.
+    fn receive(&self, incoming: &mut Incoming<'_>) -> io::Result<()> {
+        match incoming.read()? {
+            Came::End => Err(io::ErrorKind::ConnectionAborted.into()),
+            Came::Bytes | Came::Nothing => self.pass_on(incoming),
+        }
+    }
+
+    fn pass_on(&self, incoming: &mut Incoming<'_>) -> io::Result<()> {
+        if incoming.is_out_of_turn() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        while let Some(number) = incoming.signal()? {
+            let passed_on = |signal: &&Signal| u32::try_from(signal.as_raw()) == Ok(number);
+            if let Some(&signal) = PASSED_ON.iter().find(passed_on) {
+                self.signal(signal);
+            }
+        }
+        Ok(())
+    }
+
+    /// To the group, which has this number for as long as its first process was not waited for.
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    fn hang_up(&mut self) {
+        self.signal(Signal::HUP);
+        self.signal(Signal::CONT);
+        self.killed_at = Some(Instant::now() + AFTER_CALLER);
+        self.on_terminal = false;
+    }
+
+    fn keep_time(&mut self) {
+        let now = Instant::now();
+        let is_past = |time: &mut Option<Instant>| time.take_if(|time| *time <= now).is_some();
+        if is_past(&mut self.time_is_over) {
+            self.is_over = true;
+            self.signal(Signal::KILL);
+        }
+        if self.killed_at.is_some_and(|time| time <= now) {
+            self.signal(Signal::KILL);
+            // What the kernel does not let die yet is told of by its end.
+            self.killed_at = now.checked_add(Duration::from_secs(86_400));
+        }
+    }
+
+    fn stopped_by(&self) -> Option<u32> {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let status =
+            if self.on_terminal { waitid(WaitId::Pid(self.group), options) } else { Ok(None) };
+        u32::try_from(status.ok()??.stopping_signal()?).ok()
+    }
+
+    fn end(mut self) -> io::Result<Outcome> {
+        // What is left of the group has nobody any more. Who ends as it should may leave something behind.
+        if self.killed_at.is_some() || self.is_over {
+            self.signal(Signal::KILL);
+        }
+        let bytes = fs::read_to_string(format!("/proc/{}/io", self.pid())).ok();
+        let bytes = bytes.and_then(|text| bytes_of(&text));
+        let end = end_of(self.child.wait()?, self.is_over);
+        Ok(Outcome { end, bytes })
+    }
+}
+
+fn end_of(status: ExitStatus, is_over: bool) -> End {
+    let number = |number: i32| u32::try_from(number).unwrap_or_default();
+    match (status.signal(), status.code()) {
+        (Some(_), _) if is_over => End::TimeOver,
+        (Some(signal), _) => End::Died(number(signal)),
+        (None, code) => End::Exited(number(code.unwrap_or_default())),
+    }
+}
+
+/// Of /proc/PID/io.
+fn bytes_of(text: &str) -> Option<Bytes> {
+    let of =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some(Bytes { read: of("rchar:")?, written: of("wchar:")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    fn run(script: &str, timeout: Option<Duration>, stream: &UnixStream) -> Outcome {
+        run_with(script, timeout, &mut Incoming::new(stream))
+    }
+
+    fn run_with(script: &str, timeout: Option<Duration>, incoming: &mut Incoming<'_>) -> Outcome {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+        let running = Running::new(command.spawn().unwrap(), timeout, false).unwrap();
+        running.attend(incoming, |_| Ok(())).unwrap()
+    }
+
+    #[test]
+    fn the_end_is_told_as_it_was_with_the_bytes() {
+        let (_client, stream) = UnixStream::pair().unwrap();
+        assert_eq!(run("exit 7", None, &stream).end, End::Exited(7));
+        assert_eq!(run("kill -9 $$", None, &stream).end, End::Died(9));
+        let before = Instant::now();
+        let over = run("sleep 60 & sleep 60", Some(Duration::from_millis(50)), &stream);
+        assert_eq!(over.end, End::TimeOver);
+        assert!(before.elapsed() < Duration::from_secs(30));
+        let bytes = run("head -c 100000 /dev/zero", None, &stream).bytes;
+        assert!(bytes.is_some_and(|bytes| bytes.read >= 100_000 && bytes.written >= 100_000));
+    }
+
+    #[test]
+    fn signals_reach_the_command_and_the_callers_end_ends_it() {
+        use std::io::Write;
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        // A signal that may not be sent does nothing, and one that comes in pieces is one.
+        client.write_all(&roster_exec::wire::encode_signal(11)).unwrap();
+        client.write_all(&roster_exec::wire::encode_signal(15)).unwrap();
+        assert_eq!(run("sleep 60", None, &stream).end, End::Died(15));
+        // One that came with the request is not left lying.
+        client.write_all(&roster_exec::wire::encode_signal(15)).unwrap();
+        let mut incoming = Incoming::new(&stream);
+        assert!(matches!(incoming.read().unwrap(), Came::Bytes));
+        assert_eq!(run_with("sleep 60", None, &mut incoming).end, End::Died(15));
+        drop(client);
+        assert_eq!(run("sleep 60", None, &stream).end, End::Died(1));
+        // Neither what comes out of turn.
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        client.write_all(b"R").unwrap();
+        assert_eq!(run("sleep 60", None, &stream).end, End::Died(1));
+    }
+}

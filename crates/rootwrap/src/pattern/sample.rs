@@ -1,0 +1,92 @@
+//! Texts that an expression most likely matches, for examples. Look-around is passed over, so who
+//! uses one has to try it.
+
+use super::parse::{Item, Node, Set};
+
+/// Longer samples help nobody.
+const SAMPLE_CHARS_MAX: usize = 200;
+
+/// A text along the branches that `branch` picks: the first where there are fewer.
+pub(super) fn sample(node: &Node, branch: usize) -> String {
+    let mut sampler = Sampler { out: String::new(), groups: vec![None], branch };
+    sampler.node(node);
+    sampler.out
+}
+
+/// How many branches the widest choice outside of all repetition has.
+pub(super) fn branches(node: &Node) -> usize {
+    match node {
+        Node::Choice(nodes) => nodes.len().max(nodes.iter().map(branches).max().unwrap_or(1)),
+        Node::Sequence(nodes) => nodes.iter().map(branches).max().unwrap_or(1),
+        Node::Capture(node) | Node::Atomic(node) => branches(node),
+        _ => 1,
+    }
+}
+
+struct Sampler {
+    out: String,
+    /// The texts of the groups.
+    groups: Vec<Option<String>>,
+    branch: usize,
+}
+
+impl Sampler {
+    fn node(&mut self, node: &Node) {
+        if self.out.len() > SAMPLE_CHARS_MAX {
+            return;
+        }
+        match node {
+            Node::Set(set) => self.out.extend(member(set)),
+            Node::At(_) | Node::Look { .. } => {}
+            Node::Capture(node) => {
+                let (group, start) = (self.groups.len(), self.out.len());
+                self.groups.push(None);
+                self.node(node);
+                self.groups[group] = Some(self.out[start..].to_owned());
+            }
+            Node::Atomic(node) => self.node(node),
+            Node::Sequence(nodes) => nodes.iter().for_each(|node| self.node(node)),
+            Node::Choice(nodes) => {
+                if let Some(node) = nodes.get(self.branch).or(nodes.first()) {
+                    self.node(node);
+                }
+            }
+            Node::Repeat { node, min, max, .. } => {
+                let once = u64::from(*max != Some(0));
+                for _ in 0..(*min).max(once).min(SAMPLE_CHARS_MAX as u64) {
+                    self.node(node);
+                }
+            }
+            Node::Reference(group) => {
+                if let Some(Some(text)) = self.groups.get(*group).cloned() {
+                    self.out.push_str(&text);
+                }
+            }
+        }
+    }
+}
+
+/// A character of a set, one that can be typed if there is one.
+fn member(set: &Set) -> Option<char> {
+    let mut typed = "a1x0bA/.-_=, \n".chars().chain('!'..='~');
+    let has = |char: char| {
+        let code = u32::from(char);
+        let within = set.items.iter().any(|item| match *item {
+            Item::Range(low, high) => (low..=high).contains(&code),
+            Item::Class { class, negated, .. } => {
+                use super::parse::CharClass::{Digit, Space, Word};
+                let is = match class {
+                    Digit => char.is_ascii_digit(),
+                    Space => crate::python::is_space(char),
+                    Word => char.is_alphanumeric() || char == '_',
+                };
+                is != negated
+            }
+        });
+        within != set.negated
+    };
+    typed.find(|&char| has(char)).or_else(|| match set.items.first() {
+        Some(Item::Range(low, _)) if !set.negated => char::from_u32(*low),
+        _ => None,
+    })
+}

@@ -1,0 +1,68 @@
+//! What is told to the host's log, as a rootwrap.conf wants it: facility and least severity. A log that
+//! does not listen, or is full, keeps nobody waiting.
+
+use crate::conf::{Conf, Level};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Mutex;
+
+const LOG_SOCKET: &str = "/dev/log";
+/// Longer messages are cut: what the log's reader takes at the most, as in Python's handler nothing is.
+const MESSAGE_BYTES_MAX: usize = 8192;
+
+/// The host's log; or nothing, where it is not to be told.
+#[derive(Debug)]
+pub struct Syslog {
+    name: String,
+    facility: u8,
+    least: Level,
+    socket: Option<Mutex<Option<UnixDatagram>>>,
+}
+
+impl Syslog {
+    /// In the name of a program.
+    #[must_use]
+    pub fn new(conf: &Conf, program: &Path) -> Self {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (facility, least) = (conf.syslog_log_facility, conf.syslog_log_level);
+        let socket = conf.use_syslog.then(|| Mutex::new(connect()));
+        Self { name, facility, least, socket }
+    }
+
+    /// Tells something, if it is severe enough.
+    pub fn tell(&self, level: Level, message: impl FnOnce() -> String) {
+        let Some(socket) = self.socket.as_ref().filter(|_| level >= self.least) else { return };
+        let priority = u32::from(self.facility) << 3 | severity(level);
+        let mut line = format!("<{priority}>{}: {}", self.name, message()).into_bytes();
+        line.truncate(MESSAGE_BYTES_MAX);
+        line.push(0);
+        let Ok(mut socket) = socket.lock() else { return };
+        let sent = socket.as_ref().map(|socket| socket.send(&line));
+        // The log's reader was started anew.
+        if !matches!(sent, Some(Ok(_))) && !is_full(&sent) {
+            *socket = connect();
+            let _ = socket.as_ref().map(|socket| socket.send(&line));
+        }
+    }
+}
+
+fn is_full(sent: &Option<std::io::Result<usize>>) -> bool {
+    matches!(sent, Some(Err(error)) if error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+fn connect() -> Option<UnixDatagram> {
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.set_nonblocking(true).ok()?;
+    socket.connect(LOG_SOCKET).ok()?;
+    Some(socket)
+}
+
+fn severity(level: Level) -> u32 {
+    match level {
+        Level::Critical => 2,
+        Level::Error => 3,
+        Level::Warning => 4,
+        Level::Info => 6,
+        Level::Notset | Level::Debug => 7,
+    }
+}

@@ -1,0 +1,120 @@
+//! Whether anybody but root, or the user that asks, could change what is at a path: its owner and
+//! mode, and those of all folders and links on the way. For strict mode; what comes of it is for the
+//! callers to say.
+
+use crate::host::{Facts, Kind, Status};
+use crate::paths::walk;
+use crate::python::{is_absolute, join};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+const STICKY: u32 = 0o1000;
+const BY_GROUP: u32 = 0o020;
+const BY_OTHERS: u32 = 0o002;
+
+/// Why a path is not to be believed, or `None`.
+pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
+    // The folders above the working folder are on the way too.
+    let path = match facts.working_folder() {
+        Some(folder) if !is_absolute(path.as_bytes()) => {
+            OsString::from_vec(join(folder.as_os_str().as_bytes(), path.as_bytes()))
+        }
+        _ => path.to_owned(),
+    };
+    let mut reason = None;
+    let mut last = None;
+    let mut look = |passed: &Path| {
+        if facts.link(passed).is_some() {
+            // What the link leads to is looked at next; the link itself is its maker's to change.
+            let folder = passed.parent().and_then(|folder| facts.status(folder));
+            if folder.is_none_or(|folder| is_writable_by(&folder).is_some()) {
+                reason.get_or_insert_with(|| {
+                    format!("{} is a link where others may write", passed.display())
+                });
+            }
+            return;
+        }
+        let Some(status) = facts.status(passed) else {
+            reason.get_or_insert_with(|| format!("there is no {}", passed.display()));
+            return;
+        };
+        if let Some(why) = distrust_of(facts.user(), &status) {
+            reason.get_or_insert_with(|| format!("{} {why}", passed.display()));
+        }
+        last = Some((passed.to_owned(), status));
+    };
+    look(Path::new("/"));
+    walk(facts, &path, &mut look);
+    // Who may not remove another's file from a folder may still add to it.
+    if let Some((path, status)) = last
+        && status.mode & BY_OTHERS != 0
+    {
+        reason.get_or_insert_with(|| format!("{} is writable by all", path.display()));
+    }
+    reason
+}
+
+/// Why somebody else than root and this user could change it.
+pub(crate) fn distrust_of(user: u32, status: &Status) -> Option<String> {
+    let Status { kind, uid, mode, .. } = *status;
+    if uid != 0 && uid != user {
+        return Some(format!("belongs to uid {uid}"));
+    }
+    // In a sticky folder nobody removes or renames what is another's.
+    if kind == Kind::Folder && mode & STICKY != 0 {
+        return None;
+    }
+    is_writable_by(status)
+}
+
+/// Who may write besides the owner, in words.
+fn is_writable_by(status: &Status) -> Option<String> {
+    if status.mode & BY_OTHERS != 0 {
+        return Some("is writable by all".into());
+    }
+    let by_group = status.mode & BY_GROUP != 0 && status.gid != 0;
+    by_group.then(|| format!("is writable by gid {}", status.gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::ThisHost;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn what_others_could_change_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let host = ThisHost::new();
+        let mode = |name: &str, mode: u32| {
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let why = |name: &str| distrust(&host, root.join(name).as_os_str());
+        fs::create_dir(root.join("folder")).unwrap();
+        fs::write(root.join("folder/file"), "").unwrap();
+        mode("folder/file", 0o755);
+        mode("folder", 0o755);
+        assert_eq!(why("folder/file"), None);
+        symlink("folder", root.join("link")).unwrap();
+        assert_eq!(why("link/file"), None);
+
+        mode("folder", 0o777);
+        let expected = format!("{} is writable by all", root.join("folder").display());
+        assert_eq!(why("folder/file"), Some(expected.clone()));
+        assert_eq!(why("link/file"), Some(expected.clone()));
+        mode("folder", 0o1777);
+        assert_eq!(why("folder/file"), None);
+        assert_eq!(why("folder"), Some(expected));
+        // There the link may be another's, wherever it leads.
+        symlink("file", root.join("folder/another")).unwrap();
+        assert!(why("folder/another").is_some_and(|why| why.ends_with("where others may write")));
+        mode("folder", 0o755);
+        assert_eq!(why("folder/another"), None);
+        mode("folder/file", 0o757);
+        assert!(why("folder/file").is_some());
+        assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));
+    }
+}

@@ -1,0 +1,31 @@
+"""Commands as root or another user, by the policy of this host: `subprocess.run` without a sudo each.
+
+    import roster_exec
+    roster_exec.run(["systemctl", "restart", "nginx"], check=True)
+
+`run` has the arguments, the result and the exceptions of `subprocess.run`; `rootwrap.Client` takes the place of
+`oslo_rootwrap.client.Client`. Who asks is what the kernel says, and what may run is /etc/roster/exec.toml.
+"""
+
+from subprocess import DEVNULL, PIPE, STDOUT, CalledProcessError, CompletedProcess, TimeoutExpired
+
+from .errors import Busy, ExecError, Failed, NoDaemon, NotExecutable, NotFound, Refused
+from .running import TIME_OVER, run
+
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "STDOUT",
+    "TIME_OVER",
+    "Busy",
+    "CalledProcessError",
+    "CompletedProcess",
+    "ExecError",
+    "Failed",
+    "NoDaemon",
+    "NotExecutable",
+    "NotFound",
+    "Refused",
+    "TimeoutExpired",
+    "run",
+]

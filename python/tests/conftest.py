@@ -1,0 +1,117 @@
+"""A daemon of its own for each module, with a policy in which root may run what the tests do.
+
+ROSTER_ROOTWRAP_DAEMON is the executable to start.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
+
+POLICY = """
+[[rule]]
+name = "scripts"
+users = ["root"]
+command = "/usr/bin/sh"
+args = ["-c"]
+any_args = true
+keep_env = ["KEPT_*"]
+
+[[rule]]
+name = "as-nobody"
+users = ["root"]
+command = "/usr/bin/sh"
+args = ["-c"]
+any_args = true
+run_as = "nobody"
+
+[[rule]]
+name = "cat"
+users = ["root"]
+command = "/usr/bin/cat"
+
+[[rule]]
+name = "true"
+users = ["root"]
+command = "/usr/bin/true"
+
+[[rule]]
+name = "short"
+users = ["root"]
+command = "/usr/bin/sleep"
+args = [".*"]
+timeout = "300ms"
+
+[[rule]]
+name = "absent"
+users = ["root"]
+command = "/no/such/executable"
+
+[[rule]]
+name = "unfit"
+users = ["root"]
+command = "{folder}/unfit"
+"""
+
+
+class Daemon:
+    def __init__(self, folder):
+        self.socket = str(folder / "exec")
+        self.policy = folder / "exec.toml"
+        unfit = folder / "unfit"
+        unfit.write_text("#!/bin/sh\n")
+        # Others could change it.
+        unfit.chmod(0o777)
+        self.policy.write_text(POLICY.format(folder=folder))
+        self.policy.chmod(0o600)
+        self.start()
+
+    def start(self):
+        program = os.environ["ROSTER_ROOTWRAP_DAEMON"]
+        command = [program, "--native", "--policy", str(self.policy), "--socket", self.socket]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        with socket.socket(socket.AF_UNIX) as client:
+            while client.connect_ex(self.socket) != 0:
+                assert self.process.poll() is None and time.monotonic() < deadline, "no daemon"
+                time.sleep(0.01)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("daemon")
+    folder.chmod(0o755)
+    running = Daemon(folder)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def run(daemon):
+    import roster_exec
+
+    def run(*args, **named):
+        return roster_exec.run(*args, socket=daemon.socket, **named)
+
+    return run
+
+
+def eventually(holds, what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)

@@ -1,0 +1,197 @@
+"""What is `roster_exec`'s own: who decides, which errors there are, and what becomes of connections."""
+
+import contextlib
+import glob
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import Daemon, eventually
+
+import roster_exec
+from roster_exec import connection
+
+SOURCES = os.path.join(os.path.dirname(__file__), "..", "src")
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def is_running(command):
+    """Whether a process begins so."""
+    for process in glob.glob("/proc/[0-9]*/cmdline"):
+        with contextlib.suppress(OSError), open(process, "rb") as words:
+            if words.read().replace(b"\0", b" ").startswith(command.encode()):
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "command, error, like",
+    [
+        ("rm", roster_exec.Refused, PermissionError),
+        (["cat", "/etc/shadow"], roster_exec.Refused, PermissionError),
+        ("/no/such/executable", roster_exec.NotFound, FileNotFoundError),
+        ("unfit", roster_exec.NotExecutable, PermissionError),
+    ],
+)
+def test_what_does_not_run_is_told_as_subprocess_tells_it(run, command, error, like):
+    with pytest.raises(error) as told:
+        run(command)
+    assert isinstance(told.value, like) and isinstance(told.value, roster_exec.ExecError)
+    assert told.value.errno and told.value.strerror
+    # The connection is as good as before.
+    assert run("true").returncode == 0
+
+
+def test_nobody_listening_is_told_with_what_to_do(tmp_path):
+    with pytest.raises(roster_exec.NoDaemon, match="--native running") as told:
+        roster_exec.run("true", socket=str(tmp_path / "none"))
+    assert isinstance(told.value, ConnectionError)
+
+
+def test_a_command_runs_as_whom_the_caller_asks_for(run):
+    who = ["sh", "-c", "id -un"]
+    assert run(who, capture_output=True, text=True).stdout == "root\n"
+    assert run(who, capture_output=True, text=True, user="nobody").stdout == "nobody\n"
+    with pytest.raises(roster_exec.Refused):
+        run(who, user="daemon")
+
+
+def test_of_the_environment_only_that_comes_which_the_rule_keeps(run, monkeypatch):
+    monkeypatch.setenv("KEPT_A", "1")
+    monkeypatch.setenv("LOST", "1")
+    script = ["sh", "-c", 'printf "%s %s %s" "$KEPT_A" "$KEPT_B" "$LOST"']
+    assert run(script, capture_output=True).stdout == b"1  "
+    assert run(script, capture_output=True, env={"KEPT_B": b"\xff", "LOST": "2"}).stdout == b" \xff "
+    with pytest.raises(ValueError):
+        run(script, env={"A=B": "x"})
+
+
+def test_a_command_is_killed_with_all_that_it_started_when_its_time_is_over(run):
+    mark = f"60{os.getpid()}.25"
+    with pytest.raises(roster_exec.TimeoutExpired):
+        run(["sh", "-c", f"sleep {mark} & sleep {mark}"], timeout=0.3)
+    eventually(lambda: not is_running(f"sleep {mark}"), "nothing is left of it")
+    begin = time.monotonic()
+    assert run(["sleep", "600"]).returncode == roster_exec.TIME_OVER
+    assert time.monotonic() - begin < 10
+
+
+def test_an_interrupted_caller_leaves_no_command(daemon):
+    mark = f"61{os.getpid()}.25"
+    for script in (f"sleep {mark}", f"trap '' INT; sleep {mark}; sleep {mark}"):
+        program = (
+            f"import sys; sys.path.insert(0, {SOURCES!r}); import roster_exec\n"
+            f"roster_exec.run(['sh', '-c', {script!r}], socket={daemon.socket!r}, capture_output=True)"
+        )
+        caller = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+        eventually(lambda: is_running(f"sleep {mark}"), "it runs")
+        caller.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in caller.communicate(timeout=20)[1]
+        assert caller.returncode == -signal.SIGINT
+        eventually(lambda: not is_running(f"sleep {mark}"), "it was killed")
+
+
+def test_threads_have_commands_of_their_own(run):
+    wrong = []
+
+    def work(number):
+        for turn in range(10):
+            text = f"{number} {turn} " + "x" * (number * 3000)
+            if run(["cat"], input=text, capture_output=True, text=True).stdout != text:
+                wrong.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_a_command_leaves_behind_reads_and_writes_on(run):
+    data = b"x" * 3_000_000
+    for who, shell in ((run, "sh"), (subprocess.run, "/usr/bin/sh")):
+        ran = who([shell, "-c", "exec 3<&0; (sleep 0.2; wc -c <&3) &"], input=data, capture_output=True)
+        assert (ran.returncode, ran.stdout) == (0, b"3000000\n")
+
+
+def test_a_caller_without_streams_has_none_to_hand_on(daemon):
+    program = (
+        f"import os, sys; sys.path.insert(0, {SOURCES!r}); import roster_exec\n"
+        "for number in (0, 1, 2): os.close(number)\n"
+        f"ran = roster_exec.run(['sh', '-c', 'cat; exit 7'], socket={daemon.socket!r})\n"
+        "os._exit(ran.returncode)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 7
+
+
+def test_connections_are_kept_and_nothing_else_is(run, daemon):
+    run("true")
+    before = descriptors()
+    for _ in range(20):
+        run(["cat"], input=b"x", capture_output=True)
+        with pytest.raises(roster_exec.Refused):
+            run("rm", capture_output=True)
+        with pytest.raises(roster_exec.TimeoutExpired):
+            run(["sh", "-c", "sleep 60"], capture_output=True, timeout=0.01)
+        with pytest.raises(FileNotFoundError):
+            run("true", cwd="/no/such/folder", capture_output=True)
+    assert descriptors() <= before + 1
+    kept = connection.pool(daemon.socket)
+    many = [kept.connect() for _ in range(connection.IDLE_MAX + 5)]
+    for each in many:
+        kept.give_back(each)
+    assert len(kept._idle) == connection.IDLE_MAX
+    kept.clear()
+
+
+def test_a_child_after_fork_has_connections_of_its_own(run):
+    run("true")
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            ran = run(["sh", "-c", f"echo {number}"], capture_output=True)
+            os._exit(0 if ran.stdout == f"{number}\n".encode() else 1)
+        children.append(child)
+    for _ in range(20):
+        assert run(["sh", "-c", "echo parent"], capture_output=True).stdout == b"parent\n"
+    for child in children:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_kept_connection_that_has_ended_is_made_anew(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("restarted")
+    folder.chmod(0o755)
+    daemon = Daemon(folder)
+    assert roster_exec.run("true", socket=daemon.socket).returncode == 0
+    daemon.stop()
+    daemon.start()
+    assert roster_exec.run("true", socket=daemon.socket).returncode == 0
+
+    # One that goes away in the middle is told: the command may have run.
+    killer = threading.Timer(0.5, daemon.kill)
+    killer.start()
+    with pytest.raises(roster_exec.Failed, match="gone away"):
+        roster_exec.run(["sh", "-c", "sleep 5"], socket=daemon.socket)
+    killer.join()
+    with pytest.raises(roster_exec.NoDaemon):
+        roster_exec.run("true", socket=daemon.socket)
+
+
+def test_a_command_that_stops_on_a_terminal_goes_on(run):
+    ours, theirs = pty.openpty()
+    try:
+        ran = run(["sh", "-c", "kill -STOP $$; exit 5"], stdin=theirs, timeout=20)
+        assert ran.returncode == 5
+    finally:
+        os.close(ours)
+        os.close(theirs)

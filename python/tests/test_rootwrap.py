@@ -1,0 +1,49 @@
+"""The client in the place of that of oslo.rootwrap."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from roster_exec.rootwrap import Client
+
+
+@pytest.fixture
+def client(daemon):
+    return Client(["sudo", "rootwrap-daemon", "/etc/rootwrap.conf"], socket=daemon.socket)
+
+
+def test_results_are_those_of_the_original(client):
+    everything = bytes(range(256)) * 3
+    text = 'e\u0301\u00e9 \U0001f4a9 "\\ \n\r\t\x00\x7f \udcff\udc80'
+    for command, stdin, result in [
+        (["sh", "-c", "echo out; echo err >&2"], None, [0, "out\n", "err\n"]),
+        (["cat"], None, [0, "", ""]),
+        (["cat"], "", [0, "", ""]),
+        (["cat"], everything, [0, os.fsdecode(everything), ""]),
+        (["cat"], text, [0, text, ""]),
+        (["sh", "-c", "exit 7"], b"x" * 1000000, [7, "", ""]),
+        (["sh", "-c", "kill -9 $$"], None, [-9, "", ""]),
+        (["/no/such/executable"], None, [96, "", ""]),
+        (["unheard-of"], "x", [99, "", ""]),
+        ([], None, [99, "", ""]),
+    ]:
+        assert client.execute(command, stdin=stdin) == result, command
+
+
+def test_threads_do_not_wait_for_each_other(client):
+    begin = time.monotonic()
+    threads = [threading.Thread(target=client.execute, args=(["sh", "-c", "sleep 1"],)) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - begin < 8
+
+
+def test_who_keeps_the_pipes_holds_nobody_up(client):
+    begin = time.monotonic()
+    assert client.execute(["sh", "-c", "sleep 60 & echo started"]) == [0, "started\n", ""]
+    assert client.execute(["sh", "-c", "(sleep 0.1; echo late) & echo soon"]) == [0, "soon\nlate\n", ""]
+    assert time.monotonic() - begin < 20

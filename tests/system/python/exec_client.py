@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Says to the socket of roster-exec what no client of ours would say, and prints what comes back.
+
+usage: exec_client.py SOCKET CASE
+
+Written from docs/exec-protocol.md. An answer is printed as its kind and numbers; "end" is the end of
+the connection.
+"""
+
+import os
+import socket
+import struct
+import sys
+import time
+
+NULL = os.open("/dev/null", os.O_RDWR)
+ROOT = os.open("/", os.O_PATH | os.O_DIRECTORY)
+FOUR = [NULL, NULL, NULL, ROOT]
+
+
+def frame(kind, body):
+    return struct.pack("<B3xI", ord(kind), len(body)) + body
+
+
+def request(*words, variables=(), user=b"", count=None):
+    strings = [word.encode() for word in (*words, *variables)]
+    body = b"RXQ1" + struct.pack("<III", len(words) if count is None else count, len(variables), len(user)) + user
+    return frame("R", body + b"".join(struct.pack("<I", len(string)) + string for string in strings))
+
+
+def connect():
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(60)
+    connection.connect(sys.argv[1])
+    return connection
+
+
+def send(connection, data, fds=FOUR):
+    sent = socket.send_fds(connection, [data], fds) if fds else 0
+    connection.sendall(data[sent:])
+
+
+def answer(connection):
+    """One answer, or "end"."""
+    head = b""
+    try:
+        while len(head) < 8:
+            more = connection.recv(8 - len(head))
+            if not more:
+                return "end"
+            head += more
+        kind, length = struct.unpack("<B3xI", head)
+        body = b""
+        while len(body) < length:
+            body += connection.recv(length - len(body))
+    except ConnectionResetError:
+        return "end"
+    kind = chr(kind)
+    if kind == "E":
+        return "E %d %d" % struct.unpack("<II", body)
+    return f"D {struct.unpack('<I', body[:4])[0]}" if kind == "D" else kind
+
+
+def answers(data, fds=FOUR):
+    connection = connect()
+    try:
+        send(connection, data, fds)
+    except BrokenPipeError:
+        pass
+    told = []
+    while not told or told[-1] in "SP":
+        told.append(answer(connection))
+    return " ".join(told)
+
+
+def several():
+    """Commands one after the other over one connection, with a signal that comes too late."""
+    connection = connect()
+    for code in (0, 7, 0):
+        send(connection, request("sh", "-c", f"exit {code}"))
+        print(answer(connection), answer(connection))
+        connection.sendall(frame("K", struct.pack("<I", 15)))
+
+
+def malformed():
+    """Each is the end of the connection, whatever else was right about it."""
+    good = request("sh", "-c", "exit 0")
+    cases = {
+        "good": (good, FOUR),
+        "three descriptors": (good, FOUR[:3]),
+        "five descriptors": (good, [*FOUR, NULL]),
+        "two hundred": (good, FOUR * 50),
+        "none": (good, []),
+        "magic": (good.replace(b"RXQ1", b"RXQ2"), FOUR),
+        "kind": (b"X" + good[1:], FOUR),
+        "a signal": (frame("K", b"\x09\0\0\0"), FOUR),
+        "padding": (good[:1] + b"\1" + good[2:], FOUR),
+        "4 GiB": (b"R\0\0\0\xff\xff\xff\xff", FOUR),
+        "no words": (request(), FOUR),
+        "4 billion words": (request("sh", count=0xFFFFFFFF), FOUR),
+        "fewer words": (request("sh", count=2), FOUR),
+        "a NUL": (request("sh", "-c", "exit\x00 0"), FOUR),
+        "no =": (request("sh", variables=["A"]), FOUR),
+        "rest": (frame("R", good[8:] + b"x"), FOUR),
+        "text": (b"GET / HTTP/1.0\r\n\r\n" + bytes(100), FOUR),
+    }
+    for name, (data, fds) in cases.items():
+        print(f"{name}: {answers(data, fds)}")
+
+
+def slow():
+    """A byte a second is too slow; a second command's time begins with its first byte."""
+    connection = connect()
+    data = request("sh", "-c", "exit 0")
+    began = time.monotonic()
+    send(connection, data[:1])
+    try:
+        for byte in data[1:]:
+            time.sleep(0.5)
+            connection.sendall(bytes([byte]))
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    print(answer(connection), "late" if time.monotonic() - began > 30 else "in time")
+
+
+def inherited():
+    """Who inherits a connection is not who made it: the process that connected has ended."""
+    connection = connect()
+    parent = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    send(connection, request("sh", "-c", "exit 0"))
+    print(answer(connection), flush=True)
+
+
+def out_of_turn():
+    """A request while a command runs ends that command."""
+    connection = connect()
+    send(connection, request("sh", "-c", "sleep 600"))
+    print(answer(connection))
+    send(connection, request("sh", "-c", "exit 0"))
+    told = answer(connection)
+    print(told)
+
+
+def large():
+    """A request of nearly 4 MiB, and many of them at once: the daemon holds no more than it may."""
+    variables = ["A=" + "x" * 100_000] * 40
+    data = request("sh", "-c", "exit 0", variables=variables)
+    print(len(data) > 3 << 20, answers(data))
+    held = []
+    for _ in range(12):
+        connection = connect()
+        try:
+            send(connection, data[: 3 << 20])
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        held.append(connection)
+    told = []
+    for connection in held:
+        connection.settimeout(1)
+        try:
+            told.append(answer(connection))
+        except TimeoutError:
+            told.append("held")
+    print(told.count("held"), told.count("D 4"))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[2]]()

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""A person at a terminal who runs a command by roster-exec, presses keys and changes the window's size.
+
+usage: exec_terminal.py ROSTER-EXEC SOCKET
+"""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+
+SOON = 30
+
+
+def start(script):
+    """The program in a session with a terminal of its own, as a shell's job would be."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        # Its group is not an orphan, or nothing in it would stop.
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            os.tcsetpgrp(0, os.getpid())
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+            os.execv(sys.argv[1], [sys.argv[1], "-s", sys.argv[2], "sh", "-c", script])
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        while True:
+            _, status = os.waitpid(child, os.WUNTRACED)
+            if os.WIFSTOPPED(status):
+                os.tcsetpgrp(0, os.getpgrp())
+                print(f"job stopped by {os.WSTOPSIG(status)}", flush=True)
+                sys.stdin.readline()
+                os.tcsetpgrp(0, child)
+                os.kill(child, signal.SIGCONT)
+            elif os.WIFSIGNALED(status):
+                print(f"job died of {os.WTERMSIG(status)}", flush=True)
+                os._exit(0)
+            else:
+                print(f"job ended with {os.WEXITSTATUS(status)}", flush=True)
+                os._exit(0)
+    return pid, terminal
+
+
+rest = {}
+
+
+def expect(terminal, text):
+    """Waits until the terminal shows a text; what comes behind it is for the next time."""
+    seen, until = rest.get(terminal, ""), time.monotonic() + SOON
+    while text not in seen:
+        if not select.select([terminal], [], [], max(0, until - time.monotonic()))[0]:
+            raise SystemExit(f"no {text!r} in {seen!r}")
+        try:
+            seen += os.read(terminal, 4096).decode()
+        except OSError:
+            raise SystemExit(f"no {text!r} in {seen!r} before the end")
+    rest[terminal] = seen.partition(text)[2]
+    print(text)
+
+
+def resize(terminal, rows, columns):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+_, terminal = start("trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done")
+expect(terminal, "ready")
+resize(terminal, 33, 77)
+expect(terminal, "33 77")
+os.write(terminal, b"\x03")
+expect(terminal, "job died of 2")
+
+_, terminal = start("trap 'echo goes on' CONT; echo ready; until read line; do :; done; echo got $line; exit 5")
+expect(terminal, "ready")
+os.write(terminal, b"\x1a")
+expect(terminal, "job stopped by 20")
+os.write(terminal, b"fg\n")
+expect(terminal, "goes on")
+os.write(terminal, b"hello\n")
+expect(terminal, "got hello")
+expect(terminal, "job ended with 5")
+
+# A command that stops itself, as an editor does that reads Ctrl-Z as a key.
+_, terminal = start("echo ready; kill -TSTP $$; echo goes on; exit 6")
+expect(terminal, "job stopped by 20")
+os.write(terminal, b"fg\n")
+expect(terminal, "goes on")
+expect(terminal, "job ended with 6")

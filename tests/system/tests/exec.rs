@@ -1,0 +1,673 @@
+//! Commands for anybody by a policy: `roster-exec` and `roster-rootwrap-daemon --native` as people and
+//! services use them, and as nobody should.
+
+use roster_system_tests::exec::{ALICE, BOB, CAROL};
+use roster_system_tests::{Exec, c_program_with, needs_root, run, wait_until};
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// For what takes milliseconds, on a machine that does much else.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A shell for alice's group and for bob; whatever else a test needs comes before it.
+const SHELL: &str = "
+[[rule]]
+name = \"shell\"
+groups = [\"ops\"]
+users = [\"bob\"]
+command = \"/bin/sh\"
+args = [\"-c\", \".*\"]
+keep_env = [\"LC_*\", \"LD_*\", \"PATH\", \"BASH_ENV\", \"ROSTER_*\", \"KEPT\"]
+";
+
+macro_rules! root_or_return {
+    () => {
+        if !needs_root() {
+            return;
+        }
+    };
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
+}
+
+/// What `exec_client.py` prints of a case, said by bob.
+fn says(exec: &Exec, case: &str) -> String {
+    let mut command = exec.as_user(BOB, "python3");
+    let script = fs::read_to_string(script("exec_client.py")).expect("read the script");
+    run(command.args(["-c", &script]).arg(exec.socket()).arg(case)).text()
+}
+
+fn is_running(marker: &str) -> bool {
+    run(Command::new("pgrep").args(["-f", marker])).code == 0
+}
+
+#[test]
+fn users_and_groups_of_a_directory_run_what_the_policy_lets_them() {
+    root_or_return!();
+    let policy = format!(
+        "{SHELL}
+        [[rule]]
+        name = \"as-carol\"
+        users = [\"alice\"]
+        command = \"/usr/bin/id\"
+        run_as = \"carol\"
+        any_args = true
+        [[rule]]
+        name = \"as-db\"
+        users = [\"bob\"]
+        command = \"/usr/bin/id\"
+        run_as = \"alice\"
+        run_as_group = \"db\"
+        args = [\"-ng\"]
+        [[rule]]
+        name = \"elsewhere\"
+        users = [\"carol\"]
+        hosts = [\"no-such-host\"]
+        command = \"/usr/bin/id\"
+        "
+    );
+    let exec = Exec::start(&policy);
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "id -u; echo $ROSTER_USER"]).text(), "0\nalice");
+    assert_eq!(exec.run(ALICE, &["-u", "carol", "id", "-nG"]).text(), "carol db");
+    assert_eq!(exec.run(BOB, &["-u", "alice", "/usr/bin/id", "-ng"]).text(), "db");
+    for (uid, args) in [
+        (CAROL, &["sh", "-c", "id"][..]),
+        (CAROL, &["id"]),
+        (BOB, &["-u", "carol", "id"]),
+        (ALICE, &["sh", "id"]),
+        (ALICE, &["sh", "-c", "id", "more"]),
+        (ALICE, &["cat", "/etc/shadow"]),
+        (54321, &["sh", "-c", "id"]),
+    ] {
+        let refused = exec.run(uid, args);
+        assert_eq!((refused.code, refused.stdout.len()), (126, 0), "{uid} {args:?}");
+        assert!(refused.error().starts_with("roster-exec: "), "{}", refused.error());
+    }
+}
+
+#[test]
+fn a_command_gets_a_clean_environment() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let mut client = exec.as_user(ALICE, "env");
+    for variable in [
+        "LD_PRELOAD=/evil.so",
+        "LD_LIBRARY_PATH=/evil",
+        "PATH=/evil",
+        "BASH_ENV=/evil",
+        "ENV=/evil",
+        "IFS=x",
+        "PYTHONPATH=/evil",
+        "ROSTER_USER=root",
+        "HOME=/evil",
+        "KEPT=a b\nc",
+        "LC_TIME=C",
+    ] {
+        client.arg(variable);
+    }
+    client.arg(exec.host.path("roster-exec")).arg("-s").arg(exec.socket());
+    let environment = run(client.args(["sh", "-c", "env"])).text();
+    assert!(!environment.contains("evil"), "{environment}");
+    for line in ["KEPT=a b", "c", "LC_TIME=C", "ROSTER_USER=alice", "HOME=/root", "USER=root"] {
+        assert!(environment.lines().any(|found| found == line), "{line} in {environment}");
+    }
+    assert!(!environment.contains("IFS=x"), "{environment}");
+}
+
+#[test]
+fn a_command_has_three_descriptors_its_callers_folder_and_signals_as_they_should_be() {
+    root_or_return!();
+    let policy = format!("{SHELL}\nrun_as = \"root\"\n\n{}", as_bob("sleeper", ""));
+    let exec = Exec::start(&policy);
+    let client = exec.host.path("roster-exec");
+    let (client, socket) = (client.to_str().unwrap(), exec.socket());
+    let script = "ls /proc/$$/fd; pwd; grep -E 'Sig(Blk|Ign)' /proc/self/status; \
+                  ps -o pgid= -p $$ | tr -d ' ' | grep -qx $$ && echo leads; cat /proc/$$/comm";
+    for user in ["root", "bob"] {
+        // With a descriptor left open, a signal ignored and another folder.
+        let outer = format!(
+            "exec 9</dev/null; trap '' USR1; cd /usr/share; \
+             exec {client} -s {} -u {user} sh -c \"$1\"",
+            socket.display()
+        );
+        let text = run(exec.as_user(ALICE, "sh").args(["-c", &outer, "sh", script])).text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..4], ["0", "1", "2", "/usr/share"], "{user}: {text}");
+        // The C library ignores the two that are its own in what it spawns.
+        let ignored = lines[5].trim_end_matches("0000000180000000");
+        assert!(lines[4].ends_with("0000000000000000"), "{user}: {text}");
+        assert!(ignored.len() < lines[5].len() || ignored.ends_with("0000000000000000"), "{text}");
+        assert_eq!(lines[6], "leads", "{user}: {text}");
+        // As the file is, not as a number of a descriptor.
+        assert!(lines[7].ends_with("sh"), "{user}: {text}");
+    }
+    // Where its user may not be it is in the root folder.
+    let outer = format!("cd /root && exec {client} -s {} -u bob sh -c pwd", socket.display());
+    fs::set_permissions(exec.host.path("etc"), Permissions::from_mode(0o755)).unwrap();
+    let mut inside = exec.as_user(0, "sh");
+    exec.write_policy(&format!("{policy}\n[[rule]]\nname = \"root\"\nusers = [\"root\"]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \".*\"]\nrun_as = \"bob\""));
+    exec.signal("HUP");
+    wait_until(SOON, "the policy is taken over", || exec.log().contains("rules taken over: 3"));
+    assert_eq!(run(inside.args(["-c", &outer])).text(), "/");
+}
+
+/// A shell that alice runs as bob, with more keys.
+fn as_bob(name: &str, more: &str) -> String {
+    format!(
+        "[[rule]]\nname = \"{name}\"\nusers = [\"alice\"]\ncommand = \"/bin/sh\"\n\
+         args = [\"-c\", \".*\"]\nrun_as = \"bob\"\n{more}\n"
+    )
+}
+
+#[test]
+fn it_ends_as_the_command_did() {
+    root_or_return!();
+    let exec = Exec::start(&format!("{SHELL}{}", as_bob("bobs", "")));
+    for user in ["root", "bob"] {
+        let run = |script: &str| {
+            let mut client = exec.client(ALICE, &["-u", user, "sh", "-c", script]);
+            client.output().unwrap()
+        };
+        let done = run("echo out; echo err >&2; exit 7");
+        assert_eq!((&*done.stdout, &*done.stderr), (&b"out\n"[..], &b"err\n"[..]));
+        assert_eq!(done.status.code(), Some(7));
+        for signal in [1, 2, 6, 9, 11, 13, 14, 15] {
+            let status = run(&format!("kill -{signal} $$")).status;
+            assert_eq!((status.signal(), status.core_dumped()), (Some(signal), false));
+        }
+    }
+    let missing = |path: &str| {
+        exec.write_policy(&format!(
+            "[[rule]]\nname = \"x\"\nusers = [\"bob\"]\ncommand = \"{path}\"\nany_args = true"
+        ));
+        exec.signal("HUP");
+        wait_until(SOON, "a reload", || exec.log().contains("rules taken over: 1"));
+        exec.run(BOB, &[path]).code
+    };
+    assert_eq!(missing("/usr/bin/no-such-thing"), 127);
+    let nobody = run(exec.client(BOB, &[]).arg("-s").arg("/no/socket").arg("ls"));
+    assert_eq!(nobody.code, 125);
+    assert!(nobody.error().contains("/no/socket"), "{}", nobody.error());
+    assert_eq!(exec.run(BOB, &["--no-such-option"]).code, 125);
+    assert!(exec.run(BOB, &["--help"]).text().contains("126"));
+    assert!(exec.run(BOB, &["--version"]).text().starts_with("roster-exec "));
+}
+
+#[test]
+fn signals_reach_the_command() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("QUIT", 3), ("USR1", 10)] {
+        let script =
+            format!("trap 'echo got it; exit 4' {name}; echo ready; while :; do sleep 0.1; done");
+        let mut client = exec.client(ALICE, &["sh", "-c", &script]);
+        let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = client.stdout.take().unwrap();
+        out.read_exact(&mut [0; 6]).unwrap();
+        let kill = ["-s", &number.to_string(), &client.id().to_string()].map(str::to_owned);
+        assert_eq!(run(Command::new("kill").args(kill)).code, 0);
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert_eq!((rest.as_str(), client.wait().unwrap().code()), ("got it\n", Some(4)), "{name}");
+    }
+}
+
+/// As under nohup(1).
+#[test]
+fn a_signal_that_is_ignored_is_ignored_for_the_command_as_well() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let mut client = exec.as_user(ALICE, "sh");
+    client.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(exec.host.path("roster-exec"));
+    client.arg("-s").arg(exec.socket()).args(["sh", "-c", "echo ready; read line; exit 4"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+    assert_eq!(run(Command::new("kill").args(["-HUP", &client.id().to_string()])).code, 0);
+    client.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert_eq!(client.wait().unwrap().code(), Some(4));
+}
+
+#[test]
+fn keys_and_sizes_of_a_terminal_do_what_they_should() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let mut person = exec.as_user(ALICE, "python3");
+    let script = fs::read_to_string(script("exec_terminal.py")).unwrap();
+    person.args(["-c", &script]).arg(exec.host.path("roster-exec")).arg(exec.socket());
+    let told = run(&mut person).text();
+    assert!(told.ends_with("job ended with 6"), "{told}");
+}
+
+#[test]
+fn limits_hold_and_time_ends_the_whole_group() {
+    root_or_return!();
+    let limits = "timeout = \"2s\"\nmax_files = 40\nmax_memory = \"256MiB\"\nmax_cpu = \"9s\"";
+    let exec = Exec::start(&as_bob("limited", limits));
+    let run = |script: &str| exec.run(ALICE, &["-u", "bob", "sh", "-c", script]);
+    assert_eq!(run("ulimit -n; ulimit -v; ulimit -t").text(), "40\n262144\n9");
+    // Neither its children nor what ignores every signal that can be ignored is left.
+    let over = run("trap '' TERM HUP INT; sleep 60511 & sleep 60511");
+    assert_eq!(over.code, 124);
+    assert!(over.error().contains("its time was over"), "{}", over.error());
+    wait_until(SOON, "the group is gone", || !is_running("^sleep 60511$"));
+    exec.record();
+    assert_eq!(exec.record()["ROSTER_STATUS"], "time over");
+}
+
+#[test]
+fn a_killed_client_takes_its_command_along() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let script = "trap '' HUP; echo ready; sleep 60512 & sleep 60512; sleep 60512";
+    let mut client = exec.client(ALICE, &["sh", "-c", script]);
+    let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
+    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+    wait_until(SOON, "it runs", || is_running("^sleep 60512$"));
+    client.kill().unwrap();
+    assert_eq!(client.wait().unwrap().signal(), Some(9));
+    wait_until(SOON, "the group is gone", || !is_running("^sleep 60512$"));
+    assert_eq!(exec.record()["ROSTER_STATUS"], "signal 9");
+    assert_eq!(exec.run(BOB, &["sh", "-c", "exit 3"]).code, 3);
+}
+
+#[test]
+fn a_killed_daemon_is_told_of_and_the_next_one_takes_its_place() {
+    root_or_return!();
+    let mut exec = Exec::start(SHELL);
+    let mut client = exec.client(ALICE, &["sh", "-c", "echo ready; sleep 3"]);
+    let mut client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+    exec.signal("KILL");
+    exec.wait();
+    let done = client.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("the daemon has gone away"));
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 125);
+    exec.launch(&[]);
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
+    // While one listens there, another does not begin.
+    let second = run(&mut exec.daemon_command(&[]));
+    assert_eq!(second.code, 1);
+    assert!(second.error().contains("a daemon listens there already"), "{}", second.error());
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_lets_commands_end_first() {
+    root_or_return!();
+    let mut exec = Exec::start(SHELL);
+    let mut client = exec.client(ALICE, &["sh", "-c", "echo ready; read line; exit 5"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+    exec.signal("TERM");
+    wait_until(SOON, "the socket is gone", || !exec.socket().exists());
+    client.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert_eq!(client.wait().unwrap().code(), Some(5));
+    assert_eq!(exec.wait(), Some(0));
+    assert_eq!(exec.record()["ROSTER_STATUS"], "exit 5");
+}
+
+#[test]
+fn systemd_may_hand_the_socket_over() {
+    root_or_return!();
+    let mut exec = Exec::prepare(SHELL);
+    let listener = UnixListener::bind(exec.socket()).unwrap();
+    fs::set_permissions(exec.socket(), Permissions::from_mode(0o666)).unwrap();
+    let hand = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 </dev/null";
+    let mut daemon = exec.daemon_command(&["sh", "-c", hand, "sh"]);
+    let mut daemon = daemon.stdin(std::os::fd::OwnedFd::from(listener)).spawn().unwrap();
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "ls /proc/$$/fd; exit 3"]).code, 3);
+    assert_eq!(run(Command::new("kill").arg(daemon.id().to_string())).code, 0);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(exec.socket().exists());
+    fs::remove_file(exec.socket()).unwrap();
+    exec.launch(&[]);
+}
+
+#[test]
+fn a_policy_is_taken_over_whole_or_not_at_all() {
+    root_or_return!();
+    let mut exec = Exec::start(SHELL);
+    let path = exec.host.path("exec.toml");
+    let may = || exec.run(BOB, &["sh", "-c", "exit 3"]).code == 3;
+    let stays = |times: usize| {
+        exec.signal("HUP");
+        let stayed = || exec.log().matches("the old policy stays in force").count() == times;
+        wait_until(SOON, "the old policy stays", stayed);
+        assert!(may(), "{}", exec.log());
+    };
+    exec.write_policy("[[rule]]\nname = \"x\"\nusers = [\"carol\"]\n");
+    stays(1);
+    assert!(exec.log().contains("exec.toml:1: the rule has no command"), "{}", exec.log());
+    exec.write_policy("");
+    fs::set_permissions(&path, Permissions::from_mode(0o646)).unwrap();
+    stays(2);
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    chown(&path, Some(BOB), None).unwrap();
+    stays(3);
+    assert!(exec.log().contains("could be changed by others"), "{}", exec.log());
+    chown(&path, Some(0), None).unwrap();
+    exec.signal("HUP");
+    wait_until(SOON, "it is taken over", || exec.log().contains("rules taken over: 0"));
+    assert_eq!(exec.run(BOB, &["sh", "-c", "exit 3"]).code, 126);
+    // Neither does a daemon begin with one.
+    exec.signal("TERM");
+    assert_eq!(exec.wait(), Some(0));
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(run(&mut exec.daemon_command(&[])).code, 97);
+}
+
+#[test]
+fn nothing_runs_that_others_could_have_changed() {
+    root_or_return!();
+    let exec = Exec::prepare("");
+    let folder = exec.host.path("apps");
+    let make = |name: &str, owner: u32, mode: u32| {
+        let app = folder.join(name);
+        fs::create_dir_all(&app).unwrap();
+        fs::write(app.join("tool"), "#!/bin/sh\necho ran\n").unwrap();
+        fs::set_permissions(app.join("tool"), Permissions::from_mode(0o755)).unwrap();
+        chown(&app, Some(owner), None).unwrap();
+        fs::set_permissions(&app, Permissions::from_mode(mode)).unwrap();
+        app.join("tool")
+    };
+    make("good", 0, 0o755);
+    make("bobs", BOB, 0o755);
+    make("open", 0, 0o777);
+    let file = make("file", 0, 0o755);
+    chown(&file, Some(BOB), None).unwrap();
+    fs::set_permissions(make("mode", 0, 0o755), Permissions::from_mode(0o757)).unwrap();
+    fs::set_permissions(make("not-executable", 0, 0o755), Permissions::from_mode(0o644)).unwrap();
+    fs::create_dir(folder.join("link")).unwrap();
+    symlink("../good/tool", folder.join("link/tool")).unwrap();
+    fs::create_dir(folder.join("bobs-link")).unwrap();
+    symlink("../good/tool", folder.join("bobs-link/tool")).unwrap();
+    chown(folder.join("bobs-link"), Some(BOB), None).unwrap();
+    let names =
+        ["good", "bobs", "open", "file", "mode", "not-executable", "link", "bobs-link", "absent"];
+    let rules = names.map(|name| {
+        let path = folder.join(name).join("tool");
+        format!(
+            "[[rule]]\nname = \"{name}\"\nusers = [\"bob\"]\ncommand = \"{}\"\n",
+            path.display()
+        )
+    });
+    let mut exec = exec;
+    exec.write_policy(&rules.concat());
+    exec.launch(&[]);
+    let codes = names.map(|name| {
+        let path = folder.join(name).join("tool");
+        (name, exec.run(BOB, &[path.to_str().unwrap()]).code)
+    });
+    let expected = [
+        ("good", 0),
+        ("bobs", 126),
+        ("open", 126),
+        ("file", 126),
+        ("mode", 126),
+        ("not-executable", 126),
+        ("link", 0),
+        ("bobs-link", 126),
+        ("absent", 127),
+    ];
+    assert_eq!(codes, expected);
+    // Nor is it another file when it is called by another path.
+    for path in ["./tool", "../good/tool", "good/tool", "/apps/../apps/good/tool"] {
+        let mut client = exec.client(BOB, &[path]);
+        assert_eq!(run(client.current_dir(folder.join("good"))).code, 126, "{path}");
+    }
+}
+
+/// Somebody swaps a folder on the way to the executable, as fast as can be, between one that is fit and
+/// one with another tool in it.
+#[test]
+fn an_executable_that_is_swapped_while_it_is_looked_at_never_runs() {
+    root_or_return!();
+    let mut exec = Exec::prepare("");
+    let bobs = exec.host.path("bobs");
+    let marker = exec.host.path("marker");
+    for (name, owner) in [("fit", 0), ("evil", BOB)] {
+        let folder = bobs.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let text =
+            if name == "evil" { format!("touch {}", marker.display()) } else { String::new() };
+        fs::write(folder.join("tool"), format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(folder.join("tool"), Permissions::from_mode(0o755)).unwrap();
+        chown(folder.join("tool"), Some(owner), None).unwrap();
+        chown(&folder, Some(owner), None).unwrap();
+    }
+    chown(&bobs, Some(BOB), None).unwrap();
+    let path = bobs.join("now/tool");
+    exec.write_policy(&format!(
+        "[[rule]]\nname = \"x\"\nusers = [\"bob\"]\ncommand = \"{}\"\n",
+        path.display()
+    ));
+    exec.launch(&[]);
+    let swap = "import os, sys\nos.chdir(sys.argv[1])\nprint(flush=True)\nwhile True:\n \
+                for name in ('fit', 'evil'):\n  os.symlink(name, 'new')\n  os.rename('new', 'now')\n";
+    let mut swapper = exec.as_user(BOB, "python3");
+    let mut swapper = swapper.args(["-c", swap]).arg(&bobs).stdout(Stdio::piped()).spawn().unwrap();
+    swapper.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    for _ in 0..100 {
+        let code = exec.run(BOB, &[path.to_str().unwrap()]).code;
+        assert!(code == 126 || code == 127, "{code}");
+    }
+    swapper.kill().unwrap();
+    swapper.wait().unwrap();
+    assert!(!marker.exists());
+}
+
+#[test]
+fn what_no_client_would_send_is_the_end_of_its_connection_alone() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let told = says(&exec, "malformed");
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], "good: S E 0 0");
+    assert!(lines.len() > 15 && lines[1..].iter().all(|line| line.ends_with(": end")), "{told}");
+    assert_eq!(says(&exec, "several"), "S E 0 0\nS E 0 7\nS E 0 0");
+    assert_eq!(says(&exec, "out_of_turn"), "S\nE 1 1");
+    assert_eq!(says(&exec, "slow"), "end in time");
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
+}
+
+#[test]
+fn large_requests_are_held_within_bounds() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let told = says(&exec, "large");
+    let (first, counts) = told.split_once('\n').unwrap();
+    assert_eq!(first, "True S E 0 0");
+    let counts: Vec<usize> = counts.split(' ').map(|count| count.parse().unwrap()).collect();
+    // Sixteen MiB are four requests of nearly four; the others are told at once.
+    assert_eq!((counts[0], counts[1]), (4, 8), "{told}");
+}
+
+#[test]
+fn a_connection_is_worth_nothing_to_who_inherits_it() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    assert_eq!(says(&exec, "inherited"), "D 1");
+    assert_eq!(exec.record()["ROSTER_REASON"], "the process that has connected is gone");
+}
+
+#[test]
+fn silent_connections_change_nothing_for_who_speaks() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let script = fs::read_to_string(script("silent.py")).unwrap();
+    // A stranger's, and then as many of the user who asks.
+    for uid in [CAROL, ALICE] {
+        let mut silent = exec.as_user(uid, "python3");
+        silent.args(["-c", &script, "1500"]).arg(exec.socket());
+        let silent = silent.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut silent = silent.unwrap();
+        silent.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        for _ in 0..20 {
+            assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3, "{uid}");
+        }
+        drop(silent.stdin.take());
+        silent.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_daemon_with_few_descriptors_goes_on() {
+    root_or_return!();
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=64", "--"]);
+    let mut clients: Vec<_> = (0..40)
+        .map(|_| exec.client(ALICE, &["sh", "-c", "sleep 0.2; exit 3"]).spawn().unwrap())
+        .collect();
+    let mut ran = 0;
+    for client in &mut clients {
+        let code = client.wait().unwrap().code();
+        assert!(matches!(code, Some(3 | 125)), "{code:?}");
+        ran += usize::from(code == Some(3));
+    }
+    assert!(ran > 0);
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
+}
+
+#[test]
+fn data_that_nobody_reads_holds_nobody_up_and_passes_no_daemon() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let mut writer = exec.client(ALICE, &["sh", "-c", "head -c 50000000 /dev/zero"]);
+    let mut writer = writer.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = writer.stdout.take().unwrap();
+    out.read_exact(&mut [0]).unwrap();
+    for _ in 0..5 {
+        assert_eq!(exec.run(BOB, &["sh", "-c", "exit 3"]).code, 3);
+        exec.record();
+    }
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    assert_eq!((rest.len(), writer.wait().unwrap().code()), (49_999_999, Some(0)));
+    let written: u64 = exec.record()["ROSTER_BYTES_WRITTEN"].parse().unwrap();
+    assert!(written >= 50_000_000, "{written}");
+    let status = fs::read_to_string(format!("/proc/{}/status", exec.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 40 << 10, "{kib} KiB");
+}
+
+#[test]
+fn every_decision_is_one_record() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    exec.run(ALICE, &["sh", "-c", "exit 7"]);
+    let record = exec.record();
+    for (field, value) in [
+        ("SYSLOG_IDENTIFIER", "roster-exec"),
+        ("PRIORITY", "6"),
+        ("ROSTER_USER", "alice"),
+        ("ROSTER_UID", "51001"),
+        ("ROSTER_COMMAND", "/bin/sh -c 'exit 7'"),
+        ("ROSTER_RUN_AS", "root"),
+        ("ROSTER_RULE", "shell"),
+        ("ROSTER_VERDICT", "allowed"),
+        ("ROSTER_STATUS", "exit 7"),
+    ] {
+        assert_eq!(record.get(field).map(String::as_str), Some(value), "{field}: {record:?}");
+    }
+    assert_eq!(Path::new(&record["ROSTER_EXE"]), exec.host.path("roster-exec"));
+    assert!(record["ROSTER_MICROSECONDS"].parse::<u64>().unwrap() > 0);
+    assert!(record["ROSTER_BYTES_READ"].parse::<u64>().unwrap() > 0);
+    exec.run(CAROL, &["sh", "-c", "x\nPRIORITY=0"]);
+    let record = exec.record();
+    assert_eq!((&*record["ROSTER_VERDICT"], &*record["PRIORITY"]), ("refused", "4"));
+    assert_eq!(record["ROSTER_USER"], "carol");
+}
+
+#[test]
+fn a_journal_that_does_not_read_keeps_nobody_waiting() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    // More than the socket holds; each that waits for the journal would take a second.
+    let began = Instant::now();
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do \"$@\"; done";
+    for _ in 0..6 {
+        let mut loops = exec.as_user(BOB, "sh");
+        loops.args(["-ec", script, "sh"]).arg(exec.host.path("roster-exec"));
+        assert_eq!(run(loops.arg("-s").arg(exec.socket()).args(["sh", "-c", ":"])).code, 0);
+    }
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert_eq!(exec.record()["ROSTER_USER"], "bob");
+}
+
+/// A name service that never answers about one user.
+#[test]
+fn a_name_service_that_hangs_holds_up_nobody_else() {
+    root_or_return!();
+    let exec = Exec::prepare(SHELL);
+    let library = exec.host.path("lib");
+    fs::create_dir(&library).unwrap();
+    let module = c_program_with("stuck", "libnss_stuck.so.2", &["-shared", "-fPIC"]);
+    fs::copy(module, library.join("libnss_stuck.so.2")).unwrap();
+    fs::write(
+        exec.host.path("etc/nsswitch.conf"),
+        "passwd: files stuck roster\ngroup: files roster\ninitgroups: files [SUCCESS=continue] roster\n",
+    )
+    .unwrap();
+    let mut exec = exec;
+    exec.launch(&["env", &format!("LD_LIBRARY_PATH={}", library.display())]);
+    let mut stuck =
+        exec.client(60_606, &["sh", "-c", "exit 3"]).stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..5 {
+        assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
+    }
+    assert!(stuck.try_wait().unwrap().is_none());
+    let done = stuck.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(125));
+    let words = String::from_utf8_lossy(&done.stderr);
+    assert!(words.contains("the name service of this host does not answer"), "{words}");
+}
+
+#[test]
+fn counters_are_served_on_the_loopback_alone() {
+    root_or_return!();
+    let exec = Exec::prepare(SHELL);
+    let open = run(exec.daemon_command(&[]).args(["--metrics", "0.0.0.0:0"]));
+    assert_eq!(open.code, 1);
+    assert!(open.error().contains("127.0.0.1"), "{}", open.error());
+    let mut exec = exec;
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    exec.launch(&["sh", "-c", &format!("exec \"$0\" \"$@\" --metrics {free}")]);
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
+    assert_eq!(exec.run(CAROL, &["sh", "-c", "exit 3"]).code, 126);
+    exec.record();
+    exec.record();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(free).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let text = get("/metrics");
+    for line in [
+        "roster_exec_commands_total{verdict=\"allowed\"} 1",
+        "roster_exec_commands_total{verdict=\"refused\"} 1",
+        "roster_exec_ended_total{how=\"exited\"} 1",
+        "roster_exec_records_dropped_total 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+    assert!(get("/other").starts_with("HTTP/1.0 404 "));
+}
+
+#[test]
+fn the_client_needs_no_library() {
+    let program = roster_system_tests::exec_program();
+    let headers = run(Command::new("readelf").arg("-lW").arg(program)).text();
+    assert!(headers.contains("LOAD") && !headers.contains("INTERP"), "{headers}");
+    assert!(fs::metadata(program).unwrap().len() < 2 << 20);
+}
