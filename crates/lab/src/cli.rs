@@ -57,6 +57,8 @@ pub enum Command {
     Run(Run),
     Compare(Compare),
     Bisect(Box<Bisect>),
+    Worker(Worker),
+    Up(Up),
     Man(Man),
     Completions(Completions),
 }
@@ -526,6 +528,78 @@ fn versions(text: &str) -> Result<Versions, String> {
     };
     let words = words.into_iter().map(str::trim).filter(|word| !word.is_empty());
     Ok(words.map(str::to_owned).collect())
+}
+
+/// Make the requests of a master of Locust
+///
+/// Serves a master of Locust 2 as its own workers do, and makes the requests of its users as the other
+/// commands here do: users are a closed loop, and each has one request at a time. What users of a class
+/// do is named by the master's file, with the classes of the Python package roster_locust, or by --plan.
+/// The master's page, charts, CSV and HTML are as ever. When the master goes away the requests end, and
+/// it is tried again for --patience.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("worker"))]
+pub struct Worker {
+    /// The master; port 5557 unless it is given
+    #[arg(long, value_name = "HOST:PORT")]
+    pub master: String,
+
+    /// What users do whose class says nothing
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub plan: Option<PathBuf>,
+
+    /// Let the master have commands run and modules loaded, with the rights of this program
+    #[arg(long)]
+    pub allow_commands: bool,
+
+    /// Addresses of this host to connect from to the servers that are loaded, in turn
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub source: Vec<IpAddr>,
+
+    /// Threads for each class of users
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+
+    /// How long to try when the master does not answer
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60")]
+    pub patience: Duration,
+}
+
+/// Start a master of Locust with its page, and workers beside it
+///
+/// The master is Locust's own, by a Python that has it (pip install locust); the workers are roster-lab's,
+/// and make the requests of the classes that the file derives from those of roster_locust. All end
+/// together.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("up"))]
+pub struct Up {
+    /// The locustfile
+    #[arg(long, value_name = "FILE", default_value = "locustfile.py", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+
+    /// Workers [default: one for each --source, or for each processor but one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub workers: Option<u32>,
+
+    /// Addresses of this host that workers connect from, each from its own
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub source: Vec<IpAddr>,
+
+    /// Where the page is
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8089")]
+    pub web: std::net::SocketAddr,
+
+    /// The port that workers find the master at, on this host only
+    #[arg(long, value_name = "PORT", default_value = "5557")]
+    pub port: u16,
+
+    /// The Python that has Locust
+    #[arg(long, value_name = "FILE", default_value = "python3", value_hint = ValueHint::ExecutablePath)]
+    pub python: PathBuf,
+
+    /// Further options of Locust, behind --
+    #[arg(value_name = "OPTION", last = true)]
+    pub options: Vec<OsString>,
 }
 
 /// Write the man pages into a folder

@@ -269,6 +269,10 @@ impl<D: Dialect> Engine for Exchange<D> {
         }
     }
 
+    fn leave(&mut self, user: usize) {
+        self.close(user);
+    }
+
     fn give_up(&mut self, user: usize) {
         // A datagram that was lost says nothing of the socket, but its answer may still come; a
         // connection that hangs is of no use.

@@ -14,6 +14,7 @@
 //! | [`foreign`] | libraries that are loaded while we run |
 //! | [`net`], [`poll`] | sockets that do not block, and waiting for many at once |
 //! | [`recorder`], [`failure`], [`server`], [`ports`], [`clock`] | what is measured, and by what it is bounded |
+//! | [`locust`] | what a worker of Locust and its master say to each other |
 //! | [`report`] | figures, and what to think of them |
 //! | [`compare`], [`bisect`] | reports side by side, as a page or a picture too; one after the other |
 //!
@@ -37,6 +38,7 @@ pub mod failure;
 pub mod foreign;
 pub mod krb5;
 pub mod ldap;
+pub mod locust;
 pub mod net;
 pub mod nss;
 mod pages;

@@ -218,6 +218,47 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab-run(1)", "git-bisect(1)"],
     },
     Page {
+        name: "worker",
+        examples: &[
+            ("roster-lab worker --master loadmaster", "Serve the master on another host."),
+            (
+                "roster-lab worker --master loadmaster:5557 --source 192.0.2.8,192.0.2.9 --threads 2",
+                "By two threads, from two addresses.",
+            ),
+            (
+                "roster-lab worker --master localhost --plan binds.toml",
+                "With what users do in a file here, for a master whose file has any class of users.",
+            ),
+        ],
+        exit: &[
+            ("0", "The master ended."),
+            ("1", "There is no master, or it went away; the message says why."),
+            ("2", "Wrong options or arguments."),
+            ("130", "Ended by Ctrl-C; the master was told."),
+        ],
+        see_also: &["roster-lab-run(1)", "locust(1)"],
+    },
+    Page {
+        name: "up",
+        examples: &[
+            (
+                "roster-lab up --file locustfile.py --workers 2",
+                "Then see http://127.0.0.1:8089/ for charts.",
+            ),
+            (
+                "roster-lab up --source 127.0.0.2,127.0.0.3 -- --headless --users 100 --spawn-rate 50 --run-time 1m --csv run",
+                "A run without a page, from two addresses, with its figures as CSV.",
+            ),
+        ],
+        exit: &[
+            ("0", "The run ended well."),
+            ("1", "It could not be started, or requests failed; the message says why."),
+            ("2", "Wrong options or arguments."),
+            ("130", "Ended by Ctrl-C; Locust wrote its last figures."),
+        ],
+        see_also: &["roster-lab-worker(1)", "locust(1)"],
+    },
+    Page {
         name: "man",
         examples: &[("roster-lab man pages && man -l pages/roster-lab.1", "Read a page.")],
         exit: DONE,

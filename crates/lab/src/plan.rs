@@ -7,6 +7,7 @@ use crate::cli::{self, Cli, Load};
 use anyhow::{Context, Result, anyhow};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
@@ -29,6 +30,13 @@ pub fn read(file: &Path, options: &[OsString]) -> Result<(Load, ArgMatches)> {
         Some(place) => anyhow!("{name}:{}: {what}", line(&text, place)),
         None => anyhow!("{what}"),
     })
+}
+
+/// What a master of Locust says of a class of users, which has the shape of a plan, with `options` in the
+/// place of what it says of the same.
+pub fn of_master(told: &Value, options: &[OsString]) -> Result<Load> {
+    let text = toml::to_string(told).context("is not of the shape of a plan")?;
+    parse(&text, options).map(|(load, _)| load).map_err(|Wrong { what, .. }| anyhow!("{what}"))
 }
 
 /// What is wrong, and where; nowhere if it is in the options.

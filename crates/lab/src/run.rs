@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use crate::recorder::Recorder;
 use crate::schedule::Load;
 use crate::server::{Consumed, Server};
-use crate::worker::{Cost, Engine, Seat, Stage, Worker};
+use crate::worker::{Cost, Engine, Reins, Seat, Stage, Worker};
 use anyhow::{Result, anyhow, bail};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -101,16 +101,17 @@ impl Gate {
     }
 }
 
-/// Carries `stage` out with engines that `make` makes, one for each thread, until it is over or `stop`
-/// is set.
-pub fn carry_out<E: Engine>(
+/// Carries `stage` out with engines that `make` makes, one for each thread, until it is over or stopped.
+/// Everything measured has been shown to `look` in the end.
+pub fn carry_out<'r, E: Engine>(
     stage: Stage,
     crew: Crew,
     server: Option<&Server>,
-    stop: &AtomicBool,
+    reins: impl Into<Reins<'r>>,
     make: impl Fn(Seat) -> Result<E> + Sync,
     mut look: impl FnMut(&Sight<'_>),
 ) -> Result<Outcome> {
+    let reins = reins.into();
     let gate = Gate::default();
     let (say, heard) = mpsc::channel();
     let crew = if E::BLOCKS { Crew { threads: crew.users, ..crew } } else { crew };
@@ -122,7 +123,7 @@ pub fn carry_out<E: Engine>(
             let (say, gate, make) = (say.clone(), &gate, &make);
             let spawned = thread::Builder::new()
                 .name(format!("users-{}", seat.thread))
-                .spawn_scoped(scope, move || work(stage, seat, stop, gate, make, &say));
+                .spawn_scoped(scope, move || work(stage, seat, reins, gate, make, &say));
             if let Err(error) = spawned {
                 gate.open(None);
                 bail!("cannot start thread {}: {error}", seat.thread + 1);
@@ -173,14 +174,14 @@ pub fn carry_out<E: Engine>(
                 Ok(Word::Ready | Word::Failed(_)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if Instant::now() >= next_look {
+            if Instant::now() >= next_look || running == 0 {
                 next_look += LOOK_EVERY;
                 let elapsed = start.elapsed();
                 look(&Sight { so_far: &outcome.recorder, latest: &latest, elapsed });
                 latest = Recorder::default();
             }
         }
-        outcome.interrupted = stop.load(Ordering::Relaxed);
+        outcome.interrupted = reins.stop.load(Ordering::Relaxed);
         let ended = Instant::now();
         let planned = measured_from + stage.duration;
         // An open loop that is behind ends later than planned, and its rate is that of the whole time.
@@ -203,14 +204,14 @@ pub fn carry_out<E: Engine>(
 fn work<E: Engine>(
     stage: Stage,
     seat: Seat,
-    stop: &AtomicBool,
+    reins: Reins<'_>,
     gate: &Gate,
     make: &(impl Fn(Seat) -> Result<E> + Sync),
     say: &Sender<Word>,
 ) {
     // Whoever hears is gone only when the run is.
     let ready = match make(seat) {
-        Ok(engine) => Worker::prepare(engine, stage, seat, stop),
+        Ok(engine) => Worker::prepare(engine, stage, seat, reins),
         Err(error) => Err(Failure::Setup(format!("{error:#}"))),
     };
     let worker = match ready {

@@ -14,7 +14,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::fs;
 use std::io;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Between two looks at time-outs, signals and what was recorded.
@@ -57,6 +57,9 @@ pub trait Engine {
 
     /// Gives a request up that took too long.
     fn give_up(&mut self, user: usize);
+
+    /// A user leaves, who may come back: what it holds is let go.
+    fn leave(&mut self, _user: usize) {}
 }
 
 /// Which numbers the requests of a run have, and so what varies from one to the next.
@@ -112,6 +115,34 @@ impl Seat {
     }
 }
 
+/// By which a run is held from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct Reins<'r> {
+    /// Ends the run: what is in flight ends as it would, and nothing begins.
+    pub stop: &'r AtomicBool,
+    /// How many of all users are there, the first ones; all of them where nobody says.
+    pub present: Option<&'r AtomicUsize>,
+}
+
+impl<'r> From<&'r AtomicBool> for Reins<'r> {
+    fn from(stop: &'r AtomicBool) -> Self {
+        Self { stop, present: None }
+    }
+}
+
+impl Reins<'_> {
+    fn is_stopped(self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// How many of a thread's users are there.
+    fn present(self, seat: Seat) -> usize {
+        let Some(present) = self.present else { return seat.users };
+        let others = present.load(Ordering::Relaxed).saturating_sub(seat.thread);
+        others.div_ceil(seat.threads.max(1)).min(seat.users)
+    }
+}
+
 /// What a thread cost from the end of the warm-up on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
@@ -128,6 +159,8 @@ pub struct Cost {
 struct Flight {
     intended: Instant,
     begun: Instant,
+    /// The user makes ready, which is no request.
+    prepares: bool,
 }
 
 /// A thread at work.
@@ -136,7 +169,9 @@ pub struct Worker<'r, E> {
     stage: Stage,
     seat: Seat,
     poll: Poll,
-    stop: &'r AtomicBool,
+    reins: Reins<'r>,
+    /// How many of the users are there.
+    present: usize,
     flights: Vec<Option<Flight>>,
     in_flight: usize,
     /// Users who may ask, and since when.
@@ -164,16 +199,17 @@ impl<'r, E: Engine> Worker<'r, E> {
         mut engine: E,
         stage: Stage,
         seat: Seat,
-        stop: &'r AtomicBool,
+        reins: Reins<'r>,
     ) -> Result<Self, Failure> {
         let poll = Poll::new().map_err(|error| Failure::system("epoll", &error))?;
         let now = Instant::now();
         let (mut buffer, mut ready) = (Vec::new(), Vec::new());
-        let mut waiting = vec![false; seat.users];
+        let present = reins.present(seat);
+        let mut waiting = vec![false; present];
         let (mut next, mut open) = (0, 0);
         let deadline = now + stage.timeout;
-        while next < seat.users || open > 0 {
-            while next < seat.users && open < PREPARING_MAX {
+        while next < present || open > 0 {
+            while next < present && open < PREPARING_MAX {
                 match engine.prepare(next, &poll) {
                     Progress::Done(result) => result?,
                     Progress::Waiting => {
@@ -183,7 +219,7 @@ impl<'r, E: Engine> Worker<'r, E> {
                 }
                 next += 1;
             }
-            if stop.load(Ordering::Relaxed) {
+            if reins.is_stopped() {
                 break;
             }
             if Instant::now() > deadline && open > 0 {
@@ -208,7 +244,8 @@ impl<'r, E: Engine> Worker<'r, E> {
             stage,
             seat,
             poll,
-            stop,
+            reins,
+            present,
             flights: vec![None; seat.users],
             in_flight: 0,
             idle: VecDeque::new(),
@@ -234,9 +271,10 @@ impl<'r, E: Engine> Worker<'r, E> {
             let now = Instant::now();
             if now >= next_tick {
                 next_tick = now + TICK;
-                if self.stop.load(Ordering::Relaxed) {
+                if self.reins.is_stopped() {
                     self.times.end = self.times.end.min(now);
                 }
+                self.welcome_and_dismiss(now);
                 if before.is_none() && now >= measured {
                     before = Some((now, Usage::of_this_thread()));
                 }
@@ -270,7 +308,7 @@ impl<'r, E: Engine> Worker<'r, E> {
 
     /// Users who think begin one after the other, as they would come.
     fn seat_users(&mut self) {
-        for user in 0..self.seat.users {
+        for user in 0..self.present {
             let start = self.times.start;
             match self.stage.load {
                 Load::Closed { think } if !think.is_zero() => {
@@ -281,6 +319,32 @@ impl<'r, E: Engine> Worker<'r, E> {
                 }
                 _ => self.idle.push_back((user, start)),
             }
+        }
+    }
+
+    /// Users come and go as is said from outside; who comes makes ready first, and who goes has the last
+    /// request answered.
+    fn welcome_and_dismiss(&mut self, now: Instant) {
+        let (before, present) = (self.present, self.reins.present(self.seat));
+        if present == before || now >= self.times.end {
+            return;
+        }
+        self.present = present;
+        for user in before..present {
+            // One that left may still wait for its last answer.
+            if self.flights[user].is_none() {
+                self.flights[user] = Some(Flight { intended: now, begun: now, prepares: true });
+                self.in_flight += 1;
+                if let Progress::Done(result) = self.engine.prepare(user, &self.poll) {
+                    self.finish(user, result);
+                }
+            }
+        }
+        if present < before {
+            self.idle.retain(|&(user, _)| user < present);
+            self.resting.retain(|&Reverse((_, user))| user < present);
+            let gone = (present..before).filter(|&user| self.flights[user].is_none());
+            gone.for_each(|user| self.engine.leave(user));
         }
     }
 
@@ -342,7 +406,7 @@ impl<'r, E: Engine> Worker<'r, E> {
 
     /// Whether a request that was due is not sent yet.
     fn is_behind(&self) -> bool {
-        !self.stop.load(Ordering::Relaxed) && self.next_arrival().is_some()
+        !self.reins.is_stopped() && self.next_arrival().is_some()
     }
 
     /// When something will be to start, as far as is known.
@@ -357,7 +421,7 @@ impl<'r, E: Engine> Worker<'r, E> {
     }
 
     fn start(&mut self, user: usize, intended: Instant, now: Instant) {
-        self.flights[user] = Some(Flight { intended, begun: now });
+        self.flights[user] = Some(Flight { intended, begun: now, prepares: false });
         self.in_flight += 1;
         let number = self.stage.numbers.of(self.seat.number(self.begun));
         self.begun += 1;
@@ -384,11 +448,17 @@ impl<'r, E: Engine> Worker<'r, E> {
         self.in_flight -= 1;
         let now = Instant::now();
         let pause = result.as_ref().err().is_some_and(Failure::is_of_transport);
-        if flight.intended < self.times.measured {
+        if flight.prepares {
+            // What is wrong shows in the request that comes next.
+        } else if flight.intended < self.times.measured {
             self.recorder.warm_up += 1;
         } else {
             let batch = self.batch(now);
             self.recorder.record_in(batch, flight.intended, now, result);
+        }
+        if user >= self.present {
+            self.engine.leave(user);
+            return;
         }
         match self.stage.load {
             Load::Closed { think } if pause || !think.is_zero() => {

@@ -512,6 +512,10 @@ impl Engine for Ldap {
         }
     }
 
+    fn leave(&mut self, user: usize) {
+        self.close(user);
+    }
+
     fn give_up(&mut self, user: usize) {
         self.close(user);
     }

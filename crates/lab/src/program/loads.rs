@@ -267,7 +267,7 @@ fn route(network: &cli::Network, target: SocketAddr) -> Result<Route> {
 }
 
 /// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
-fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(inner) => match inner.split_once(']')? {
             (host, "") => (host, None),

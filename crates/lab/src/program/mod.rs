@@ -1,7 +1,10 @@
 //! From what was typed to reports: which runs are made, in which order, and what is written of them.
 
+mod crowd;
 mod loads;
+mod serve;
 mod session;
+mod up;
 
 use crate::cli::{self, Cli};
 use crate::compare::{self, Measured, page};
@@ -54,20 +57,20 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
     match &cli.command {
-        cli::Command::Load(load) => {
-            loads::run(load, Task { options: options(matches), checks_only: false }, out)
-        }
+        cli::Command::Load(load) => loads::run(load, Task::new(options(matches), false), out),
         cli::Command::Check(cli::Check { load }) => {
             let given = matches.subcommand_matches("check").unwrap_or(matches);
-            loads::run(load, Task { options: options(given), checks_only: true }, out)
+            loads::run(load, Task::new(options(given), true), out)
         }
         cli::Command::Run(args) => {
             let (load, matches) = plan::read(&args.plan, &args.options)?;
-            let task = Task { options: options(&matches), checks_only: args.check };
+            let task = Task::new(options(&matches), args.check);
             loads::run(&load, task, out)
         }
         cli::Command::Compare(args) => side_by_side(args, out).map(|()| 0),
         cli::Command::Bisect(args) => bisect::run(args, out).map(|()| 0),
+        cli::Command::Worker(args) => serve::run(args),
+        cli::Command::Up(args) => up::run(args),
         cli::Command::Man(args) => pages::write_man_pages(&args.folder, out).map(|()| 0),
         cli::Command::Completions(args) => pages::write_completions(args.shell, out).map(|()| 0),
     }

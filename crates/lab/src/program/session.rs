@@ -1,5 +1,6 @@
 //! One load, carried out: what is asked of the server before, the runs, the report.
 
+use super::crowd::Crowd;
 use super::{FAILED, FOUND, INTERRUPTED, say};
 use crate::cli::Common;
 use crate::clock::{self, Watch};
@@ -43,6 +44,15 @@ pub struct Task {
     pub options: Value,
     /// Whether the run itself is left out.
     pub checks_only: bool,
+    /// Users that a master of Locust has come and go, in the place of runs.
+    pub crowd: Option<Arc<Crowd>>,
+}
+
+impl Task {
+    /// Runs and their report, or what goes before them.
+    pub fn new(options: Value, checks_only: bool) -> Self {
+        Self { options, checks_only, crowd: None }
+    }
 }
 
 /// Carries a run out in which nothing is done.
@@ -137,14 +147,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, outcome: Outcome, figures: Figures, warnings: Vec<Warning>) {
         self.stages.push(figures);
-        for warning in warnings {
-            // Of several runs, the worst of each kind.
-            match self.warnings.iter_mut().find(|other| other.kind == warning.kind) {
-                Some(other) if other.ratio < warning.ratio => *other = warning,
-                Some(_) => {}
-                None => self.warnings.push(warning),
-            }
-        }
+        report::add_worst(&mut self.warnings, warnings);
         self.outcome.recorder.add(outcome.recorder);
         self.outcome.measured += outcome.measured;
         // Runs that follow each other have no common pieces.
@@ -182,6 +185,9 @@ pub fn carry<E: Engine, M: Fn(Seat, Manner) -> Result<E> + Sync>(
     make: M,
     out: &mut dyn Write,
 ) -> Result<u8> {
+    if let Some(crowd) = job.task.crowd.clone() {
+        return crowd.serve(&job, &make).map(|()| 0);
+    }
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let common = job.common;
     let server = server(common)?;
@@ -252,7 +258,7 @@ where
         stage.numbers.first = first.wrapping_add(self.next.get());
         let make = &self.make;
         let make = |seat| make(seat, trial.manner);
-        let outcome = carry_out(stage, crew, server, &self.stop, make, |sight| view.show(sight))?;
+        let outcome = carry_out(stage, crew, server, &*self.stop, make, |sight| view.show(sight))?;
         // Threads do not come equally far.
         let made = outcome.recorder.requests + outcome.recorder.warm_up + 1;
         let past = made.saturating_mul(outcome.threads.len() as u64).saturating_mul(step.max(1));
@@ -445,7 +451,8 @@ fn write_json(report: &impl Serialize, out: &mut dyn Write) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn server(common: &Common) -> Result<Option<Server>> {
+/// What `--server-pid` or `--server-unit` names.
+pub fn server(common: &Common) -> Result<Option<Server>> {
     Ok(match (common.server_pid, &common.server_unit) {
         (Some(pid), _) => Some(Server::Process(pid)),
         (None, Some(name)) => {
@@ -527,7 +534,7 @@ fn find_knee(
 }
 
 /// The first signal ends the run, the second the program.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first one finds the flag not yet set.

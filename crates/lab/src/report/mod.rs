@@ -283,6 +283,17 @@ fn batches(outcome: &Outcome) -> Vec<(f64, f64)> {
     outcome.recorder.batches.iter().map(each).collect()
 }
 
+/// Adds warnings of another run: of each kind, the worst.
+pub fn add_worst(known: &mut Vec<Warning>, others: Vec<Warning>) {
+    for warning in others {
+        match known.iter_mut().find(|other| other.kind == warning.kind) {
+            Some(other) if other.ratio < warning.ratio => *other = warning,
+            Some(_) => {}
+            None => known.push(warning),
+        }
+    }
+}
+
 /// What one run's figures must be read with.
 #[must_use]
 pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
