@@ -57,6 +57,7 @@ pub enum Command {
     Run(Run),
     Compare(Compare),
     Bisect(Box<Bisect>),
+    Schemes(Box<Schemes>),
     Worker(Worker),
     Up(Up),
     Man(Man),
@@ -528,6 +529,84 @@ fn versions(text: &str) -> Result<Versions, String> {
     };
     let words = words.into_iter().map(str::trim).filter(|word| !word.is_empty());
     Ok(words.map(str::to_owned).collect())
+}
+
+/// Compare the ways in which a 389-ds stores passwords
+///
+/// Measures binds by each scheme that the server offers, as many users of its own below --base, which are
+/// removed afterwards; ranks speed beside strength, and says which to take for whom. While it measures,
+/// hashing anew on bind is off and policies of single entries are on; both are put back, after Ctrl-C and
+/// failures too. Nobody else's password is stored otherwise meanwhile.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("schemes"))]
+pub struct Schemes {
+    /// The server: ldap://HOST:PORT, or ldaps:// for TLS from the first byte
+    #[arg(value_name = "URI", value_hint = ValueHint::Url)]
+    pub uri: String,
+
+    /// Where the users of the test are made, and whose stored passwords are looked at
+    #[arg(long, value_name = "DN")]
+    pub base: String,
+
+    /// Who may change cn=config
+    #[arg(long, value_name = "DN", default_value = "cn=Directory Manager")]
+    pub bind_dn: String,
+
+    /// The password of --bind-dn; @FILE keeps it out of the list of processes
+    #[arg(long, value_name = "PASSWORD")]
+    pub bind_password: Template,
+
+    /// Authorities that the server's certificate may be from, in PEM [default: the host's]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tls_ca: Option<PathBuf>,
+
+    /// Measure these only, with commas between
+    #[arg(long, value_name = "SCHEME", value_delimiter = ',')]
+    pub only: Vec<String>,
+
+    /// Users that bind at a time
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub users: u32,
+
+    /// Users that there are: a server keeps the results of the last few
+    #[arg(long, value_name = "N", default_value = "200", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub identities: u64,
+
+    /// How long to measure each scheme
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3")]
+    pub duration: Duration,
+
+    /// Binds a second that users make when the most of them come, for the advice
+    #[arg(long, value_name = "R", default_value = "100")]
+    pub binds: f64,
+
+    /// The server's process, if it is on this host, for its processor time
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+
+    /// The server's systemd unit, for the same
+    #[arg(long, value_name = "UNIT", conflicts_with = "server_pid")]
+    pub server_unit: Option<String>,
+
+    /// Have new passwords stored by this scheme from now on
+    #[arg(long, value_name = "SCHEME")]
+    pub apply: Option<String>,
+
+    /// Below this entry only
+    #[arg(long, value_name = "DN")]
+    pub subtree: Option<String>,
+
+    /// Tell whose password is not stored by this scheme [default: that of --apply]
+    #[arg(long, value_name = "SCHEME", conflicts_with = "apply")]
+    pub whose_not: Option<String>,
+
+    /// Measure nothing
+    #[arg(long)]
+    pub no_measure: bool,
+
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
 }
 
 /// Make the requests of a master of Locust

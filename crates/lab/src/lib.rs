@@ -16,6 +16,7 @@
 //! | [`recorder`], [`failure`], [`server`], [`ports`], [`clock`] | what is measured, and by what it is bounded |
 //! | [`locust`] | what a worker of Locust and its master say to each other |
 //! | [`report`] | figures, and what to think of them |
+//! | [`schemes`] | ways to store passwords, ranked |
 //! | [`compare`], [`bisect`] | reports side by side, as a page or a picture too; one after the other |
 //!
 //! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
@@ -51,6 +52,7 @@ pub mod recorder;
 pub mod report;
 pub mod run;
 pub mod schedule;
+pub mod schemes;
 pub mod server;
 pub mod template;
 mod view;

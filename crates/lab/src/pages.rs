@@ -218,6 +218,26 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab-run(1)", "git-bisect(1)"],
     },
     Page {
+        name: "schemes",
+        examples: &[
+            (
+                "roster-lab schemes ldap://localhost --base dc=example,dc=com --bind-password @dm --server-unit dirsrv@main",
+                "What a bind costs by each scheme, and which to take.",
+            ),
+            (
+                "roster-lab schemes ldap://localhost --base dc=example,dc=com --bind-password @dm --no-measure --apply PBKDF2-SHA512 --subtree ou=admins,dc=example,dc=com",
+                "Take it for administrators, and see whose hash is still the old one.",
+            ),
+        ],
+        exit: &[
+            ("0", "Done."),
+            ("1", "Failed; the message says why."),
+            ("2", "Wrong options or arguments."),
+            ("130", "Ended by Ctrl-C; the server is as it was, and what was measured was told."),
+        ],
+        see_also: &["roster-lab-ldap(1)", "dsconf(8)"],
+    },
+    Page {
         name: "worker",
         examples: &[
             ("roster-lab worker --master loadmaster", "Serve the master on another host."),

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{DN, PASSWORD, lab, slapd};
+use resvg::tiny_skia::Pixmap;
 use roster_system_tests::servers::Process;
-use roster_system_tests::{Server, Slapd};
+use roster_system_tests::{Server, Slapd, tool};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write;
 use std::fs;
@@ -314,4 +315,43 @@ fn ctrl_c_ends_a_worker_which_tells_its_master() {
     }
     assert!(bench.log().contains("The last worker quit"), "{}", bench.log());
     assert_eq!(bench.count("Binds", "Request Count"), bound(&slapd) - before - 1);
+}
+
+#[test]
+fn the_page_in_a_browser_starts_a_run_shows_our_tab_and_gives_the_report() {
+    let mut slapd = slapd(|_| {});
+    let server = slapd.process().pid().as_raw_nonzero();
+    let file = binds(&slapd, &format!("    server_pid = {server}\n    think = \"2ms\"\n"));
+    let bench = Bench::new(&file.replace("    probe = 0\n", "    probe = \"200ms\"\n"));
+    let web = free_port();
+    let mut up = lab(&["up", "--file", "locustfile.py", "--source", "127.0.0.2,127.0.0.3"]);
+    up.args(["--web", &format!("127.0.0.1:{web}"), "--port", &bench.port.to_string()]);
+    up.arg("--python").arg(python()).current_dir(bench.folder.path());
+    up.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src"));
+    let mut up = Process::start(&mut up, &bench.path("master.log"));
+    bench.wait_for("Starting web interface");
+    let before = bound(&slapd);
+    let mut browser = Command::new(python());
+    browser.arg("-B").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py"));
+    browser.arg(format!("http://127.0.0.1:{web}/")).arg(bench.folder.path());
+    let seen = browser.arg(tool("chromium", "chromium")).output().expect("start the browser");
+    let said = String::from_utf8_lossy(&seen.stderr);
+    assert!(seen.status.success(), "{said}{}", bench.log());
+    let counted: u64 = String::from_utf8_lossy(&seen.stdout).trim().parse().expect("a number");
+    // The comparisons before the run are the server's too, and none of the run's figures.
+    let made = bound(&slapd) - before - 1;
+    assert!(counted > 500 && counted <= made, "{counted} of {made}");
+    let picture = Pixmap::load_png(bench.path("tab.png")).expect("a picture");
+    let colours: std::collections::BTreeSet<_> =
+        picture.pixels().iter().map(|one| (one.red(), one.green(), one.blue())).collect();
+    assert!(colours.len() > 50, "the tab is drawn: {}", colours.len());
+    up.signal(Signal::INT);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while up.runs() {
+        assert!(Instant::now() < deadline, "{}", bench.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(up.code(), Some(130), "{}", bench.log());
+    // Nobody is left behind.
+    assert!(TcpListener::bind(("127.0.0.1", bench.port)).is_ok());
 }

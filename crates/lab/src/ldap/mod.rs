@@ -69,6 +69,10 @@ pub enum Request {
     Compare(Template, String, Template),
     /// Entry, attribute, value.
     Modify(Template, String, Template),
+    /// Entry; attributes, each with a value.
+    Add(Template, Vec<(&'static str, Template)>),
+    /// Entry.
+    Delete(Template),
 }
 
 impl Request {
@@ -111,6 +115,18 @@ impl Request {
                     });
                 });
             }),
+            Self::Add(dn, attributes) => message.constructed(0x68, |message| {
+                message.value(0x04, dn);
+                message.constructed(0x30, |message| {
+                    for (name, value) in attributes {
+                        message.constructed(0x30, |message| {
+                            message.constant(0x04, name.as_bytes());
+                            message.constructed(0x31, |message| message.value(0x04, value));
+                        });
+                    }
+                });
+            }),
+            Self::Delete(dn) => message.value(0x4a, dn),
         });
         wrong.map(|()| message)
     }
@@ -122,6 +138,8 @@ impl Request {
             Self::Search(..) => tag::SEARCH,
             Self::Compare(..) => tag::COMPARE,
             Self::Modify(..) => tag::MODIFY,
+            Self::Add(..) => tag::ADD,
+            Self::Delete(..) => tag::DELETE,
         }
     }
 }

@@ -14,6 +14,10 @@ pub mod tag {
     pub const SEARCH: u8 = 0x65;
     /// ModifyResponse.
     pub const MODIFY: u8 = 0x67;
+    /// AddResponse.
+    pub const ADD: u8 = 0x69;
+    /// DelResponse.
+    pub const DELETE: u8 = 0x6b;
     /// CompareResponse.
     pub const COMPARE: u8 = 0x6f;
     /// SearchResultReference, which ends none.
@@ -50,7 +54,13 @@ pub fn next(bytes: &[u8]) -> Result<Option<(Reply, usize)>, &'static str> {
     let (tag, mut content) = ber::take(&mut rest)?;
     let code = match tag {
         tag::ENTRY | tag::REFERENCE | tag::INTERMEDIATE => None,
-        tag::BIND | tag::SEARCH | tag::MODIFY | tag::COMPARE | tag::EXTENDED => {
+        tag::BIND
+        | tag::SEARCH
+        | tag::MODIFY
+        | tag::ADD
+        | tag::DELETE
+        | tag::COMPARE
+        | tag::EXTENDED => {
             let (0x0a, code) = ber::take(&mut content)? else {
                 return Err("a result without a code");
             };

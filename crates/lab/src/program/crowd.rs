@@ -137,7 +137,8 @@ impl Crowd {
         job: &Job<'_>,
         make: &(impl Fn(Seat, Manner) -> Result<E> + Sync),
     ) -> Result<()> {
-        if let Some(server) = server(job.common)? {
+        let common = job.common;
+        if let Some(server) = server(common.server_pid, common.server_unit.as_deref())? {
             let before = server.consumed()?.cpu;
             self.shared().server = Some((server, before));
         }

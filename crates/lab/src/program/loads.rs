@@ -283,7 +283,7 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
 }
 
 /// `ldap://HOST[:PORT]`: whether it is ldaps, host and port.
-fn uri(text: &str) -> Result<(bool, String, u16)> {
+pub fn uri(text: &str) -> Result<(bool, String, u16)> {
     let form = || format!("--uri {text}: write ldap://HOST:PORT or ldaps://HOST:PORT");
     let (scheme, rest) = text.split_once("://").with_context(form)?;
     let is_tls = match scheme.to_ascii_lowercase().as_str() {

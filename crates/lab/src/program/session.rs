@@ -190,7 +190,7 @@ pub fn carry<E: Engine, M: Fn(Seat, Manner) -> Result<E> + Sync>(
     }
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let common = job.common;
-    let server = server(common)?;
+    let server = server(common.server_pid, common.server_unit.as_deref())?;
     if let Some(server) = &server {
         server.consumed()?;
     }
@@ -452,8 +452,8 @@ fn write_json(report: &impl Serialize, out: &mut dyn Write) -> Result<()> {
 }
 
 /// What `--server-pid` or `--server-unit` names.
-pub fn server(common: &Common) -> Result<Option<Server>> {
-    Ok(match (common.server_pid, &common.server_unit) {
+pub fn server(pid: Option<u32>, unit: Option<&str>) -> Result<Option<Server>> {
+    Ok(match (pid, unit) {
         (Some(pid), _) => Some(Server::Process(pid)),
         (None, Some(name)) => {
             ensure!(!name.contains('/') && name != "..", "--server-unit {name}: is no unit");
