@@ -1,4 +1,4 @@
-//! DNS against a real dnsmasq: what is reported is what the server logged.
+//! DNS against a real dnsmasq and a real named: what is reported is what the server logged.
 
 mod common;
 
@@ -13,16 +13,33 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A dnsmasq that knows `h0.lab.test` to `h99.lab.test`, and logs each query.
-struct Dnsmasq {
-    server: String,
+/// A server that knows `h0.lab.test` to `h99.lab.test`, and logs each query.
+struct Server {
+    address: String,
     _process: Process,
     log: PathBuf,
+    /// What stands in its log before and behind the type of a query.
+    words: [&'static str; 2],
     _folder: TempDir,
 }
 
-impl Dnsmasq {
-    fn start() -> Self {
+fn free_port() -> u16 {
+    let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    held.local_addr().expect("its number").port()
+}
+
+impl Server {
+    fn start(command: &mut Command, port: u16, folder: TempDir, words: [&'static str; 2]) -> Self {
+        let mut process = Process::start(command, &folder.path().join("said"));
+        wait_until(Duration::from_secs(30), "the server answers", || {
+            assert!(process.runs(), "the server has ended: {}", process.log());
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+        });
+        let (address, log) = (format!("127.0.0.1:{port}"), folder.path().join("queries"));
+        Self { address, _process: process, log, words, _folder: folder }
+    }
+
+    fn dnsmasq() -> Self {
         let folder = tempfile::tempdir().expect("make a folder");
         let hosts = folder.path().join("hosts");
         let mut text = String::new();
@@ -31,10 +48,7 @@ impl Dnsmasq {
             let _ = writeln!(text, "2001:db8::{number} h{number}.lab.test");
         }
         fs::write(&hosts, text).expect("write the hosts");
-        let log = folder.path().join("queries");
-        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = held.local_addr().expect("its number").port();
-        drop(held);
+        let port = free_port();
         let mut command = Command::new(tool("dnsmasq", "dnsmasq-base"));
         command
             .args(["--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts"])
@@ -43,26 +57,57 @@ impl Dnsmasq {
             .arg("--srv-host=_ldap._tcp.lab.test,h1.lab.test,389")
             .arg(format!("--port={port}"))
             .arg(format!("--addn-hosts={}", hosts.display()))
-            .arg(format!("--log-facility={}", log.display()));
-        let mut process = Process::start(&mut command, &folder.path().join("said"));
-        wait_until(Duration::from_secs(30), "dnsmasq answers", || {
-            assert!(process.runs(), "dnsmasq has ended: {}", process.log());
-            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
-        });
-        Self { server: format!("127.0.0.1:{port}"), _process: process, log, _folder: folder }
+            .arg(format!("--log-facility={}", folder.path().join("queries").display()));
+        Self::start(&mut command, port, folder, [" query[", "] "])
+    }
+
+    fn named() -> Self {
+        let folder = tempfile::tempdir().expect("make a folder");
+        let head = "$TTL 60\n@ SOA ns.lab.test. root.lab.test. 1 60 60 60 60\n@ NS ns.lab.test.\n";
+        let (mut names, mut addresses) = (format!("{head}ns A 127.0.0.1\n"), head.to_owned());
+        names += "_ldap._tcp SRV 0 0 389 h1\n";
+        for number in 0..100 {
+            let _ =
+                writeln!(names, "h{number} A 192.0.2.{number}\nh{number} AAAA 2001:db8::{number}");
+            let _ = writeln!(addresses, "{number} PTR h{number}.lab.test.");
+        }
+        let port = free_port();
+        let options = format!(
+            "options {{ directory \"{0}\"; listen-on port {port} {{ 127.0.0.1; }}; recursion no;\n\
+             listen-on-v6 {{ none; }}; pid-file \"{0}/pid\"; session-keyfile \"{0}/key\";\n\
+             tcp-clients 10000; }};\ncontrols {{ }};\n\
+             logging {{ channel all {{ file \"{0}/queries\"; }}; category queries {{ all; }}; }};\n\
+             zone \"lab.test\" {{ type primary; file \"names\"; }};\n\
+             zone \"2.0.192.in-addr.arpa\" {{ type primary; file \"addresses\"; }};\n",
+            folder.path().display()
+        );
+        for (file, text) in [("names", names), ("addresses", addresses), ("named.conf", options)] {
+            fs::write(folder.path().join(file), text).expect("write its files");
+        }
+        let mut command = Command::new(tool("named", "bind9"));
+        command.args(["-f", "-n", "1", "-c"]).arg(folder.path().join("named.conf"));
+        Self::start(&mut command, port, folder, [" IN ", " "])
     }
 
     /// Queries of a type so far.
     fn queries(&self, kind: &str) -> u64 {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
-        let wanted = format!(" query[{kind}] ");
+        let wanted = self.words.join(kind);
         log.lines().filter(|line| line.contains(&wanted)).count() as u64
     }
 }
 
 #[test]
-fn queries_are_as_many_as_the_server_logs() {
-    let dns = Dnsmasq::start();
+fn queries_are_as_many_as_dnsmasq_logs() {
+    queries_are_as_many_as_are_logged(&Server::dnsmasq());
+}
+
+#[test]
+fn queries_are_as_many_as_named_logs() {
+    queries_are_as_many_as_are_logged(&Server::named());
+}
+
+fn queries_are_as_many_as_are_logged(dns: &Server) {
     let brief = ["--duration", "500ms", "--warm-up", "100ms", "--users", "3"];
     for (kind, name) in [
         ("A", "h{0..99}.lab.test"),
@@ -72,7 +117,7 @@ fn queries_are_as_many_as_the_server_logs() {
     ] {
         for how in [&["--protocol", "udp"][..], &["--protocol", "tcp"], &["--connections", "new"]] {
             let before = dns.queries(kind);
-            let what = ["dns", "--server", &dns.server, "--type", kind, "--name", name];
+            let what = ["dns", "--server", &dns.address, "--type", kind, "--name", name];
             let (code, report) = report(&[&what[..], how, &brief].concat());
             assert_eq!((code, count(&report, "/failures")), (0, 0), "{kind} {how:?}: {report}");
             let reported = count(&report, "/requests") + count(&report, "/warm_up_requests");
@@ -84,8 +129,8 @@ fn queries_are_as_many_as_the_server_logs() {
 
 #[test]
 fn names_that_are_not_there_are_failures_of_their_kind() {
-    let dns = Dnsmasq::start();
-    let what = ["dns", "--server", &dns.server, "--name", "nobody{n}.lab.test"];
+    let dns = Server::dnsmasq();
+    let what = ["dns", "--server", &dns.address, "--name", "nobody{n}.lab.test"];
     let (code, report) = report(&[&what[..], &["--duration", "200ms", "--warm-up", "0"]].concat());
     assert_eq!(code, 1);
     let failures = count(&report, "/failures");
