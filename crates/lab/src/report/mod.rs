@@ -24,6 +24,8 @@ const LAG_LEAST: Duration = Duration::from_micros(200);
 
 /// KRB_AP_ERR_SKEW.
 const CLOCK_SKEW: u32 = 37;
+/// KRB_ERR_RESPONSE_TOO_BIG.
+const TOO_BIG: u32 = 52;
 /// Those of which a curve is drawn.
 const PERCENTILES: [f64; 26] = [
     0.0, 1.0, 5.0, 10.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5,
@@ -368,12 +370,24 @@ pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
             ),
         });
     }
-    let skewed = recorder
-        .failures
-        .iter()
-        .filter(|(failure, _)| matches!(failure, Failure::Answered("Kerberos", CLOCK_SKEW, _)))
-        .map(|(_, count)| count)
-        .sum();
+    let refused_with = |wanted: u32| -> u64 {
+        let of_kind = recorder.failures.iter().filter(|(failure, _)| {
+            matches!(failure, Failure::Answered("Kerberos", code, _) if *code == wanted)
+        });
+        of_kind.map(|(_, count)| count).sum()
+    };
+    let too_big = refused_with(TOO_BIG);
+    if too_big > 0 {
+        warnings.push(Warning {
+            kind: "datagram",
+            ratio: ratio(too_big, recorder.requests),
+            text: format!(
+                "{too_big} answers were too big for a datagram, so the KDC asked to be asked over TCP, as \
+                 clients then do: what was measured is that request. Run again with --protocol tcp."
+            ),
+        });
+    }
+    let skewed = refused_with(CLOCK_SKEW);
     if skewed > 0 {
         warnings.push(Warning {
             kind: "clock",
