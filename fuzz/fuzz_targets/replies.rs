@@ -7,6 +7,7 @@ use roster_lab::dns::message::{self, Reply, Type};
 use roster_lab::exchange;
 use roster_lab::krb5::message::{self as krb5, Answer, Op};
 use roster_lab::ldap::reply;
+use roster_lab::locust::{message as locust, zmtp};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
@@ -41,6 +42,12 @@ fuzz_target!(|bytes: &[u8]| {
             }
             Err(_) => {}
         }
+    }
+    let _ = locust::read(bytes);
+    let mut master = bytes;
+    while let Ok(Some(message)) = zmtp::read_message(&mut master) {
+        assert!(message.len() < bytes.len());
+        let _ = locust::read(&message);
     }
     let _ = krb5::hint(bytes);
     let _ = krb5::session(bytes);

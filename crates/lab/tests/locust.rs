@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DN, PASSWORD, lab, slapd};
+use common::{DN, PASSWORD, lab, slapd, slapd_that_is_not_started};
 use resvg::tiny_skia::Pixmap;
 use roster_system_tests::servers::Process;
 use roster_system_tests::{Server, Slapd, tool};
@@ -147,6 +147,55 @@ fn figures_of_a_master_with_two_workers_are_what_the_server_counted() {
     assert!(median > 0.0 && median.fract() > 0.0, "{median}");
     let page = fs::read_to_string(bench.path("run.html")).expect("the master's page");
     assert!(page.contains("LDAP bind"));
+}
+
+#[test]
+fn workers_in_network_namespaces_of_their_own_serve_one_master() {
+    let slapd = slapd_that_is_not_started();
+    let file = binds(&slapd, "").replace(&slapd.uri(), "ldap://10.0.1.1:3890");
+    let bench = Bench::new(&file);
+    let script = format!(
+        "ip link set lo up || exit
+         slapd -d 0 -f {conf} -h ldap://0.0.0.0:3890 & slapd=$!
+         bound() {{
+            ldapsearch -x -LLL -H ldap://127.0.0.1:3890 -D {admin} -w 'may do anything' \
+                -b cn=Bind,cn=Operations,cn=Monitor -s base monitorOpCompleted | sed -n 's/^monitorOpCompleted: //p'
+         }}
+         tries=0
+         until bound > /dev/null 2>&1; do [ $((tries += 1)) -lt 300 ] && sleep 0.1 || exit; done
+         before=$(bound)
+         for n in 1 2; do
+            unshare --net sleep 120 & host=$!
+            until [ \"$(readlink /proc/$host/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do sleep 0.1; done
+            ip link add h$n type veth peer name w$n netns $host
+            ip address add 10.0.$n.1/24 dev h$n && ip link set h$n up
+            nsenter --net --target $host sh -c \"ip link set lo up; ip address add 10.0.$n.2/24 dev w$n
+                ip link set w$n up; ip route add default via 10.0.$n.1\"
+            nsenter --net --target $host {lab} worker --master 10.0.$n.1:{port} &
+            hosts=\"$hosts $host\"
+         done
+         {python} -B -m locust --master --master-bind-port {port} --headless --only-summary --csv run \
+            -f locustfile.py --expect-workers 2 -u 4 -r 4 -t 4s > master.log 2>&1
+         after=$(bound)
+         echo $((after - before - 1))
+         kill $slapd $hosts; wait",
+        conf = slapd.folder().join("slapd.conf").display(),
+        admin = slapd.admin(),
+        lab = env!("CARGO_BIN_EXE_roster-lab"),
+        port = bench.port,
+        python = python().display(),
+    );
+    let mut command = Command::new("unshare");
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    command.args(["--map-root-user", "--net", "sh", "-c", &script]).env("PATH", path);
+    command.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src"));
+    let output = command.current_dir(bench.folder.path()).output().expect("start unshare");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let made = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>();
+    let made = made.unwrap_or_else(|error| panic!("{error}: {said}{}", bench.log()));
+    assert_eq!(bench.count("Binds", "Request Count"), made, "{said}{}", bench.log());
+    assert!(made > 1000, "{made}");
+    assert!(bench.log().contains("2 workers connected"), "{}", bench.log());
 }
 
 #[test]

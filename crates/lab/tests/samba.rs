@@ -16,7 +16,7 @@ const PASSWORD: &str = "Passw0rd-of-all";
 
 struct Samba {
     process: Process,
-    folder: TempDir,
+    _folder: TempDir,
 }
 
 impl Samba {
@@ -58,7 +58,7 @@ impl Samba {
         // Not all of them stand in the file that provisioning wrote.
         command.arg("-s").arg(path("etc/smb.conf")).args(&options);
         let process = Process::start(&mut command, &folder.path().join("said"));
-        let mut samba = Self { process, folder };
+        let mut samba = Self { process, _folder: folder };
         wait_until(Duration::from_secs(60), "Samba answers", || {
             assert!(samba.process.runs(), "Samba has ended: {}", samba.process.log());
             ["389", "88", "53"].iter().all(|port| samba.listens(port))
