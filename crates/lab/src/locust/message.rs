@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
+/// Lists and maps within each other: what a class says is at the fifth place.
+const DEPTH_MAX: usize = 32;
+
 /// Any of a master's messages may be for us only; what we do not know we pass over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
@@ -49,8 +52,10 @@ pub fn read(bytes: &[u8]) -> Result<Heard> {
     struct Acknowledged {
         index: u64,
     }
+    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+    reader.set_max_depth(DEPTH_MAX);
     let (kind, data, _): (String, Value, Value) =
-        rmp_serde::from_slice(bytes).context("a message that is none of Locust's")?;
+        Deserialize::deserialize(&mut reader).context("a message that is none of Locust's")?;
     Ok(match kind.as_str() {
         "ack" => {
             // Masters before 2.10.2 say nothing more.

@@ -199,7 +199,7 @@ mod tests {
     fn a_router_is_greeted_and_told_who_we_are() {
         let said = greeted(b"NULL", b"\x05READY\x0bSocket-Type\0\0\0\x06ROUTER").unwrap();
         assert_eq!(said[..64], greeting());
-        assert_eq!(said[64..66], [COMMAND, 42]);
+        assert_eq!(said[64..66], [COMMAND, 43]);
         assert!(said.ends_with(b"\x08Identity\0\0\0\x02me"));
     }
 
