@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from ..measure import rounds, summary
+from ..measure import percentile, rounds, summary
 from ..room import ALL_CPUS, ENVIRONMENT, MEASURED_CPU, SUPPORT_CPU
 from ..servers import Server, free_port
 
@@ -25,6 +25,7 @@ SOURCES = ",".join(f"127.0.0.{last}" for last in range(2, 12))
 WAYS = ("reuse", "new")
 OURS, WORKER = "roster-lab", "roster-lab under Locust"
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+WARM_UP_S = 0.5
 DELAYS = {"rate": 1000, "seconds": 10}
 
 
@@ -96,7 +97,7 @@ class Lab:
         argv = [self.bench.tools / "roster-lab", *options]
         # In front of a command.
         place = argv.index("--") if "--" in argv else len(argv)
-        how = ["--duration", seconds or self.seconds, "--warm-up", "0.5", "--probe", "0", "--quiet", "--json", "-"]
+        how = ["--duration", seconds or self.seconds, "--warm-up", str(WARM_UP_S), "--probe", "0", "--quiet", "--json", "-"]
         out, _ = self.run(argv[:place] + how + argv[place:], cpus)
         report = json.loads(out)
         if report["failures"]:
@@ -243,8 +244,8 @@ class Lab:
                     options += ["--rate", DELAYS["rate"], "--users", "4000"]
                     latencies = self.lab("dns", *options, seconds=DELAYS["seconds"])["latency_ms"]
                 finally:
-                    process.kill()
-            known = expected(stalls=stalls_at < 1e9)
+                    process.terminate()
+                known = truth(process.stdout.read())
             found[name] = {
                 share: {"known_ms": known[share], "told_ms": latencies[share], "off": abs(latencies[share] / known[share] - 1)}
                 for share in PERCENTILES
@@ -252,18 +253,16 @@ class Lab:
         return found
 
 
-def expected(stalls, delay=0.05, stall=1.0):
-    """The percentiles of requests at an even rate, by how the server answers."""
-    rate, seconds = DELAYS["rate"], DELAYS["seconds"]
-    latencies = [delay] * (rate * seconds)
-    if stalls:
-        # From `delay` before the stall on, whatever comes is answered when it is over.
-        for number in range(int(rate * delay)):
-            latencies[number] = stall + (number + 0.5) / rate
-        for number in range(int(rate * stall)):
-            latencies[int(rate * delay) + number] = delay + (number + 0.5) / rate
-    latencies.sort()
-    return {name: latencies[min(int(share * len(latencies)), len(latencies) - 1)] * 1e3 for name, share in PERCENTILES.items()}
+def truth(told):
+    """The percentiles by what the server wrote down: requests are due at even distances, of which the first one to
+    come at once tells where they begin."""
+    rate = DELAYS["rate"]
+    lines = (line.split() for line in told.split("\n") if line)
+    queries = [(int(number), float(came), float(went)) for number, came, went in lines]
+    begin = min(came - number / rate for number, came, _ in queries)
+    # Those of the warm-up are in no figure.
+    took = sorted(went - begin - n / rate for n, _, went in queries if n >= WARM_UP_S * rate)
+    return {name: percentile(took, share) * 1e3 for name, share in PERCENTILES.items()}
 
 
 def counted(rate, cpu_us):
