@@ -319,6 +319,7 @@ fn a_daemon_that_is_told_to_end_lets_commands_end_first() {
 fn systemd_may_hand_the_socket_over() {
     root_or_return!();
     let mut exec = Exec::prepare(SHELL);
+    fs::create_dir_all(exec.socket().parent().unwrap()).unwrap();
     let listener = UnixListener::bind(exec.socket()).unwrap();
     fs::set_permissions(exec.socket(), Permissions::from_mode(0o666)).unwrap();
     let hand = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 </dev/null";
@@ -629,6 +630,13 @@ fn a_name_service_that_hangs_holds_up_nobody_else() {
     assert_eq!(done.status.code(), Some(125));
     let words = String::from_utf8_lossy(&done.stderr);
     assert!(words.contains("the name service of this host does not answer"), "{words}");
+}
+
+#[test]
+fn everybody_reaches_the_socket_whatever_the_daemons_umask() {
+    root_or_return!();
+    let exec = Exec::start_by(SHELL, &["sh", "-c", r#"umask 077; exec "$0" "$@""#]);
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::judge::Mode;
 use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::trust::distrust;
+use nix::unistd::{Group, User};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -156,6 +157,34 @@ impl Policy {
         let rules =
             if reader.problems.is_empty() { reader.rules(document.get_ref()) } else { vec![] };
         if reader.problems.is_empty() { Ok(Self { rules }) } else { Err(reader.problems) }
+    }
+
+    /// What rules name and this host does not have: as long as it has not, they are for nobody or
+    /// run nothing.
+    #[must_use]
+    pub fn unknown_here(&self, file: &Path) -> Vec<Problem> {
+        let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
+        let is_no_group = |name: &String| matches!(Group::from_name(name), Ok(None));
+        let mut problems = Vec::new();
+        for rule in &self.rules {
+            let mut warn = |what: String, instead: &str| {
+                let what = format!("rule {:?}: {what}", rule.name);
+                problems.push(Problem::warning(file, rule.line, what, instead));
+            };
+            let as_user = std::iter::once(&rule.run_as);
+            for name in rule.users.iter().chain(as_user).filter(|name| is_no_user(name)) {
+                warn(format!("there is no user {name}"), "look whether the name is spelt so");
+            }
+            let as_group = rule.run_as_group.iter();
+            for name in rule.groups.iter().chain(as_group).filter(|name| is_no_group(name)) {
+                warn(format!("there is no group {name}"), "look whether the name is spelt so");
+            }
+            if !rule.command.exists() {
+                let what = format!("there is no {}", rule.command.display());
+                warn(what, "install it, or mend the path");
+            }
+        }
+        problems
     }
 }
 
