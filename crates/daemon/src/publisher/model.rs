@@ -173,7 +173,7 @@ pub enum Entry<'a> {
 
 /// What becomes of the members that are known of a group when it comes without them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Untold {
+pub enum Untold {
     /// They are not known any more.
     Unknown,
     /// They stay.
@@ -333,8 +333,19 @@ impl Domain {
 
     /// Takes a record in. Whether the entry is other than it was.
     fn put(&mut self, record: &Record<'_>, untold: Untold) -> bool {
-        let number = record_number(record);
-        let new = match (record, self.entry(number)) {
+        self.made_of(record, untold).is_some_and(|new| self.set(record_number(record), new))
+    }
+
+    /// Whether the entry would be other than it is.
+    #[must_use]
+    pub fn is_changed_by(&self, record: &Record<'_>, untold: Untold) -> bool {
+        let new = self.made_of(record, untold);
+        new.is_some_and(|new| self.entry(record_number(record)) != new.entry())
+    }
+
+    /// What a record makes of the entry; `None` when it is for one that is not there.
+    fn made_of(&self, record: &Record<'_>, untold: Untold) -> Option<Slot> {
+        Some(match (record, self.entry(record_number(record))) {
             (Record::User(user), old) => {
                 // Of another user who had the number nothing is kept.
                 let groups = match old {
@@ -359,9 +370,8 @@ impl Domain {
                 Slot::User(Arc::new(User { groups, ..user.clone() }))
             }
             (Record::Gone { .. }, _) => Slot::Empty,
-            (Record::GroupsOf { .. }, _) => return false,
-        };
-        self.set(number, new)
+            (Record::GroupsOf { .. }, _) => return None,
+        })
     }
 
     /// Whether the entry is other than it was.

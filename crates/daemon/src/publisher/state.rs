@@ -6,7 +6,7 @@ use super::build::build;
 use super::kept::{Displaced, Kept, Unusable};
 use super::learnt::Learnt;
 use super::merge::{Claims, Merged, Source, merge};
-use super::model::{Domain, Entry, Image, Refused, record_number};
+use super::model::{Domain, Entry, Image, Refused, Untold, record_number};
 use super::report;
 use super::served::{Counts, Served};
 use crate::backend::deletion::{Guard, Verdict};
@@ -209,7 +209,7 @@ impl State {
                 self.replace(position, entries);
             }
             Image::Changes(header, records) => {
-                forget = domain.forget(records.clone().flatten());
+                forget = domain.forget(records.clone().flatten(), Untold::Unknown);
                 let mut learnt = std::mem::take(&mut self.domains[position].learnt);
                 let all = records.clone().chain(learnt.records_after(header.sequence));
                 let numbers: Vec<u32> =
@@ -541,13 +541,19 @@ impl DomainState {
         served.map(|(_, entry)| identity(entry)).collect()
     }
 
-    /// Whose memory records make untrue.
-    pub(super) fn forget<'a>(&self, records: impl Iterator<Item = Record<'a>> + Clone) -> Forget {
+    /// Whose memory records make untrue: nobody's who is told as they are known, for what a look-up brought
+    /// comes once more with the next changes.
+    pub(super) fn forget<'a>(
+        &self,
+        records: impl Iterator<Item = Record<'a>> + Clone,
+        untold: Untold,
+    ) -> Forget {
         let mut forget = Forget::default();
-        if records.clone().nth(NAMES_TOLD_MAX).is_some() {
+        let news = records.filter(|record| self.entries.is_changed_by(record, untold));
+        if news.clone().nth(NAMES_TOLD_MAX).is_some() {
             forget.all = true;
         } else {
-            records.for_each(|record| self.note(&record, &mut forget));
+            news.for_each(|record| self.note(&record, &mut forget));
         }
         forget
     }
