@@ -290,6 +290,9 @@ pub struct PublisherStatus {
     pub last_publish_us: u64,
     /// Why the last attempt failed; empty when it did not.
     pub error: String,
+    /// What has to be before the next snapshot is made, and what that means for the one in place; empty
+    /// when nothing is waited for.
+    pub waits_for: String,
     /// Why the host's own accounts cannot be read; empty when they can.
     pub locals_error: String,
     /// What became of each domain's entries.

@@ -203,6 +203,11 @@ pub fn judge(report: &Report) -> Vec<Finding> {
             format!("the snapshot could not be published: {}", publisher.error),
             "what was published before is served until it can".to_owned(),
         ),
+        Ok(publisher) if !publisher.waits_for.is_empty() => find(
+            Level::Problem,
+            format!("the next snapshot is made when {}", publisher.waits_for),
+            "what was published before is served until then".to_owned(),
+        ),
         Ok(publisher) if publisher.generation == 0 => find(
             Level::Problem,
             "nothing was published yet".to_owned(),
@@ -663,6 +668,7 @@ fn snapshot_json(publisher: &PublisherStatus) -> Value {
         "bytes_written": publisher.bytes_written,
         "last_publish_us": publisher.last_publish_us,
         "error": some(&publisher.error),
+        "waits_for": some(&publisher.waits_for),
         "locals_error": some(&publisher.locals_error),
     })
 }
@@ -1014,6 +1020,21 @@ All well.
         let said = said(&report);
         assert!(said[0].starts_with("✗ corp: 6,000 entries would go at once, and are kept"));
         assert!(said[0].contains("roster domain confirm corp"));
+    }
+
+    #[test]
+    fn a_publisher_that_waits_has_not_failed() {
+        let mut report = report();
+        let waits_for = "domain corp can be read";
+        report.publisher.as_mut().unwrap().waits_for = waits_for.to_owned();
+        assert_eq!(
+            said(&report),
+            ["✗ the next snapshot is made when domain corp can be read\n    → what was published \
+              before is served until then"]
+        );
+        assert_eq!(as_json(&report, &[])["snapshot"]["waits_for"], waits_for);
+        report.publisher.as_mut().unwrap().error = "No space left on device".to_owned();
+        assert!(said(&report)[0].contains("could not be published: No space left on device"));
     }
 
     #[test]

@@ -241,7 +241,10 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     if hub.waits().await {
         return keep_up(hub).await;
     }
-    hub.update(|status| status.error.clear());
+    hub.update(|status| {
+        status.error.clear();
+        status.waits_for.clear();
+    });
     if hub.state.read().await.is_empty() {
         return true;
     }
@@ -380,17 +383,18 @@ impl Hub {
     async fn waits(&self) -> bool {
         let state = self.state.read().await;
         let Some(what) = state.waits_for() else { return false };
-        let mut text = format!("the last snapshot goes on serving until {what}");
+        let mut text = what;
         if !state.unusable().is_empty() {
-            text += "; new local accounts displace nobody in it, for ";
+            text += "; until then new local accounts displace nobody in the last one, for ";
             text += state.unusable();
         }
         drop(state);
         self.update(|status| {
-            if status.error != text {
-                tracing::warn!("{text}");
+            if status.waits_for != text {
+                tracing::warn!("the last snapshot goes on serving; the next is made when {text}");
             }
-            status.error = text;
+            status.waits_for = text;
+            status.error.clear();
         });
         true
     }
