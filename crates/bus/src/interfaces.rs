@@ -319,6 +319,9 @@ pub struct DomainCounts {
     pub waits_for: String,
     /// Why what its back-end hands over is not taken: the entries are those from before. Empty while it is.
     pub not_taken: String,
+    /// The domain that goes before this one and is as the last snapshot had it, for nothing of it is taken;
+    /// until it is, nobody new is served of this one. Empty when there is none.
+    pub new_wait_for: String,
     /// Entries not served, by reason, most frequent first; of many different ones some as one.
     pub refused: Vec<(String, u64)>,
 }

@@ -388,6 +388,17 @@ fn of_domain(
             ),
         ));
     }
+    if !counts.new_wait_for.is_empty() {
+        let first = &counts.new_wait_for;
+        found.push((
+            Level::Problem,
+            format!(
+                "{name}: nobody new is served: {first}, which goes before it and may have the name, is \
+                 not taken"
+            ),
+            format!("it is as soon as {first} is taken again, or is taken out of [host] domains"),
+        ));
+    }
     let others = counts.refused.get(REASONS_SHOWN..).unwrap_or_default();
     for (reason, number) in counts.refused.iter().take(REASONS_SHOWN) {
         let advice =
@@ -719,6 +730,7 @@ pub fn domain_json(
         let more = json!({
             "waits_for": some(&counts.waits_for),
             "not_taken": some(&counts.not_taken),
+            "new_wait_for": some(&counts.new_wait_for),
             "served_users": counts.users,
             "served_groups": counts.groups,
             "listed_members": counts.listed,
@@ -1011,6 +1023,10 @@ All well.
         let mut report = report();
         report.publisher.as_mut().unwrap().domains[0].not_taken = "it is too long".to_owned();
         assert!(said(&report)[0].starts_with("✗ corp: what changes is not taken: it is too long"));
+        report.publisher.as_mut().unwrap().domains[0].new_wait_for = "lab".to_owned();
+        assert!(
+            said(&report)[1].starts_with("✗ corp: nobody new is served: lab, which goes before")
+        );
     }
 
     #[test]

@@ -317,6 +317,28 @@ impl Domain {
         }
     }
 
+    /// Puts a user in whom the domain had.
+    pub fn restore_user(&mut self, number: u32, user: User) {
+        self.present = true;
+        self.set(number, Slot::User(Arc::new(user)));
+    }
+
+    /// The same with a group.
+    pub fn restore_group(&mut self, number: u32, group: Group) {
+        self.present = true;
+        self.set(number, Slot::Group(Arc::new(group)));
+    }
+
+    /// A copy with these entries only.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(Entry<'_>) -> bool) -> Self {
+        let mut copy = self.clone();
+        for (number, _) in self.entries().filter(|(_, entry)| !keep(*entry)) {
+            copy.set(number, Slot::Empty);
+        }
+        copy
+    }
+
     /// What it may still cost.
     #[must_use]
     pub fn room(&self) -> u64 {
