@@ -4,7 +4,7 @@
 //! and are nobody's in domains behind it; so of these only those are served who were before.
 
 use super::kept::{Unusable, group_at, user_at};
-use super::model::{Domain, Entry, Group, User};
+use super::model::{Domain, Entry, Group};
 use roster_bus::exchange::NO_REFERENCE;
 use roster_snapshot::{Damage, Snapshot};
 use std::collections::{HashMap, HashSet};
