@@ -191,12 +191,13 @@ macro_rules! enumeration {
                     unsafe { $fill(&entry, result, buffer) }
                 };
                 let outcome = $list.next(&$source).and_then(|mut turn| {
-                    let mut given = give(&turn);
                     // As far as the end of the list.
-                    while let Err(Miss::LeftOpen) = given {
-                        turn.pass();
-                        given = give(&turn);
-                    }
+                    let given = loop {
+                        match give(&turn) {
+                            Err(Miss::LeftOpen) => turn.pass(),
+                            given => break given,
+                        }
+                    };
                     turn.step(&given);
                     given
                 });
