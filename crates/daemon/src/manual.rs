@@ -64,6 +64,11 @@ const SECTIONS: [Section; 5] = [
                  must not lose.",
             ),
             (
+                "/var/lib/roster/roster.places",
+                "Where in it each domain's entries lie: for a publisher that was started anew, when what a \
+                 back-end has cannot be taken.",
+            ),
+            (
                 "/var/lib/roster/domains/NAME",
                 "The cache of a domain. It may be deleted while rosterd does not run: the domain is \
                  then fetched anew.",
