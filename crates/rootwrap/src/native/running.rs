@@ -1,7 +1,8 @@
 //! Stays with a command until it has ended: passes its caller's signals on, tells when it was stopped,
-//! and ends its process group when its time or its caller is gone.
+//! and ends all that came of it when its time or its caller is gone.
 
 use super::incoming::{Came, Incoming};
+use crate::exec::kill_descendants;
 use roster_exec::wire::{Answer, End};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
@@ -56,7 +57,7 @@ pub(super) struct Running {
     process: OwnedFd,
     time_is_over: Option<Instant>,
     is_over: bool,
-    /// When the group is killed, once the caller is gone.
+    /// When it is killed, once the caller is gone.
     killed_at: Option<Instant>,
     on_terminal: bool,
 }
@@ -104,7 +105,7 @@ impl Running {
         }
         loop {
             let Ok([has_ended, has_come]) = self.wait(incoming) else {
-                self.signal(Signal::KILL);
+                self.kill();
                 return self.end();
             };
             if has_ended {
@@ -163,6 +164,14 @@ impl Running {
         Ok(())
     }
 
+    /// All that came of it, in its group or not.
+    fn kill(&mut self) {
+        // It is stopped for a moment, which is not to be told.
+        self.on_terminal = false;
+        kill_descendants(self.group);
+        self.signal(Signal::KILL);
+    }
+
     /// To the group, which has this number for as long as its first process was not waited for.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.group, signal);
@@ -180,10 +189,10 @@ impl Running {
         let is_past = |time: &mut Option<Instant>| time.take_if(|time| *time <= now).is_some();
         if is_past(&mut self.time_is_over) {
             self.is_over = true;
-            self.signal(Signal::KILL);
+            self.kill();
         }
         if self.killed_at.is_some_and(|time| time <= now) {
-            self.signal(Signal::KILL);
+            self.kill();
             // What the kernel does not let die yet is told of by its end.
             self.killed_at = now.checked_add(Duration::from_secs(86_400));
         }
