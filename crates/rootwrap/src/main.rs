@@ -36,7 +36,7 @@ const SIGNAL_BASE: i32 = 128;
                       roster-rootwrap check [--json] CONF\n       \
                       roster-rootwrap explain [--mode MODE] CONF -- COMMAND [ARGUMENT]...\n       \
                       roster-rootwrap check-policy FILE",
-    after_long_help = manual::after_help(&manual::ROOTWRAP)
+    after_long_help = manual::ROOTWRAP.after_help()
 )]
 struct Cli {
     #[command(subcommand)]
