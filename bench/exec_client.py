@@ -9,13 +9,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python/src"))
 import roster_exec  # noqa: E402
+from harness.crowd import crowd as threads  # noqa: E402
 from harness.measure import rounds  # noqa: E402
 from roster_exec.rootwrap import Client  # noqa: E402
 
@@ -34,29 +34,13 @@ def crowd(socket, count, seconds, repetitions):
             return roster_exec.run(["true"], socket=socket).returncode
         return client.execute(["true"])[0]
 
+    def well(name):
+        if call(name) != 0:
+            raise SystemExit(f"{name}: true failed")
+
     def once(name):
-        samples, ready, until = [[] for _ in range(count)], threading.Barrier(count + 1), [0]
-
-        def work(mine):
-            call(name)
-            ready.wait()
-            ready.wait()
-            while time.monotonic_ns() < until[0]:
-                begin = time.monotonic_ns()
-                if call(name) != 0:
-                    os._exit(1)
-                mine.append(time.monotonic_ns() - begin)
-
-        workers = [threading.Thread(target=work, args=(mine,)) for mine in samples]
-        for worker in workers:
-            worker.start()
-        ready.wait()
-        begin = time.monotonic_ns()
-        until[0] = begin + int(seconds * 1e9)
-        ready.wait()
-        for worker in workers:
-            worker.join()
-        return {"ns": sorted(sample for mine in samples for sample in mine), "wall_ns": time.monotonic_ns() - begin}
+        samples, wall = threads(count, seconds, lambda: well(name), prepare=lambda: well(name))
+        return {"ns": sorted(sample for mine in samples for sample in mine), "wall_ns": wall}
 
     return rounds(NAMES, repetitions, UNLIMITED, once)
 

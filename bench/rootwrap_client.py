@@ -10,10 +10,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 
 sys.dont_write_bytecode = True
+from harness.crowd import crowd  # noqa: E402
 from harness.measure import rounds  # noqa: E402
 from oslo_rootwrap import client as oslo_client  # noqa: E402
 from oslo_rootwrap import jsonrpc  # noqa: E402
@@ -81,29 +81,13 @@ def threads(daemons, count, seconds, repetitions):
     def once(name):
         client = clients[name]
         client.inner.clear()
-        outer, ready = [[] for _ in range(count)], threading.Barrier(count + 1)
-        until = [0]
-
-        def work(samples):
-            # A connection of its own, before anything is timed.
-            client.client._proxy.run_one_command(["true"])
-            ready.wait()
-            ready.wait()
-            while time.monotonic_ns() < until[0]:
-                begin = time.monotonic_ns()
-                expect(client.execute(["true"]), "")
-                samples.append(time.monotonic_ns() - begin)
-
-        workers = [threading.Thread(target=work, args=(samples,)) for samples in outer]
-        for worker in workers:
-            worker.start()
-        ready.wait()
-        begin = time.monotonic_ns()
-        until[0] = begin + int(seconds * 1e9)
-        ready.wait()
-        for worker in workers:
-            worker.join()
-        wall = time.monotonic_ns() - begin
+        outer, wall = crowd(
+            count,
+            seconds,
+            lambda: expect(client.execute(["true"]), ""),
+            # A connection of the thread's own.
+            prepare=lambda: client.client._proxy.run_one_command(["true"]),
+        )
         return {
             "outer_ns": sorted(sample for samples in outer for sample in samples),
             "inner_ns": sorted(client.inner),

@@ -290,6 +290,9 @@ pub struct PublisherStatus {
     pub last_publish_us: u64,
     /// Why the last attempt failed; empty when it did not.
     pub error: String,
+    /// What has to be before the next snapshot is made, and what that means for the one in place; empty
+    /// when nothing is waited for.
+    pub waits_for: String,
     /// Why the host's own accounts cannot be read; empty when they can.
     pub locals_error: String,
     /// What became of each domain's entries.
@@ -316,6 +319,9 @@ pub struct DomainCounts {
     pub waits_for: String,
     /// Why what its back-end hands over is not taken: the entries are those from before. Empty while it is.
     pub not_taken: String,
+    /// The domain that goes before this one and is as the last snapshot had it, for nothing of it is taken;
+    /// until it is, nobody new is served of this one. Empty when there is none.
+    pub new_wait_for: String,
     /// Entries not served, by reason, most frequent first; of many different ones some as one.
     pub refused: Vec<(String, u64)>,
 }

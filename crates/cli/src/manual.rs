@@ -2,6 +2,7 @@
 
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use roster_config::keys::{KEYS, Key, Table, Unset};
+use roster_manual::{section, source};
 use std::io::{self, Write};
 
 /// A configuration that works, and shows the most used keys.
@@ -86,8 +87,7 @@ const SERVERS: &[&str] = &[
 /// Writes the page.
 pub fn write(out: &mut dyn Write) -> io::Result<()> {
     let mut page = Roff::new();
-    let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
-    page.control("TH", ["roster.toml", "5", "", &source, "Roster"]);
+    page.control("TH", ["roster.toml", "5", "", &source(), "Roster"]);
     page.control("SH", ["NAME"]);
     page.text([roman("roster.toml - configuration of rosterd")]);
     page.control("SH", ["SYNOPSIS"]);
@@ -129,12 +129,7 @@ pub fn write(out: &mut dyn Write) -> io::Result<()> {
     page.text([roman(EXAMPLE.trim_end())]);
     page.control("fi", []);
     page.control("RE", []);
-    page.control("SH", ["FILES"]);
-    for (file, meaning) in FILES {
-        page.control("TP", []);
-        page.text([italic(*file)]);
-        page.text([roman(*meaning)]);
-    }
+    section(&mut page, "Files", FILES, |file| italic(file));
     page.control("SH", ["SEE ALSO"]);
     page.text([roman(
         "rosterd(8), roster(1), roster-check-config(1), roster-status(1), roster-domain(1), passwd(5), \

@@ -9,12 +9,10 @@ use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
+use roster_manual::{explained, section, source};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-
-/// Of an explanation in `--help`, which clap leaves as it is.
-const WIDTH: usize = 74;
 
 /// A text and what it means.
 type Pairs = &'static [(&'static str, &'static str)];
@@ -434,29 +432,11 @@ pub fn after_help(name: &str) -> String {
         }
         text += &format!("\n{}", heading(title));
         for (term, meaning) in pairs {
-            text += &format!("  {term}\n");
-            for line in wrapped(meaning) {
-                text += &format!("      {line}\n");
-            }
+            text += &explained(term, meaning);
         }
     }
     text.truncate(text.trim_end().len());
     text
-}
-
-/// Lines of text, of the width that the rest of the help has at the least.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// Writes roster.1, roster-compile.1 and so on, and roster.toml.5.
@@ -505,8 +485,7 @@ pub fn write_completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Re
 }
 
 fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> {
-    let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
-    let man = Man::new(command.clone()).manual("Roster").source(source);
+    let man = Man::new(command.clone()).manual("Roster").source(source());
     man.render_title(out)?;
     man.render_name_section(out)?;
     // The usage that `--help` shows: clap_mangen's own lacks the values of options.
@@ -524,9 +503,9 @@ fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> 
     }
     let Some(page) = page(name) else { return Ok(()) };
     let mut roff = Roff::new();
-    section(&mut roff, "EXIT STATUS", page.exit, bold);
-    section(&mut roff, "ENVIRONMENT", page.environment, bold);
-    section(&mut roff, "FILES", page.files, |file| Inline::Italic(file.to_owned()));
+    section(&mut roff, "Exit status", page.exit, bold);
+    section(&mut roff, "Environment", page.environment, bold);
+    section(&mut roff, "Files", page.files, |file| Inline::Italic(file.to_owned()));
     roff.control("SH", ["EXAMPLES"]);
     for (command, meaning) in page.examples {
         roff.control("PP", []);
@@ -543,18 +522,6 @@ fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> 
     roff.control("SH", ["SEE ALSO"]);
     roff.text([roman(others.join(", "))]);
     roff.to_writer(out)
-}
-
-fn section(roff: &mut Roff, title: &str, pairs: Pairs, style: fn(&'static str) -> Inline) {
-    if pairs.is_empty() {
-        return;
-    }
-    roff.control("SH", [title]);
-    for (term, meaning) in pairs {
-        roff.control("TP", []);
-        roff.text([style(term)]);
-        roff.text([roman(*meaning)]);
-    }
 }
 
 #[cfg(test)]

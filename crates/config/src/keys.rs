@@ -301,8 +301,8 @@ pub const KEYS: &[Key] = &[
          entries when programs do, for directories that are too large to mirror or do not allow \
          it; LDAP only. Domains that are asked on demand come last in domains: a name is asked \
          there before later domains answer, and so are the names and ids of all members before a \
-         group of a later domain, mirrored or not, is told. Lists of all groups (getent group) give \
-         such groups without members.",
+         group of a later domain, mirrored or not, is told. Lists of everybody (getent passwd, getent \
+         group) leave later domains out.",
     ),
     of(
         Table::Domain,
@@ -401,7 +401,9 @@ pub const KEYS: &[Key] = &[
         "A DNS domain whose SRV records _ldap._tcp name servers. Those of uris come first. Such \
          servers are spoken to as by ldap://, so set start_tls. Whoever can forge answers of DNS \
          could name a server of their own: one whose name is not this domain's or below it is \
-         believed only where start_tls is set and tls_ca names the authority of its certificate.",
+         believed only where start_tls is set and tls_ca names the authority of its certificate. \
+         Where DNS does not answer, those that it named last are used; where it answers that there \
+         are none, no connection is made to any, and one that there is stays.",
     ),
     ldap(
         "base",

@@ -27,7 +27,7 @@ const STYLES: Styles = Styles::styled()
     styles = STYLES,
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
-    after_long_help = manual::after_help()
+    after_long_help = manual::PAGE.after_help()
 )]
 pub struct Cli {
     #[command(subcommand)]

@@ -102,11 +102,16 @@ impl Turn<'_> {
         Ok((file.snapshot(), self.place.position))
     }
 
+    /// Steps over an entry that is not to be given.
+    pub fn pass(&mut self) {
+        self.place.position = self.place.position.saturating_add(1);
+    }
+
     /// Steps on after an entry that was given. Behind the last, lets go of the file.
     #[inline(never)]
-    pub fn step(self, given: &Result<(), Miss>) {
+    pub fn step(mut self, given: &Result<(), Miss>) {
         match given {
-            Ok(()) => self.place.position = self.place.position.saturating_add(1),
+            Ok(()) => self.pass(),
             Err(Miss::Absent) => {
                 let before = mem::replace(self.place, Place { ended: true, ..START });
                 drop(self);

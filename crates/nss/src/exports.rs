@@ -13,7 +13,7 @@ use crate::generations::{ACCOUNTS, SHADOW};
 use crate::status::{Miss, NssStatus, told};
 use core::ffi::CStr;
 use libc::{c_char, c_int, c_long, gid_t, group, passwd, spwd};
-use roster_snapshot::{Found, Snapshot};
+use roster_snapshot::{Found, Group, Shadow, Snapshot, User};
 use roster_wire::{Kind, Request};
 
 /// The one path of every look-up of users and groups: pin a generation, find and fill; where the
@@ -150,9 +150,11 @@ pub unsafe extern "C" fn _nss_roster_getspnam_r(
     unsafe { tell(outcome, errnop) }
 }
 
-/// Defines the exports of one enumeration. Entries come in the order of the source.
+/// Defines the exports of one enumeration. Entries come in the order of the source. Those whose name or id
+/// may be another's, which only the responder can tell, are left out: nobody is asked about a whole list.
 macro_rules! enumeration {
-    ($list:ident: $set:ident, $get:ident, $end:ident in $source:ident, $find:ident => $fill:path, $out:ty) => {
+    ($list:ident: $set:ident, $get:ident, $end:ident in $source:ident,
+        $find:ident unless $left_open:expr => $fill:path, $out:ty) => {
         const _: () = {
             /// Back to the first entry.
             #[unsafe(no_mangle)]
@@ -180,13 +182,22 @@ macro_rules! enumeration {
                 let give = |turn: &Turn<'_>| {
                     let (snapshot, position) = turn.entry()?;
                     let entry = present(snapshot.$find(position))?;
+                    if $left_open(&entry) {
+                        return Err(Miss::LeftOpen);
+                    }
                     // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
                     let buffer = unsafe { Buffer::new(buffer, buflen) };
                     // SAFETY: glibc passes a writable `result`.
                     unsafe { $fill(&entry, result, buffer) }
                 };
-                let outcome = $list.next(&$source).and_then(|turn| {
-                    let given = give(&turn);
+                let outcome = $list.next(&$source).and_then(|mut turn| {
+                    // As far as the end of the list.
+                    let given = loop {
+                        match give(&turn) {
+                            Err(Miss::LeftOpen) => turn.pass(),
+                            given => break given,
+                        }
+                    };
                     turn.step(&given);
                     given
                 });
@@ -198,11 +209,11 @@ macro_rules! enumeration {
 }
 
 enumeration!(USERS: _nss_roster_setpwent, _nss_roster_getpwent_r, _nss_roster_endpwent
-    in ACCOUNTS, user => answer::passwd, passwd);
+    in ACCOUNTS, user unless User::ask_first => answer::passwd, passwd);
 enumeration!(GROUPS: _nss_roster_setgrent, _nss_roster_getgrent_r, _nss_roster_endgrent
-    in ACCOUNTS, group => answer::group, group);
+    in ACCOUNTS, group unless Group::ask_first => answer::group, group);
 enumeration!(SHADOWS: _nss_roster_setspent, _nss_roster_getspent_r, _nss_roster_endspent
-    in SHADOW, shadow => answer::shadow, spwd);
+    in SHADOW, shadow unless (|_: &Shadow<'_>| false) => answer::shadow, spwd);
 
 /// Supplementary groups of a user, appended to the array that grows with them. Without this
 /// function glibc would enumerate all groups.

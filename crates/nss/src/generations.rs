@@ -7,6 +7,11 @@
 //! nobody: whoever adds to a counter of it now will see that it is not current. All of these
 //! accesses are sequentially consistent, so "counters are zero after the switch" is final.
 //!
+//! Nobody waits for the first generation either: while one thread opens it, the others answer from
+//! the file as they find it. That may be a newer one by then, so they count themselves where the
+//! current slot will stand, and the first generation is installed only if it is still the published
+//! one after the last of them: no thread ever goes back to an older generation.
+//!
 //! In a forked child the other threads, and so their pins, do not exist: the counters start anew
 //! there, and a pin taken before the fork is not given back after it. A child made past fork(3) (a
 //! raw clone(2), or any fork of a statically linked program, whose libc is not the module's) keeps
@@ -41,8 +46,8 @@ const STRIPES: usize = 8;
 const REFRESH_MS_MAX: u64 = 5_000;
 /// Fresh starts in the life of a process.
 const STATES_MAX: u32 = 16;
-/// No slot is current.
-const NONE: usize = usize::MAX;
+/// Looks whether the first generation is still the published one, before it is left to the next call.
+const FIRST_TRIES: usize = 64;
 
 /// One kind of snapshot, for the life of the process.
 pub struct Source {
@@ -63,8 +68,10 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 struct State {
     location: Location,
+    /// The number of the current slot; from [`SLOTS`] on there is none yet, and the number counts the calls
+    /// that answered from a file of their own.
     current: AtomicUsize,
-    /// Why none is current.
+    /// Why none is current; 0: those who did not wait were quicker.
     failure: AtomicI32,
     checked_ms: AtomicU64,
     /// 0, or when the refresh that is going on began.
@@ -203,7 +210,13 @@ impl Source {
 
     /// Opens the file for the caller alone, who may keep it.
     pub fn open(&self) -> Result<Own, c_int> {
-        Own::new(&self.state()?.location, self.kind)
+        let state = self.state()?;
+        let own = Own::new(&state.location, self.kind)?;
+        if !state.count_own() {
+            // Whoever is listed is to be found: the next look-up looks whether this file is a new one.
+            state.checked_ms.store(system::clock_ms().wrapping_sub(CHECK_EVERY_MS), SeqCst);
+        }
+        Ok(own)
     }
 
     #[inline]
@@ -229,7 +242,7 @@ impl Source {
         // not in use, counters at rest.
         unsafe {
             (&raw mut (*state).location).write(location);
-            (*state).current.store(NONE, SeqCst);
+            (*state).current.store(SLOTS, SeqCst);
             (*state).failure.store(libc::EIO, SeqCst);
             // Long ago, even where the clock has just started.
             (*state).checked_ms.store(0_u64.wrapping_sub(CHECK_EVERY_MS), SeqCst);
@@ -258,7 +271,7 @@ impl Source {
     #[cold]
     fn refresh(&self, state: &'static State, now: u64) -> &'static State {
         let fresh = match state.refresh_alone(self.kind, now) {
-            Refresh::Done => return state,
+            Refresh::Done | Refresh::Overtaken => return state,
             Refresh::TakenBy { since } if now.saturating_sub(since) <= REFRESH_MS_MAX => {
                 return state;
             }
@@ -281,6 +294,8 @@ enum Refresh {
     Done,
     /// There is a new generation and no slot for it.
     NoSlot,
+    /// It would have been the first, and calls have answered from a newer one meanwhile.
+    Overtaken,
     /// Another thread is at it, or was when it was killed.
     TakenBy {
         since: u64,
@@ -331,7 +346,11 @@ impl State {
             return Refresh::TakenBy { since };
         }
         let outcome = self.refresh(kind);
-        self.checked_ms.store(now, SeqCst);
+        if let Refresh::Overtaken = outcome {
+            self.failure.store(0, SeqCst);
+        } else {
+            self.checked_ms.store(now, SeqCst);
+        }
         // A child that was forked by a signal handler in here has no mark to take away.
         let _ = self.refreshing_ms.compare_exchange(mark, 0, SeqCst, SeqCst);
         outcome
@@ -349,8 +368,7 @@ impl State {
             }
         }
         match load(&self.location, kind) {
-            Ok(mapped) if self.install(mapped) => Refresh::Done,
-            Ok(_) => Refresh::NoSlot,
+            Ok(mapped) => self.install(mapped),
             Err(error) => {
                 self.failure.store(error, SeqCst);
                 Refresh::Done
@@ -361,11 +379,11 @@ impl State {
     fn current_mapped(&self) -> Option<Mapped> {
         let slot = self.current.load(SeqCst);
         // SAFETY: the current slot is in use, and only the caller, the one refresher, changes that.
-        (slot != NONE).then(|| unsafe { *self.mapped_in(slot) })
+        (slot < SLOTS).then(|| unsafe { *self.mapped_in(slot) })
     }
 
-    /// Fills a free slot and makes it current. `false` when none is free.
-    fn install(&self, mapped: Mapped) -> bool {
+    /// Fills a free slot and makes it current.
+    fn install(&self, mapped: Mapped) -> Refresh {
         let free = self
             .slots
             .iter()
@@ -374,15 +392,33 @@ impl State {
         let Some((number, slot)) = free else {
             // SAFETY: nobody else has seen this mapping.
             unsafe { system::unmap(mapped.bytes) };
-            return false;
+            return Refresh::NoSlot;
         };
         // SAFETY: the slot is not in use and not current, so no pin reads it, and there is only
         // one refresher.
         unsafe { (*slot.mapped.get()).write(mapped) };
         slot.in_use.store(true, SeqCst);
-        self.current.store(number, SeqCst);
+        let installed = self.make_current(number, mapped.identity);
         self.sweep();
-        true
+        if installed { Refresh::Done } else { Refresh::Overtaken }
+    }
+
+    /// `false` when it would be the first and others have answered from a newer file.
+    fn make_current(&self, number: usize, identity: Identity) -> bool {
+        for _ in 0..FIRST_TRIES {
+            let before = self.current.load(SeqCst);
+            if before > SLOTS {
+                match system::stat_path(self.location.path()) {
+                    Ok(stat) if stat.identity == identity => {}
+                    _ => return false,
+                }
+            }
+            // Whoever answered by now opened the file before the look at it.
+            if self.current.compare_exchange(before, number, SeqCst, SeqCst).is_ok() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Unmaps the generations that are neither current nor pinned.
@@ -408,9 +444,7 @@ impl State {
         // SAFETY: pinned, and the pin is kept for ever by forgetting it.
         let mapped = unsafe { *old.mapped_in(pin.slot) };
         core::mem::forget(pin);
-        if !self.install(Mapped { shared: true, ..mapped }) {
-            self.failure.store(libc::EIO, SeqCst);
-        }
+        self.install(Mapped { shared: true, ..mapped });
     }
 
     /// No generation is current. Another thread may be about to open the first, or this very one,
@@ -418,11 +452,28 @@ impl State {
     /// itself.
     #[cold]
     fn first_or_own(&'static self, kind: Kind) -> Result<FirstOrOwn, c_int> {
-        if self.refreshing_ms.load(SeqCst) != 0 {
-            return Own::new(&self.location, kind).map(FirstOrOwn::Own);
+        if self.refreshing_ms.load(SeqCst) == 0 {
+            if let Some(pin) = self.pin() {
+                return Ok(FirstOrOwn::First(pin));
+            }
+            match self.failure.load(SeqCst) {
+                0 => {}
+                error => return Err(error),
+            }
         }
-        let pin = self.pin().ok_or_else(|| self.failure.load(SeqCst));
-        pin.map(FirstOrOwn::First)
+        let own = Own::new(&self.location, kind)?;
+        if self.count_own() {
+            return Ok(FirstOrOwn::Own(own));
+        }
+        // There is a current one now, which may be older than the file.
+        self.pin().map(FirstOrOwn::First).ok_or(libc::EIO)
+    }
+
+    /// Keeps the first generation from being an older one than a caller's own; `false` when there is
+    /// one already.
+    fn count_own(&self) -> bool {
+        let none = |current: usize| (current >= SLOTS).then_some(current.saturating_add(1));
+        self.current.fetch_update(SeqCst, SeqCst, none).is_ok()
     }
 }
 

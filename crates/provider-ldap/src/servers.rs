@@ -2,6 +2,8 @@
 
 use crate::lock;
 use hickory_resolver::TokioResolver;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, Record};
 use roster_config::{Ldap, Server};
@@ -55,7 +57,7 @@ pub struct Servers {
     discover: Option<String>,
     /// Whether a server proves by its certificate that it belongs to the domain, whatever its name.
     believes_any_name: bool,
-    /// What DNS named last, for when it does not answer.
+    /// What DNS named last, for when it does not answer. That there are none is an answer.
     discovered: Mutex<Vec<Service>>,
     /// Until when an answer like it is to be expected.
     valid_until: Mutex<Instant>,
@@ -164,7 +166,11 @@ async fn ask(domain: &str) -> Result<(Vec<Service>, Instant), String> {
     let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
     let resolver = builder.build().map_err(|error| error.to_string())?;
     let name = format!("_ldap._tcp.{}.", domain.trim_end_matches('.'));
-    let answer = resolver.srv_lookup(name).await.map_err(|error| error.to_string())?;
+    let answer = match resolver.srv_lookup(name).await {
+        Ok(answer) => answer,
+        Err(error) if says_none(&error) => return Ok((Vec::new(), Instant::now())),
+        Err(error) => return Err(error.to_string()),
+    };
     let service = |record: &Record| match &record.data {
         RData::SRV(srv) => Some(Service::from(srv)),
         _ => None,
@@ -177,6 +183,14 @@ async fn ask(domain: &str) -> Result<(Vec<Service>, Instant), String> {
         .sort_unstable_by(|a, b| (a.priority, &a.host, a.port).cmp(&(b.priority, &b.host, b.port)));
     services.truncate(DISCOVERED_MAX);
     Ok((services, answer.valid_until().into()))
+}
+
+/// Whether DNS answered that there are no such records, as when they were deleted: no server is announced
+/// any more, and those that were may be somebody else's. That is no failure to answer, after which the last
+/// known are as good as ever.
+fn says_none(error: &NetError) -> bool {
+    let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
+    matches!(none.response_code, ResponseCode::NoError | ResponseCode::NXDomain)
 }
 
 /// Whether a host, as DNS writes it, is the domain itself or below it. An escaped dot does not part
@@ -311,6 +325,8 @@ fn wait(round: u32, random: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hickory_resolver::net::NoRecords;
+    use hickory_resolver::proto::op::Query;
 
     #[test]
     fn waits_grow_to_their_caps_and_are_never_more_than_that() {
@@ -321,6 +337,21 @@ mod tests {
             assert!(round >= EAGER_ROUNDS || most <= WAIT_EAGER, "round {round}");
         }
         assert_eq!(wait(500, u32::MAX), WAIT_MAX);
+    }
+
+    #[test]
+    fn that_there_are_no_records_is_an_answer_and_that_dns_cannot_tell_is_none() {
+        for (code, is_answer) in [
+            (ResponseCode::NXDomain, true),
+            (ResponseCode::NoError, true),
+            (ResponseCode::ServFail, false),
+            (ResponseCode::Refused, false),
+        ] {
+            let error = NetError::from(NoRecords::new(Query::default(), code));
+            assert_eq!(says_none(&error), is_answer, "{code}");
+        }
+        assert!(!says_none(&NetError::Timeout));
+        assert!(!says_none(&NetError::Dns(DnsError::ResponseCode(ResponseCode::NXDomain))));
     }
 
     fn service(host: &str, priority: u16, weight: u16) -> Service {

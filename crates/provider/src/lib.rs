@@ -9,6 +9,7 @@
 pub mod files;
 pub mod overrides;
 pub mod settled;
+pub mod spread;
 pub mod watch;
 
 use std::borrow::Cow;

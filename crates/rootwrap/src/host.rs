@@ -6,7 +6,7 @@ use rustix::fs::{Access, access};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -128,12 +128,7 @@ impl Facts for ThisHost {
     }
 
     fn start_of(&self, pid: i64) -> Option<u64> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is a name in brackets, which may hold anything; the start is the 22nd.
-        let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
-        let field =
-            stat[behind..].split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(19)?;
-        OsStr::from_bytes(field).to_str()?.parse().ok()
+        stat_of(pid).map(|stat| stat.started)
     }
 
     fn environment(&self) -> &[(OsString, OsString)] {
@@ -143,6 +138,34 @@ impl Facts for ThisHost {
     fn user(&self) -> u32 {
         rustix::process::geteuid().as_raw()
     }
+}
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// The pid of its parent.
+    pub(crate) parent: i64,
+    /// Whether it has ended, and was only not waited for.
+    pub(crate) has_ended: bool,
+    /// When it began, in the kernel's ticks.
+    pub(crate) started: u64,
+}
+
+/// `None` of one that there is not.
+pub(crate) fn stat_of(pid: i64) -> Option<Stat> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name in brackets, which may hold anything.
+    let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
+    let fields = std::str::from_utf8(&stat[behind..]).ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    // From here on `nth` passes over what lies between: the fields are the 3rd, 4th, 20th and 22nd.
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let threads: u32 = fields.nth(15)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    // Of one whose first thread alone has ended the others run.
+    let has_ended = matches!(state, "Z" | "X") && threads <= 1;
+    Some(Stat { parent, has_ended, started })
 }
 
 #[cfg(test)]
@@ -161,5 +184,21 @@ mod tests {
         assert_eq!(host.status(&program).map(|status| status.kind), Some(Kind::File));
         assert_eq!(host.executable_of(-1), None);
         assert_eq!(host.start_of(0), None);
+    }
+
+    #[test]
+    fn who_has_ended_is_told_from_who_lives() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i64::from(child.id());
+        let stat = stat_of(pid).unwrap();
+        assert_eq!((stat.parent, stat.has_ended), (i64::from(std::process::id()), false));
+        child.kill().unwrap();
+        // Told, and not waited for.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !stat_of(pid).unwrap().has_ended {
+            assert!(std::time::Instant::now() < until, "it lives");
+        }
+        child.wait().unwrap();
+        assert_eq!(stat_of(pid), None);
     }
 }

@@ -36,7 +36,7 @@ const SIGNAL_BASE: i32 = 128;
                       roster-rootwrap check [--json] CONF\n       \
                       roster-rootwrap explain [--mode MODE] CONF -- COMMAND [ARGUMENT]...\n       \
                       roster-rootwrap check-policy FILE",
-    after_long_help = manual::after_help(&manual::ROOTWRAP)
+    after_long_help = manual::ROOTWRAP.after_help()
 )]
 struct Cli {
     #[command(subcommand)]
@@ -228,15 +228,16 @@ fn run_check(conf: &Path, json: bool, out: &mut dyn Write) -> io::Result<u8> {
 
 fn run_check_policy(file: &Path, out: &mut dyn Write) -> io::Result<u8> {
     let read = native::policy::Policy::load(file);
-    let (rules, problems) = match read {
-        Ok(policy) => (policy.rules.len(), Vec::new()),
-        Err(problems) => (0, problems),
+    let (rules, errors, problems) = match read {
+        Ok(policy) => (policy.rules.len(), 0, policy.unknown_here(file)),
+        Err(problems) => (0, problems.len(), problems),
     };
     for problem in &problems {
         writeln!(out, "{problem}")?;
     }
-    writeln!(out, "{}: errors: {}, rules: {rules}", file.display(), problems.len())?;
-    Ok(if problems.is_empty() { 0 } else { FAILED })
+    let warnings = problems.len() - errors;
+    writeln!(out, "{}: errors: {errors}, warnings: {warnings}, rules: {rules}", file.display())?;
+    Ok(if errors == 0 { 0 } else { FAILED })
 }
 
 fn as_json(conf: &Path, ok: bool, problems: &[Problem], differences: &[Difference]) -> Value {

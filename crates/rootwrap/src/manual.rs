@@ -1,33 +1,15 @@
-//! What people read of the programs beside their options: examples, exit statuses, files. One table
-//! each feeds the end of `--help` and the man page; all else in both comes from the definition that
-//! parses their arguments. The page of exec.toml(5) is made of its reader's table of keys, that of
-//! roster-exec(1) of the table that it parses its arguments by.
+//! What people read of the programs beside their options: a table each for the end of `--help` and the
+//! man page. The page of exec.toml(5) is made of its reader's table of keys, that of roster-exec(1) of
+//! the table that it parses its arguments by.
 
 use crate::native::policy::KEYS;
 use clap::{Arg, Command, ValueHint};
-use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use roster_exec::options;
+use roster_manual::{Page, section, source};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-/// Of an explanation in `--help`, which clap leaves as it is.
-const WIDTH: usize = 74;
-
-/// A program's sections.
-#[derive(Debug)]
-pub struct Page {
-    /// The program.
-    pub name: &'static str,
-    /// Of the manual.
-    section: &'static str,
-    synopsis: &'static [&'static str],
-    sections: &'static [Section],
-}
-
-/// A title, and terms with what they mean.
-type Section = (&'static str, &'static [(&'static str, &'static str)]);
 
 const CONF: (&str, &str) =
     ("/etc/*/rootwrap.conf", "The configuration, which names the folders of filters.");
@@ -202,49 +184,14 @@ pub fn called() -> PathBuf {
     std::env::args_os().next().unwrap_or_default().into()
 }
 
-/// The end of `--help`.
-#[must_use]
-pub fn after_help(page: &Page) -> String {
-    let mut text = String::new();
-    for (title, terms) in page.sections {
-        text.push_str(title);
-        text.push_str(":\n");
-        for (term, meaning) in *terms {
-            text.push_str(&format!("  {term}\n"));
-            for line in wrapped(meaning) {
-                text.push_str(&format!("      {line}\n"));
-            }
-        }
-        text.push('\n');
-    }
-    text.trim_end().to_owned()
-}
-
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
-/// Writes the man page into a folder, and its path to `out`.
+/// Writes the page of one of these programs into a folder, and its path to `out`.
 pub fn write_page(
     page: &Page,
-    command: Command,
+    program: Command,
     folder: &Path,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let mut text = Vec::new();
-    render(page, command, &mut text)?;
-    write_text(&folder.join(format!("{}.{}", page.name, page.section)), &text, out)
+    writeln!(out, "{}", page.write(program, folder)?.display())
 }
 
 /// Writes roster-exec(1) and exec.toml(5) into a folder, and their paths to `out`.
@@ -252,11 +199,8 @@ pub fn write_exec_pages(folder: &Path, out: &mut dyn Write) -> io::Result<()> {
     write_page(&EXEC, exec_command(), folder, out)?;
     let mut text = Vec::new();
     render_policy(&mut text)?;
-    write_text(&folder.join("exec.toml.5"), &text, out)
-}
-
-fn write_text(path: &Path, text: &[u8], out: &mut dyn Write) -> io::Result<()> {
-    fs::write(path, text)?;
+    let path = folder.join("exec.toml.5");
+    fs::write(&path, text)?;
     writeln!(out, "{}", path.display())
 }
 
@@ -273,12 +217,7 @@ fn render_policy(out: &mut dyn Write) -> io::Result<()> {
          it or on the way to it; the same holds for each command. A file with a mistake is no \
          policy: roster-rootwrap check-policy FILE lists them. SIGHUP has the daemon read it anew.",
     )]);
-    roff.control("SH", ["KEYS"]);
-    for (key, meaning) in KEYS {
-        roff.control("TP", []);
-        roff.text([bold(*key)]);
-        roff.text([roman(*meaning)]);
-    }
+    section(&mut roff, "Keys", KEYS, bold);
     roff.control("SH", ["ENVIRONMENT OF COMMANDS"]);
     roff.text([roman(
         "PATH, HOME, SHELL, USER and LOGNAME of the user that a command runs as, ROSTER_USER and \
@@ -302,68 +241,3 @@ hosts = [\"web*\"]
 command = \"/usr/bin/systemctl\"
 args = [\"restart\", \"nginx|apache2\"]
 timeout = \"30s\"";
-
-fn source() -> String {
-    format!("roster {}", env!("CARGO_PKG_VERSION"))
-}
-
-fn render(page: &Page, command: Command, out: &mut dyn Write) -> io::Result<()> {
-    let command = command.disable_help_subcommand(true);
-    let described = command.clone();
-    let man = Man::new(command).section(page.section).manual("Roster").source(source());
-    man.render_title(out)?;
-    man.render_name_section(out)?;
-    let mut synopsis = Roff::new();
-    synopsis.control("SH", ["SYNOPSIS"]);
-    for (number, way) in page.synopsis.iter().enumerate() {
-        if number > 0 {
-            synopsis.control("br", []);
-        }
-        synopsis.text([bold(page.name), roman(format!(" {way}"))]);
-    }
-    synopsis.to_writer(out)?;
-    man.render_description_section(out)?;
-    man.render_options_section(out)?;
-    render_commands(page, &described, out)?;
-    for (title, terms) in page.sections {
-        let mut roff = Roff::new();
-        roff.control("SH", [title.to_uppercase().as_str()]);
-        for (term, meaning) in *terms {
-            if meaning.is_empty() {
-                roff.text([roman(*term)]);
-            } else {
-                roff.control("TP", []);
-                roff.text([bold(*term)]);
-                roff.text([roman(*meaning)]);
-            }
-        }
-        roff.to_writer(out)?;
-    }
-    Ok(())
-}
-
-/// Commands of a program with their options, which have no pages of their own.
-fn render_commands(page: &Page, program: &Command, out: &mut dyn Write) -> io::Result<()> {
-    let mut roff = Roff::new();
-    let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
-    for (number, command) in commands.enumerate() {
-        if number == 0 {
-            roff.control("SH", ["COMMANDS"]);
-        }
-        roff.control("TP", []);
-        roff.text([bold(page.name), roman(" "), bold(command.get_name())]);
-        roff.text([roman(about(command.get_about()))]);
-        for option in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
-            roff.control("RS", []);
-            roff.control("TP", []);
-            roff.text([bold(format!("--{}", option.get_long().unwrap_or_default()))]);
-            roff.text([roman(about(option.get_help()))]);
-            roff.control("RE", []);
-        }
-    }
-    roff.to_writer(out)
-}
-
-fn about(text: Option<&clap::builder::StyledStr>) -> String {
-    text.map(ToString::to_string).unwrap_or_default()
-}

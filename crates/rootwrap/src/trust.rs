@@ -73,8 +73,10 @@ fn is_writable_by(status: &Status) -> Option<String> {
     if status.mode & BY_OTHERS != 0 {
         return Some("is writable by all".into());
     }
-    let by_group = status.mode & BY_GROUP != 0 && status.gid != 0;
-    by_group.then(|| format!("is writable by gid {}", status.gid))
+    // Where there is an access list these bits are its mask: they stand for whoever is on it. So even
+    // root's group is not believed, for it may not be the one that is meant.
+    let by_group = status.mode & BY_GROUP != 0;
+    by_group.then(|| format!("is writable by gid {} or an access list", status.gid))
 }
 
 #[cfg(test)]
@@ -113,6 +115,8 @@ mod tests {
         assert!(why("folder/another").is_some_and(|why| why.ends_with("where others may write")));
         mode("folder", 0o755);
         assert_eq!(why("folder/another"), None);
+        mode("folder/file", 0o775);
+        assert!(why("folder/file").is_some_and(|why| why.ends_with(" or an access list")));
         mode("folder/file", 0o757);
         assert!(why("folder/file").is_some());
         assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));

@@ -292,10 +292,16 @@ fn eventually<T>(mut found: impl FnMut() -> Option<T>) -> T {
 fn a_policy_is_checked_and_must_be_nobody_elses() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("exec.toml");
-    fs::write(&file, "[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/bin/ls\"\n").unwrap();
+    fs::write(&file, "[[rule]]\nname = \"a\"\nusers = [\"nobody-here\"]\ncommand = \"/bin/ls\"\n")
+        .unwrap();
     let check = || run(folder.path(), &["check-policy", file.to_str().unwrap()]);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(check(), (0, "exec.toml: errors: 0, rules: 1\n".into()));
+    let warned = "exec.toml:1: warning: rule \"a\": there is no user nobody-here; look whether the name is spelt so\n\
+        exec.toml: errors: 0, warnings: 1, rules: 1\n";
+    assert_eq!(check(), (0, warned.into()));
+    let known = "[[rule]]\nname = \"a\"\nusers = [\"daemon\"]\ncommand = \"/bin/ls\"\n";
+    fs::write(&file, known).unwrap();
+    assert_eq!(check(), (0, "exec.toml: errors: 0, warnings: 0, rules: 1\n".into()));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     let (code, text) = check();
     assert_eq!(code, 1);

@@ -6,9 +6,17 @@ use std::path::{Path, PathBuf};
 /// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// What lies there is not this cache, or not whole. It has to be set aside.
+    /// What lies there is no cache, or not whole. It has to be set aside.
     #[error("{path} is unusable: {reason}")]
     Damaged {
+        /// The file.
+        path: PathBuf,
+        /// In words.
+        reason: String,
+    },
+    /// What lies there is a cache, and not this one. It has to be set aside.
+    #[error("{path} is another cache: {reason}")]
+    Foreign {
         /// The file.
         path: PathBuf,
         /// In words.
@@ -35,6 +43,10 @@ pub enum StoreError {
 impl StoreError {
     pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), reason: reason.into() }
+    }
+
+    pub(crate) fn foreign(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Foreign { path: path.to_owned(), reason: reason.into() }
     }
 
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {

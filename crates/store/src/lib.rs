@@ -16,7 +16,7 @@ mod open;
 mod tables;
 
 pub use error::StoreError;
-pub use open::{Opened, SetAside, open, opening_stopped};
+pub use open::{Opened, SetAside, Useless, open, opening_stopped};
 pub use tables::{Header, Key, Part, Reader, Rejection, Writer};
 
 use redb::{Database, ReadableDatabase};
@@ -26,7 +26,8 @@ use std::path::PathBuf;
 pub const FILE: &str = "cache.redb";
 /// Version of the tables. Another one is set aside, never migrated: the directory has it all.
 pub const FORMAT: u32 = 5;
-/// Files that were set aside and are kept for whoever wants to know.
+/// Files that were set aside and are kept for whoever wants to know: of those that were damaged, and of
+/// those that were another's.
 pub const SET_ASIDE_MAX: u32 = 2;
 
 /// Pages that are kept in memory. What is read is read once and in order, at the start and when the

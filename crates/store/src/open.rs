@@ -27,14 +27,35 @@ pub struct Opened<T> {
 pub struct SetAside {
     /// Where it lies now.
     pub path: PathBuf,
-    /// Why.
+    /// What it was.
+    pub was: Useless,
+    /// Why, in words.
     pub reason: String,
+}
+
+/// In which way a file can be of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Useless {
+    /// It is no cache, or not whole.
+    Damaged,
+    /// It is the cache of another identity or of another version.
+    Foreign,
+}
+
+impl Useless {
+    /// What the file is called when it was set aside.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Damaged => "damaged",
+            Self::Foreign => "other",
+        }
+    }
 }
 
 /// Opens the cache in `folder`, checks every page of it and lets `load` read what it needs. When
 /// the file or what `load` finds in it is [`StoreError::Damaged`], or when three openings in a row ended
 /// with the process, the file is set aside and a fresh one opened. A cache belongs to an `identity`;
-/// that of another is of no use either.
+/// that of another, [`StoreError::Foreign`], is of no use either.
 pub fn open<T>(
     folder: &Path,
     identity: &str,
@@ -46,7 +67,7 @@ pub fn open<T>(
     let mut set_aside = None;
     if deadly {
         let reason = format!("{DEADLY_OPENINGS} attempts to open it ended with the process");
-        set_aside = Some(aside(&path, reason)?);
+        set_aside = Some(aside(&path, Useless::Damaged, reason)?);
         marker.remove();
     }
     marker.add();
@@ -55,12 +76,17 @@ pub fn open<T>(
         let loaded = load(&store)?;
         Ok((store, loaded))
     };
-    let opened = match attempt() {
-        Err(StoreError::Damaged { reason, .. }) => {
-            set_aside = Some(aside(&path, reason)?);
+    let useless = match attempt() {
+        Err(StoreError::Damaged { reason, .. }) => Err((Useless::Damaged, reason)),
+        Err(StoreError::Foreign { reason, .. }) => Err((Useless::Foreign, reason)),
+        opened => Ok(opened),
+    };
+    let opened = match useless {
+        Err((was, reason)) => {
+            set_aside = Some(aside(&path, was, reason)?);
             attempt()
         }
-        opened => opened,
+        Ok(opened) => opened,
     };
     marker.remove();
     let (store, loaded) = opened?;
@@ -100,8 +126,8 @@ fn open_database(path: &Path, identity: &str) -> Result<Database, StoreError> {
 }
 
 /// Moves the file out of the way; the last one that went there moves on, the oldest goes.
-fn aside(path: &Path, reason: String) -> Result<SetAside, StoreError> {
-    let place = |number: u32| path.with_extension(format!("redb.damaged-{number}"));
+fn aside(path: &Path, was: Useless, reason: String) -> Result<SetAside, StoreError> {
+    let place = |number: u32| path.with_extension(format!("redb.{}-{number}", was.suffix()));
     let failed = |source| StoreError::io("set aside", path, source);
     let absent_is_fine = |result: io::Result<()>| match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -111,7 +137,7 @@ fn aside(path: &Path, reason: String) -> Result<SetAside, StoreError> {
         absent_is_fine(fs::rename(place(number), place(number + 1))).map_err(failed)?;
     }
     absent_is_fine(fs::rename(path, place(1))).map_err(failed)?;
-    Ok(SetAside { path: place(1), reason })
+    Ok(SetAside { path: place(1), was, reason })
 }
 
 /// One byte for every opening that began and has not ended. Where it cannot be written, on a full

@@ -208,13 +208,13 @@ pub(crate) fn check(database: &Database, path: &Path, identity: &str) -> Result<
         let known: Option<[u8; 4]> = format.as_slice().try_into().ok();
         let found = known.map_or("unknown".into(), |bytes| u32::from_le_bytes(bytes).to_string());
         let reason = format!("its format is {found}, this program's is {FORMAT}");
-        return Err(StoreError::damaged(path, reason));
+        return Err(StoreError::foreign(path, reason));
     }
     let owner = reader.meta(META_IDENTITY)?.unwrap_or_default();
     if owner != identity.as_bytes() {
         let owner = String::from_utf8_lossy(&owner).into_owned();
         let reason = format!("it is the cache of “{owner}”, not of “{identity}”");
-        return Err(StoreError::damaged(path, reason));
+        return Err(StoreError::foreign(path, reason));
     }
     Ok(())
 }

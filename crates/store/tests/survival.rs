@@ -2,7 +2,7 @@
 //! a process of its own: this test program again, told by a variable what to do.
 
 use roster_store::{
-    FILE, Header, Key, Opened, Part, Rejection, Store, StoreError, open, opening_stopped,
+    FILE, Header, Key, Opened, Part, Rejection, Store, StoreError, Useless, open, opening_stopped,
 };
 use std::fs;
 use std::ops::ControlFlow;
@@ -269,6 +269,7 @@ fn a_file_that_kills_who_opens_it_is_set_aside() {
     drop(stopped);
     (0..3).for_each(|_| die());
     let set_aside = opened(folder.path()).set_aside.expect("set aside");
+    assert_eq!(set_aside.was, Useless::Damaged);
     assert_eq!(set_aside.path, folder.path().join("cache.redb.damaged-1"));
     assert!(set_aside.reason.contains("ended with the process"), "{}", set_aside.reason);
     assert_eq!(opened(folder.path()).set_aside, None);
@@ -281,7 +282,9 @@ fn the_cache_of_another_domain_is_not_taken() {
     let other = open(folder.path(), "lab files", read).expect("a fresh one");
     assert_eq!(other.loaded.entries.len(), 0);
     let set_aside = other.set_aside.expect("set aside");
+    assert_eq!(set_aside.was, Useless::Foreign);
     assert!(set_aside.reason.contains(IDENTITY), "{}", set_aside.reason);
+    assert_eq!(set_aside.path, folder.path().join("cache.redb.other-1"));
     assert!(set_aside.path.exists());
 }
 

@@ -22,6 +22,8 @@ StrOrBytesPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Command = Union[StrOrBytesPath, Sequence[StrOrBytesPath]]
 Stream = Union[None, int, IO[Any]]
 
+# A Python that was built with old headers knows the kernel's number by no name.
+O_PATH = getattr(os, "O_PATH", 0o10000000)
 # The return code where a rule's time was over, as of timeout(1) and roster-exec.
 TIME_OVER = 124
 # How long a command that was killed has to end, and one whose caller is interrupted before it is killed.
@@ -240,7 +242,7 @@ class Running:
         return theirs
 
     def _folder(self, cwd: Optional[StrOrBytesPath]) -> int:
-        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        flags = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
         try:
             folder = os.open("." if cwd is None else cwd, flags)
         except OSError:

@@ -1,10 +1,10 @@
 /* Many threads look up while generations are replaced: no answer may be wrong, torn or missing.
  *
- *     threads SECONDS
+ *     threads SECONDS [MILLISECONDS]
  *
  * Expects the users u0…u9 and the groups of `generation()` in the tests: every answer names its
  * generation in several places, which must agree, and a thread must never see an older one than
- * before. Even threads call the module directly, odd ones through glibc. Stops early when standard
+ * before. With a second number the threads begin that far apart. Even threads call the module directly, odd ones through glibc. Stops early when standard
  * input ends. Prints the calls made, and fails with the first wrong answer.
  */
 #define _GNU_SOURCE
@@ -186,8 +186,8 @@ static void *run(void *argument)
 int main(int argc, char **argv)
 {
     static struct caller callers[THREADS];
-    if (argc != 2) {
-        fputs("usage: threads SECONDS\n", stderr);
+    if (argc < 2 || argc > 3) {
+        fputs("usage: threads SECONDS [MILLISECONDS]\n", stderr);
         return 2;
     }
     nss = nss_load("roster");
@@ -196,6 +196,8 @@ int main(int argc, char **argv)
         callers[i].dice = (unsigned)i;
         if (pthread_create(&callers[i].thread, NULL, run, &callers[i]) != 0)
             abort();
+        if (argc == 3)
+            usleep(1000 * (useconds_t)atoi(argv[2]));
     }
     struct pollfd input = {0, POLLIN, 0};
     poll(&input, 1, 1000 * atoi(argv[1]));

@@ -6,6 +6,7 @@ send what is not well-formed.
 usage: impostor.py SOCKET try DOMAIN       tries, and prints what became of each try
        impostor.py SOCKET serve DOMAIN     takes the domain's name, hands over hostile entries, and
                                            goes on until its standard input ends
+       impostor.py SOCKET exceed DOMAIN    the same with an entry that is beyond all bounds
 """
 
 import array
@@ -215,8 +216,12 @@ def hostile():
     return records
 
 
-def image(epoch, sequence):
-    records = hostile()
+def beyond():
+    """An entry for whose number alone there is no room."""
+    return [user(2**32 - 2, b"arrived", 5200, 5000)]
+
+
+def image(epoch, sequence, records):
     header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 1, COMPLETE | CURRENT, epoch, 0, sequence, len(records))
     return header + b"".join(records)
 
@@ -229,7 +234,7 @@ def memfd(data):
     return fd
 
 
-def serve(bus, domain):
+def serve(bus, domain, records):
     name = f"org.roster.Backend.{elements(domain)}"
     path = "/" + name.replace(".", "/")
     # Without a flag the bus queues who is too early: the name is mine once its owner is gone.
@@ -257,13 +262,13 @@ def serve(bus, domain):
             if kind == CALL:
                 owned = True
                 if fields[3] == "Fetch":
-                    fd = memfd(image(epoch, sequence))
+                    fd = memfd(image(epoch, sequence, records))
                     bus.send(RETURN, "h", (0,), fd=fd, reply=serial, destination=fields[7])
                     os.close(fd)
                     fetched += 1
                     print("fetched", fetched, flush=True)
                 elif fields[3] == "LookUp":
-                    bus.send(RETURN, "tty", (epoch, sequence + 1, b"".join(hostile())), reply=serial,
+                    bus.send(RETURN, "tty", (epoch, sequence + 1, b"".join(records)), reply=serial,
                              destination=fields[7])
                     print("looked up", flush=True)
                 else:
@@ -273,7 +278,11 @@ def serve(bus, domain):
 
 def main():
     bus = Bus(sys.argv[1])
-    {"try": attempt, "serve": serve}[sys.argv[2]](bus, sys.argv[3])
+    what, domain = sys.argv[2:]
+    if what == "try":
+        attempt(bus, domain)
+    else:
+        serve(bus, domain, {"serve": hostile, "exceed": beyond}[what]())
 
 
 main()

@@ -105,10 +105,10 @@ impl Exec {
         wait_until(SOON, "the daemon listens", || UnixStream::connect(self.socket()).is_ok());
     }
 
-    /// Where it listens.
+    /// Where it listens, in folders that it makes.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.host.path("exec")
+        self.host.path("run/roster/exec")
     }
 
     /// The daemon's process.

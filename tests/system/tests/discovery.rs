@@ -130,6 +130,36 @@ fn a_server_that_dns_names_no_more_is_left_as_soon_as_another_answers() {
     stays_at(after);
 }
 
+/// The address may be somebody else's since.
+#[test]
+fn servers_that_dns_does_not_name_any_more_are_not_connected_to() {
+    if !needs_root() {
+        return;
+    }
+    let mut slapd = plain();
+    let ldap = Service { host: "ldap.corp.test", port: slapd.port(), priority: 0, weight: 0 };
+    let uri = format!("ldap://ldap.corp.test:{}", slapd.port());
+    let mut dns = Dns::serving(DOMAIN, &[ldap]);
+    let rosterd = asking(&dns, discovered(&slapd));
+    rosterd.expect_of_domain("corp", "server", uri.as_str());
+    dns.set(DOMAIN, &[]);
+    // The connection that there is stays.
+    sleep(Duration::from_secs(6));
+    assert_eq!(rosterd.domain("corp").expect("a status")["online"], true);
+    slapd.stop();
+    let nobody = "DNS names none for the domain in `discover`";
+    wait_for(SOON, || {
+        let domain = rosterd.domain("corp")?;
+        let found = domain["reason"].as_str().is_some_and(|text| text.contains(nobody));
+        if found { Ok(()) } else { Err(domain.to_string()) }
+    });
+    slapd.start();
+    sleep(Duration::from_secs(6));
+    assert_eq!(rosterd.domain("corp").expect("a status")["online"], false);
+    dns.set(DOMAIN, &[ldap]);
+    rosterd.expect_of_domain("corp", "online", true);
+}
+
 #[test]
 fn a_server_outside_the_domain_is_believed_by_an_authority_that_was_chosen() {
     if !needs_root() {

@@ -264,6 +264,30 @@ fn limits_hold_and_time_ends_the_whole_group() {
 }
 
 #[test]
+fn nobody_outlives_the_time_of_a_command_by_leaving_its_group() {
+    root_or_return!();
+    let policy = format!("{SHELL}timeout = \"3s\"\n{}", as_bob("bobs", "timeout = \"3s\""));
+    let exec = Exec::start(&policy);
+    for (user, seconds) in [("root", "60513"), ("bob", "60514")] {
+        // In a session of its own; and a daemon, which nobody is the parent of any more.
+        let script = format!(
+            "trap '' TERM HUP; setsid sleep {seconds} & \
+             setsid sh -c 'setsid sleep {seconds} & exit' & sleep {seconds}"
+        );
+        let before = Instant::now();
+        assert_eq!(exec.run(ALICE, &["-u", user, "sh", "-c", &script]).code, 124, "{user}");
+        assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
+        assert!(!is_running(&format!("^sleep {seconds}$")), "{user}");
+        // What a command leaves behind that ends in time stays.
+        let script = format!("setsid sleep 6{seconds} >/dev/null 2>&1 & exit 3");
+        assert_eq!(exec.run(ALICE, &["-u", user, "sh", "-c", &script]).code, 3, "{user}");
+        let left = format!("^sleep 6{seconds}$");
+        assert!(is_running(&left), "{user}");
+        assert_eq!(run(Command::new("pkill").args(["-f", &left])).code, 0);
+    }
+}
+
+#[test]
 fn a_killed_client_takes_its_command_along() {
     root_or_return!();
     let exec = Exec::start(SHELL);
@@ -319,6 +343,7 @@ fn a_daemon_that_is_told_to_end_lets_commands_end_first() {
 fn systemd_may_hand_the_socket_over() {
     root_or_return!();
     let mut exec = Exec::prepare(SHELL);
+    fs::create_dir_all(exec.socket().parent().unwrap()).unwrap();
     let listener = UnixListener::bind(exec.socket()).unwrap();
     fs::set_permissions(exec.socket(), Permissions::from_mode(0o666)).unwrap();
     let hand = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 </dev/null";
@@ -629,6 +654,13 @@ fn a_name_service_that_hangs_holds_up_nobody_else() {
     assert_eq!(done.status.code(), Some(125));
     let words = String::from_utf8_lossy(&done.stderr);
     assert!(words.contains("the name service of this host does not answer"), "{words}");
+}
+
+#[test]
+fn everybody_reaches_the_socket_whatever_the_daemons_umask() {
+    root_or_return!();
+    let exec = Exec::start_by(SHELL, &["sh", "-c", r#"umask 077; exec "$0" "$@""#]);
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
 }
 
 #[test]

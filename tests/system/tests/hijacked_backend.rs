@@ -87,6 +87,48 @@ fn it_may_own_no_other_name_and_nobody_obeys_it() {
     prey.rosterd.expect_mirror(&[Source::Server(&prey.lab), Source::Server(&prey.corp)]);
 }
 
+/// So is one that grew too large: a publisher that begins anew cannot take it, and nobody waits for it.
+#[test]
+fn one_that_hands_over_what_cannot_be_taken_keeps_no_other_domain_waiting() {
+    if !needs_root() {
+        return;
+    }
+    let mut prey = Prey::start();
+    let mut impostor = prey
+        .impostor("exceed")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start the impostor");
+    let mut told = BufReader::new(impostor.stdout.take().expect("was piped"));
+    let mut says = |expected: &str| {
+        let mut line = String::new();
+        while line != expected {
+            line.clear();
+            assert!(told.read_line(&mut line).expect("read") > 0, "no {expected}");
+        }
+    };
+    says("waiting\n");
+    prey.rosterd.process().freeze();
+    prey.rosterd.kill_role("backend:corp");
+    says("owned\n");
+    prey.rosterd.kill_role("publisher");
+    prey.rosterd.process().signal(Signal::CONT);
+    wait_until(SOON, "nothing of corp is taken", || {
+        let corp = prey.rosterd.domain("corp").unwrap_or_default();
+        corp["not_taken"].as_str().is_some_and(|why| why.contains("4294967294"))
+    });
+    let other = Directory::at(LAB, Schema::Rfc2307);
+    prey.lab.change(&other.user("after", 7500));
+    prey.rosterd.expect_mirror(&[Source::Server(&prey.lab), Source::Server(&prey.corp)]);
+
+    // With the real one back, so is what changes.
+    drop(impostor.stdin.take());
+    impostor.wait().expect("wait for the impostor");
+    prey.corp.change(&Directory::new(Schema::Rfc2307).user("later", 5500));
+    prey.rosterd.expect_mirror(&[Source::Server(&prey.lab), Source::Server(&prey.corp)]);
+}
+
 #[test]
 fn what_it_hands_over_is_judged_entry_by_entry() {
     if !needs_root() {

@@ -201,8 +201,8 @@ fn a_local_account_displaces_that_of_a_directory_whose_removals_wait_for_a_new_p
     waits(&rosterd);
     wait_until(SOON, "it says what it waits for", || {
         let status = rosterd.status().unwrap_or_default();
-        let error = status["snapshot"]["error"].as_str().unwrap_or_default();
-        error.contains("are confirmed: roster domain confirm corp")
+        let waits_for = status["snapshot"]["waits_for"].as_str().unwrap_or_default();
+        waits_for.contains("are confirmed: roster domain confirm corp")
     });
     rosterd.expect_groups("alice", 5001, &[5001, 6000]);
 

@@ -235,10 +235,12 @@ fn what_the_snapshot_can_answer_is_not_asked_for() {
         // Only her groups are open, not herself.
         ("getpwnam carol", "SUCCESS carol:*:1002:100:here:/home:/bin/sh"),
         ("getpwent", "SUCCESS alice:*:1000:100:here:/home:/bin/sh"),
-        ("getpwent", "SUCCESS bob:*:1001:100:here:/home:/bin/sh"),
+        // Bob may be somebody else, who is not asked about.
         ("getpwent", "SUCCESS carol:*:1002:100:here:/home:/bin/sh"),
         ("getpwent", ABSENT),
         ("getgrent", "SUCCESS staff:*:5000:alice,bob"),
+        ("getgrent", "SUCCESS crowd:*:5002:alice,bob"),
+        ("getgrent", ABSENT),
         ("getspnam zoe", "UNAVAIL ENOENT"),
         // Nobody can be called so or have such an id.
         ("getpwnam root", ABSENT),

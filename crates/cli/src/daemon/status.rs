@@ -203,6 +203,11 @@ pub fn judge(report: &Report) -> Vec<Finding> {
             format!("the snapshot could not be published: {}", publisher.error),
             "what was published before is served until it can".to_owned(),
         ),
+        Ok(publisher) if !publisher.waits_for.is_empty() => find(
+            Level::Problem,
+            format!("the next snapshot is made when {}", publisher.waits_for),
+            "what was published before is served until then".to_owned(),
+        ),
         Ok(publisher) if publisher.generation == 0 => find(
             Level::Problem,
             "nothing was published yet".to_owned(),
@@ -381,6 +386,17 @@ fn of_domain(
             format!(
                 "it is served as soon as {first} was read once, or is taken out of [host] domains"
             ),
+        ));
+    }
+    if !counts.new_wait_for.is_empty() {
+        let first = &counts.new_wait_for;
+        found.push((
+            Level::Problem,
+            format!(
+                "{name}: nobody new is served: {first}, which goes before it and may have the name, is \
+                 not taken"
+            ),
+            format!("it is as soon as {first} is taken again, or is taken out of [host] domains"),
         ));
     }
     let others = counts.refused.get(REASONS_SHOWN..).unwrap_or_default();
@@ -663,6 +679,7 @@ fn snapshot_json(publisher: &PublisherStatus) -> Value {
         "bytes_written": publisher.bytes_written,
         "last_publish_us": publisher.last_publish_us,
         "error": some(&publisher.error),
+        "waits_for": some(&publisher.waits_for),
         "locals_error": some(&publisher.locals_error),
     })
 }
@@ -713,6 +730,7 @@ pub fn domain_json(
         let more = json!({
             "waits_for": some(&counts.waits_for),
             "not_taken": some(&counts.not_taken),
+            "new_wait_for": some(&counts.new_wait_for),
             "served_users": counts.users,
             "served_groups": counts.groups,
             "listed_members": counts.listed,
@@ -1005,6 +1023,10 @@ All well.
         let mut report = report();
         report.publisher.as_mut().unwrap().domains[0].not_taken = "it is too long".to_owned();
         assert!(said(&report)[0].starts_with("✗ corp: what changes is not taken: it is too long"));
+        report.publisher.as_mut().unwrap().domains[0].new_wait_for = "lab".to_owned();
+        assert!(
+            said(&report)[1].starts_with("✗ corp: nobody new is served: lab, which goes before")
+        );
     }
 
     #[test]
@@ -1014,6 +1036,21 @@ All well.
         let said = said(&report);
         assert!(said[0].starts_with("✗ corp: 6,000 entries would go at once, and are kept"));
         assert!(said[0].contains("roster domain confirm corp"));
+    }
+
+    #[test]
+    fn a_publisher_that_waits_has_not_failed() {
+        let mut report = report();
+        let waits_for = "domain corp can be read";
+        report.publisher.as_mut().unwrap().waits_for = waits_for.to_owned();
+        assert_eq!(
+            said(&report),
+            ["✗ the next snapshot is made when domain corp can be read\n    → what was published \
+              before is served until then"]
+        );
+        assert_eq!(as_json(&report, &[])["snapshot"]["waits_for"], waits_for);
+        report.publisher.as_mut().unwrap().error = "No space left on device".to_owned();
+        assert!(said(&report)[0].contains("could not be published: No space left on device"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use super::entries::{Entries, Kind, Slot};
 use super::image::View;
 use super::references::{Interned, References};
 use super::rejected::Rejected;
+use super::writer::Why;
 use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, TooLong};
 use roster_bus::interfaces;
 use roster_config::Mode;
@@ -132,7 +133,7 @@ struct State {
     /// cache, and all that is known is in `unwritten`.
     stored: Option<u32>,
     /// What became of the cache that the process found.
-    found_error: String,
+    found: Option<Why>,
     /// Why the cache cannot be written.
     cache_error: String,
     last_change_unix: u64,
@@ -162,15 +163,15 @@ impl Engine {
         settings: Settings,
         loaded: Loaded,
         store: Option<Arc<Store>>,
-        found_error: String,
+        why: Option<Why>,
     ) -> Arc<Self> {
         let Loaded { parts, entries, references, rejected, asked, next_number } = loaded;
         let stored = store.as_ref().map(|_| next_number);
         // Damage is worth knowing for as long as the process lives, what keeps a cache from being opened
         // only until it is.
-        let (found_error, cache_error) = match &store {
-            Some(_) => (found_error, String::new()),
-            None => (String::new(), found_error),
+        let (found, cache_error) = match why {
+            Some(Why::Unopened(error)) => (None, error),
+            why => (why, String::new()),
         };
         let mut held: [HashSet<Key>; Kind::ALL.len()] = Default::default();
         for (&part, state) in &parts {
@@ -206,7 +207,7 @@ impl Engine {
             sequence: 0,
             store,
             stored,
-            found_error,
+            found,
             cache_error,
             last_change_unix: 0,
             scratch: Vec::new(),
@@ -325,10 +326,7 @@ impl Engine {
             held_removals: state.held_count(),
             epoch: self.epoch,
             sequence: state.sequence,
-            cache_error: match state.cache_error.as_str() {
-                "" => state.found_error.clone(),
-                error => error.to_owned(),
-            },
+            cache_error: state.cache_error(&self.settings).to_owned(),
             ..interfaces::DomainStatus::default()
         }
     }
@@ -519,6 +517,17 @@ impl State {
             |part: &Part| self.parts.get(&part.0).is_some_and(|part| part.lasting.complete);
         let whole = self.wanted.as_ref().is_some_and(|parts| parts.iter().all(complete));
         settings.mode == Mode::OnDemand || whole
+    }
+
+    /// What there is to say of the cache: damage for as long as the process lives, that another's was there
+    /// until everything is read, what keeps it from being written until it is.
+    fn cache_error(&self, settings: &Settings) -> &str {
+        match &self.found {
+            _ if !self.cache_error.is_empty() => &self.cache_error,
+            Some(Why::Damaged(text)) => text,
+            Some(Why::Foreign(text)) if !self.is_whole(settings) => text,
+            _ => "",
+        }
     }
 
     /// Whether every part was told anew, or what changed of it, since the process began.

@@ -2,6 +2,7 @@
 //! for ever.
 
 use super::engine::Engine;
+use roster_provider::spread;
 use std::future::pending;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -18,10 +19,9 @@ pub async fn keep_reading(engine: &Engine, every: Duration, refresh: impl Fn()) 
     }
     let random = RandomState::new();
     let mut draws = 0_u64;
-    // Hosts that were started together, or whose server is back, are not to come together.
     let mut draw = || {
         draws += 1;
-        spread(every, random.hash_one(draws))
+        spread::drawn(every, random.hash_one(draws) as u32).max(PAUSE_MIN)
     };
     let begun = Instant::now();
     let mut asked = None::<Instant>;
@@ -29,7 +29,7 @@ pub async fn keep_reading(engine: &Engine, every: Duration, refresh: impl Fn()) 
     loop {
         let read = engine.read_age().unwrap_or_else(|| begun.elapsed());
         let age = asked.map_or(read, |asked| read.min(asked.elapsed()));
-        let left = (every - every / 5).saturating_sub(age);
+        let left = spread::least(every).saturating_sub(age);
         if left.is_zero() && engine.is_at_rest() {
             refresh();
             asked = Some(Instant::now());
@@ -37,10 +37,4 @@ pub async fn keep_reading(engine: &Engine, every: Duration, refresh: impl Fn()) 
             sleep(left + draw()).await;
         }
     }
-}
-
-/// A random share of what lies between a fifth less and a fifth more.
-fn spread(every: Duration, random: u64) -> Duration {
-    let share = f64::from((random >> 32) as u32) / f64::from(u32::MAX);
-    (every * 2 / 5).mul_f64(share).max(PAUSE_MIN)
 }

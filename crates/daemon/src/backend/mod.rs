@@ -61,8 +61,8 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         mass_deletion: domain.mass_deletion,
         has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
     };
-    let Found { store, loaded, error } = found;
-    let engine = Engine::new(settings, loaded, store, error);
+    let Found { store, loaded, why } = found;
+    let engine = Engine::new(settings, loaded, store, why);
     let sink: Arc<dyn Sink> = Arc::clone(&engine) as _;
     match &domain.provider {
         Configured::Files(files) => {

@@ -28,7 +28,7 @@ fn settings(mode: Mode) -> Settings {
 
 /// An engine without a cache.
 fn engine(mode: Mode) -> Arc<Engine> {
-    let engine = Engine::new(settings(mode), Loaded::default(), None, String::new());
+    let engine = Engine::new(settings(mode), Loaded::default(), None, None);
     engine.begin(vec![USERS, GROUPS]);
     engine
 }
@@ -38,7 +38,7 @@ fn cached(folder: &Path, mode: Mode) -> Arc<Engine> {
     let opened = store::open(folder, "corp", |store| Loaded::read(store, mode));
     let Opened { store, loaded, set_aside } = opened.expect("a cache");
     assert_eq!(set_aside, None);
-    let engine = Engine::new(settings(mode), loaded, Some(Arc::new(store)), String::new());
+    let engine = Engine::new(settings(mode), loaded, Some(Arc::new(store)), None);
     engine.begin(vec![USERS, GROUPS]);
     engine
 }
@@ -754,8 +754,8 @@ fn cache(folder: &Path) -> Cache {
 }
 
 async fn begun(cache: &Cache) -> Arc<Engine> {
-    let Found { store, loaded, error } = cache.open().await.expect("begun");
-    let engine = Engine::new(settings(Mode::Replicate), loaded, store, error);
+    let Found { store, loaded, why } = cache.open().await.expect("begun");
+    let engine = Engine::new(settings(Mode::Replicate), loaded, store, why);
     engine.begin(vec![USERS, GROUPS]);
     engine
 }
@@ -837,6 +837,20 @@ async fn a_damaged_cache_is_said_aloud_for_as_long_as_the_process_lives() {
     refresh(&engine, &["alice"], &[], "1");
     write_until(&cache, &engine, || engine.unwritten().1.is_empty()).await;
     assert!(engine.status().cache_error.contains("cache.redb.damaged-1"));
+}
+
+#[tokio::test]
+async fn a_cache_of_another_configuration_is_no_damage_and_is_told_of_until_everything_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = roster_store::open(folder.path(), "corp mirror of another base", |_| Ok(()));
+    drop(other.map(|opened| opened.store).expect("a cache"));
+    let cache = cache(folder.path());
+    let engine = begun(&cache).await;
+    let told = engine.status().cache_error;
+    assert!(told.contains("another configuration") && told.contains("read anew"), "{told}");
+    assert!(!told.contains("damaged"), "{told}");
+    refresh(&engine, &["alice"], &[], "1");
+    assert_eq!(engine.status().cache_error, "");
 }
 
 /// A sweep of keys is no reading: what servers do not tell is in the entries.

@@ -7,7 +7,7 @@ use crate::role::Shutdown;
 use anyhow::{Context as _, bail};
 use roster_config::{Domain, Mode, Provider};
 use roster_provider_ldap::schema::searches;
-use roster_store::{self as store, Opened, Store, StoreError};
+use roster_store::{self as store, Opened, SetAside, Store, StoreError, Useless};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +42,40 @@ pub struct Found {
     /// What was in it.
     pub loaded: Loaded,
     /// Why it is empty or not there.
-    pub error: String,
+    pub why: Option<Why>,
+}
+
+/// Why a cache is empty or not there, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It cannot be opened at the moment.
+    Unopened(String),
+    /// It was damaged.
+    Damaged(String),
+    /// It was made with another configuration, or by another version of this program.
+    Foreign(String),
+}
+
+/// Says aloud why a cache begins anew.
+fn why_aside(SetAside { path, was, reason }: SetAside) -> Why {
+    let path = path.display();
+    match was {
+        Useless::Damaged => {
+            let text = format!(
+                "the cache was set aside as {path} and is made anew from the directory: {reason}"
+            );
+            tracing::error!("{text}");
+            Why::Damaged(text)
+        }
+        Useless::Foreign => {
+            let text = format!(
+                "the cache that was here belongs to another configuration or version and lies at \
+                 {path} now; everything is read anew: {reason}"
+            );
+            tracing::info!("{text}");
+            Why::Foreign(text)
+        }
+    }
 }
 
 impl Cache {
@@ -93,20 +126,12 @@ impl Cache {
         };
         Ok(match found {
             Ok(Opened { store, loaded, set_aside }) => {
-                let error = set_aside.map_or(String::new(), |set_aside| {
-                    let (path, reason) = (set_aside.path.display(), set_aside.reason);
-                    let text = format!(
-                        "the cache was set aside as {path} and is made anew from the directory: \
-                         {reason}"
-                    );
-                    tracing::error!("{text}");
-                    text
-                });
-                Found { store: Some(Arc::new(store)), loaded, error }
+                Found { store: Some(Arc::new(store)), loaded, why: set_aside.map(why_aside) }
             }
             Err(error) => {
                 tracing::error!("{error}; the domain goes on without a cache");
-                Found { store: None, loaded: Loaded::default(), error: error.to_string() }
+                let why = Some(Why::Unopened(error.to_string()));
+                Found { store: None, loaded: Loaded::default(), why }
             }
         })
     }

@@ -62,6 +62,8 @@ pub enum Unusable {
     Damaged(#[from] Damage),
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    #[error("it leaves open who is whose, for a domain that goes before is asked on demand")]
+    LeftOpen,
 }
 
 impl Kept {
@@ -88,26 +90,12 @@ impl Kept {
     fn find_displaced(&self, snapshot: &Snapshot<'_>) -> Result<Displaced, Damage> {
         let mut displaced = Displaced::default();
         for (position, user) in users(snapshot) {
-            let record = user?.record();
-            let user = User::new(&exchange::User {
-                number: position,
-                reference: NO_REFERENCE,
-                uid: record.uid,
-                gid: record.gid,
-                name: record.name,
-                gecos: record.gecos.unwrap_or_default(),
-                dir: record.dir.unwrap_or_default(),
-                shell: record.shell.unwrap_or_default(),
-            });
-            if self.rules.user(&user, &self.locals).is_err() {
+            if self.rules.user(&user_at(position, NO_REFERENCE, &user?), &self.locals).is_err() {
                 displaced.users.push(position);
             }
         }
         for (position, group) in groups(snapshot) {
-            let record = group?.record();
-            let (gid, name) = (record.gid, record.name.into());
-            let group = Group { reference: NO_REFERENCE, gid, name, members: None };
-            if self.rules.group(&group, &self.locals).is_err() {
+            if self.rules.group(&group_at(&group?), &self.locals).is_err() {
                 displaced.groups.push(position);
             }
         }
@@ -199,6 +187,27 @@ fn memberships<'a>(
         })?;
     }
     Ok(members)
+}
+
+/// A user of a snapshot as a back-end would tell it.
+pub(super) fn user_at(number: u32, reference: u32, user: &roster_snapshot::User<'_>) -> User {
+    let record = user.record();
+    User::new(&exchange::User {
+        number,
+        reference,
+        uid: record.uid,
+        gid: record.gid,
+        name: record.name,
+        gecos: record.gecos.unwrap_or_default(),
+        dir: record.dir.unwrap_or_default(),
+        shell: record.shell.unwrap_or_default(),
+    })
+}
+
+/// A group of a snapshot, likewise, and without its members.
+pub(super) fn group_at(group: &roster_snapshot::Group<'_>) -> Group {
+    let record = group.record();
+    Group { reference: NO_REFERENCE, gid: record.gid, name: record.name.into(), members: None }
 }
 
 fn users<'a>(

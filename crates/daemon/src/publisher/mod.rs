@@ -12,6 +12,8 @@
 //! | `state` | all of it together, and when it is too early |
 //! | `pace` | when the next publication may begin |
 //! | `kept` | what is served while the next snapshot is waited for |
+//! | `places` | where in it each domain's entries lie |
+//! | `restored` | what a domain had, while nothing of it can be taken in |
 //! | `served` | what the snapshot in place has, for the next process |
 //! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
@@ -35,9 +37,11 @@ mod model;
 mod object;
 mod on_demand;
 mod pace;
+mod places;
 #[cfg(test)]
 mod precedence;
 mod report;
+mod restored;
 mod served;
 mod state;
 #[cfg(test)]
@@ -52,6 +56,7 @@ use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
 use pace::Pace;
+use places::Places;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
 use roster_bus::names::Role;
 use roster_bus::zbus;
@@ -132,6 +137,7 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let config = context.config.clone();
     let snapshot = context.state_dir.join(SNAPSHOT);
     let (served, previous) = in_place(&context.state_dir, &snapshot, &config);
+    let places = previous.as_deref().and_then(|bytes| Places::read(&context.state_dir, bytes));
     let status =
         PublisherStatus { snapshot: snapshot.display().to_string(), ..PublisherStatus::default() };
     let mut proxies = Vec::new();
@@ -148,8 +154,10 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         (domain.mode == Mode::OnDemand).then(|| (role.clone(), proxy.clone(), domain.negative))
     });
     let asker = Asker::new(asked);
+    let mut state = State::new(&config, &context.run_dir.join(RESPONDER), served, previous);
+    state.set_places(places);
     let hub = Arc::new(Hub {
-        state: RwLock::new(State::new(&config, &context.run_dir.join(RESPONDER), served, previous)),
+        state: RwLock::new(state),
         changed: Notify::new(),
         learnt: Notify::new(),
         begun: AtomicU64::new(0),
@@ -241,7 +249,10 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
     if hub.waits().await {
         return keep_up(hub).await;
     }
-    hub.update(|status| status.error.clear());
+    hub.update(|status| {
+        status.error.clear();
+        status.waits_for.clear();
+    });
     if hub.state.read().await.is_empty() {
         return true;
     }
@@ -276,7 +287,10 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         status.error.clear();
     });
     say_what_is_refused(&counts);
-    hub.is_in_place(&published, start.elapsed(), served).await;
+    let order = counts.iter().map(|domain| domain.domain.clone());
+    let places = order.filter_map(|name| Some((name.clone(), *served.get(&name)?)));
+    let places = Places { generation: published.generation, domains: places.collect() };
+    hub.is_in_place(&published, start.elapsed(), served, Some(places)).await;
     true
 }
 
@@ -307,7 +321,7 @@ async fn keep_up(hub: &Arc<Hub>) -> bool {
             (status.users, status.groups) = (users, groups);
             status.memberships = image.memberships();
         });
-        hub.is_in_place(&published, start.elapsed(), served).await;
+        hub.is_in_place(&published, start.elapsed(), served, None).await;
     }
     // Whether it could be read is told with what is waited for.
     hub.waits().await;
@@ -380,17 +394,18 @@ impl Hub {
     async fn waits(&self) -> bool {
         let state = self.state.read().await;
         let Some(what) = state.waits_for() else { return false };
-        let mut text = format!("the last snapshot goes on serving until {what}");
+        let mut text = what;
         if !state.unusable().is_empty() {
-            text += "; new local accounts displace nobody in it, for ";
+            text += "; until then new local accounts displace nobody in the last one, for ";
             text += state.unusable();
         }
         drop(state);
         self.update(|status| {
-            if status.error != text {
-                tracing::warn!("{text}");
+            if status.waits_for != text {
+                tracing::warn!("the last snapshot goes on serving; the next is made when {text}");
             }
-            status.error = text;
+            status.waits_for = text;
+            status.error.clear();
         });
         true
     }
@@ -409,6 +424,7 @@ impl Hub {
         &Published { generation, bytes, .. }: &Published,
         took: Duration,
         served: Served,
+        places: Option<Places>,
     ) {
         metrics::histogram!("roster_publish_seconds").record(took.as_secs_f64());
         metrics::counter!("roster_publications_total").increment(1);
@@ -425,7 +441,16 @@ impl Hub {
         tracing::info!(generation, bytes, ms = took.as_millis(), "published");
         self.announce(generation).await;
         let hub = Arc::clone(self);
-        let written = tokio::task::spawn_blocking(move || hub.write_served(&served)).await;
+        let write = move || {
+            hub.write_served(&served)?;
+            match (places, hub.snapshot.parent()) {
+                (Some(places), Some(state_dir)) => places
+                    .write(state_dir)
+                    .with_context(|| format!("cannot write {}", places::FILE)),
+                _ => Ok(()),
+            }
+        };
+        let written = tokio::task::spawn_blocking(write).await;
         if let Ok(Err(error)) = written {
             // The worst is a question too many after a restart; the next publication tries again.
             tracing::warn!("{error:#}");
@@ -450,6 +475,25 @@ impl Hub {
         if state.set_not_taken(position, why) && !why.is_empty() {
             let domain = &state.domains[position].name;
             tracing::error!(domain, "what its back-end hands over is not taken: {why}");
+        }
+    }
+
+    /// Has a domain of which nothing can be taken in be as it was, so that the others do not wait for it.
+    async fn restore(&self, position: usize) {
+        let Some(restoring) = self.state.read().await.restoring(position) else { return };
+        let made = tokio::task::spawn_blocking(move || restoring.make()).await;
+        let mut state = self.state.write().await;
+        let domain = state.domains[position].name.clone();
+        match made {
+            Ok(Ok(restored)) => {
+                state.restored(position, restored);
+                tracing::warn!(domain, "what the last snapshot has of it goes on being served");
+                self.changed.notify_one();
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(domain, "what the last snapshot has of it cannot be read: {error}");
+            }
+            Err(_) => {}
         }
     }
 
@@ -634,7 +678,10 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 from_start = true;
                 continue;
             }
-            Err(error) => hub.not_taken(position, &error.to_string()).await,
+            Err(error) => {
+                hub.not_taken(position, &error.to_string()).await;
+                hub.restore(position).await;
+            }
         }
         (from_start, stays_for, pause) = (false, "", ASK_AGAIN_MIN);
         news.notified().await;

@@ -173,7 +173,7 @@ pub enum Entry<'a> {
 
 /// What becomes of the members that are known of a group when it comes without them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Untold {
+pub enum Untold {
     /// They are not known any more.
     Unknown,
     /// They stay.
@@ -317,6 +317,28 @@ impl Domain {
         }
     }
 
+    /// Puts a user in whom the domain had.
+    pub fn restore_user(&mut self, number: u32, user: User) {
+        self.present = true;
+        self.set(number, Slot::User(Arc::new(user)));
+    }
+
+    /// The same with a group.
+    pub fn restore_group(&mut self, number: u32, group: Group) {
+        self.present = true;
+        self.set(number, Slot::Group(Arc::new(group)));
+    }
+
+    /// A copy with these entries only.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(Entry<'_>) -> bool) -> Self {
+        let mut copy = self.clone();
+        for (number, _) in self.entries().filter(|(_, entry)| !keep(*entry)) {
+            copy.set(number, Slot::Empty);
+        }
+        copy
+    }
+
     /// What it may still cost.
     #[must_use]
     pub fn room(&self) -> u64 {
@@ -333,8 +355,19 @@ impl Domain {
 
     /// Takes a record in. Whether the entry is other than it was.
     fn put(&mut self, record: &Record<'_>, untold: Untold) -> bool {
-        let number = record_number(record);
-        let new = match (record, self.entry(number)) {
+        self.made_of(record, untold).is_some_and(|new| self.set(record_number(record), new))
+    }
+
+    /// Whether the entry would be other than it is.
+    #[must_use]
+    pub fn is_changed_by(&self, record: &Record<'_>, untold: Untold) -> bool {
+        let new = self.made_of(record, untold);
+        new.is_some_and(|new| self.entry(record_number(record)) != new.entry())
+    }
+
+    /// What a record makes of the entry; `None` when it is for one that is not there.
+    fn made_of(&self, record: &Record<'_>, untold: Untold) -> Option<Slot> {
+        Some(match (record, self.entry(record_number(record))) {
             (Record::User(user), old) => {
                 // Of another user who had the number nothing is kept.
                 let groups = match old {
@@ -359,9 +392,8 @@ impl Domain {
                 Slot::User(Arc::new(User { groups, ..user.clone() }))
             }
             (Record::Gone { .. }, _) => Slot::Empty,
-            (Record::GroupsOf { .. }, _) => return false,
-        };
-        self.set(number, new)
+            (Record::GroupsOf { .. }, _) => return None,
+        })
     }
 
     /// Whether the entry is other than it was.

@@ -100,8 +100,11 @@ impl Object {
         let attempted = tokio::time::timeout(PUBLISH_DEADLINE, self.hub.next_attempt()).await;
         let status = self.hub.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match attempted {
-            Ok(()) if status.error.is_empty() => Ok(status.generation),
-            Ok(()) => Err(Error::Unavailable(status.error)),
+            Ok(()) if !status.error.is_empty() => Err(Error::Unavailable(status.error)),
+            Ok(()) if !status.waits_for.is_empty() => {
+                Err(Error::Unavailable(format!("the next is made when {}", status.waits_for)))
+            }
+            Ok(()) => Ok(status.generation),
             Err(_) => Err(Error::Unavailable(format!("{SNAPSHOT} is still being written"))),
         }
     }

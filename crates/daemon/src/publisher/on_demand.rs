@@ -12,7 +12,7 @@ use super::Hub;
 use super::admit::Rules;
 use super::learnt::Found;
 use super::merge::Claimant;
-use super::model::{Entry, Refused, User, record_number};
+use super::model::{Entry, Refused, Untold, User, record_number};
 use super::state::{Forget, State};
 use futures_util::{TryStreamExt, stream};
 use roster_bus::coalesce::{Coalescer, Key};
@@ -608,7 +608,7 @@ impl State {
         if found.sequence <= domain.entries.sequence {
             return Ok(None);
         }
-        let forget = domain.forget(Records::bare(&found.records).flatten());
+        let forget = domain.forget(Records::bare(&found.records).flatten(), Untold::Stays);
         let mut learnt = std::mem::take(&mut domain.learnt);
         // An answer that newer ones have overtaken goes below them.
         let newer = learnt.records_after(found.sequence);
@@ -746,6 +746,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::state::Taken;
     use super::super::tests::{Image, host, learn, locals, published, take};
     use super::*;
 
@@ -1198,6 +1199,21 @@ mod tests {
         assert_eq!((uid(&state, "alice"), uid(&state, "bob")), (Some(7001), None));
         take(&mut state, 0, Image::changes(4).user(1, "alice", 8001, 5001)).expect("well formed");
         assert_eq!(uid(&state, "alice"), Some(8001));
+    }
+
+    #[test]
+    fn what_a_look_up_brought_is_no_news_when_it_is_fetched() {
+        let mut state = host(&["asked"]);
+        take(&mut state, 0, Image::full()).expect("well formed");
+        let many = || {
+            let user = |image: Image, n| image.user(n, &format!("u{n}"), 5000 + n, 5000);
+            (0..200).fold(Image::changes(1), user).group(200, "staff", 7000, &[1, 2])
+        };
+        learn(&mut state, 0, many()).expect("well formed");
+        assert_eq!(take(&mut state, 0, many()), Ok(Taken::Changes(Forget::default())));
+        let next = Image::changes(2).user(7, "u7", 6007, 5000).user(8, "u8", 5008, 5000);
+        let forget = Forget { users: vec![b"u7".to_vec()], ..Forget::default() };
+        assert_eq!(take(&mut state, 0, next), Ok(Taken::Changes(forget)));
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl DomainState {
         };
         match kind {
             Kind::UserByName | Kind::UserByUid | Kind::GroupsOf => {
-                let users = self.entries.users().filter(|(_, user)| user.name() == name);
+                let users = self.shown().users().filter(|(_, user)| user.name() == name);
                 users
                     .map(|(number, user)| Shown {
                         gid: user.gid,
@@ -115,7 +115,7 @@ impl DomainState {
                     .collect()
             }
             Kind::GroupByName | Kind::GroupByGid => {
-                let groups = self.entries.groups().filter(|(_, group)| *group.name == *name);
+                let groups = self.shown().groups().filter(|(_, group)| *group.name == *name);
                 groups
                     .map(|(number, group)| Shown {
                         related: some_of(self.members_of(group)),
@@ -127,7 +127,7 @@ impl DomainState {
     }
 
     fn rejected(&self, number: u32, refusal: &Refusal) -> Option<Rejected> {
-        let (kind, name) = match self.entries.entry(number)? {
+        let (kind, name) = match self.shown().entry(number)? {
             Entry::User(user) => ("user", user.name()),
             Entry::Group(group) => ("group", &*group.name),
         };
@@ -140,8 +140,8 @@ impl DomainState {
         let mut told = HashSet::new();
         let references =
             group.references().iter().filter(move |&&reference| told.insert(reference));
-        let numbers = references.flat_map(|&reference| self.entries.referred(reference));
-        numbers.filter_map(|number| match self.entries.entry(number)? {
+        let numbers = references.flat_map(|&reference| self.shown().referred(reference));
+        numbers.filter_map(|number| match self.shown().entry(number)? {
             Entry::User(user) => Some(printable(user.name())),
             Entry::Group(group) => Some(format!("({})", printable(&group.name))),
         })
@@ -153,7 +153,7 @@ impl DomainState {
         let reference = user.reference;
         let lists =
             move |group: &Group| group.members.iter().flatten().any(|member| *member == reference);
-        let groups = self.entries.groups();
+        let groups = self.shown().groups();
         let groups = groups.filter(move |(number, group)| asked.contains(number) || lists(group));
         groups.map(|(_, group)| printable(&group.name))
     }

@@ -23,6 +23,15 @@ pub struct Counts {
     pub groups: u64,
 }
 
+impl Counts {
+    /// A line of a file: name, users, groups.
+    pub(super) fn parse(line: &str) -> Option<(String, Self)> {
+        let [name, users, groups] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        let counts = Self { users: users.parse().ok()?, groups: groups.parse().ok()? };
+        Some((name.to_owned(), counts))
+    }
+}
+
 /// Domains with entries in the snapshot, by name.
 pub type Served = BTreeMap<String, Counts>;
 
@@ -33,13 +42,8 @@ pub fn read(state_dir: &Path) -> Option<Served> {
 }
 
 fn parse(text: &str) -> Option<Served> {
-    let line = |line: &str| {
-        let [name, users, groups] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
-        let counts = Counts { users: users.parse().ok()?, groups: groups.parse().ok()? };
-        Some((name.to_owned(), counts))
-    };
     // Without its last line end something is missing.
-    text.strip_suffix('\n')?.split('\n').map(line).collect()
+    text.strip_suffix('\n')?.split('\n').map(Counts::parse).collect()
 }
 
 /// What is left without entries at these positions of a snapshot, in which the domains lie one behind the

@@ -6,8 +6,10 @@ use super::build::build;
 use super::kept::{Displaced, Kept, Unusable};
 use super::learnt::Learnt;
 use super::merge::{Claims, Merged, Source, merge};
-use super::model::{Domain, Entry, Image, Refused, record_number};
+use super::model::{Domain, Entry, Image, Refused, Untold, record_number};
+use super::places::Places;
 use super::report;
+use super::restored::{Restored, Restoring};
 use super::served::{Counts, Served};
 use crate::backend::deletion::{Guard, Verdict};
 use crate::role::{DomainRules, Publisher};
@@ -50,6 +52,8 @@ pub struct DomainState {
     confirmed: Option<(Instant, u64)>,
     /// Why nothing of it is taken in any more; empty while it is.
     not_taken: String,
+    /// What it had, while nothing of it can be taken in.
+    restored: Option<Arc<Restored>>,
     counts: DomainCounts,
 }
 
@@ -73,6 +77,8 @@ pub struct State {
 
 struct Previous {
     bytes: Arc<Vec<u8>>,
+    /// What lies where in it, if that is known.
+    places: Option<Places>,
     /// The accounts that it was last looked at with, and what the file has been without since.
     looked_at: Option<Arc<Locals>>,
     displaced: Displaced,
@@ -145,6 +151,13 @@ impl State {
         }
     }
 
+    /// What lies where in the snapshot in place, which may not be known.
+    pub fn set_places(&mut self, places: Option<Places>) {
+        if let Some(previous) = &mut self.previous {
+            previous.places = places;
+        }
+    }
+
     /// The host's own accounts, as they are now. Whether they changed.
     pub fn set_locals(&mut self, locals: Locals) -> bool {
         if self.locals.as_deref() == Some(&locals) {
@@ -188,7 +201,8 @@ impl State {
         if domain.mode == Mode::Replicate && !complete {
             return Ok(Taken::NotYet("the back-end does not have everything yet"));
         }
-        if domain.mode == Mode::Replicate && domain.entries.present && is_another && !current {
+        let has_entries = domain.shown().present;
+        if domain.mode == Mode::Replicate && has_entries && is_another && !current {
             return Ok(Taken::NotYet("the back-end has not heard from its directory yet"));
         }
         let mut forget = Forget::default();
@@ -209,7 +223,7 @@ impl State {
                 self.replace(position, entries);
             }
             Image::Changes(header, records) => {
-                forget = domain.forget(records.clone().flatten());
+                forget = domain.forget(records.clone().flatten(), Untold::Unknown);
                 let mut learnt = std::mem::take(&mut self.domains[position].learnt);
                 let all = records.clone().chain(learnt.records_after(header.sequence));
                 let numbers: Vec<u32> =
@@ -291,6 +305,7 @@ impl State {
     /// next snapshot, and who has which name and id is known at once.
     fn replace(&mut self, position: usize, entries: Domain) {
         self.changes += 1;
+        self.domains[position].restored = None;
         let old = std::mem::replace(&mut self.domains[position].entries, entries);
         for (number, entry) in old.entries() {
             self.claims.remove((position, number), entry);
@@ -315,7 +330,7 @@ impl State {
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
             let behind = domain.patience && domain.may_be_behind();
-            (!domain.entries.present || behind) && is_served(domain)
+            (!domain.shown().present || behind) && is_served(domain)
                 || domain.is_unread() && self.domains[*position..].iter().any(is_served)
         };
         let missing = self.domains.iter().enumerate().find(missing);
@@ -325,6 +340,35 @@ impl State {
             }
             None => format!("domain {name} can be read"),
         })
+    }
+
+    /// What a domain had in the snapshot in place, if nothing of it can be taken in and nothing of it is here.
+    #[must_use]
+    pub fn restoring(&self, position: usize) -> Option<Restoring> {
+        let domain = &self.domains[position];
+        if domain.not_taken.is_empty() || domain.shown().present {
+            return None;
+        }
+        let previous = self.previous.as_ref()?;
+        let (users, groups) = previous.places.as_ref()?.of(&domain.name)?;
+        let complete = domain.mode == Mode::Replicate;
+        Some(Restoring { bytes: Arc::clone(&previous.bytes), users, groups, complete })
+    }
+
+    /// Goes on with what a domain had, unless it was taken in meanwhile.
+    pub fn restored(&mut self, position: usize, restored: Restored) {
+        let domain = &mut self.domains[position];
+        if !domain.entries.present {
+            domain.restored = Some(Arc::new(restored));
+            // No more can be known of it than that.
+            domain.patience = false;
+        }
+    }
+
+    /// The first domain that is as it was, for nothing of it can be taken in.
+    fn first_restored(&self) -> Option<(usize, &Arc<Restored>)> {
+        let mut domains = self.domains.iter().enumerate();
+        domains.find_map(|(position, domain)| Some((position, domain.restored.as_ref()?)))
     }
 
     /// What goes on being served while something is waited for, when the host's own accounts may
@@ -425,13 +469,14 @@ impl State {
     }
 
     /// What the next snapshot is made of. Behind a domain that was never read nothing is served: what
-    /// is whose would be decided by who is away.
+    /// is whose would be decided by who is away; behind one that is as it was nobody new is.
     pub fn begin(&self) -> Basis {
-        let unread = self.unread();
+        let (unread, restored) = (self.unread(), self.first_restored());
         let domains = self.domains.iter().enumerate().map(|(position, domain)| {
-            let entries = match unread {
-                Some(unread) if unread < position => Domain::new(domain.entries.complete),
-                _ => domain.entries.clone(),
+            let entries = match (unread, restored) {
+                (Some(unread), _) if unread < position => Domain::new(domain.entries.complete),
+                (_, Some((first, restored))) if first < position => restored.let_by(domain.shown()),
+                _ => domain.shown().clone(),
             };
             (domain.name.clone(), entries, domain.rules.clone())
         });
@@ -462,14 +507,18 @@ impl State {
     /// What became of each domain's entries.
     #[must_use]
     pub fn domain_counts(&self) -> Vec<DomainCounts> {
-        let unread = self.unread();
+        let (unread, restored) = (self.unread(), self.first_restored());
         let counts = self.domains.iter().enumerate().map(|(position, domain)| DomainCounts {
-            present: domain.entries.present,
+            present: domain.shown().present,
             held_removals: domain.held.unwrap_or_default(),
             not_taken: domain.not_taken.clone(),
             waits_for: unread
                 .filter(|unread| *unread < position)
                 .map(|unread| self.domains[unread].name.clone())
+                .unwrap_or_default(),
+            new_wait_for: restored
+                .filter(|(restored, _)| *restored < position)
+                .map(|(restored, _)| self.domains[restored].name.clone())
                 .unwrap_or_default(),
             ..domain.counts.clone()
         });
@@ -500,7 +549,7 @@ impl Basis {
 impl Previous {
     fn new(bytes: Vec<u8>) -> Self {
         let (looked_at, displaced) = Default::default();
-        Self { bytes: Arc::new(bytes), looked_at, displaced, unusable: String::new() }
+        Self { bytes: Arc::new(bytes), places: None, looked_at, displaced, unusable: String::new() }
     }
 }
 
@@ -522,6 +571,7 @@ impl DomainState {
             held: None,
             confirmed: None,
             not_taken: String::new(),
+            restored: None,
         }
     }
 
@@ -531,23 +581,34 @@ impl DomainState {
 
     /// Whether nobody can tell who is in it: it is mirrored, and was never read.
     fn is_unread(&self) -> bool {
-        self.mode == Mode::Replicate && !self.entries.present
+        self.mode == Mode::Replicate && !self.shown().present
+    }
+
+    /// What snapshots are made of: what its back-end handed over, or what it had.
+    pub(super) fn shown(&self) -> &Domain {
+        self.restored.as_ref().map_or(&self.entries, |restored| &restored.domain)
     }
 
     /// The entries that the last publication served.
     fn last_served(&self) -> HashSet<(bool, &[u8], u32)> {
         let refused: HashSet<u32> = self.refused.iter().map(|(number, _)| *number).collect();
-        let served = self.entries.entries().filter(|(number, _)| !refused.contains(number));
+        let served = self.shown().entries().filter(|(number, _)| !refused.contains(number));
         served.map(|(_, entry)| identity(entry)).collect()
     }
 
-    /// Whose memory records make untrue.
-    pub(super) fn forget<'a>(&self, records: impl Iterator<Item = Record<'a>> + Clone) -> Forget {
+    /// Whose memory records make untrue: nobody's who is told as they are known, for what a look-up brought
+    /// comes once more with the next changes.
+    pub(super) fn forget<'a>(
+        &self,
+        records: impl Iterator<Item = Record<'a>> + Clone,
+        untold: Untold,
+    ) -> Forget {
         let mut forget = Forget::default();
-        if records.clone().nth(NAMES_TOLD_MAX).is_some() {
+        let news = records.filter(|record| self.entries.is_changed_by(record, untold));
+        if news.clone().nth(NAMES_TOLD_MAX).is_some() {
             forget.all = true;
         } else {
-            records.for_each(|record| self.note(&record, &mut forget));
+            news.for_each(|record| self.note(&record, &mut forget));
         }
         forget
     }

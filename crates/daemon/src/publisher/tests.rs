@@ -4,6 +4,7 @@ use super::admit::Locals;
 use super::kept::{Displaced, Remade, Unusable};
 use super::learnt::Found;
 use super::model::{self, NUMBERS_MAX, Refused};
+use super::places::Places;
 use super::served::{Counts, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
@@ -736,6 +737,94 @@ fn what_is_waited_for_keeps_no_local_account_from_displacing() {
     let mut third = fresh(&["corp", "lab"], left, Some(bytes));
     third.set_locals(locals(&[("root", 0), ("other", 5002)], &[("root", 0), ("other", 7001)]));
     assert!(kept(&mut third).is_none());
+}
+
+/// What a publisher that was started anew makes of what a domain had, of which it can take nothing.
+fn restored(state: &mut State, position: usize) -> Result<(), Unusable> {
+    assert!(state.restoring(position).is_none(), "it may still be taken");
+    state.set_not_taken(position, "it is too much");
+    let restored = state.restoring(position).expect("it was served").make()?;
+    state.restored(position, restored);
+    Ok(())
+}
+
+/// The state's snapshot in the hands of the next process.
+fn succeeded(state: &State, domains: &[&str]) -> State {
+    let (bytes, served) = bytes_of(state);
+    let places = domains.iter().map(|name| ((*name).to_owned(), served[*name]));
+    let places = Places { generation: 1, domains: places.collect() };
+    let mut anew = fresh(domains, served, Some(bytes));
+    anew.set_places(Some(places));
+    anew.set_locals(locals(&[("root", 0)], &[]));
+    anew
+}
+
+#[test]
+fn a_domain_that_cannot_be_taken_stays_as_it_was_and_the_others_go_on() {
+    let mut state = host(&["first", "corp", "lab"]);
+    // Two of one uid: the second is not served, and has the name.
+    let corp = || Image::full().user(1, "alice", 5001, 5001).user(2, "zed", 5001, 5001);
+    let corp = || corp().group(3, "outer", 6000, &[4]).group(4, "inner", 6001, &[1]);
+    let lab = || Image::full().user(1, "carol", 7001, 7001).user(2, "dave", 7002, 7002);
+    take(&mut state, 0, Image::full().user(1, "fred", 4001, 4001)).expect("well formed");
+    take(&mut state, 1, corp()).expect("well formed");
+    take(&mut state, 2, lab().group(3, "guests", 8000, &[1])).expect("well formed");
+    let mut anew = succeeded(&state, &["first", "corp", "lab"]);
+    let first = Image::full().user(1, "fred", 4001, 4001).user(2, "fiona", 4002, 4002);
+    take(&mut anew, 0, first).expect("well formed");
+    let newcomers = lab().user(4, "zed", 7004, 7004).user(5, "newcomer", 7005, 7005);
+    let newcomers = newcomers.group(3, "guests", 8000, &[1, 2, 5]).group(6, "new", 8001, &[1]);
+    take(&mut anew, 2, newcomers).expect("well formed");
+    assert_eq!(anew.waits_for().as_deref(), Some("domain corp can be read"));
+
+    restored(&mut anew, 1).expect("undamaged");
+    assert_eq!(anew.waits_for(), None);
+    published(&mut anew, |snapshot| {
+        let uids = ["fiona", "alice", "carol", "dave", "zed", "newcomer"];
+        let uids = uids.map(|name| uid_of(snapshot, name));
+        assert_eq!(uids, [Some(4002), Some(5001), Some(7001), Some(7002), None, None]);
+        assert_eq!(members_of(snapshot, "outer"), Some(vec!["alice".into()]));
+        assert_eq!(gids_of(snapshot, "alice"), [6000, 6001]);
+        let guests = Some(vec!["carol".into(), "dave".into()]);
+        assert_eq!((members_of(snapshot, "guests"), members_of(snapshot, "new")), (guests, None));
+    });
+    let counts = anew.domain_counts();
+    assert_eq!([0, 1, 2].map(|domain| &*counts[domain].new_wait_for), ["", "", "corp"]);
+    assert!(counts[1].present && !counts[1].not_taken.is_empty());
+
+    // Narrowed down, it is taken in, and everybody is told whose the names are.
+    anew.set_not_taken(1, "");
+    assert!(matches!(take(&mut anew, 1, corp()), Ok(Taken::Changes(_))));
+    published(&mut anew, |snapshot| {
+        let uids = ["alice", "zed", "newcomer"].map(|name| uid_of(snapshot, name));
+        assert_eq!(uids, [Some(5001), None, Some(7005)]);
+    });
+    assert_eq!(anew.domain_counts()[2].new_wait_for, "");
+}
+
+#[test]
+fn what_was_taken_from_a_restored_domain_at_once_is_held_like_all_removals() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    let mut anew = succeeded(&state, &["corp"]);
+    restored(&mut anew, 0).expect("undamaged");
+    published(&mut anew, |snapshot| assert_eq!(snapshot.shape().users, 20));
+    anew.set_not_taken(0, "");
+    assert!(matches!(take(&mut anew, 0, twenty_without(11, 2)), Ok(Taken::NotYet(_))));
+    assert!(matches!(take(&mut anew, 0, twenty_without(1, 3)), Ok(Taken::Changes(_))));
+}
+
+#[test]
+fn behind_a_domain_on_demand_a_snapshot_does_not_tell_what_a_domain_had() {
+    let mut state = host(&["asked", "lab"]);
+    take(&mut state, 0, Image::full().user(1, "alice", 5001, 5001)).expect("well formed");
+    take(&mut state, 1, Image::full().user(1, "carol", 7001, 7001)).expect("well formed");
+    let mut anew = succeeded(&state, &["asked", "lab"]);
+    assert_eq!(restored(&mut anew, 1), Err(Unusable::LeftOpen));
+    restored(&mut anew, 0).expect("who was asked for");
+    take(&mut anew, 1, Image::full().user(1, "carol", 7001, 7001)).expect("well formed");
+    assert_eq!(anew.waits_for(), None);
+    assert_eq!(published(&mut anew, |snapshot| uid_of(snapshot, "alice")), Some(5001));
 }
 
 #[test]

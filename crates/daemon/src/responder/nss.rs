@@ -4,17 +4,22 @@
 //!
 //! Everybody may connect, so `gate` bounds what one user can hold, and who connects and says
 //! nothing makes room for who does. `absent` remembers for a while what does not exist, until the
-//! publisher or a back-end says that it may. Equal questions in flight are one.
+//! publisher or a back-end says that it may, and `large` for a moment what took long to put together.
+//! Equal questions in flight are one.
+//!
+//! Timers: none but for large answers, which are forgotten after two seconds.
 
 mod absent;
 mod connection;
+mod large;
+mod remembered;
 
 use super::gate::{self, Admitted, Gate, Limits};
 use crate::role::{self, Context};
-use absent::Absent;
 use anyhow::Context as _;
 use connection::{Connection, Listener};
 use futures_util::StreamExt;
+use remembered::{Memory, Remembered};
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::interfaces::{Kind, LOOK_UP_DEADLINE, PublisherProxy};
 use roster_bus::names::{BACKEND, PUBLISHER, Role};
@@ -55,7 +60,7 @@ pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
         .await?;
     let responder = Arc::new(Responder {
         publisher,
-        absent: Mutex::new(Absent::new(context.config.negative)),
+        remembered: Mutex::new(Remembered::new(context.config.negative)),
         in_flight: Coalescer::new(IN_FLIGHT_MAX),
         uid: rustix::process::geteuid().as_raw(),
     });
@@ -102,6 +107,10 @@ fn describe() {
         "Questions about what was known not to exist"
     );
     metrics::describe_counter!(
+        "roster_repeated_answers_total",
+        "Questions answered with a large answer that was made a moment ago"
+    );
+    metrics::describe_counter!(
         "roster_refused_connections_total",
         "Connections closed at once, for their user had too many"
     );
@@ -111,7 +120,7 @@ fn describe() {
 /// One connection from its first byte to its end.
 async fn serve(
     connection: Connection,
-    responder: &Responder,
+    responder: &Arc<Responder>,
     mut admitted: Admitted,
 ) -> io::Result<()> {
     let mut room = [0; REQUEST_BYTES_MAX];
@@ -126,23 +135,23 @@ type Frame = Arc<[u8]>;
 
 struct Responder {
     publisher: PublisherProxy<'static>,
-    absent: Mutex<Absent>,
+    remembered: Mutex<Remembered>,
     in_flight: Coalescer<(u64, Frame)>,
     uid: u32,
 }
 
 impl Responder {
     /// The reply to a question, whatever happens.
-    async fn answer(&self, request: &Request<'_>, admitted: &Admitted) -> Frame {
+    async fn answer(self: &Arc<Self>, request: &Request<'_>, admitted: &Admitted) -> Frame {
         let start = Instant::now();
         let answer = async {
-            if let Some(absent) = self.known_absent(request) {
-                return absent;
+            if let Some(frame) = self.recall(request) {
+                return frame;
             }
             let _turn = admitted.turn().await;
             // It may have been found out meanwhile.
-            match self.known_absent(request) {
-                Some(absent) => absent,
+            match self.recall(request) {
+                Some(frame) => frame,
                 None => self.ask(request).await,
             }
         };
@@ -159,16 +168,22 @@ impl Responder {
         frame
     }
 
-    fn known_absent(&self, request: &Request<'_>) -> Option<Frame> {
-        let known = self.absent().knows(request, Instant::now());
-        known.then(|| {
-            metrics::counter!("roster_negative_hits_total").increment(1);
-            Arc::from(encode::ABSENT)
+    fn recall(&self, request: &Request<'_>) -> Option<Frame> {
+        let memory = self.remembered().answer(request, Instant::now())?;
+        Some(match memory {
+            Memory::Absent => {
+                metrics::counter!("roster_negative_hits_total").increment(1);
+                Arc::from(encode::ABSENT)
+            }
+            Memory::Large(frame) => {
+                metrics::counter!("roster_repeated_answers_total").increment(1);
+                frame
+            }
         })
     }
 
     /// Asks the publisher, or waits with those who did.
-    async fn ask(&self, request: &Request<'_>) -> Frame {
+    async fn ask(self: &Arc<Self>, request: &Request<'_>) -> Frame {
         let Request { kind, name, id } = *request;
         let key = Key {
             uid: self.uid,
@@ -185,7 +200,7 @@ impl Responder {
             }
         };
         // What was said to exist since the publisher was asked does, even if its answer is older.
-        let news = self.absent().news();
+        let news = self.remembered().news();
         let (publisher, name) = (self.publisher.clone(), name.to_vec());
         let call = || async move {
             let call = publisher.look_up(bus_kind(kind), &name, id);
@@ -210,14 +225,18 @@ impl Responder {
             debug!("{busy}");
             (news, Arc::from(encode::UNAVAILABLE))
         });
-        if *frame == encode::ABSENT {
-            self.absent().note(request, asked_at, Instant::now());
+        if self.remembered().note(request, &frame, asked_at, Instant::now()) {
+            let responder = Arc::clone(self);
+            tokio::spawn(async move {
+                sleep(large::LIFE).await;
+                responder.remembered().forget_old(Instant::now());
+            });
         }
         frame
     }
 
-    fn absent(&self) -> MutexGuard<'_, Absent> {
-        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,34 +248,34 @@ async fn listen_for_news(
 ) -> zbus::Result<()> {
     let publisher = &responder.publisher;
     let users = publisher.receive_invalidate_user().await?;
-    follow(responder, users, |absent, signal| match signal.args() {
-        Ok(args) => absent.forget_user(args.name()),
-        Err(_) => absent.forget_all(),
+    follow(responder, users, |known, signal| match signal.args() {
+        Ok(args) => known.forget_user(args.name()),
+        Err(_) => known.forget_all(),
     });
     let groups = publisher.receive_invalidate_group().await?;
-    follow(responder, groups, |absent, signal| match signal.args() {
-        Ok(args) => absent.forget_group(args.name()),
-        Err(_) => absent.forget_all(),
+    follow(responder, groups, |known, signal| match signal.args() {
+        Ok(args) => known.forget_group(args.name()),
+        Err(_) => known.forget_all(),
     });
     let all = publisher.receive_invalidate_all().await?;
-    follow(responder, all, |absent, _| absent.forget_all());
+    follow(responder, all, |known, _| known.forget_all());
     // Another publisher may have missed what came to exist between its predecessor and itself.
     let owners = publisher.inner().receive_owner_changed().await?;
-    follow(responder, owners, |absent, _| absent.forget_all());
+    follow(responder, owners, |known, _| known.forget_all());
     let online = MatchRule::builder()
         .msg_type(message::Type::Signal)
         .interface(BACKEND)
         .member("DomainOnline")
         .build()?;
     let online = MessageStream::for_match_rule(online, connection, Some(SIGNALS_MAX)).await?;
-    follow(responder, online, |absent, _| absent.forget_all());
+    follow(responder, online, |known, _| known.forget_all());
     Ok(())
 }
 
 fn follow<S>(
     responder: &Arc<Responder>,
     mut signals: S,
-    act: impl Fn(&mut Absent, S::Item) + Send + 'static,
+    act: impl Fn(&mut Remembered, S::Item) + Send + 'static,
 ) where
     S: StreamExt + Send + Unpin + 'static,
     S::Item: Send,
@@ -264,7 +283,7 @@ fn follow<S>(
     let responder = Arc::clone(responder);
     tokio::spawn(async move {
         while let Some(signal) = signals.next().await {
-            act(&mut responder.absent(), signal);
+            act(&mut responder.remembered(), signal);
         }
     });
 }

@@ -21,7 +21,7 @@ use crate::message::{
     Control, Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, code,
 };
 use crate::schema::{PartSearch, entry_id};
-use roster_provider::EntryId;
+use roster_provider::{EntryId, spread};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -55,8 +55,7 @@ impl Pace {
 
     /// The pause before the next one, a fifth more or less by chance.
     fn pause(self, random: u32) -> Duration {
-        let spread = (self.every * 2 / 5).mul_f64(f64::from(random) / f64::from(u32::MAX));
-        self.every * 4 / 5 + spread
+        spread::least(self.every) + spread::drawn(self.every, random)
     }
 
     /// The pause after one that took so long, whatever the hurry.

@@ -24,7 +24,7 @@ const FAILED: u8 = 1;
     name = "roster-rootwrap-daemon",
     version,
     args_conflicts_with_subcommands = true,
-    after_long_help = manual::after_help(&manual::DAEMON)
+    after_long_help = manual::DAEMON.after_help()
 )]
 struct Cli {
     #[command(subcommand)]

@@ -32,6 +32,10 @@ use std::time::{Duration, Instant};
 const UNKNOWN_TIME: Duration = Duration::from_secs(10);
 /// Connections at once whose client did not show the key: of more, the oldest go.
 const UNKNOWN_MAX: usize = 64;
+/// Connections that are taken before it is looked again what else there is to do.
+const TAKEN_AT_ONCE: usize = 64;
+/// How long the threads of those that were turned out are waited for where there is no room.
+const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// How long a client may leave an answer lying.
 const ANSWER_TIME: Duration = Duration::from_secs(600);
 /// Nothing here goes deep; the C library's look-up of users needs the most.
@@ -96,6 +100,8 @@ enum Stage {
     Waits,
     /// It has asked, and has no answer.
     Works,
+    /// It was turned out.
+    Leaves,
 }
 
 /// A command's place among those that run at once.
@@ -151,7 +157,9 @@ pub fn serve_clients(
     });
     let client = shake_hands(&socket, &daemon.key)?;
     daemon.accept(&socket, &allowed, client.as_ref(), &ends);
-    daemon.finish(&socket);
+    let folder = socket.close();
+    daemon.finish();
+    drop(folder);
     Ok(())
 }
 
@@ -221,10 +229,10 @@ impl Daemon {
                 return;
             }
             self.turn_out_late();
-            while let (true, Some(stream)) = (found[0], accept_one(socket)) {
-                if allowed.is_among(&stream) {
-                    self.admit(stream);
-                }
+            if found[0] {
+                let came = std::iter::from_fn(|| accept_one(socket)).take(TAKEN_AT_ONCE);
+                came.filter(|stream| allowed.is_among(stream))
+                    .for_each(|stream| self.admit(stream));
             }
         }
     }
@@ -232,11 +240,7 @@ impl Daemon {
     /// Gives a connection a thread, if there is room.
     fn admit(self: &Arc<Self>, stream: UnixStream) {
         let stream = Arc::new(stream);
-        let mut state = self.state();
-        if state.connections.len() >= self.limits.connections && !state.turn_out_oldest(1) {
-            return;
-        }
-        state.turn_out_oldest(UNKNOWN_MAX.min(self.limits.connections / 2).max(1));
+        let Some(mut state) = self.make_room() else { return };
         let number = state.next;
         state.next += 1;
         let stage = Stage::Unknown(Instant::now() + UNKNOWN_TIME);
@@ -256,6 +260,22 @@ impl Daemon {
         if started.is_err() {
             self.forget(number);
         }
+    }
+
+    /// Sees to it that there is a place for one more, if those who did not show the key are all that is in
+    /// its way.
+    fn make_room(&self) -> Option<MutexGuard<'_, State>> {
+        let is_full = |state: &State| state.connections.len() >= self.limits.connections;
+        let mut state = self.state();
+        state.turn_out_oldest(UNKNOWN_MAX.min(self.limits.connections / 2).max(1));
+        if is_full(&state) {
+            state.turn_out_oldest(1);
+        }
+        // Who was turned out has its place, and its descriptor, until its thread has ended.
+        let frees = |state: &mut State| is_full(state) && state.is_left();
+        let waited = self.changed.wait_timeout_while(state, LEAVING_TIME, frees);
+        let state = waited.expect("as above").0;
+        (!is_full(&state)).then_some(state)
     }
 
     fn forget(&self, number: u64) {
@@ -280,7 +300,9 @@ impl Daemon {
     }
 
     fn set_stage(&self, number: u64, stage: Stage) {
-        if let Some(connection) = self.state().connections.get_mut(&number) {
+        if let Some(connection) = self.state().connections.get_mut(&number)
+            && connection.stage != Stage::Leaves
+        {
             connection.stage = stage;
         }
     }
@@ -345,23 +367,22 @@ impl Daemon {
 
     fn turn_out_late(&self) {
         let now = Instant::now();
-        for connection in self.state().connections.values() {
+        for connection in self.state().connections.values_mut() {
             if matches!(connection.stage, Stage::Unknown(until) if until <= now) {
-                let _ = connection.stream.shutdown(Shutdown::Both);
+                connection.turn_out();
             }
         }
     }
 
     /// Lets what runs end and be answered, and then nothing is left.
-    fn finish(&self, socket: &Socket) {
-        socket.close();
+    fn finish(&self) {
         let mut state = self.state();
         state.ends = true;
         for connection in state.connections.values() {
             let _ = match connection.stage {
                 Stage::Unknown(_) => connection.stream.shutdown(Shutdown::Both),
                 Stage::Waits => connection.stream.shutdown(Shutdown::Read),
-                Stage::Works => Ok(()),
+                Stage::Works | Stage::Leaves => Ok(()),
             };
         }
         let busy = |state: &mut State| !state.connections.is_empty();
@@ -370,24 +391,25 @@ impl Daemon {
 }
 
 impl State {
-    /// Sees to it that fewer than so many did not show the key; false if none could go.
-    fn turn_out_oldest(&mut self, room_for: usize) -> bool {
-        let is_unknown = |connection: &&Connection| matches!(connection.stage, Stage::Unknown(_));
-        let unknown = self.connections.values().filter(is_unknown).count();
-        let oldest: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| is_unknown(connection))
-            .map(|(number, _)| *number)
-            .take((unknown + 1).saturating_sub(room_for))
-            .collect();
-        for number in &oldest {
-            if let Some(connection) = self.connections.get_mut(number) {
-                let _ = connection.stream.shutdown(Shutdown::Both);
-                connection.stage = Stage::Works;
-            }
-        }
-        !oldest.is_empty()
+    /// Sees to it that fewer than so many did not show the key.
+    fn turn_out_oldest(&mut self, room_for: usize) {
+        let is_unknown = |connection: &Connection| matches!(connection.stage, Stage::Unknown(_));
+        let unknown = self.connections.values().filter(|connection| is_unknown(connection)).count();
+        let oldest = self.connections.values_mut().filter(|connection| is_unknown(connection));
+        oldest.take((unknown + 1).saturating_sub(room_for)).for_each(Connection::turn_out);
+    }
+
+    /// Whether somebody is about to leave.
+    fn is_left(&self) -> bool {
+        self.connections.values().any(|connection| connection.stage == Stage::Leaves)
+    }
+}
+
+impl Connection {
+    /// Its thread ends as soon as it sees that.
+    fn turn_out(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.stage = Stage::Leaves;
     }
 }
 

@@ -26,8 +26,14 @@ const ENTRIES_MAX: usize = 100_000;
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
+    folder: Folder,
+}
+
+/// Its folder, with what else the daemon keeps there, which goes when this does.
+#[derive(Debug)]
+pub struct Folder {
+    path: TempDir,
     _lock: OwnedFd,
-    folder: TempDir,
 }
 
 impl Socket {
@@ -48,7 +54,7 @@ impl Socket {
         listener.set_nonblocking(true)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        Ok(Self { listener, path, _lock: lock, folder })
+        Ok(Self { listener, path, folder: Folder { path: folder, _lock: lock } })
     }
 
     /// Where it is.
@@ -60,7 +66,7 @@ impl Socket {
     /// The folder that goes with it.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.folder.path.path()
     }
 
     /// What takes connections, and does not wait for them.
@@ -69,9 +75,10 @@ impl Socket {
         &self.listener
     }
 
-    /// Takes no connection any more.
-    pub fn close(&self) {
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+    /// Takes no connection any more. Who has connected and was not taken sees the end of it.
+    #[must_use]
+    pub fn close(self) -> Folder {
+        self.folder
     }
 }
 

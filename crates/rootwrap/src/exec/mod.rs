@@ -21,6 +21,7 @@ mod limit;
 mod order;
 mod signal;
 mod stage;
+mod tree;
 
 use crate::host::ThisHost;
 use crate::judge::{Mode, Verdict};
@@ -47,6 +48,7 @@ use std::time::{Duration, Instant};
 
 pub use credentials::Account;
 pub use stage::run_if_staged;
+pub use tree::kill_descendants;
 
 /// Where Python looks for a name without a slash when there is no `$PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -147,7 +149,8 @@ impl Executor {
                 environment: verdict.environment().to_vec(),
             },
         };
-        let order = Order { credentials: wanted, limits: Vec::new(), has_folder: false, action };
+        let (limits, adopts, has_folder) = (Vec::new(), false, false);
+        let order = Order { credentials: wanted, limits, adopts, has_folder, action };
         self.stages.store(true, Ordering::Relaxed);
         self.stage()?.go(&order, image.as_ref(), None, &streams)
     }
@@ -172,7 +175,9 @@ impl Executor {
             _ => NotStarted::System(error),
         };
         let limits = limits_of(permit);
-        if limits.is_empty() && setting.account.credentials == self.own {
+        // What has a time is killed with all that came of it, which must not get out of sight.
+        let adopts = permit.rule().timeout.is_some();
+        if limits.is_empty() && !adopts && setting.account.credentials == self.own {
             return spawn_permitted(permit, setting, image.as_ref(), streams)
                 .map_err(of_executable);
         }
@@ -183,7 +188,7 @@ impl Executor {
             environment: setting.environment.to_vec(),
         };
         let credentials = setting.account.credentials.clone();
-        let order = Order { credentials, limits, has_folder: true, action };
+        let order = Order { credentials, limits, adopts, has_folder: true, action };
         self.stages.store(true, Ordering::Relaxed);
         let stage = self.stage().map_err(NotStarted::System)?;
         stage.go(&order, image.as_ref(), Some(setting.folder), &streams).map_err(of_executable)

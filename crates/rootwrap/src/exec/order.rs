@@ -16,6 +16,8 @@ pub(super) const ORDER_BYTES_MAX: u64 = 16 << 20;
 pub(super) struct Order {
     pub(super) credentials: Credentials,
     pub(super) limits: Vec<Limit>,
+    /// Whether whoever a descendant leaves behind is the command's first process's.
+    pub(super) adopts: bool,
     /// Whether the descriptor of a folder to run in comes along.
     pub(super) has_folder: bool,
     pub(super) action: Action,
@@ -48,7 +50,7 @@ impl Order {
             out.extend(limit.code().to_le_bytes());
             out.extend(limit.value().to_le_bytes());
         }
-        out.push(u8::from(self.has_folder));
+        out.extend([self.adopts, self.has_folder].map(u8::from));
         match &self.action {
             Action::Run { candidates, image, argv, environment } => {
                 out.push(b'R');
@@ -78,7 +80,7 @@ impl Order {
                 Limit::of(code, value).ok_or_else(|| ErrorKind::InvalidData.into())
             })
             .collect::<io::Result<_>>()?;
-        let [has_folder] = *rest.take()?;
+        let [adopts, has_folder] = rest.take()?.map(|flag| flag != 0);
         let action = match rest.take::<1>()? {
             b"R" => {
                 let (candidates, image, argv) = (rest.all()?, rest.all()?.pop(), rest.all()?);
@@ -94,7 +96,7 @@ impl Order {
             _ => return Err(ErrorKind::InvalidData.into()),
         };
         let credentials = Credentials { uid, gid, groups };
-        Ok(Self { credentials, limits, has_folder: has_folder != 0, action })
+        Ok(Self { credentials, limits, adopts, has_folder, action })
     }
 }
 
@@ -148,8 +150,8 @@ mod tests {
         let signal = Action::Signal { process: Process { pid: 1, started: u64::MAX }, signal: -1 };
         for action in [run, signal] {
             let limits = vec![Limit::Files(7), Limit::Memory(u64::MAX), Limit::Seconds(1)];
-            let order =
-                Order { credentials: credentials.clone(), limits, has_folder: true, action };
+            let credentials = credentials.clone();
+            let order = Order { credentials, limits, adopts: true, has_folder: false, action };
             let bytes = order.encode();
             assert_eq!(Order::decode(&bytes).unwrap(), order);
             for end in 0..bytes.len() {

@@ -61,7 +61,8 @@ pub(super) fn send(process: Process, signal: i32) -> ExitCode {
     }
 }
 
-fn try_send(process: Process, signal: i32) -> rustix::io::Result<()> {
+/// An error is that it is not there any more, or may not be signalled.
+pub(super) fn try_send(process: Process, signal: i32) -> rustix::io::Result<()> {
     let gone = rustix::io::Errno::SRCH;
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).ok_or(gone)?;
     let held = pidfd_open(pid, PidfdFlags::empty())?;

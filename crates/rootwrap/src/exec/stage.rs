@@ -13,6 +13,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::{getpid, set_child_subreaper};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -136,8 +137,9 @@ impl Stage {
     }
 
     fn run(mut self) -> ExitCode {
-        let Order { credentials, limits, action, .. } = self.order;
-        let error = match (credentials.assume(), action) {
+        let Order { credentials, limits, adopts, action, .. } = self.order;
+        let prepared = adopt(adopts).and_then(|()| credentials.assume());
+        let error = match (prepared, action) {
             (Err(error), _) => error,
             (Ok(()), Action::Signal { process, signal }) => {
                 drop(self.socket);
@@ -155,6 +157,14 @@ impl Stage {
         let number = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
         let _ = self.socket.write_all(&number.to_le_bytes());
         ExitCode::FAILURE
+    }
+}
+
+/// Whether this process, and what it becomes, is the parent of all whom a descendant leaves behind.
+fn adopt(adopts: bool) -> io::Result<()> {
+    match adopts {
+        true => Ok(set_child_subreaper(Some(getpid()))?),
+        false => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use super::peer::Peer;
 use super::places::Place;
 use super::policy::Policy;
 use super::record::{Record, Verdict, words};
-use super::running::{Outcome, Running};
+use super::running::{Ended, Running};
 use crate::exec::{NotStarted, Setting, Streams};
 use roster_exec::wire::{Answer, Request, Why};
 use rustix::termios::isatty;
@@ -87,17 +87,15 @@ impl Session<'_> {
     fn answer(&mut self, received: Received) -> io::Result<()> {
         let began = Instant::now();
         let mut record = self.record(&received.request);
-        let (answer, verdict) = match self.run(received, &mut record) {
-            Ok(Outcome { end, bytes }) => {
-                record.bytes = bytes;
-                (Answer::Ended(end), Verdict::Ran(end))
-            }
+        let (answer, verdict, ended) = match self.run(received, &mut record) {
+            Ok(ended) => (Answer::Ended(ended.end), Verdict::Ran(ended.end), Some(ended)),
             Err(NotRun(why, words)) => {
-                (Answer::Denied(why, words.clone()), Verdict::Denied(why, words))
+                (Answer::Denied(why, words.clone()), Verdict::Denied(why, words), None)
             }
         };
         let told = self.tell(&answer);
         record.time = began.elapsed();
+        record.bytes = ended.and_then(Ended::reap);
         record.verdict = verdict;
         self.daemon.counters.count(&record.verdict, record.time);
         self.daemon.journal.tell(record);
@@ -119,7 +117,7 @@ impl Session<'_> {
         }
     }
 
-    fn run(&mut self, received: Received, record: &mut Record) -> Result<Outcome, NotRun> {
+    fn run(&mut self, received: Received, record: &mut Record) -> Result<Ended, NotRun> {
         let Received { request, fds } = received;
         // Who inherited the connection of a process that has ended is somebody else.
         if !self.peer.is_alive() {

@@ -1,8 +1,10 @@
-//! Counters, and Prometheus text of them over HTTP on a loopback port: one GET a connection, one
-//! connection after the other, none for long.
+//! Counters, and Prometheus text of them over HTTP on a loopback port: one GET a connection. Everybody
+//! on the host may connect: who says nothing is waited for a moment, and makes room for who comes later.
 
 use super::record::Verdict;
 use roster_exec::wire::End;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// From a connection to its end.
 const CONNECTION_TIME: Duration = Duration::from_secs(2);
+/// Connections that have not asked yet; the oldest ends for one more.
+const SCRAPERS_MAX: usize = 64;
 /// Of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// After an error of accept(2), which is most likely a lack of descriptors.
@@ -137,34 +141,82 @@ impl Counters {
             return Err(io::Error::new(ErrorKind::InvalidInput, what));
         }
         let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
         let counters = Arc::clone(self);
         thread::Builder::new().name("metrics".into()).spawn(move || {
-            for stream in listener.incoming() {
-                match stream {
-                    // A scraper that goes has nobody left to tell.
-                    Ok(stream) => drop(answer(&stream, &counters)),
-                    Err(_) => thread::sleep(ACCEPT_PAUSE),
+            let mut scrapers = VecDeque::new();
+            loop {
+                wait(&listener, &scrapers);
+                if let Err(error) = take(&listener, &mut scrapers)
+                    && error.kind() != ErrorKind::WouldBlock
+                {
+                    thread::sleep(ACCEPT_PAUSE);
                 }
+                scrapers.retain_mut(|scraper| scraper.go_on(&counters).is_ok());
             }
         })?;
         Ok(())
     }
 }
 
-fn answer(mut stream: &TcpStream, counters: &Counters) -> io::Result<()> {
-    let until = Instant::now() + CONNECTION_TIME;
-    stream.set_write_timeout(Some(CONNECTION_TIME))?;
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = until.checked_duration_since(Instant::now()).ok_or(ErrorKind::TimedOut)?;
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let mut piece = [0; 1024];
-        let count = stream.read(&mut piece)?;
-        if count == 0 || request.len() > REQUEST_BYTES_MAX {
-            return Ok(());
+/// Until somebody connects or says something, or a connection's time is over.
+fn wait(listener: &TcpListener, scrapers: &VecDeque<Scraper>) {
+    let time =
+        scrapers.front().map(|oldest| oldest.until.saturating_duration_since(Instant::now()));
+    // A millisecond later, it is over for sure.
+    let time = time.and_then(|time| (time + Duration::from_millis(1)).try_into().ok());
+    let mut sockets = vec![PollFd::new(listener, PollFlags::IN)];
+    sockets.extend(scrapers.iter().map(|scraper| PollFd::new(&scraper.stream, PollFlags::IN)));
+    // Whatever wakes it, all are looked at.
+    let _ = poll(&mut sockets, time.as_ref());
+}
+
+/// Takes whoever waits to be, in the place of the oldest if need be.
+fn take(listener: &TcpListener, scrapers: &mut VecDeque<Scraper>) -> io::Result<()> {
+    for _ in 0..SCRAPERS_MAX {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        if scrapers.len() == SCRAPERS_MAX {
+            scrapers.pop_front();
         }
-        request.extend_from_slice(&piece[..count]);
+        let until = Instant::now() + CONNECTION_TIME;
+        scrapers.push_back(Scraper { stream, request: Vec::new(), until });
     }
+    Ok(())
+}
+
+/// One that has not been answered yet.
+struct Scraper {
+    stream: TcpStream,
+    request: Vec<u8>,
+    until: Instant,
+}
+
+impl Scraper {
+    /// Reads what there is, and answers when that is all. An error is the end of the connection.
+    fn go_on(&mut self, counters: &Counters) -> io::Result<()> {
+        let mut piece = [0; 1024];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.request.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            if self.request.windows(4).any(|end| end == b"\r\n\r\n") {
+                // It is shorter than the room that a fresh connection has for it.
+                self.stream.write_all(answer(&self.request, counters).as_bytes())?;
+                return Err(ErrorKind::ConnectionAborted.into());
+            }
+            if self.request.len() > REQUEST_BYTES_MAX {
+                return Err(ErrorKind::InvalidData.into());
+            }
+        }
+        if Instant::now() < self.until { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
+    }
+}
+
+fn answer(request: &[u8], counters: &Counters) -> String {
     let mut words = request.split(|byte| b" \r".contains(byte));
     let (status, body) = match (words.next(), words.next()) {
         (Some(b"GET"), Some(b"/metrics" | b"/")) => ("200 OK", counters.render()),
@@ -176,13 +228,33 @@ fn answer(mut stream: &TcpStream, counters: &Counters) -> io::Result<()> {
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all((head + &body).as_bytes())
+    head + &body
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use roster_exec::wire::Why;
+
+    #[test]
+    fn who_says_nothing_makes_room_for_who_asks() {
+        let counters = Arc::new(Counters::default());
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        counters.serve(free).unwrap();
+        let silent: Vec<_> =
+            (0..3 * SCRAPERS_MAX).map(|_| TcpStream::connect(free).unwrap()).collect();
+        let mut scraper = TcpStream::connect(free).unwrap();
+        // In two pieces, as some do.
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+        scraper.write_all(b"Host: x\r\n\r\n").unwrap();
+        let mut text = String::new();
+        scraper.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.0 200 ") && text.ends_with("\n"), "{text}");
+        // The oldest was closed for one of the others, and the youngest is when its time is over.
+        for mut stream in [&silent[0], &silent[silent.len() - 1]] {
+            assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
+        }
+    }
 
     #[test]
     fn every_verdict_and_every_end_is_counted() {

@@ -5,6 +5,7 @@ use crate::judge::Mode;
 use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::trust::distrust;
+use nix::unistd::{Group, User};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -42,7 +43,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     (
         "timeout",
-        "After which the command and all of its process group are killed: 500ms, 30s, 5m, 1h. By default never.",
+        "After which the command is killed with everything that it started, also in process groups and sessions of their own: 500ms, 30s, 5m, 1h. By default never.",
     ),
     ("max_files", "Open files, from 3 on. By default as many as the daemon may have."),
     ("max_memory", "Address space in bytes, or 512KiB, 64MiB, 1GiB. By default without a bound."),
@@ -156,6 +157,34 @@ impl Policy {
         let rules =
             if reader.problems.is_empty() { reader.rules(document.get_ref()) } else { vec![] };
         if reader.problems.is_empty() { Ok(Self { rules }) } else { Err(reader.problems) }
+    }
+
+    /// What rules name and this host does not have: as long as it has not, they are for nobody or
+    /// run nothing.
+    #[must_use]
+    pub fn unknown_here(&self, file: &Path) -> Vec<Problem> {
+        let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
+        let is_no_group = |name: &String| matches!(Group::from_name(name), Ok(None));
+        let mut problems = Vec::new();
+        for rule in &self.rules {
+            let mut warn = |what: String, instead: &str| {
+                let what = format!("rule {:?}: {what}", rule.name);
+                problems.push(Problem::warning(file, rule.line, what, instead));
+            };
+            let as_user = std::iter::once(&rule.run_as);
+            for name in rule.users.iter().chain(as_user).filter(|name| is_no_user(name)) {
+                warn(format!("there is no user {name}"), "look whether the name is spelt so");
+            }
+            let as_group = rule.run_as_group.iter();
+            for name in rule.groups.iter().chain(as_group).filter(|name| is_no_group(name)) {
+                warn(format!("there is no group {name}"), "look whether the name is spelt so");
+            }
+            if !rule.command.exists() {
+                let what = format!("there is no {}", rule.command.display());
+                warn(what, "install it, or mend the path");
+            }
+        }
+        problems
     }
 }
 

@@ -1,17 +1,19 @@
 //! Stays with a command until it has ended: passes its caller's signals on, tells when it was stopped,
-//! and ends its process group when its time or its caller is gone.
+//! and ends all that came of it when its time or its caller is gone.
 
 use super::incoming::{Came, Incoming};
+use crate::exec::kill_descendants;
 use roster_exec::wire::{Answer, End};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, pidfd_open,
+    waitid,
 };
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Between SIGHUP, when the caller is gone, and SIGKILL.
@@ -36,11 +38,20 @@ const PASSED_ON: [Signal; 14] = [
     Signal::TTOU,
 ];
 
-/// What came of a command.
-pub(super) struct Outcome {
+/// A command that has ended. Its caller is told at once: what else there is to do nobody waits for.
+pub(super) struct Ended {
     pub(super) end: End,
-    /// What it and those whom it waited for have read and written, if that could be told.
-    pub(super) bytes: Option<Bytes>,
+    child: Child,
+}
+
+impl Ended {
+    /// What it and those whom it waited for have read and written, if that can be told. After this its number
+    /// may be another's.
+    pub(super) fn reap(mut self) -> Option<Bytes> {
+        let bytes = fs::read_to_string(format!("/proc/{}/io", self.child.id())).ok();
+        let _ = self.child.wait();
+        bytes_of(&bytes?)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +67,7 @@ pub(super) struct Running {
     process: OwnedFd,
     time_is_over: Option<Instant>,
     is_over: bool,
-    /// When the group is killed, once the caller is gone.
+    /// When it is killed, once the caller is gone.
     killed_at: Option<Instant>,
     on_terminal: bool,
 }
@@ -97,14 +108,14 @@ impl Running {
         mut self,
         incoming: &mut Incoming<'_>,
         mut tell: impl FnMut(&Answer) -> io::Result<()>,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<Ended> {
         // What came before it ran is for it too.
         if self.pass_on(incoming).is_err() {
             self.hang_up();
         }
         loop {
             let Ok([has_ended, has_come]) = self.wait(incoming) else {
-                self.signal(Signal::KILL);
+                self.kill();
                 return self.end();
             };
             if has_ended {
@@ -163,6 +174,14 @@ impl Running {
         Ok(())
     }
 
+    /// All that came of it, in its group or not.
+    fn kill(&mut self) {
+        // It is stopped for a moment, which is not to be told.
+        self.on_terminal = false;
+        kill_descendants(self.group);
+        self.signal(Signal::KILL);
+    }
+
     /// To the group, which has this number for as long as its first process was not waited for.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.group, signal);
@@ -180,10 +199,10 @@ impl Running {
         let is_past = |time: &mut Option<Instant>| time.take_if(|time| *time <= now).is_some();
         if is_past(&mut self.time_is_over) {
             self.is_over = true;
-            self.signal(Signal::KILL);
+            self.kill();
         }
         if self.killed_at.is_some_and(|time| time <= now) {
-            self.signal(Signal::KILL);
+            self.kill();
             // What the kernel does not let die yet is told of by its end.
             self.killed_at = now.checked_add(Duration::from_secs(86_400));
         }
@@ -196,24 +215,25 @@ impl Running {
         u32::try_from(status.ok()??.stopping_signal()?).ok()
     }
 
-    fn end(mut self) -> io::Result<Outcome> {
+    fn end(self) -> io::Result<Ended> {
+        // It is left to be waited for, so that its number and its group's stay its own.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = retry_on_intr(|| waitid(WaitId::Pid(self.group), options));
         // What is left of the group has nobody any more. Who ends as it should may leave something behind.
         if self.killed_at.is_some() || self.is_over {
             self.signal(Signal::KILL);
         }
-        let bytes = fs::read_to_string(format!("/proc/{}/io", self.pid())).ok();
-        let bytes = bytes.and_then(|text| bytes_of(&text));
-        let end = end_of(self.child.wait()?, self.is_over);
-        Ok(Outcome { end, bytes })
+        let end = end_of(status?.as_ref(), self.is_over);
+        Ok(Ended { end, child: self.child })
     }
 }
 
-fn end_of(status: ExitStatus, is_over: bool) -> End {
+fn end_of(status: Option<&WaitIdStatus>, is_over: bool) -> End {
     let number = |number: i32| u32::try_from(number).unwrap_or_default();
-    match (status.signal(), status.code()) {
-        (Some(_), _) if is_over => End::TimeOver,
-        (Some(signal), _) => End::Died(number(signal)),
-        (None, code) => End::Exited(number(code.unwrap_or_default())),
+    match status.and_then(WaitIdStatus::terminating_signal) {
+        Some(_) if is_over => End::TimeOver,
+        Some(signal) => End::Died(number(signal)),
+        None => End::Exited(number(status.and_then(WaitIdStatus::exit_status).unwrap_or_default())),
     }
 }
 
@@ -231,11 +251,11 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
-    fn run(script: &str, timeout: Option<Duration>, stream: &UnixStream) -> Outcome {
+    fn run(script: &str, timeout: Option<Duration>, stream: &UnixStream) -> Ended {
         run_with(script, timeout, &mut Incoming::new(stream))
     }
 
-    fn run_with(script: &str, timeout: Option<Duration>, incoming: &mut Incoming<'_>) -> Outcome {
+    fn run_with(script: &str, timeout: Option<Duration>, incoming: &mut Incoming<'_>) -> Ended {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         let running = Running::new(command.spawn().unwrap(), timeout, false).unwrap();
@@ -251,7 +271,7 @@ mod tests {
         let over = run("sleep 60 & sleep 60", Some(Duration::from_millis(50)), &stream);
         assert_eq!(over.end, End::TimeOver);
         assert!(before.elapsed() < Duration::from_secs(30));
-        let bytes = run("head -c 100000 /dev/zero", None, &stream).bytes;
+        let bytes = run("head -c 100000 /dev/zero", None, &stream).reap();
         assert!(bytes.is_some_and(|bytes| bytes.read >= 100_000 && bytes.written >= 100_000));
     }
 

@@ -1,4 +1,4 @@
-//! The Pythons of this machine, and programs that are run by them.
+//! The Pythons whose clients are served, and programs that are run by them.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::ffi::OsStr;
@@ -39,17 +39,18 @@ pub fn python() -> PathBuf {
     python
 }
 
-/// Every Python that is here, by whatever way; the one of the tests at least.
+/// One of each version whose clients are served: what `scripts/need test` found, or brought here.
 pub fn pythons() -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let versions = std::env::var_os("PYENV_ROOT").map(|root| PathBuf::from(root).join("versions"));
-    let versions = versions.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
-    let versions = versions.flatten().map(|version| version.path().join("bin"));
-    let folders = std::env::split_paths(&path).filter(|folder| !folder.ends_with("shims"));
-    let of_folder =
-        |folder: PathBuf| (6..=14).map(move |minor| folder.join(format!("python3.{minor}")));
-    let found = folders.chain(versions).flat_map(of_folder).filter(|python| python.exists());
-    std::iter::once(python()).chain(found).collect()
+    let list = python().ancestors().nth(3).unwrap().join("pythons.txt");
+    let text = fs::read_to_string(&list)
+        .unwrap_or_else(|error| panic!("{}: {error}: run scripts/need test", list.display()));
+    let found = text.lines().map(|line| PathBuf::from(line.split_once(' ').unwrap().1));
+    let found: Vec<PathBuf> = found.collect();
+    assert!(!found.is_empty(), "{}: it names no Python", list.display());
+    for python in &found {
+        assert!(python.exists(), "{} is missing: run scripts/need test", python.display());
+    }
+    found
 }
 
 /// The second part of a Python's version.

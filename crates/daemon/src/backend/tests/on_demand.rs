@@ -56,8 +56,7 @@ fn answers_that_were_read_in_another_way_are_asked_for_again_over_restarts() {
         let opened =
             store::open(folder.path(), "corp", |store| Loaded::read(store, Mode::OnDemand));
         let Opened { store, loaded, .. } = opened.expect("a cache");
-        let engine =
-            Engine::new(settings(Mode::OnDemand), loaded, Some(Arc::new(store)), String::new());
+        let engine = Engine::new(settings(Mode::OnDemand), loaded, Some(Arc::new(store)), None);
         engine.read_by(reading);
         engine.begin(vec![USERS, GROUPS]);
         engine

@@ -14,14 +14,12 @@ pub(super) struct Absent {
     life: Duration,
     names: HashMap<(Kind, Vec<u8>), Instant>,
     ids: HashMap<(Kind, u32), Instant>,
-    /// Counts what was heard of things that may exist.
-    news: u64,
 }
 
 impl Absent {
     /// Remembers for that long.
     pub(super) fn new(life: Duration) -> Self {
-        Self { life, names: HashMap::new(), ids: HashMap::new(), news: 0 }
+        Self { life, names: HashMap::new(), ids: HashMap::new() }
     }
 
     /// Whether that is known not to exist.
@@ -34,14 +32,9 @@ impl Absent {
         until.is_some_and(|&until| now < until)
     }
 
-    /// To be given to [`Absent::note`] with the answer to a question that is asked now.
-    pub(super) fn news(&self) -> u64 {
-        self.news
-    }
-
-    /// Remembers that there is no such thing, unless something was heard since the question.
-    pub(super) fn note(&mut self, request: &Request<'_>, asked_at: u64, now: Instant) {
-        if self.news != asked_at || self.life.is_zero() {
+    /// Remembers that there is no such thing.
+    pub(super) fn note(&mut self, request: &Request<'_>, now: Instant) {
+        if self.life.is_zero() {
             return;
         }
         if self.names.len() + self.ids.len() >= ENTRIES_MAX {
@@ -71,7 +64,6 @@ impl Absent {
     }
 
     fn forget(&mut self, by_name: &[Kind], name: &[u8], by_id: Kind) {
-        self.news += 1;
         for &kind in by_name {
             self.names.remove(&(kind, name.to_vec()));
         }
@@ -80,7 +72,6 @@ impl Absent {
 
     /// Anything may exist.
     pub(super) fn forget_all(&mut self) {
-        self.news += 1;
         self.names.clear();
         self.ids.clear();
     }
@@ -106,7 +97,7 @@ mod tests {
             Request::by_id(Kind::GroupByGid, 7000),
         ];
         let mut absent = Absent::new(LIFE);
-        requests.iter().for_each(|request| absent.note(request, absent.news(), now));
+        requests.iter().for_each(|request| absent.note(request, now));
         (absent, requests)
     }
 
@@ -141,24 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_older_than_news_is_not_remembered() {
-        let now = Instant::now();
-        let request = by_name(Kind::UserByName, "zoe");
-        for hear in [Absent::forget_all, |absent: &mut Absent| absent.forget_user(b"other")] {
-            let mut absent = Absent::new(LIFE);
-            let asked_at = absent.news();
-            hear(&mut absent);
-            absent.note(&request, asked_at, now);
-            assert!(!absent.knows(&request, now));
-        }
-    }
-
-    #[test]
     fn no_more_is_remembered_than_there_is_room_for() {
         let now = Instant::now();
         let mut absent = Absent::new(LIFE);
         for id in 0..3 * ENTRIES_MAX as u32 {
-            absent.note(&Request::by_id(Kind::UserByUid, id), 0, now);
+            absent.note(&Request::by_id(Kind::UserByUid, id), now);
             assert!(absent.ids.len() <= ENTRIES_MAX);
             assert!(absent.knows(&Request::by_id(Kind::UserByUid, id), now));
         }

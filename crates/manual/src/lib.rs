@@ -1,0 +1,226 @@
+//! What people read of a program beside its options: examples, signals, exit statuses, files. One table of
+//! sections feeds the end of `--help` and the man page; all else in both comes from the definition
+//! that parses the program's arguments.
+//!
+//! Knows no program; each has its own table.
+
+#![forbid(unsafe_code)]
+
+use clap::Command;
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, roman};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Of an explanation in `--help`, which clap leaves as it is.
+const WIDTH: usize = 74;
+
+/// A title, and terms with what they mean; one that needs no explanation has an empty one.
+pub type Section = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// A program's man page, and the end of its `--help`.
+#[derive(Debug)]
+pub struct Page {
+    /// The program.
+    pub name: &'static str,
+    /// Of the manual.
+    pub section: &'static str,
+    /// What may follow its name, in one way or another.
+    pub synopsis: &'static [&'static str],
+    /// What else there is to know.
+    pub sections: &'static [Section],
+}
+
+impl Page {
+    /// The end of `--help`.
+    #[must_use]
+    pub fn after_help(&self) -> String {
+        let mut text = String::new();
+        for (title, terms) in self.sections {
+            text += &format!("{title}:\n");
+            for (term, meaning) in *terms {
+                text += &explained(term, meaning);
+            }
+            text.push('\n');
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// Writes the man page of a program into a folder, which is made if need be; its path.
+    pub fn write(&self, program: Command, folder: &Path) -> io::Result<PathBuf> {
+        let mut text = Vec::new();
+        self.render(program, &mut text)?;
+        fs::create_dir_all(folder)?;
+        let path = folder.join(format!("{}.{}", self.name, self.section));
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    fn render(&self, program: Command, out: &mut Vec<u8>) -> io::Result<()> {
+        let program = program.disable_help_subcommand(true);
+        let man = Man::new(program.clone()).section(self.section).manual("Roster").source(source());
+        man.render_title(out)?;
+        man.render_name_section(out)?;
+        self.render_synopsis().to_writer(out)?;
+        man.render_description_section(out)?;
+        man.render_options_section(out)?;
+        let mut rest = Roff::new();
+        self.render_commands(&program, &mut rest);
+        for (title, terms) in self.sections {
+            section(&mut rest, title, terms, bold);
+        }
+        rest.to_writer(out)
+    }
+
+    fn render_synopsis(&self) -> Roff {
+        let mut roff = Roff::new();
+        roff.control("SH", ["SYNOPSIS"]);
+        for (number, way) in self.synopsis.iter().enumerate() {
+            if number > 0 {
+                roff.control("br", []);
+            }
+            roff.text([bold(self.name), roman(format!(" {way}"))]);
+        }
+        roff
+    }
+
+    /// Commands of the program with their options, which have no pages of their own.
+    fn render_commands(&self, program: &Command, roff: &mut Roff) {
+        let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+        for (number, command) in commands.enumerate() {
+            if number == 0 {
+                roff.control("SH", ["COMMANDS"]);
+            }
+            roff.control("TP", []);
+            roff.text([bold(self.name), roman(" "), bold(command.get_name())]);
+            roff.text([roman(about(command.get_about()))]);
+            for option in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
+                roff.control("RS", []);
+                roff.control("TP", []);
+                roff.text([bold(format!("--{}", option.get_long().unwrap_or_default()))]);
+                roff.text([roman(about(option.get_help()))]);
+                roff.control("RE", []);
+            }
+        }
+    }
+}
+
+fn about(text: Option<&clap::builder::StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
+}
+
+/// Where a man page is from.
+#[must_use]
+pub fn source() -> String {
+    format!("roster {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// A term with its explanation below it, as `--help` shows them.
+#[must_use]
+pub fn explained(term: &str, meaning: &str) -> String {
+    let mut text = format!("  {term}\n");
+    for line in wrapped(meaning) {
+        text += &format!("      {line}\n");
+    }
+    text
+}
+
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A section of a man page; nothing where there are no terms.
+pub fn section(
+    roff: &mut Roff,
+    title: &str,
+    terms: &[(&'static str, &'static str)],
+    style: fn(&'static str) -> Inline,
+) {
+    if terms.is_empty() {
+        return;
+    }
+    roff.control("SH", [title.to_uppercase().as_str()]);
+    for (term, meaning) in terms {
+        if meaning.is_empty() {
+            roff.text([roman(*term)]);
+        } else {
+            roff.control("TP", []);
+            roff.text([style(term)]);
+            roff.text([roman(*meaning)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Arg;
+
+    const PAGE: Page = Page {
+        name: "tool",
+        section: "8",
+        synopsis: &["FILE", "check"],
+        sections: &[
+            (
+                "Exit status",
+                &[(
+                    "0",
+                    "Done, and so on and so on and so on and so on and so on and so on and so on.",
+                )],
+            ),
+            ("See also", &[("tool(5)", "")]),
+        ],
+    };
+
+    fn program() -> Command {
+        let check =
+            Command::new("check").about("Check it").arg(Arg::new("j").long("json").help("As JSON"));
+        let hidden = Command::new("man").hide(true);
+        Command::new("tool").about("Does it").subcommands([check, hidden])
+    }
+
+    #[test]
+    fn the_end_of_help_has_every_section_in_lines_that_fit() {
+        assert_eq!(
+            PAGE.after_help(),
+            "Exit status:\n  0\n      Done, and so on and so on and so on and so on and so on and so on and so\n      on.\n\n\
+             See also:\n  tool(5)"
+        );
+    }
+
+    #[test]
+    fn a_man_page_has_every_section_and_every_command_that_is_shown() {
+        let folder = std::env::temp_dir().join(format!("roster-manual-{}", std::process::id()));
+        let path = PAGE.write(program(), &folder).unwrap();
+        assert_eq!(path, folder.join("tool.8"));
+        let text = fs::read_to_string(path).unwrap();
+        fs::remove_dir_all(folder).unwrap();
+        let titles: Vec<_> = text.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        let expected = [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "COMMANDS",
+            "\"EXIT STATUS\"",
+            "\"SEE ALSO\"",
+        ];
+        assert_eq!(titles, expected);
+        assert!(
+            text.contains("\\-\\-json") && text.contains("As JSON") && !text.contains("man\n"),
+            "{text}"
+        );
+    }
+}
