@@ -154,6 +154,24 @@ def executed_ratio(results):
     return ratio(*(at(programs, name, "median") for name in ("roster-exec", "true")))
 
 
+def asked(part, *path):
+    """Of roster-lab itself."""
+    return lambda results: at(results, "lab", part, *path, "median")
+
+
+def asked_ratio(part, one, other, field, *path):
+    def measured(results):
+        return ratio(*(at(results, "lab", part, *path, name, field, "median") for name in (one, other)))
+
+    return measured
+
+
+def told_off(results):
+    servers = (at(results, "lab", "delays") or {}).values()
+    return scaled(worst(each["off"] for shares in servers for each in shares.values()), 100)
+
+
+LAB, WORKER = "roster-lab", "roster-lab under Locust"
 FIGURES = [
     *(
         Figure(f"`id`, 501 groups, against the floor module: {shape}", 1.35, "×", id_ratio("roster", shape))
@@ -232,4 +250,20 @@ FIGURES = [
     Figure("roster_exec, 200 MB through a pipe, against the same without it", 1.2, "×",
            executed("large", "descriptors", "ratio", "median")),
     Figure("the same, in and out of the caller", 1.2, "×", executed("large", "through", "ratio", "median")),
+    Figure("LDAP binds of one client core, connections reused", 90_000, "/s",
+           asked("binds", "reuse", LAB, "per_client_core"), at_least=True),
+    Figure("the same, a connection each", 16_000, "/s",
+           asked("binds", "new", LAB, "per_client_core"), at_least=True),
+    *(
+        Figure(f"under a master of Locust against that, {way}", 0.9, "×",
+               asked_ratio("binds", WORKER, LAB, "per_client_core", way), at_least=True)
+        for way in ("reuse", "new")
+    ),
+    Figure("DNS queries of one client core against dnsperf's", 1.0, "×",
+           asked_ratio("dns", LAB, "dnsperf", "per_client_core"), at_least=True),
+    Figure("Kerberos log-ins, each another nonce: client's processor", 15, "µs",
+           asked("krb5", LAB, "client_cpu_us")),
+    Figure("commands a second against a bare posix_spawn loop", 0.9, "×",
+           asked_ratio("commands", LAB, "posix_spawn", "rate"), at_least=True),
+    Figure("percentiles of known delays, also with a stall of 1 s: off by at most", 1, "%", told_off),
 ]

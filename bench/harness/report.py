@@ -2,6 +2,7 @@
 
 from . import commands_report as commands
 from . import directories_report as directories
+from . import lab_report as lab
 from .table import Table
 
 FLOOR = "floor (no members)"
@@ -31,6 +32,7 @@ def tables(results):
         made.append(_freshness(results["freshness"]))
     made += directories.tables(results)
     made += commands.tables(results)
+    made += lab.tables(results)
     made.append(_figures(results["figures"]))
     return made
 

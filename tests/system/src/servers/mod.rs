@@ -1,12 +1,13 @@
-//! Real directory servers, each in a folder and on loopback ports of its own, gone when dropped.
+//! Real servers, each in a folder and on loopback ports of its own, gone when dropped.
 //!
-//! [`Slapd`] and [`Ds389`] start what Debian packages; [`Relay`] stands between a client and a server
-//! and loses what they say; [`Certificates`] are made for them. What an administrator does to either
-//! server, by `ldapmodify` and by signals, is the trait [`Server`].
+//! [`Slapd`], [`Ds389`] and [`Kdc`] start what Debian packages; [`Relay`] stands between a client and
+//! a server and loses what they say; [`Certificates`] are made for them. What an administrator does to
+//! either directory server, by `ldapmodify` and by signals, is the trait [`Server`].
 
 mod certificates;
 mod dns;
 mod ds389;
+mod kdc;
 mod process;
 mod relay;
 mod slapd;
@@ -14,6 +15,7 @@ mod slapd;
 pub use certificates::{Certificate, Certificates};
 pub use dns::{Dns, Service};
 pub use ds389::Ds389;
+pub use kdc::Kdc;
 pub use process::Process;
 pub use relay::Relay;
 pub use slapd::{Setup, Slapd};

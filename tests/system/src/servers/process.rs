@@ -46,6 +46,11 @@ impl Process {
         self.child.try_wait().expect("look after the child").is_none()
     }
 
+    /// Its exit code, if it has ended by itself.
+    pub fn code(&mut self) -> Option<i32> {
+        self.child.try_wait().expect("look after the child")?.code()
+    }
+
     /// What it said so far.
     #[must_use]
     pub fn log(&self) -> String {

@@ -1,0 +1,397 @@
+//! Reports side by side: what differs, how sure that is, and a sentence that says it. Shown in the
+//! terminal, as a [page] that needs nothing but itself, and as a picture.
+
+pub mod chart;
+pub mod page;
+pub mod stats;
+
+use crate::report::text::milliseconds;
+use crate::report::{Figures, Finding, Host, Report};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// Of a report: hundreds of runs.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Options in which runs may differ and be alike still.
+const APART: [&str; 12] = [
+    "uri",
+    "server",
+    "kdc",
+    "json",
+    "hdr",
+    "html",
+    "quiet",
+    "server-pid",
+    "server-unit",
+    "tls-ca",
+    "module",
+    "probe",
+];
+
+/// A report, read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Measured {
+    /// What it is called here.
+    #[serde(skip)]
+    pub name: String,
+    /// Of all its runs.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Each of them, where there are several.
+    #[serde(default)]
+    pub stages: Vec<Figures>,
+    /// What to know before they are believed.
+    pub warnings: Vec<Said>,
+    /// What was compared before.
+    #[serde(default)]
+    pub probes: Vec<Probe>,
+    /// Where they come from.
+    pub origin: From,
+}
+
+/// A warning.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Said {
+    /// A word.
+    pub kind: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// A comparison before the run.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Probe {
+    /// What was compared.
+    pub what: String,
+    /// How far apart it is.
+    pub ratio: Option<f64>,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// Where figures come from.
+#[derive(Clone, Debug, Deserialize)]
+pub struct From {
+    /// Of the lab.
+    pub version: String,
+    /// The machine that made the load.
+    pub host: Host,
+    /// Seconds since 1970.
+    pub time: u64,
+    /// The options.
+    pub plan: Value,
+}
+
+impl Measured {
+    /// The report in a file, called by this name.
+    pub fn read(path: &Path, name: String) -> Result<Self> {
+        let shown = path.display();
+        let mut text = String::new();
+        let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        let length = read.with_context(|| format!("cannot read {shown}"))?;
+        ensure!(length as u64 <= FILE_BYTES_MAX, "{shown}: is longer than a report");
+        let read: Self = serde_json::from_str(&text).with_context(|| {
+            format!("{shown}: is no report of roster-lab (make one with --json {shown})")
+        })?;
+        Ok(Self { name, ..read })
+    }
+
+    /// A report that was just made.
+    #[must_use]
+    pub fn of(report: &Report, name: String) -> Self {
+        let said = |kind: &str, text: &str| Said { kind: kind.to_owned(), text: text.to_owned() };
+        let probe = |one: &Finding| Probe {
+            what: one.what.to_owned(),
+            ratio: one.ratio,
+            seen: one.seen.clone(),
+        };
+        let origin = &report.origin;
+        Self {
+            name,
+            figures: report.figures.clone(),
+            stages: report.stages.clone(),
+            warnings: report.warnings.iter().map(|one| said(one.kind, &one.text)).collect(),
+            probes: report.probes.iter().map(probe).collect(),
+            origin: From {
+                version: origin.version.to_owned(),
+                host: origin.host.clone(),
+                time: origin.time,
+                plan: origin.plan.clone(),
+            },
+        }
+    }
+
+    /// The run that stands for all: the only one, or of a curve the one with the highest rate.
+    #[must_use]
+    pub fn best(&self) -> &Figures {
+        let stages = self.stages.iter();
+        stages.max_by(|one, other| one.rate.total_cmp(&other.rate)).unwrap_or(&self.figures)
+    }
+
+    /// Its runs.
+    #[must_use]
+    pub fn runs(&self) -> &[Figures] {
+        if self.stages.is_empty() { std::slice::from_ref(&self.figures) } else { &self.stages }
+    }
+}
+
+/// Whether requests came at a rate that was asked for, so that the rate says nothing of the server.
+fn is_open(run: &Figures) -> bool {
+    run.offered.is_some()
+}
+
+/// How one differs from the first.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// In requests a second; none if it cannot be told.
+    pub rate: Option<stats::Ratio>,
+    /// In mean latency.
+    pub latency: Option<stats::Ratio>,
+    /// In processor time of the server a request.
+    pub server: Option<f64>,
+    /// Said plainly.
+    pub sentence: String,
+}
+
+/// The second against the first.
+#[must_use]
+pub fn judge(first: &Measured, second: &Measured) -> Verdict {
+    let (a, b) = (first.best(), second.best());
+    let pieces = |run: &Figures, of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+        run.batches.iter().map(of).collect()
+    };
+    let compare = |of: fn(&(f64, f64)) -> f64| stats::ratio(&pieces(a, of), &pieces(b, of));
+    let (rate, latency) = (compare(|piece| piece.0), compare(|piece| piece.1));
+    let server = a.server_cpu_us_per_op.zip(b.server_cpu_us_per_op);
+    let server = server.filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a);
+    let sentence = sentence(first, second, rate, latency);
+    Verdict { rate, latency, server, sentence }
+}
+
+fn sentence(
+    first: &Measured,
+    second: &Measured,
+    rate: Option<stats::Ratio>,
+    latency: Option<stats::Ratio>,
+) -> String {
+    let (a, b) = (first.best(), second.best());
+    let (one, other) = (&first.name, &second.name);
+    let (ratio, what, more, less) = match is_open(a) && is_open(b) {
+        true => (latency, "mean latency", "longer", "shorter"),
+        false => (rate, "rate of requests", "higher", "lower"),
+    };
+    let mut said = match ratio {
+        Some(ratio) if ratio.is_sure() => {
+            let way = if ratio.value > 1.0 { more } else { less };
+            let much = match ratio.value {
+                large if large >= 3.0 => format!("{large:.1} times that of {one}"),
+                value => format!("{:.1} % {way} than that of {one}", (value - 1.0).abs() * 100.0),
+            };
+            format!(
+                "The {what} of {other} is {much} (95 % confidence: {} to {}).",
+                percent(ratio.low),
+                percent(ratio.high)
+            )
+        }
+        Some(ratio) => format!(
+            "These runs show no difference in {what} between {other} and {one}: it lies between {} and \
+             {} (95 % confidence).",
+            percent(ratio.low),
+            percent(ratio.high)
+        ),
+        None => {
+            let (a, b) = if is_open(a) && is_open(b) {
+                (milliseconds(a.latency_ms.p50), milliseconds(b.latency_ms.p50))
+            } else {
+                (format!("{:.0}/s", a.rate), format!("{:.0}/s", b.rate))
+            };
+            format!(
+                "{other} has {b} where {one} has {a}; how sure that is cannot be told of these runs."
+            )
+        }
+    };
+    let (slow, quick) = (b.latency_ms.p99, a.latency_ms.p99);
+    if slow > 0.0 && quick > 0.0 {
+        said += &format!(
+            " Of 100 requests the slowest takes {} against {}.",
+            milliseconds(slow),
+            milliseconds(quick)
+        );
+    }
+    let doubtful: Vec<&str> = [first, second]
+        .into_iter()
+        .filter(|one| !one.warnings.is_empty())
+        .map(|one| one.name.as_str())
+        .collect();
+    if !doubtful.is_empty() {
+        said += &format!(" Read the warnings of {} first.", doubtful.join(" and "));
+    }
+    said
+}
+
+/// `+12.3 %`.
+#[must_use]
+pub fn percent(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    // A minus as long as the plus.
+    let sign = if percent < 0.0 { '−' } else { '+' };
+    format!("{sign}{:.1} %", percent.abs())
+}
+
+/// Options in which runs differ that ought to be alike.
+#[must_use]
+pub fn unlike(all: &[Measured]) -> Vec<String> {
+    let Some(first) = all.first() else { return Vec::new() };
+    let of = |one: &Measured, key: &str| one.origin.plan.get(key).cloned().unwrap_or(Value::Null);
+    let keys: BTreeSet<&String> = all
+        .iter()
+        .filter_map(|one| one.origin.plan.as_object())
+        .flat_map(|plan| plan.keys())
+        .collect();
+    let differs = |key: &str| all.iter().any(|one| of(one, key) != of(first, key));
+    let shown = |value: Value| match value {
+        Value::String(text) => text,
+        Value::Null => "not set".to_owned(),
+        other => other.to_string(),
+    };
+    keys.into_iter()
+        .filter(|key| !APART.contains(&key.as_str()) && differs(key))
+        .map(|key| {
+            let values: Vec<String> = all.iter().map(|one| shown(of(one, key))).collect();
+            format!("{key}: {}", values.join(" | "))
+        })
+        .collect()
+}
+
+/// Writes the table and the verdicts for a terminal.
+pub fn write_text(all: &[Measured], out: &mut dyn Write) -> io::Result<()> {
+    let width =
+        all.iter().map(|one| one.name.chars().count()).max().unwrap_or_default().clamp(8, 32);
+    writeln!(
+        out,
+        "{:<width$} {:>18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "", "requests/s", "p50", "p90", "p99", "failed", "client µs", "server µs"
+    )?;
+    for one in all {
+        let run = one.best();
+        let rates: Vec<f64> = run.batches.iter().map(|piece| piece.0).collect();
+        let rate = match stats::spread(&rates) {
+            Some((_, spread)) => format!("{:.0} ± {spread:.0}", run.rate),
+            None => format!("{:.0}", run.rate),
+        };
+        let latency = run.latency_ms;
+        writeln!(
+            out,
+            "{:<width$} {rate:>18} {:>9} {:>9} {:>9} {:>9} {:>10.1} {:>10}",
+            one.name,
+            milliseconds(latency.p50),
+            milliseconds(latency.p90),
+            milliseconds(latency.p99),
+            run.failures,
+            run.client_cpu_us_per_op,
+            run.server_cpu_us_per_op.map_or("-".to_owned(), |server| format!("{server:.1}")),
+        )?;
+    }
+    writeln!(out)?;
+    for sentence in sentences(all) {
+        writeln!(out, "{sentence}")?;
+    }
+    for difference in unlike(all) {
+        writeln!(out, "! these runs were not alike: {difference}")?;
+    }
+    for one in all {
+        for warning in &one.warnings {
+            writeln!(out, "! {}: {}", one.name, warning.text)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is to be said of each against the first.
+#[must_use]
+pub fn sentences(all: &[Measured]) -> Vec<String> {
+    let Some((first, others)) = all.split_first() else { return Vec::new() };
+    others.iter().map(|other| judge(first, other).sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn measured(name: &str, rate: f64, offered: Option<f64>, spread: f64) -> Measured {
+        let batches: Vec<(f64, f64)> = (0..20)
+            .map(|at| {
+                let off = 1.0 + spread * f64::from(at * 7 % 20 - 10) / 10.0;
+                (rate * off, 1000.0 / rate * off)
+            })
+            .collect();
+        let latency = json!({"p50": 1.0, "p90": 2.0, "p99": 3.0, "p999": 4.0, "max": 5.0});
+        let mut report = json!({
+            "users": 4, "requests": 1000, "failures": 0, "rate": rate, "latency_ms": latency,
+            "client_cpu_us_per_op": 5.0, "server_cpu_us_per_op": null, "server_memory_bytes": null,
+            "failures_by_kind": {}, "warm_up_requests": 0, "seconds": 10.0,
+            "percentiles_ms": [[0.0, 0.5], [50.0, 1.0], [100.0, 5.0]], "batches": batches,
+            "warnings": [], "interrupted": false,
+            "origin": {"version": "1", "time": 1, "plan": {"load": "ldap", "uri": name, "users": ["4"]},
+                       "host": {"name": "h", "kernel": "k", "processor": "p", "processors": 2}},
+        });
+        if let Some(offered) = offered {
+            report["offered"] = json!(offered);
+        }
+        let measured: Measured = serde_json::from_value(report).unwrap();
+        Measured { name: name.to_owned(), ..measured }
+    }
+
+    #[test]
+    fn a_difference_is_said_with_its_confidence_and_none_where_there_is_none() {
+        let a = measured("a", 1000.0, None, 0.05);
+        let better = judge(&a, &measured("b", 1200.0, None, 0.05)).sentence;
+        assert!(
+            better.starts_with(
+                "The rate of requests of b is 20.0 % higher than that of a (95 % confi"
+            ),
+            "{better}"
+        );
+        let worse = judge(&a, &measured("b", 900.0, None, 0.05)).sentence;
+        assert!(worse.contains("is 10.0 % lower than that of a"), "{worse}");
+        let same = judge(&a, &measured("b", 1003.0, None, 0.05)).sentence;
+        assert!(same.starts_with("These runs show no difference in rate of requests"), "{same}");
+    }
+
+    #[test]
+    fn at_a_rate_that_was_asked_for_the_latency_decides() {
+        let (a, b) =
+            (measured("a", 1000.0, Some(1000.0), 0.02), measured("b", 500.0, Some(1000.0), 0.02));
+        let said = judge(&a, &b).sentence;
+        assert!(
+            said.starts_with("The mean latency of b is 100.0 % longer than that of a"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn runs_that_are_not_alike_are_told_but_for_what_is_compared() {
+        let (a, mut b) = (measured("a", 1.0, None, 0.1), measured("b", 1.0, None, 0.1));
+        assert!(unlike(&[a.clone(), b.clone()]).is_empty(), "the server may differ");
+        b.origin.plan["users"] = json!(["8"]);
+        assert_eq!(unlike(&[a, b]), ["users: [\"4\"] | [\"8\"]"]);
+    }
+
+    #[test]
+    fn warnings_are_read_first() {
+        let (a, mut b) = (measured("a", 1.0, None, 0.1), measured("b", 9.0, None, 0.1));
+        b.warnings.push(Said { kind: "cache".to_owned(), text: "kept".to_owned() });
+        let said = judge(&a, &b).sentence;
+        assert!(said.ends_with("Read the warnings of b first."), "{said}");
+        let mut text = Vec::new();
+        write_text(&[a, b], &mut text).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("! b: kept"));
+    }
+}

@@ -1,0 +1,462 @@
+//! What is found out of a server before its figures are believed: short runs that differ in one thing,
+//! and what the difference means. Decides; the runs are carried out by who asks.
+
+use crate::ldap::look::Change;
+use crate::recorder::Recorder;
+use crate::report::{Finding, Warning, text::milliseconds};
+use crate::run::Outcome;
+use crate::schedule::{Load, Pace};
+use crate::worker::{Numbers, Stage};
+use anyhow::Result;
+use std::time::Duration;
+
+/// Users of a probe: enough to keep a server busy, few enough not to queue,
+pub const USERS: u32 = 4;
+/// or, where requests come at a rate of their own, to make them.
+const USERS_OPEN: u32 = 16;
+/// One against many, twice, so that what else the machine does meets both.
+const ROUNDS: u32 = 2;
+/// Answers that a comparison needs on either side.
+const ANSWERS_MIN: u64 = 20;
+/// Beyond this, requests are not of the same kind of work.
+const CACHED: f64 = 2.0;
+/// Numbers of identities beyond which one of them cannot be asked for again and again.
+const PERIOD_MAX: u64 = 1 << 32;
+/// An answer that took so many times the median stalled,
+const STALLED: u32 = 20;
+/// if it took this long, which on a busy machine nobody else explains.
+const STALL_MIN: Duration = Duration::from_millis(100);
+/// The share of the time that goes with stalls before a report speaks of them.
+const STALL_SHARE: f64 = 0.1;
+/// A stall that came once may be anybody's,
+const STALLS_MIN: u64 = 2;
+/// so what showed one is looked at again, so many times in all.
+const LOOKS_MAX: usize = 5;
+
+/// What a load lets be compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Traits {
+    /// After so many requests the identities begin again.
+    pub period: u64,
+    /// Whether something is another in every request, so that no two have the same identity.
+    pub endless: bool,
+    /// Whether bytes can be repeated where identities are, and if so, whether the run does.
+    pub repeats_bytes: Option<bool>,
+}
+
+/// How requests are made, beside what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Whether bytes are repeated.
+    pub same_bytes: bool,
+    /// Whether connections are reused and closed with a reset, whatever the run does: a port that a
+    /// probe took is missing in the run.
+    pub spares_ports: bool,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// Its users.
+    pub users: u32,
+    /// How it goes.
+    pub stage: Stage,
+    /// How its requests are made.
+    pub manner: Manner,
+}
+
+/// All comparisons of a load, made by `carry`. `planned` is the first run that is to come, which no probe
+/// exceeds: neither its users nor its rate.
+pub fn compare(
+    traits: Traits,
+    planned: Trial,
+    time: Duration,
+    carry: &mut impl FnMut(Trial) -> Result<Outcome>,
+) -> Result<(Vec<Finding>, Vec<Warning>)> {
+    let mut found = Findings::default();
+    let probe = Probe { planned, time };
+    let Some(many) = probe.trial(Numbers::ALL) else {
+        let seen = "the rate is too low to compare anything in the time of a probe (--probe)";
+        found.unseen("cache", "one identity against many", seen.to_owned());
+        return Ok((found.findings, found.warnings));
+    };
+    match one_identity(traits) {
+        Some(numbers) => {
+            let one = Trial { stage: Stage { numbers, ..many.stage }, ..many };
+            let (one, many) = probe.both(one, many, carry)?;
+            found.identities(&one, &many, traits);
+        }
+        None => {
+            let seen = "all requests name the same".to_owned();
+            found.unseen("cache", "one identity against many", seen);
+        }
+    }
+    if let Some(is_planned) = traits.repeats_bytes {
+        let same = Trial { manner: Manner { same_bytes: true, ..many.manner }, ..many };
+        let (same, new) = probe.both(same, many, carry)?;
+        found.bytes(&same, &new, is_planned);
+    }
+    // At a rate of its own a run shows every stall by itself.
+    if matches!(planned.stage.load, Load::Closed { .. }) {
+        // Long enough for several waits of a quarter of a second, which servers' timers are made of.
+        let stage = Stage { duration: time * 2, ..many.stage };
+        let trial = Trial { users: 1, stage, ..many };
+        let mut low = carry(trial)?;
+        for _ in 1..LOOKS_MAX {
+            if !(1..STALLS_MIN).contains(&stalls(&low.recorder).0) {
+                break;
+            }
+            let again = carry(trial)?;
+            low.measured += again.measured;
+            low.threads.extend(again.threads);
+            low.recorder.add(again.recorder);
+        }
+        found.stalls(&low);
+    }
+    Ok((found.findings, found.warnings))
+}
+
+/// The numbers of requests that all name one identity, from the middle of the list, where a search
+/// through it takes its mean; none if there is but one anyway.
+fn one_identity(traits: Traits) -> Option<Numbers> {
+    let Traits { period, endless, repeats_bytes } = traits;
+    match (period, endless) {
+        (2..=PERIOD_MAX, false) => Some(Numbers { first: period / 2, step: period }),
+        (0 | 1, false) => None,
+        // What never comes twice is had twice only with the same number, which makes the same bytes too.
+        _ if repeats_bytes.is_some() => None,
+        _ => Some(Numbers { first: 0, step: 0 }),
+    }
+}
+
+struct Probe {
+    planned: Trial,
+    time: Duration,
+}
+
+impl Probe {
+    /// A piece of a probe; none if it could not have enough answers.
+    fn trial(&self, numbers: Numbers) -> Option<Trial> {
+        let time = self.time / ROUNDS;
+        let warm_up = time / 5;
+        let load = match self.planned.stage.load {
+            Load::Open(pace) => {
+                let rate = pace.from.min(pace.to);
+                #[expect(clippy::cast_precision_loss, reason = "a few")]
+                let least = ANSWERS_MIN as f64;
+                if rate * self.time.as_secs_f64() < least {
+                    return None;
+                }
+                Load::Open(Pace { from: rate, to: rate, warm_up, over: time })
+            }
+            closed @ Load::Closed { .. } => closed,
+        };
+        let stage = Stage { load, numbers, warm_up, duration: time, ..self.planned.stage };
+        let users = match load {
+            Load::Closed { .. } => self.planned.users.min(USERS),
+            Load::Open(_) => self.planned.users.min(USERS_OPEN),
+        };
+        let manner = Manner { same_bytes: false, spares_ports: true };
+        Some(Trial { users, stage, manner })
+    }
+
+    fn both(
+        &self,
+        one: Trial,
+        other: Trial,
+        carry: &mut impl FnMut(Trial) -> Result<Outcome>,
+    ) -> Result<(Recorder, Recorder)> {
+        let mut sums = (Recorder::default(), Recorder::default());
+        for _ in 0..ROUNDS {
+            sums.0.add(carry(one)?.recorder);
+            sums.1.add(carry(other)?.recorder);
+        }
+        Ok(sums)
+    }
+}
+
+#[derive(Default)]
+struct Findings {
+    findings: Vec<Finding>,
+    warnings: Vec<Warning>,
+}
+
+impl Findings {
+    fn unseen(&mut self, kind: &'static str, what: &'static str, seen: String) {
+        self.findings.push(Finding { kind, what, ratio: None, seen });
+    }
+
+    /// How many times as long the second took at the median; none if that says nothing.
+    fn ratio(
+        &mut self,
+        kind: &'static str,
+        what: &'static str,
+        one: &Recorder,
+        other: &Recorder,
+    ) -> Option<(f64, String)> {
+        let well = |recorder: &Recorder| {
+            let good = recorder.requests - recorder.failed();
+            good >= ANSWERS_MIN && good * 2 > recorder.requests
+        };
+        if !well(one) || !well(other) {
+            let seen = format!(
+                "too few good answers to compare: {} and {}",
+                one.requests - one.failed(),
+                other.requests - other.failed()
+            );
+            self.unseen(kind, what, seen);
+            return None;
+        }
+        let [short, long] =
+            [one, other].map(|recorder| recorder.percentile(50.0).as_secs_f64() * 1e3);
+        let ratio = long / short.max(1e-6);
+        let seen = format!("{} against {} at the median", milliseconds(short), milliseconds(long));
+        self.findings.push(Finding { kind, what, ratio: Some(ratio), seen: seen.clone() });
+        Some((ratio, seen))
+    }
+
+    fn identities(&mut self, one: &Recorder, many: &Recorder, traits: Traits) {
+        let what = "one identity against many";
+        let Some((ratio, seen)) = self.ratio("cache", what, one, many) else { return };
+        if ratio < CACHED {
+            return;
+        }
+        let names = match traits {
+            Traits { endless: true, .. } => "never names one twice".to_owned(),
+            Traits { period, .. } => format!("names {period} in turn"),
+        };
+        self.warnings.push(Warning {
+            kind: "cache",
+            ratio,
+            text: format!(
+                "the server answers one identity that comes again and again {ratio:.1} times as fast as \
+                 many ({seen}): it keeps results, as 389-ds does of hashed passwords. This run {names}; \
+                 see to it that these are as many as in real use, and compare it with no figure of a \
+                 single identity."
+            ),
+        });
+    }
+
+    fn bytes(&mut self, same: &Recorder, new: &Recorder, is_planned: bool) {
+        let what = "constant bytes against varied";
+        let Some((ratio, seen)) = self.ratio("look-aside", what, same, new) else { return };
+        if ratio < CACHED {
+            return;
+        }
+        let run = if is_planned {
+            "This run sends the same bytes (--same-bytes): its figures are of that cache, not of the \
+             server's work. Leave the option away."
+        } else {
+            "This run sends other bytes each time, so its figures are of real work; those of a tool that \
+             repeats its requests are not."
+        };
+        self.warnings.push(Warning {
+            kind: "look-aside",
+            ratio,
+            text: format!(
+                "the server answers bytes that it has seen {ratio:.1} times as fast as new ones ({seen}): \
+                 it keeps its answers, as a KDC does in its look-aside cache. {run}"
+            ),
+        });
+    }
+
+    /// One user alone should wait for nobody.
+    fn stalls(&mut self, low: &Outcome) {
+        let (kind, what) = ("stall", "low load against high");
+        let latency = &low.recorder.latency;
+        if latency.len() < ANSWERS_MIN {
+            self.unseen(kind, what, format!("too few answers to one user: {}", latency.len()));
+            return;
+        }
+        let median = low.recorder.percentile(50.0);
+        let (count, time) = stalls(&low.recorder);
+        let ratio = low.recorder.max().as_secs_f64() / median.as_secs_f64().max(1e-9);
+        let seen = format!(
+            "one user waits {} at the median and {} at the most",
+            milliseconds(median.as_secs_f64() * 1e3),
+            milliseconds(low.recorder.max().as_secs_f64() * 1e3)
+        );
+        self.findings.push(Finding { kind, what, ratio: Some(ratio), seen: seen.clone() });
+        let share = time.as_secs_f64() / low.measured.as_secs_f64().max(1e-9);
+        // What our own thread waited for a processor is nobody's stall.
+        let own: Duration = low.threads.iter().map(|cost| cost.queued).sum();
+        if count < STALLS_MIN || share < STALL_SHARE || own * 2 > time {
+            return;
+        }
+        self.warnings.push(Warning {
+            kind,
+            ratio,
+            text: format!(
+                "the server stalls at low load: {seen}, and {:.0} % of the time went with {count} such \
+                 waits. A closed loop of many users hides it, for each stall holds up one request only. \
+                 Run with --rate as well: an open loop counts whoever would have come meanwhile.",
+                share * 100.0
+            ),
+        });
+    }
+}
+
+/// How many answers came so late that they stalled, and how long they took together.
+fn stalls(recorder: &Recorder) -> (u64, Duration) {
+    let bound = STALL_MIN.max(recorder.percentile(50.0) * STALLED);
+    let bound = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
+    let steps = recorder.latency.iter_recorded();
+    let slow = steps.filter(|step| step.value_iterated_to() >= bound);
+    slow.fold((0, Duration::ZERO), |(count, time), step| {
+        let here = step.count_at_value();
+        let times = u32::try_from(here).unwrap_or(u32::MAX);
+        (count + here, time + Duration::from_nanos(step.value_iterated_to()) * times)
+    })
+}
+
+/// What binds did to entries.
+#[must_use]
+pub fn upgrade(change: Result<Change, String>) -> (Finding, Option<Warning>) {
+    let (kind, what) = ("upgrade", "entries before a bind against after");
+    let finding = |ratio, seen: String| Finding { kind, what, ratio, seen };
+    let change = match change {
+        Ok(change) if change.seen > 0 => change,
+        Ok(_) => {
+            let seen = "their entries may not be read (name somebody who may with --bind-dn)";
+            return (finding(None, seen.to_owned()), None);
+        }
+        Err(why) => {
+            return (finding(None, format!("their entries could not be read: {why}")), None);
+        }
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a few")]
+    let ratio = change.changed as f64 / change.seen as f64;
+    let seen = format!("{} of {} entries changed with a bind", change.changed, change.seen);
+    let schemes = match &change.schemes {
+        Some((from, to)) => format!(", from {from} to {to}"),
+        None => String::new(),
+    };
+    let warning = (change.changed > 0).then(|| Warning {
+        kind,
+        ratio,
+        text: format!(
+            "{seen}{schemes}: the server hashes a password anew when it is used, so that after each \
+             user's first bind another scheme is measured than the one that was stored. Turn it off for \
+             the time of the run (389-ds: nsslapd-enable-upgrade-hash: off in cn=config), and store the \
+             passwords anew."
+        ),
+    });
+    (finding(Some(ratio), seen + &schemes), warning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::Cost;
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    const TRAITS: Traits = Traits { period: 100, endless: false, repeats_bytes: Some(false) };
+
+    fn planned(load: Load) -> Trial {
+        let second = 1000 * MILLISECOND;
+        let (numbers, warm_up) = (Numbers::ALL, Duration::ZERO);
+        let stage = Stage { load, numbers, warm_up, duration: second, timeout: second };
+        let manner = Manner { same_bytes: false, spares_ports: false };
+        Trial { users: 16, stage, manner }
+    }
+
+    fn closed() -> Trial {
+        planned(Load::Closed { think: Duration::ZERO })
+    }
+
+    /// Answers, each this long, and a few that took longer.
+    fn outcome(each: Duration, stalls: u32) -> Outcome {
+        let mut recorder = Recorder::default();
+        let start = Instant::now();
+        (0..1000).for_each(|_| recorder.record(start, start + each, Ok(())));
+        (0..stalls).for_each(|_| recorder.record(start, start + 250 * MILLISECOND, Ok(())));
+        let measured = 500 * MILLISECOND;
+        Outcome { recorder, measured, threads: vec![Cost::default()], ..Outcome::default() }
+    }
+
+    /// The kinds of warnings of a server that answers a trial as `answer` says.
+    fn kinds(
+        traits: Traits,
+        planned: Trial,
+        answer: impl Fn(Trial) -> Outcome,
+    ) -> (Vec<&'static str>, Vec<Trial>) {
+        let mut trials = Vec::new();
+        let mut carry = |trial| {
+            trials.push(trial);
+            Ok(answer(trial))
+        };
+        let (_, warnings) = compare(traits, planned, 1000 * MILLISECOND, &mut carry).unwrap();
+        (warnings.iter().map(|warning| warning.kind).collect(), trials)
+    }
+
+    #[test]
+    fn a_server_that_keeps_nothing_and_never_stalls_is_not_warned_about() {
+        // One stall that does not come again is nobody's.
+        let first = Cell::new(true);
+        let answer = |trial: Trial| {
+            let stalls = u32::from(trial.users == 1 && first.replace(false));
+            outcome(MILLISECOND, stalls)
+        };
+        let (kinds, trials) = kinds(TRAITS, closed(), answer);
+        assert!(kinds.is_empty(), "{kinds:?}");
+        assert!(!first.get(), "there was one");
+        assert!(trials.iter().all(|trial| trial.users <= USERS && trial.manner.spares_ports));
+    }
+
+    #[test]
+    fn each_trap_is_told_by_the_comparison_that_shows_it() {
+        let one = |trial: Trial| trial.stage.numbers != Numbers::ALL;
+        let quick = |is: bool| outcome(if is { MILLISECOND / 10 } else { MILLISECOND }, 0);
+        assert_eq!(kinds(TRAITS, closed(), |trial| quick(one(trial))).0, ["cache"]);
+        assert_eq!(
+            kinds(TRAITS, closed(), |trial| quick(trial.manner.same_bytes)).0,
+            ["look-aside"]
+        );
+        let stalling = |trial: Trial| outcome(MILLISECOND, if trial.users == 1 { 2 } else { 0 });
+        assert_eq!(kinds(TRAITS, closed(), stalling).0, ["stall"]);
+    }
+
+    #[test]
+    fn one_identity_is_one_and_varies_in_all_else() {
+        let traits = |period, endless, repeats_bytes| Traits { period, endless, repeats_bytes };
+        let numbers = one_identity(traits(10, false, None)).unwrap();
+        assert_eq!((numbers.first % 10, numbers.step), (5, 10));
+        assert_eq!(one_identity(traits(1, false, None)), None);
+        assert_eq!(one_identity(traits(1, true, None)), Some(Numbers { first: 0, step: 0 }));
+        assert_eq!(one_identity(traits(1, true, Some(false))), None);
+    }
+
+    #[test]
+    fn no_probe_exceeds_the_rate_of_the_run() {
+        let pace = |rate| Pace { from: rate, to: rate, warm_up: MILLISECOND, over: MILLISECOND };
+        let (_, trials) =
+            kinds(TRAITS, planned(Load::Open(pace(100.0))), |_| outcome(MILLISECOND, 0));
+        assert!(!trials.is_empty());
+        for trial in trials {
+            let Load::Open(pace) = trial.stage.load else { panic!("{trial:?}") };
+            assert!(pace.from == 100.0 && pace.to == 100.0);
+        }
+        let (_, trials) =
+            kinds(TRAITS, planned(Load::Open(pace(5.0))), |_| outcome(MILLISECOND, 0));
+        assert!(trials.is_empty(), "too few to compare");
+    }
+
+    #[test]
+    fn an_upgrade_is_told_and_what_may_not_be_read_is_no_upgrade() {
+        let schemes = Some(("SSHA".to_owned(), "PBKDF2".to_owned()));
+        let (finding, warning) = upgrade(Ok(Change { seen: 8, changed: 8, schemes }));
+        assert_eq!(finding.ratio, Some(1.0));
+        assert!(
+            warning
+                .unwrap()
+                .text
+                .contains("8 of 8 entries changed with a bind, from SSHA to PBKDF2")
+        );
+        let none = Change { seen: 8, changed: 0, schemes: None };
+        assert!(upgrade(Ok(none)).1.is_none());
+        let (finding, warning) = upgrade(Ok(Change { seen: 0, changed: 0, schemes: None }));
+        assert!(finding.ratio.is_none() && warning.is_none());
+    }
+}

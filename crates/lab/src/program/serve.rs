@@ -1,0 +1,474 @@
+//! `roster-lab worker`: what a master of Locust says becomes crowds of users, and what they measured its
+//! reports. One thread talks; each class of users has threads of its own.
+
+use super::crowd::Crowd;
+use super::loads::{self, host_and_port};
+use super::session::{Task, stop_on_signals};
+use super::{INTERRUPTED, say};
+use crate::cli::{self, Load};
+use crate::locust::message::{self, Heard, Spawn};
+use crate::locust::stats::{self, Beyond, Kind, Tally, now};
+use crate::locust::zmtp::{self, Sender};
+use crate::net::resolve;
+use crate::plan;
+use crate::server::Server;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Heartbeats and reports, as Locust's own workers send heartbeats.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// A worker that was not heard is told of again.
+const INTRODUCED_EVERY: Duration = Duration::from_secs(5);
+/// Between two tries to connect.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// A master answers each heartbeat; one that does not for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Between two looks at signals and at crowds that failed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Requests in flight end in this time when the master ends, which waits half a second for reports.
+const LAST_WORDS: Duration = Duration::from_millis(350);
+/// Messages that were heard and not looked at yet.
+const UNHEARD_MAX: usize = 64;
+/// For any Locust 2: no version is compared.
+const ANY_VERSION: i8 = -1;
+/// Where the classes of `roster_locust` put what their users do.
+const OPTION: &str = "roster_lab";
+/// What a master itself says, and files that are written here.
+const NOT_FOR_WORKERS: [&str; 12] = [
+    "json",
+    "hdr",
+    "html",
+    "duration",
+    "warm-up",
+    "users",
+    "rate",
+    "knee",
+    "knee-failures",
+    "quiet",
+    "source",
+    "threads",
+];
+
+/// Serves the master to its end.
+pub fn run(args: &cli::Worker) -> Result<u8> {
+    let form = || format!("--master {}: write HOST:PORT", args.master);
+    let (host, port) = host_and_port(&args.master).with_context(form)?;
+    let master = resolve(host, port.unwrap_or(5557))
+        .with_context(|| format!("--master {}: cannot find {host}", args.master))?;
+    // So that a slip is said before a master has users come.
+    if let Some(path) = &args.plan {
+        plan::read(path, &[])?;
+    }
+    let stop = stop_on_signals()?;
+    let mut worker = Worker::new(args, &stop);
+    let mut alone_since = Instant::now();
+    loop {
+        let served = worker.serve(master);
+        if worker.acknowledged {
+            alone_since = Instant::now();
+        }
+        // Without a master nobody says when to stop.
+        worker.end_run(Duration::ZERO, None);
+        worker.forget_run();
+        let why = match served {
+            Ok(End::Quit) => return Ok(0),
+            Ok(End::Interrupted) => return Ok(INTERRUPTED),
+            Ok(End::Reconnect) => continue,
+            Err(why) => why,
+        };
+        let what = format!("--master {}: {why:#}", args.master);
+        ensure!(alone_since.elapsed() < args.patience, "{what}");
+        if worker.acknowledged {
+            say(&format!("roster-lab: {what}; trying again"));
+        }
+        worker.acknowledged = false;
+        if wait_for(&stop, RETRY_EVERY) {
+            return Ok(INTERRUPTED);
+        }
+    }
+}
+
+/// True if a signal came meanwhile.
+fn wait_for(stop: &AtomicBool, time: Duration) -> bool {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+        thread::sleep(LOOK_EVERY.min(time));
+    }
+    stop.load(Ordering::Relaxed)
+}
+
+/// Why a conversation ended.
+enum End {
+    Quit,
+    Interrupted,
+    Reconnect,
+}
+
+/// A class of users.
+struct Member {
+    kind: Kind,
+    crowd: Arc<Crowd>,
+    thread: JoinHandle<()>,
+}
+
+struct Worker<'a> {
+    args: &'a cli::Worker,
+    stop: &'a AtomicBool,
+    node: String,
+    acknowledged: bool,
+    index: u64,
+    /// The classes of the run that is on.
+    members: BTreeMap<String, Member>,
+    /// Those that failed, of which the master knows.
+    told: BTreeSet<String>,
+    /// When the run began.
+    start: f64,
+    last_spawn: f64,
+    load: Usage,
+}
+
+impl<'a> Worker<'a> {
+    fn new(args: &'a cli::Worker, stop: &'a AtomicBool) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let node = format!("{host}_{:x}_{:x}", std::process::id(), (now() * 1e6) as u64);
+        Self {
+            args,
+            stop,
+            node,
+            acknowledged: false,
+            index: 0,
+            members: BTreeMap::new(),
+            told: BTreeSet::new(),
+            start: now(),
+            last_spawn: 0.0,
+            load: Usage::default(),
+        }
+    }
+
+    fn send(&self, to: &mut Sender, kind: &str, data: &impl Serialize) -> Result<()> {
+        to.send(&message::pack(kind, data, &self.node)?)
+    }
+
+    /// One connection to the master.
+    fn serve(&mut self, master: SocketAddr) -> Result<End> {
+        let (mut to, mut from) = zmtp::connect(master, &self.node)?;
+        let (say, heard) = mpsc::sync_channel(UNHEARD_MAX);
+        thread::Builder::new().name("master".to_owned()).spawn(move || {
+            loop {
+                let word = match from.receive() {
+                    Ok(Some(bytes)) => message::read(&bytes),
+                    Ok(None) => Err(anyhow!("the master closed the connection")),
+                    Err(error) => Err(error),
+                };
+                let is_last = word.is_err();
+                if say.send(word).is_err() || is_last {
+                    return;
+                }
+            }
+        })?;
+        self.converse(&mut to, &heard)
+    }
+
+    fn converse(&mut self, to: &mut Sender, heard: &Receiver<Result<Heard>>) -> Result<End> {
+        self.send(to, "client_ready", &ANY_VERSION)?;
+        let (mut next_report, mut introduced) = (Instant::now(), Instant::now());
+        let mut last_word = Instant::now();
+        loop {
+            match heard.recv_timeout(LOOK_EVERY) {
+                Ok(word) => {
+                    last_word = Instant::now();
+                    if let Some(end) = self.take(to, word?)? {
+                        return Ok(end);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("the connection has ended"),
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.end_run(LAST_WORDS, Some(to));
+                self.report(to)?;
+                self.send(to, "quit", &())?;
+                return Ok(End::Interrupted);
+            }
+            self.tell_failures(to)?;
+            if Instant::now() >= next_report {
+                next_report = Instant::now() + REPORT_EVERY;
+                self.beat(to)?;
+                if !self.members.is_empty() {
+                    self.report(to)?;
+                }
+            }
+            if !self.acknowledged && introduced.elapsed() >= INTRODUCED_EVERY {
+                introduced = Instant::now();
+                self.send(to, "client_ready", &ANY_VERSION)?;
+            }
+            ensure!(last_word.elapsed() < SILENCE_MAX, "the master says nothing any more");
+        }
+    }
+
+    fn take(&mut self, to: &mut Sender, heard: Heard) -> Result<Option<End>> {
+        match heard {
+            Heard::Acknowledged { index } => {
+                if !self.acknowledged {
+                    say(&format!("roster-lab: serving {} as {}", self.args.master, self.node));
+                }
+                (self.acknowledged, self.index) = (true, index);
+            }
+            Heard::Spawn(spawn) => self.spawn(to, &spawn)?,
+            Heard::Stop => {
+                self.end_run(Duration::MAX, Some(to));
+                self.report(to)?;
+                self.forget_run();
+                self.send(to, "client_stopped", &())?;
+                self.send(to, "client_ready", &ANY_VERSION)?;
+            }
+            Heard::Quit => {
+                // What is known already, lest a slow server keep it from the master.
+                self.report(to)?;
+                self.end_run(LAST_WORDS, None);
+                self.report(to)?;
+                return Ok(Some(End::Quit));
+            }
+            Heard::Reconnect => return Ok(Some(End::Reconnect)),
+            Heard::Alive => {}
+        }
+        Ok(None)
+    }
+
+    /// Has so many users of each class there.
+    fn spawn(&mut self, to: &mut Sender, spawn: &Spawn) -> Result<()> {
+        self.send(to, "spawning", &())?;
+        if spawn.timestamp <= self.last_spawn {
+            return Ok(());
+        }
+        self.last_spawn = spawn.timestamp;
+        if self.members.is_empty() {
+            self.start = now();
+            self.told.clear();
+        }
+        for (class, &users) in &spawn.user_classes_count {
+            match self.members.get(class) {
+                Some(member) => member.crowd.wish(users),
+                None if users == 0 => {}
+                None => {
+                    let member = self.member(class, users, spawn);
+                    self.members.insert(class.clone(), member);
+                }
+            }
+        }
+        self.tell_failures(to)?;
+        let users = self.users();
+        let count: usize = users.values().sum();
+        let data = json!({ "user_classes_count": users, "user_count": count });
+        self.send(to, "spawning_complete", &data)
+    }
+
+    /// Users of a class, who begin at once; if they cannot, they have failed.
+    fn member(&self, class: &str, users: usize, spawn: &Spawn) -> Member {
+        let crowd = Arc::new(Crowd::new(self.index, users));
+        let load = self.load(spawn.parsed_options.get(OPTION).and_then(|all| all.get(class)));
+        let method = load.as_ref().map_or_else(|_| String::new(), method);
+        let kind = Kind { name: class.to_owned(), method };
+        let own = Arc::clone(&crowd);
+        let thread = thread::spawn(move || {
+            let task = Task { crowd: Some(Arc::clone(&own)), ..Task::new(Value::Null, false) };
+            let served = load.and_then(|load| loads::run(&load, task, &mut io::sink()));
+            if let Err(error) = served {
+                own.fail(format!("{error:#}"));
+            }
+        });
+        Member { kind, crowd, thread }
+    }
+
+    /// What users of a class do: what the master says, or else the plan.
+    fn load(&self, told: Option<&Value>) -> Result<Load> {
+        let load = match (told, &self.args.plan) {
+            (Some(told), _) => {
+                let keys = told.as_object().into_iter().flat_map(|loads| loads.values());
+                let mut keys = keys.filter_map(Value::as_object).flat_map(|keys| keys.keys());
+                if let Some(key) = keys.find(|key| NOT_FOR_WORKERS.contains(&key.as_str())) {
+                    bail!(
+                        "{key}: is not for users of Locust: it is said by the master or a worker"
+                    );
+                }
+                plan::of_master(told, &self.options(told))?
+            }
+            (None, Some(path)) => plan::read(path, &[])?.0,
+            (None, None) => bail!(
+                "nothing says what these users do: write their class with roster_locust, or start \
+                 this worker with --plan"
+            ),
+        };
+        let wants_code = match &load {
+            Load::Shell(_) => true,
+            Load::Nss(nss) => nss.module.is_some(),
+            Load::Pam(pam) => pam.config_folder.is_some(),
+            _ => false,
+        };
+        ensure!(
+            told.is_none() || !wants_code || self.args.allow_commands,
+            "the master names a command or module to run on {}: start its worker with \
+             --allow-commands if it may",
+            self.node
+        );
+        Ok(load)
+    }
+
+    /// What this worker says of any load.
+    fn options(&self, told: &Value) -> Vec<OsString> {
+        let mut options = Vec::new();
+        if let Some(threads) = self.args.threads {
+            options.push(format!("--threads={threads}").into());
+        }
+        let goes_out = ["ldap", "dns", "krb5"].iter().any(|load| told.get(load).is_some());
+        if goes_out && !self.args.source.is_empty() {
+            let sources: Vec<String> = self.args.source.iter().map(ToString::to_string).collect();
+            options.push(format!("--source={}", sources.join(",")).into());
+        }
+        options
+    }
+
+    fn users(&self) -> BTreeMap<String, usize> {
+        let of = |member: &Member| member.crowd.users();
+        self.members.iter().map(|(class, member)| (class.clone(), of(member))).collect()
+    }
+
+    /// Each class that cannot go on is an exception of the master's, once.
+    fn tell_failures(&mut self, to: &mut Sender) -> Result<()> {
+        for (class, member) in &self.members {
+            let Some(why) = member.crowd.failure().filter(|_| !self.told.contains(class)) else {
+                continue;
+            };
+            say(&format!("roster-lab: {class}: {why}"));
+            let data = json!({ "msg": format!("{class}: {why}"), "traceback": format!("{class}: {why}\n") });
+            to.send(&message::pack("exception", &data, &self.node)?)?;
+            self.told.insert(class.clone());
+        }
+        Ok(())
+    }
+
+    fn beat(&mut self, to: &mut Sender) -> Result<()> {
+        let state = match self.members.is_empty() {
+            true => "ready",
+            false => "running",
+        };
+        let (busy, memory) = self.load.look();
+        let busy = busy / f64::from(self.args.threads.unwrap_or(1));
+        let data = json!({
+            "state": state, "current_cpu_usage": busy, "current_memory_usage": memory,
+        });
+        self.send(to, "heartbeat", &data)
+    }
+
+    /// What was measured since the last report.
+    fn report(&self, to: &mut Sender) -> Result<()> {
+        let taken = |member: &Member| (member.kind.clone(), member.crowd.take_tally());
+        let tallies: Vec<(Kind, Tally)> = self.members.values().map(taken).collect();
+        let bytes = stats::pack(&self.node, &tallies, self.start, &self.users(), &self.beyond())?;
+        to.send(&bytes)
+    }
+
+    fn beyond(&self) -> Beyond {
+        let mut beyond = Beyond { client_cpu: self.load.of_run(), ..Beyond::default() };
+        beyond.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        for (class, member) in &self.members {
+            let warnings = member.crowd.warnings().into_iter();
+            beyond.warnings.extend(warnings.map(|one| (class.clone(), one.kind, one.text)));
+            let server = member.crowd.server_cpu();
+            let server = server.map(|(what, cpu)| (class.clone(), what, cpu.as_secs_f64()));
+            beyond.server_cpu.extend(server);
+        }
+        beyond
+    }
+
+    /// Has everybody leave when their last request is answered, and waits for that so long. The master
+    /// hears of us meanwhile.
+    fn end_run(&mut self, at_most: Duration, mut to: Option<&mut Sender>) {
+        self.members.values().for_each(|member| member.crowd.stop());
+        let (since, mut next_beat) = (Instant::now(), Instant::now() + REPORT_EVERY);
+        while self.members.values().any(|member| !member.thread.is_finished()) {
+            if since.elapsed() >= at_most {
+                break;
+            }
+            thread::sleep(LOOK_EVERY / 10);
+            if let (Some(to), true) = (to.as_deref_mut(), Instant::now() >= next_beat) {
+                next_beat = Instant::now() + REPORT_EVERY;
+                // If it is gone, the next message says so.
+                let _ = self.beat(to);
+            }
+        }
+    }
+
+    fn forget_run(&mut self) {
+        self.members.clear();
+        self.load.begin();
+    }
+}
+
+/// As Locust lists it: `LDAP bind`.
+fn method(load: &Load) -> String {
+    fn name(of: &impl ValueEnum) -> String {
+        of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+    match load {
+        Load::Ldap(args) => format!("LDAP {}", name(&args.op)),
+        Load::Dns(args) => format!("DNS {}", name(&args.r#type)),
+        Load::Krb5(args) => format!("Kerberos {}", name(&args.op)),
+        Load::Nss(args) => format!("NSS {}", name(&args.lookup)),
+        Load::Pam(_) => "PAM".to_owned(),
+        Load::Shell(_) => "command".to_owned(),
+    }
+}
+
+/// What this program itself uses.
+#[derive(Debug)]
+struct Usage {
+    last: Option<(Instant, Duration)>,
+    begun: Duration,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        let mut usage = Self { last: None, begun: Duration::ZERO };
+        usage.begin();
+        usage
+    }
+}
+
+impl Usage {
+    fn cpu() -> (Duration, u64) {
+        let own = Server::Process(std::process::id()).consumed();
+        own.map_or((Duration::ZERO, 0), |consumed| (consumed.cpu, consumed.memory))
+    }
+
+    fn begin(&mut self) {
+        self.begun = Self::cpu().0;
+    }
+
+    /// Seconds on a processor since the run began.
+    fn of_run(&self) -> f64 {
+        Self::cpu().0.saturating_sub(self.begun).as_secs_f64()
+    }
+
+    /// Percent of a processor since the last look, and memory in bytes.
+    fn look(&mut self) -> (f64, u64) {
+        let (cpu, memory) = Self::cpu();
+        let before = self.last.replace((Instant::now(), cpu));
+        let busy = before.map_or(0.0, |(since, before)| {
+            let passed = since.elapsed().as_secs_f64().max(1e-3);
+            cpu.saturating_sub(before).as_secs_f64() / passed * 100.0
+        });
+        (busy, memory)
+    }
+}

@@ -1,0 +1,64 @@
+//! The live view: a bar with rate, percentiles and failures of the moment, on a terminal only.
+
+use crate::report::text::milliseconds;
+use crate::run::Sight;
+use crate::worker::Stage;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::{Duration, Instant};
+
+/// Figures of less than half a second jump too much to be read.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+/// One run's bar.
+pub struct View {
+    bar: ProgressBar,
+    sum: crate::recorder::Recorder,
+    since: Instant,
+}
+
+impl View {
+    /// `what` names the run among several.
+    pub fn new(stage: &Stage, what: String, quiet: bool) -> Self {
+        let length =
+            u64::try_from((stage.warm_up + stage.duration).as_millis()).unwrap_or(u64::MAX);
+        let target =
+            if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(length), target);
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} % {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix(what);
+        Self { bar, sum: crate::recorder::Recorder::default(), since: Instant::now() }
+    }
+
+    /// Shows how it goes.
+    pub fn show(&mut self, sight: &Sight<'_>) {
+        self.bar.set_position(u64::try_from(sight.elapsed.as_millis()).unwrap_or(u64::MAX));
+        self.sum.add(sight.latest.clone());
+        let time = self.since.elapsed();
+        if time < SHOWN_EVERY {
+            return;
+        }
+        self.since = Instant::now();
+        let latest = std::mem::take(&mut self.sum);
+        if latest.requests == 0 {
+            let what = if latest.warm_up > 0 { "warming up" } else { "no answers" };
+            self.bar.set_message(what);
+            return;
+        }
+        let at = |percentile| milliseconds(latest.percentile(percentile).as_secs_f64() * 1e3);
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let rate = latest.requests as f64 / time.as_secs_f64();
+        self.bar.set_message(format!(
+            "{rate:.0}/s  p50 {}  p99 {}  failed {}",
+            at(50.0),
+            at(99.0),
+            sight.so_far.failed()
+        ));
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,565 @@
+//! One thread of the generator: starts requests when the [schedule](crate::schedule) says, for as
+//! many users as it was given, and [records](crate::recorder) what became of them. Knows no protocol;
+//! an [`Engine`] does.
+//!
+//! Everything happens in one loop around one epoll. Ends are noted for all answers that are there
+//! before the next requests are sent, so that sending does not count as waiting.
+
+use crate::failure::Failure;
+use crate::poll::Poll;
+use crate::recorder::{BATCHES, Recorder};
+use crate::schedule::Load;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fs;
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two looks at time-outs, signals and what was recorded.
+const TICK: Duration = Duration::from_millis(10);
+/// Recordings are handed over so often.
+const HAND_OVER_EVERY: Duration = Duration::from_millis(250);
+/// A user in a closed loop that cannot talk to the server waits so long, lest a refused connection be
+/// tried a hundred thousand times a second.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Connections that one thread opens at a time before the run.
+const PREPARING_MAX: usize = 64;
+/// Requests that are started between two looks at answers.
+const STARTS_MAX: usize = 1024;
+
+/// How far a request has come.
+#[derive(Debug)]
+pub enum Progress {
+    /// It waits for its socket or process.
+    Waiting,
+    /// It is over.
+    Done(Result<(), Failure>),
+}
+
+/// Makes requests in some protocol, one at a time for each user.
+pub trait Engine {
+    /// Whether a request blocks the thread until it is over, so that each user needs one.
+    const BLOCKS: bool = false;
+
+    /// Makes ready whatever a user needs before the clock starts, such as a connection.
+    fn prepare(&mut self, user: usize, poll: &Poll) -> Progress;
+
+    /// Begins a user's next request, which has this number in the whole run.
+    fn begin(&mut self, user: usize, request: u64, poll: &Poll) -> Progress;
+
+    /// Something happened to what a user waits for; perhaps nothing that matters.
+    fn advance(&mut self, user: usize, poll: &Poll) -> Progress;
+
+    /// Something happened to what a user has while nothing is asked, such as the end of a connection.
+    fn disturbed(&mut self, user: usize);
+
+    /// Gives a request up that took too long.
+    fn give_up(&mut self, user: usize);
+
+    /// A user leaves, who may come back: what it holds is let go.
+    fn leave(&mut self, _user: usize) {}
+}
+
+/// Which numbers the requests of a run have, and so what varies from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The first one's.
+    pub first: u64,
+    /// From each to the next.
+    pub step: u64,
+}
+
+impl Numbers {
+    /// Every request is another.
+    pub const ALL: Self = Self { first: 0, step: 1 };
+
+    fn of(self, request: u64) -> u64 {
+        self.first.wrapping_add(request.wrapping_mul(self.step))
+    }
+}
+
+/// What is run, the same for every thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage {
+    /// How requests come.
+    pub load: Load,
+    /// What varies.
+    pub numbers: Numbers,
+    /// Left out of the figures.
+    pub warm_up: Duration,
+    /// What the figures are of.
+    pub duration: Duration,
+    /// A request that takes longer has failed.
+    pub timeout: Duration,
+}
+
+/// A thread's share of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// Its place, from 0.
+    pub thread: usize,
+    /// Of so many.
+    pub threads: usize,
+    /// Users of this thread.
+    pub users: usize,
+    /// Users of all threads.
+    pub users_in_all: usize,
+}
+
+impl Seat {
+    /// The number in the whole run of what is this thread's `own`th.
+    fn number(&self, own: u64) -> u64 {
+        own.saturating_mul(self.threads as u64).saturating_add(self.thread as u64)
+    }
+}
+
+/// By which a run is held from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct Reins<'r> {
+    /// Ends the run: what is in flight ends as it would, and nothing begins.
+    pub stop: &'r AtomicBool,
+    /// How many of all users are there, the first ones; all of them where nobody says.
+    pub present: Option<&'r AtomicUsize>,
+}
+
+impl<'r> From<&'r AtomicBool> for Reins<'r> {
+    fn from(stop: &'r AtomicBool) -> Self {
+        Self { stop, present: None }
+    }
+}
+
+impl Reins<'_> {
+    fn is_stopped(self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// How many of a thread's users are there.
+    fn present(self, seat: Seat) -> usize {
+        let Some(present) = self.present else { return seat.users };
+        let others = present.load(Ordering::Relaxed).saturating_sub(seat.thread);
+        others.div_ceil(seat.threads.max(1)).min(seat.users)
+    }
+}
+
+/// What a thread cost from the end of the warm-up on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// On a processor.
+    pub cpu: Duration,
+    /// Waiting for one.
+    pub queued: Duration,
+    /// By the clock.
+    pub wall: Duration,
+}
+
+/// Since when and for whom a request runs.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    intended: Instant,
+    begun: Instant,
+    /// The user makes ready, which is no request.
+    prepares: bool,
+}
+
+/// A thread at work.
+pub struct Worker<'r, E> {
+    engine: E,
+    stage: Stage,
+    seat: Seat,
+    poll: Poll,
+    reins: Reins<'r>,
+    /// How many of the users are there.
+    present: usize,
+    flights: Vec<Option<Flight>>,
+    in_flight: usize,
+    /// Users who may ask, and since when.
+    idle: VecDeque<(usize, Instant)>,
+    /// Users who think or pause, and until when.
+    resting: BinaryHeap<Reverse<(Instant, usize)>>,
+    recorder: Recorder,
+    /// Requests begun.
+    begun: u64,
+    /// Arrivals of this thread that are past, in an open loop.
+    arrived: u64,
+    times: Times,
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    start: Instant,
+    measured: Instant,
+    end: Instant,
+}
+
+impl<'r, E: Engine> Worker<'r, E> {
+    /// Has every user make ready.
+    pub fn prepare(
+        mut engine: E,
+        stage: Stage,
+        seat: Seat,
+        reins: Reins<'r>,
+    ) -> Result<Self, Failure> {
+        let poll = Poll::new().map_err(|error| Failure::system("epoll", &error))?;
+        let now = Instant::now();
+        let (mut buffer, mut ready) = (Vec::new(), Vec::new());
+        let present = reins.present(seat);
+        let mut waiting = vec![false; present];
+        let (mut next, mut open) = (0, 0);
+        let deadline = now + stage.timeout;
+        while next < present || open > 0 {
+            while next < present && open < PREPARING_MAX {
+                match engine.prepare(next, &poll) {
+                    Progress::Done(result) => result?,
+                    Progress::Waiting => {
+                        waiting[next] = true;
+                        open += 1;
+                    }
+                }
+                next += 1;
+            }
+            if reins.is_stopped() {
+                break;
+            }
+            if Instant::now() > deadline && open > 0 {
+                return Err(Failure::TimedOut);
+            }
+            let at_most = if open > 0 { TICK } else { Duration::ZERO };
+            poll.wait(at_most, false, &mut buffer, &mut ready)
+                .map_err(|error| Failure::system("epoll", &error))?;
+            for one in ready.drain(..) {
+                if waiting.get(one.user) != Some(&true) {
+                    continue;
+                }
+                if let Progress::Done(result) = engine.advance(one.user, &poll) {
+                    result?;
+                    waiting[one.user] = false;
+                    open -= 1;
+                }
+            }
+        }
+        Ok(Self {
+            engine,
+            stage,
+            seat,
+            poll,
+            reins,
+            present,
+            flights: vec![None; seat.users],
+            in_flight: 0,
+            idle: VecDeque::new(),
+            resting: BinaryHeap::new(),
+            recorder: Recorder::default(),
+            begun: 0,
+            arrived: 0,
+            times: Times { start: now, measured: now, end: now },
+        })
+    }
+
+    /// Runs from `start` on, which may be in the future, and hands what it records to `hand_over`.
+    pub fn run(mut self, start: Instant, mut hand_over: impl FnMut(Recorder)) -> io::Result<Cost> {
+        let measured = start + self.stage.warm_up;
+        self.times = Times { start, measured, end: measured + self.stage.duration };
+        let last = self.times.end + self.stage.timeout;
+        self.seat_users();
+        let (mut buffer, mut ready) = (Vec::new(), Vec::new());
+        let mut next_tick = start;
+        let mut next_hand_over = start + HAND_OVER_EVERY;
+        let mut before: Option<(Instant, Usage)> = None;
+        loop {
+            let now = Instant::now();
+            if now >= next_tick {
+                next_tick = now + TICK;
+                if self.reins.is_stopped() {
+                    self.times.end = self.times.end.min(now);
+                }
+                self.welcome_and_dismiss(now);
+                if before.is_none() && now >= measured {
+                    before = Some((now, Usage::of_this_thread()));
+                }
+                self.give_up_late(now);
+                if now >= next_hand_over {
+                    next_hand_over = now + HAND_OVER_EVERY;
+                    hand_over(mem::take(&mut self.recorder));
+                }
+            }
+            self.dispatch(now);
+            if now >= self.times.end && self.in_flight == 0 && !self.is_behind() || now >= last {
+                break;
+            }
+            if E::BLOCKS && !self.idle.is_empty() && matches!(self.stage.load, Load::Closed { .. })
+            {
+                continue;
+            }
+            let wake = self.next_start(now).map_or(next_tick, |due| due.min(next_tick));
+            let at_most = wake.saturating_duration_since(Instant::now());
+            self.poll.wait(at_most, wake < next_tick, &mut buffer, &mut ready)?;
+            for one in ready.drain(..) {
+                self.take(one.user);
+            }
+        }
+        self.give_up_all();
+        hand_over(mem::take(&mut self.recorder));
+        let now = Instant::now();
+        let (since, usage) = before.unwrap_or((now, Usage::of_this_thread()));
+        Ok(Usage::of_this_thread().since(usage, now - since))
+    }
+
+    /// Users who think begin one after the other, as they would come.
+    fn seat_users(&mut self) {
+        for user in 0..self.present {
+            let start = self.times.start;
+            match self.stage.load {
+                Load::Closed { think } if !think.is_zero() => {
+                    let place = u32::try_from(self.seat.number(user as u64)).unwrap_or(u32::MAX);
+                    let users = u32::try_from(self.seat.users_in_all.max(1)).unwrap_or(u32::MAX);
+                    let wake = start + think.mul_f64(f64::from(place) / f64::from(users));
+                    self.resting.push(Reverse((wake, user)));
+                }
+                _ => self.idle.push_back((user, start)),
+            }
+        }
+    }
+
+    /// Users come and go as is said from outside; who comes makes ready first, and who goes has the last
+    /// request answered.
+    fn welcome_and_dismiss(&mut self, now: Instant) {
+        let (before, present) = (self.present, self.reins.present(self.seat));
+        if present == before || now >= self.times.end {
+            return;
+        }
+        self.present = present;
+        for user in before..present {
+            // One that left may still wait for its last answer.
+            if self.flights[user].is_none() {
+                self.flights[user] = Some(Flight { intended: now, begun: now, prepares: true });
+                self.in_flight += 1;
+                if let Progress::Done(result) = self.engine.prepare(user, &self.poll) {
+                    self.finish(user, result);
+                }
+            }
+        }
+        if present < before {
+            self.idle.retain(|&(user, _)| user < present);
+            self.resting.retain(|&Reverse((_, user))| user < present);
+            let gone = (present..before).filter(|&user| self.flights[user].is_none());
+            gone.for_each(|user| self.engine.leave(user));
+        }
+    }
+
+    /// Starts what is due.
+    fn dispatch(&mut self, now: Instant) {
+        if now < self.times.start {
+            return;
+        }
+        match self.stage.load {
+            Load::Closed { .. } => self.dispatch_users(now),
+            Load::Open(_) => self.dispatch_arrivals(),
+        }
+    }
+
+    /// A user's next request is meant to start when the last one was answered and the user has thought.
+    fn dispatch_users(&mut self, now: Instant) {
+        if now >= self.times.end {
+            return;
+        }
+        while let Some(&Reverse((wake, user))) = self.resting.peek() {
+            if wake > now {
+                break;
+            }
+            self.resting.pop();
+            self.idle.push_back((user, wake));
+        }
+        for _ in 0..self.idle.len().min(STARTS_MAX) {
+            let Some((user, since)) = self.idle.pop_front() else { break };
+            self.start(user, since, now);
+        }
+    }
+
+    /// Those that are due start, also after the end if they were due before it.
+    fn dispatch_arrivals(&mut self) {
+        for _ in 0..STARTS_MAX {
+            let (Some(due), Some(&(user, since))) = (self.next_arrival(), self.idle.front()) else {
+                return;
+            };
+            let now = Instant::now();
+            if due > now {
+                return;
+            }
+            self.idle.pop_front();
+            self.arrived += 1;
+            if due >= self.times.measured {
+                self.recorder.record_lag(now - due.max(since));
+                self.recorder.starved += u64::from(since > due);
+            }
+            self.start(user, due, now);
+        }
+    }
+
+    /// When this thread's next arrival is due; none when there are no more.
+    fn next_arrival(&self) -> Option<Instant> {
+        let Load::Open(pace) = self.stage.load else { return None };
+        let due = self.times.start + pace.due(self.seat.number(self.arrived))?;
+        (due < self.times.end).then_some(due)
+    }
+
+    /// Whether a request that was due is not sent yet.
+    fn is_behind(&self) -> bool {
+        !self.reins.is_stopped() && self.next_arrival().is_some()
+    }
+
+    /// When something will be to start, as far as is known.
+    fn next_start(&self, now: Instant) -> Option<Instant> {
+        match self.stage.load {
+            Load::Closed { .. } if now >= self.times.end => None,
+            Load::Closed { .. } if !self.idle.is_empty() => Some(self.times.start),
+            Load::Closed { .. } => self.resting.peek().map(|&Reverse((wake, _))| wake),
+            Load::Open(_) if self.idle.is_empty() => None,
+            Load::Open(_) => self.next_arrival(),
+        }
+    }
+
+    fn start(&mut self, user: usize, intended: Instant, now: Instant) {
+        self.flights[user] = Some(Flight { intended, begun: now, prepares: false });
+        self.in_flight += 1;
+        let number = self.stage.numbers.of(self.seat.number(self.begun));
+        self.begun += 1;
+        if let Progress::Done(result) = self.engine.begin(user, number, &self.poll) {
+            self.finish(user, result);
+        }
+    }
+
+    /// Looks after a user whose socket has news.
+    fn take(&mut self, user: usize) {
+        match self.flights.get(user) {
+            Some(Some(_)) => {
+                if let Progress::Done(result) = self.engine.advance(user, &self.poll) {
+                    self.finish(user, result);
+                }
+            }
+            Some(None) => self.engine.disturbed(user),
+            None => {}
+        }
+    }
+
+    fn finish(&mut self, user: usize, result: Result<(), Failure>) {
+        let Some(flight) = self.flights[user].take() else { return };
+        self.in_flight -= 1;
+        let now = Instant::now();
+        let pause = result.as_ref().err().is_some_and(Failure::is_of_transport);
+        if flight.prepares {
+            // What is wrong shows in the request that comes next.
+        } else if flight.intended < self.times.measured {
+            self.recorder.warm_up += 1;
+        } else {
+            let batch = self.batch(now);
+            self.recorder.record_in(batch, flight.intended, now, result);
+        }
+        if user >= self.present {
+            self.engine.leave(user);
+            return;
+        }
+        match self.stage.load {
+            Load::Closed { think } if pause || !think.is_zero() => {
+                let rest = if pause { think.max(PAUSE) } else { think };
+                self.resting.push(Reverse((now + rest, user)));
+            }
+            _ => self.idle.push_back((user, now)),
+        }
+    }
+
+    /// The piece of the run that a moment is in.
+    fn batch(&self, now: Instant) -> Option<usize> {
+        let since = now.checked_duration_since(self.times.measured)?;
+        let piece = self.stage.duration.as_nanos() / BATCHES as u128;
+        usize::try_from(since.as_nanos().checked_div(piece)?).ok().filter(|&at| at < BATCHES)
+    }
+
+    fn give_up_late(&mut self, now: Instant) {
+        for user in 0..self.flights.len() {
+            let is_late = |flight: Flight| now - flight.begun > self.stage.timeout;
+            if self.flights[user].is_some_and(is_late) {
+                self.engine.give_up(user);
+                self.finish(user, Err(Failure::TimedOut));
+            }
+        }
+    }
+
+    /// At the very end: what is in flight has timed out, and what was due and never sent has failed.
+    fn give_up_all(&mut self) {
+        for user in 0..self.flights.len() {
+            if self.flights[user].is_some() {
+                self.engine.give_up(user);
+                self.finish(user, Err(Failure::TimedOut));
+            }
+        }
+        let now = Instant::now();
+        while let Some(due) = self.next_arrival() {
+            self.arrived += 1;
+            if due >= self.times.measured {
+                self.recorder.record(due, now.max(due), Err(Failure::NotSent));
+            }
+        }
+    }
+}
+
+/// Makes requests one after the other, outside of any run; the first failure ends it.
+pub fn one_by_one<E: Engine>(
+    engine: &mut E,
+    requests: impl Iterator<Item = u64>,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    const USER: usize = 0;
+    let failed = |error: io::Error| Failure::system("epoll", &error);
+    let poll = Poll::new().map_err(failed)?;
+    let (mut buffer, mut ready) = (Vec::new(), Vec::new());
+    let mut wait = |engine: &mut E, mut progress: Progress| {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Progress::Done(result) = progress {
+                return result;
+            }
+            if Instant::now() > deadline {
+                engine.give_up(USER);
+                return Err(Failure::TimedOut);
+            }
+            poll.wait(TICK, false, &mut buffer, &mut ready).map_err(failed)?;
+            if !ready.is_empty() {
+                progress = engine.advance(USER, &poll);
+            }
+        }
+    };
+    let prepared = engine.prepare(USER, &poll);
+    wait(engine, prepared)?;
+    for request in requests {
+        let begun = engine.begin(USER, request, &poll);
+        wait(engine, begun)?;
+    }
+    Ok(())
+}
+
+/// What the scheduler has counted.
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    cpu: Duration,
+    queued: Duration,
+}
+
+impl Usage {
+    /// Zero where the kernel does not tell.
+    fn of_this_thread() -> Self {
+        let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut fields = text.split_whitespace().map_while(|field| field.parse().ok());
+        let mut next = || Duration::from_nanos(fields.next().unwrap_or_default());
+        Self { cpu: next(), queued: next() }
+    }
+
+    fn since(self, before: Self, wall: Duration) -> Cost {
+        Cost {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            queued: self.queued.saturating_sub(before.queued),
+            wall,
+        }
+    }
+}

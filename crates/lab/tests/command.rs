@@ -1,0 +1,102 @@
+//! Commands: every run of one is a process that ended.
+
+mod common;
+
+use common::{count, number, run};
+use std::fs;
+
+#[test]
+fn as_many_processes_run_as_are_reported() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let file = folder.path().join("runs");
+    let script = format!("echo \"$1\" >> {}", file.display());
+    let words = ["--", "sh", "-c", &script, "sh", "u{0..9}"];
+    let (code, report) =
+        report_of(&words, &["--users", "4", "--duration", "500ms", "--warm-up", "50ms"]);
+    assert_eq!((code, count(&report, "/failures")), (0, 0), "{report}");
+    let ran = fs::read_to_string(&file).expect("written by the commands");
+    let ran: Vec<&str> = ran.lines().collect();
+    assert_eq!(ran.len() as u64, count(&report, "/requests") + count(&report, "/warm_up_requests"));
+    for user in 0..10 {
+        assert!(ran.contains(&format!("u{user}").as_str()), "u{user} had no turn");
+    }
+}
+
+/// Options go before the words.
+fn report_of(words: &[&str], options: &[&str]) -> (i32, serde_json::Value) {
+    let brief = ["--json", "-", "--probe", "0"];
+    common::read(&run(&[&["command"], &brief[..], options, words].concat()))
+}
+
+#[test]
+fn a_load_curve_has_the_start_of_a_process_apart() {
+    let how =
+        ["command", "--users", "1,2", "--duration", "500ms", "--probe", "300ms", "--json", "-"];
+    let (code, report) = common::read(&run(&[&how[..], &["--", "sleep", "0.05"]].concat()));
+    assert_eq!((code, report["stages"].as_array().map(Vec::len)), (0, Some(2)), "{report}");
+    for stage in ["/stages/0", "/stages/1"] {
+        let startup = number(&report, &format!("{stage}/startup_ms"));
+        let whole = number(&report, &format!("{stage}/latency_ms/p50"));
+        // The machine may be busy; a command that sleeps takes its sleep longer than one that does not.
+        assert!(startup > 0.0 && whole >= 50.0 && startup < whole, "{report}");
+    }
+    let output = run(&["command", "--users", "1", "--duration", "300ms", "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("start-up   "), "{said}");
+}
+
+#[test]
+fn how_a_command_ended_is_its_result() {
+    for (script, kind) in [("exit 3", "exit code 3"), ("kill -9 $$", "ended by signal 9")] {
+        let words = ["--", "sh", "-c", script];
+        let (code, report) =
+            report_of(&words, &["--users", "1", "--duration", "100ms", "--warm-up", "0"]);
+        assert_eq!(code, 1);
+        let failures = count(&report, "/failures");
+        assert!(failures > 0 && failures == count(&report, &format!("/failures_by_kind/{kind}")));
+    }
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let file = folder.path().join("late");
+    let script = format!("(sleep 2; touch {}) & wait", file.display());
+    let options = ["--users", "1", "--duration", "100ms", "--timeout", "300ms", "--warm-up", "0"];
+    let words = ["--", "sh", "-c", &script];
+    let (code, report) = report_of(&words, &options);
+    assert_eq!(code, 1);
+    assert!(count(&report, "/failures_by_kind/no answer in time") >= 1, "{report}");
+    assert!(number(&report, "/latency_ms/p50") >= 300.0, "{report}");
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert!(!file.exists(), "what the command started has gone with it");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_said_before_the_run() {
+    let output = run(&["command", "--", "no-such-program"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("in PATH"), "{said}");
+}
+
+#[test]
+fn a_plan_runs_and_its_mistakes_have_lines() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let plan = folder.path().join("plan.toml");
+    let path = plan.to_str().expect("a plain path");
+    fs::write(
+        &plan,
+        "[command]\ncommand = [\"true\"]\nusers = [1, 2]\nduration = \"200ms\"\nwarm-up = 0\n",
+    )
+    .expect("write the plan");
+    let (code, report) = common::read(&run(&["run", path, "--json", "-", "--probe", "0"]));
+    assert_eq!((code, report["stages"].as_array().map(Vec::len)), (0, Some(2)), "{report}");
+    assert_eq!(report["origin"]["plan"]["duration"], "200ms");
+    fs::write(&plan, "[command]\ncommand = [\"true\"]\nuser = 1\n").expect("write the plan");
+    let output = run(&["run", path]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains(&format!("{path}:3: user: there is no such key; did you mean users?")),
+        "{said}"
+    );
+}

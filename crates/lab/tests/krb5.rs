@@ -1,0 +1,226 @@
+//! Kerberos against a real krb5kdc: what is reported is what the KDC wrote down.
+
+mod common;
+
+use common::{count, lab, number, read, report, run, warnings};
+use roster_system_tests::servers::Kdc;
+use std::fs;
+use std::net::UdpSocket;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+const PRINCIPAL: &str = "u{0..19}";
+
+/// A KDC that knows `u0` to `u19`, who must show that they know their password, `p0` to `p19`, who need
+/// not, and `host/h0` to `host/h4`.
+fn kdc() -> Kdc {
+    let mut commands = Vec::new();
+    for number in 0..20 {
+        commands.push(format!("addprinc +requires_preauth -pw secret u{number}"));
+        commands.push(format!("addprinc -requires_preauth -pw secret p{number}"));
+    }
+    commands.extend((0..5).map(|number| format!("addprinc -randkey host/h{number}")));
+    Kdc::start(&commands, "")
+}
+
+/// Lines of the KDC's log about requests of a kind that went well.
+fn issued(kdc: &Kdc, kind: &str) -> u64 {
+    let log = kdc.log();
+    log.lines().filter(|line| line.contains(kind) && line.contains(": ISSUE: ")).count() as u64
+}
+
+fn arguments<'a>(kdc: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let brief = ["--duration", "500ms", "--warm-up", "100ms", "--users", "3"];
+    [&["krb5", "--kdc", kdc, "--realm", Kdc::REALM][..], more, &brief].concat()
+}
+
+/// Runs the lab and holds what it says to what the KDC wrote down, but for what went before the run.
+fn counted(kdc: &Kdc, kind: &str, before_the_run: u64, more: &[&str]) -> serde_json::Value {
+    let before = issued(kdc, kind);
+    let address = kdc.address();
+    let (code, report) = report(&arguments(&address, more));
+    assert_eq!((code, count(&report, "/failures")), (0, 0), "{more:?}: {report}");
+    assert!(count(&report, "/requests") > 0, "{more:?}: {report}");
+    let reported = count(&report, "/requests") + count(&report, "/warm_up_requests");
+    assert_eq!(reported, issued(kdc, kind) - before - before_the_run, "{more:?}: {report}");
+    report
+}
+
+#[test]
+fn log_ins_and_tickets_are_as_many_as_the_kdc_writes_down() {
+    let kdc = kdc();
+    let known = ["--principal", PRINCIPAL, "--password", "secret"];
+    let plain = ["--principal", "p{0..19}", "--no-preauth"];
+    let service = ["--op", "tgs", "--service", "host/h{0..4}"];
+    for how in [&["--protocol", "udp"][..], &["--protocol", "tcp"], &["--connections", "new"]] {
+        counted(&kdc, "AS_REQ", 0, &[&plain[..], how].concat());
+        counted(&kdc, "AS_REQ", 0, &[&known[..], how].concat());
+        counted(&kdc, "TGS_REQ", 0, &[&known[..], &service, how].concat());
+    }
+    // Log-ins before a run for tickets are logged in a kind of their own.
+    let as_before = issued(&kdc, "AS_REQ");
+    counted(&kdc, "TGS_REQ", 0, &[&known[..], &service].concat());
+    assert_eq!(issued(&kdc, "AS_REQ") - as_before, 20, "one for each identity");
+    let log = kdc.log();
+    for who in ["u0@LAB.TEST for host/h0@LAB.TEST", "u19@LAB.TEST for host/h4@LAB.TEST"] {
+        assert!(log.contains(who), "{who}");
+    }
+}
+
+#[test]
+fn each_way_to_encrypt_serves_log_ins_and_tickets() {
+    let kinds = [
+        "aes128-cts-hmac-sha1-96",
+        "aes256-cts-hmac-sha1-96",
+        "aes128-cts-hmac-sha256-128",
+        "aes256-cts-hmac-sha384-192",
+    ];
+    let mut commands = Vec::new();
+    for (number, kind) in kinds.iter().enumerate() {
+        commands.push(format!("addprinc +requires_preauth -e {kind}:normal -pw secret u{number}"));
+    }
+    let all = kinds.map(|kind| format!("{kind}:normal")).join(" ");
+    commands.push("modprinc -maxlife 1hour krbtgt/LAB.TEST".to_owned());
+    let kdc = Kdc::start(&commands, &format!("supported_enctypes = {all}"));
+    for (number, kind) in kinds.iter().enumerate() {
+        let name = format!("u{number}");
+        let who = ["--principal", &name, "--password", "secret", "--enctype", kind];
+        counted(&kdc, "AS_REQ", 0, &who);
+        counted(&kdc, "TGS_REQ", 0, &[&who[..], &["--op", "tgs"]].concat());
+        let log = kdc.log();
+        assert!(log.contains(&format!("etypes {{rep={kind}({})", 17 + [0, 1, 2, 3][number])));
+    }
+}
+
+#[test]
+fn passwords_may_differ_and_be_salted_in_ways_of_their_own() {
+    let mut commands: Vec<String> = (0..4)
+        .map(|number| format!("addprinc +requires_preauth -pw pw{number} a{number}"))
+        .collect();
+    commands.push("addprinc +requires_preauth -pw pw4 before".to_owned());
+    // The salt stays what the name was.
+    commands.push("renprinc -force before a4".to_owned());
+    let kdc = Kdc::start(&commands, "");
+    counted(&kdc, "AS_REQ", 0, &["--principal", "a{0..4}", "--password", "pw{0..4}"]);
+}
+
+#[test]
+fn refusals_are_failures_with_the_kdcs_code() {
+    let kdc = kdc();
+    let address = kdc.address();
+    for (more, kind) in [
+        (
+            &["--principal", "u{0..19}", "--password", "wrong{0..19}"][..],
+            "24 KDC_ERR_PREAUTH_FAILED",
+        ),
+        (&["--principal", "u{0..19}", "--no-preauth"], "25 KDC_ERR_PREAUTH_REQUIRED"),
+        (&["--principal", "nobody{n}", "--no-preauth"], "6 KDC_ERR_C_PRINCIPAL_UNKNOWN"),
+        (
+            &["--principal", "u0", "--password", "secret", "--op", "tgs", "--service", "x{n}"],
+            "7 KDC_ERR_S_PRINCIPAL_UNKNOWN",
+        ),
+    ] {
+        let (code, report) = report(&arguments(&address, more));
+        let failures = count(&report, "/failures");
+        assert!(code == 1 && failures > 0, "{report}");
+        assert_eq!(
+            count(&report, &format!("/failures_by_kind/Kerberos {kind}")),
+            failures,
+            "{report}"
+        );
+        assert!(!report.to_string().contains("secret"), "passwords stay out of reports");
+    }
+}
+
+#[test]
+fn what_cannot_be_prepared_is_said_before_the_run() {
+    let kdc = kdc();
+    let address = kdc.address();
+    let nobody = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let silent = nobody.local_addr().expect("its number").to_string();
+    let tgs = ["--op", "tgs"];
+    for (to, more, why) in [
+        (
+            &address,
+            &["--principal", "nobody", "--password", "x"][..],
+            "nobody@LAB.TEST: Kerberos 6",
+        ),
+        (
+            &address,
+            &["--principal", "u3", "--password", "no", tgs[0], tgs[1]],
+            "u3@LAB.TEST: Kerberos 24",
+        ),
+        (
+            &address,
+            &["--principal", "p3", "--password", "no", tgs[0], tgs[1]],
+            "p3@LAB.TEST: Kerberos 24",
+        ),
+        (&address, &["--principal", "u{n}", "--password", "x"], "more than 100000"),
+        (
+            &silent,
+            &["--principal", "u0", "--password", "x"],
+            "u0@LAB.TEST: no answer from 127.0.0.1",
+        ),
+    ] {
+        let output = run(&arguments(to, more));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(why), "{why}: {said}");
+    }
+}
+
+#[test]
+fn a_cache_of_answers_serves_the_same_bytes_and_no_others() {
+    let kdc = kdc();
+    let plain = ["--principal", "p{0..19}", "--no-preauth"];
+    let before = issued(&kdc, "AS_REQ");
+    let address = kdc.address();
+    let (_, same) = report(&arguments(&address, &[&plain[..], &["--same-bytes"]].concat()));
+    let made = issued(&kdc, "AS_REQ") - before;
+    assert_eq!(made, 20, "each is worked out once");
+    assert_eq!(count(&same, "/failures"), 0, "{same}");
+    assert!(count(&same, "/requests") > 20 * 5, "{same}");
+    counted(&kdc, "AS_REQ", 0, &plain);
+}
+
+#[test]
+fn a_kdc_that_stops_answering_shows_as_time_outs() {
+    let mut kdc = kdc();
+    let address = kdc.address();
+    let plain = ["krb5", "--kdc", &address, "--realm", Kdc::REALM, "--principal", "p{0..19}"];
+    let how = ["--no-preauth", "--timeout", "300ms", "--json", "-", "--users", "3", "--probe", "0"];
+    let long = ["--duration", "1500ms", "--warm-up", "0"];
+    let mut lab = lab(&[&plain[..], &how, &long].concat());
+    let child = lab.stdout(Stdio::piped()).spawn().expect("start");
+    thread::sleep(Duration::from_millis(500));
+    kdc.process().freeze();
+    let (_, report) = read(&child.wait_with_output().expect("wait"));
+    kdc.process().thaw();
+    assert!(count(&report, "/failures_by_kind/no answer in time") >= 3, "{report}");
+    assert!(number(&report, "/latency_ms/max") >= 300.0, "{report}");
+}
+
+#[test]
+fn answers_that_are_none_are_failures_and_a_plan_loads_a_kdc() {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = server.local_addr().expect("its number").to_string();
+    thread::spawn(move || {
+        let mut request = [0; 2048];
+        while let Ok((_, from)) = server.recv_from(&mut request) {
+            let _ = server.send_to(b"HTTP/1.1 400 Bad Request", from);
+        }
+    });
+    let folder = tempfile::tempdir().expect("make a folder");
+    let plan = folder.path().join("plan.toml");
+    let text = format!(
+        "[krb5]\nkdc = \"{address}\"\nrealm = \"LAB.TEST\"\nprincipal = \"p{{0..9}}\"\n\
+         no-preauth = true\nduration = 0.3\nwarm-up = 0\n"
+    );
+    fs::write(&plan, text).expect("write the plan");
+    let (code, report) = report(&["run", plan.to_str().expect("a plain path")]);
+    let failures = count(&report, "/failures");
+    assert!(code == 1 && failures > 0, "{report}");
+    assert!(warnings(&report).contains(&"failures"));
+    let kind = report["failures_by_kind"].as_object().expect("kinds").keys().next().cloned();
+    assert!(kind.expect("a kind").starts_with("malformed answer: "), "{report}");
+}

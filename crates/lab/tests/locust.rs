@@ -1,0 +1,406 @@
+//! Workers under a real master of Locust: its figures are what the servers counted.
+
+mod common;
+
+use common::{DN, PASSWORD, lab, slapd, slapd_that_is_not_started};
+use resvg::tiny_skia::Pixmap;
+use roster_system_tests::servers::Process;
+use roster_system_tests::{Server, Slapd, tool};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fmt::Write;
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A Python that has Locust, in the version of requirements.txt.
+fn python() -> PathBuf {
+    let binary = std::env::current_exe().expect("this program");
+    let python = binary.ancestors().nth(3).expect("target").join("tools/locust/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/need test", python.display());
+    python
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its number").port()
+}
+
+/// A folder for one master.
+struct Bench {
+    folder: TempDir,
+    port: u16,
+}
+
+impl Bench {
+    fn new(locustfile: &str) -> Self {
+        let folder = tempfile::tempdir().expect("make a folder");
+        fs::write(folder.path().join("locustfile.py"), locustfile).expect("write the locustfile");
+        Self { folder, port: free_port() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A master with these options; its figures go to files `run_…`.
+    fn master(&self, options: &[&str]) -> Process {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src");
+        let mut command = Command::new(python());
+        command.args(["-B", "-m", "locust", "--master", "--master-bind-host", "127.0.0.1"]);
+        command.args(["--master-bind-port", &self.port.to_string(), "--csv", "run"]);
+        command.args(["--html", "run.html", "-f", "locustfile.py"]).args(options);
+        command.current_dir(self.folder.path()).env("PYTHONPATH", package);
+        command.env("ROSTER_LAB", env!("CARGO_BIN_EXE_roster-lab"));
+        Process::start(&mut command, &self.path("master.log"))
+    }
+
+    fn worker(&self, options: &[&str]) -> Process {
+        let mut command = lab(&["worker", "--master", &format!("127.0.0.1:{}", self.port)]);
+        command.args(options);
+        let number = fs::read_dir(self.folder.path()).expect("the folder").count();
+        Process::start(&mut command, &self.path(&format!("worker-{number}.log")))
+    }
+
+    /// What the master says of itself.
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("master.log")).unwrap_or_default()
+    }
+
+    /// Waits until the master has said this.
+    fn wait_for(&self, what: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.log().contains(what) {
+            assert!(Instant::now() < deadline, "{what}: {}", self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A column of the line of this name in the master's last figures.
+    fn figure(&self, name: &str, column: &str) -> f64 {
+        let text = fs::read_to_string(self.path("run_stats.csv")).expect("the master's figures");
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let at = lines[0].iter().position(|title| *title == column).expect("a column");
+        let line = lines.iter().find(|line| line.get(1) == Some(&name));
+        let line = line.unwrap_or_else(|| panic!("{name}: {text}{}", self.log()));
+        line[at].parse().unwrap_or_else(|error| panic!("{name} {column}: {error}: {text}"))
+    }
+
+    fn count(&self, name: &str, column: &str) -> u64 {
+        self.figure(name, column) as u64
+    }
+}
+
+/// Waits for its end, which must be well.
+fn ended_well(mut process: Process, what: &str) {
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while process.runs() {
+        assert!(Instant::now() < deadline, "{what} goes on: {}", process.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(process.code(), Some(0), "{what}: {}", process.log());
+}
+
+/// A locustfile with one class, `Binds`.
+fn binds(slapd: &Slapd, more: &str) -> String {
+    format!(
+        "from roster_locust import LdapUser\n\nclass Binds(LdapUser):\n    uri = \"{}\"\n    \
+         dn = \"{DN}\"\n    password = \"{PASSWORD}\"\n    probe = 0\n{more}",
+        slapd.uri()
+    )
+}
+
+/// Binds that the server has completed, but for the one that asks.
+fn bound(slapd: &Slapd) -> u64 {
+    let base = "cn=Bind,cn=Operations,cn=Monitor";
+    let text = slapd.search(base, "(objectClass=*)", &["monitorOpCompleted"]);
+    let text = String::from_utf8(text).expect("LDIF");
+    let value = text.lines().find_map(|line| line.strip_prefix("monitorOpCompleted: "));
+    value.and_then(|value| value.parse::<u64>().ok()).expect("cn=Monitor counts") - 1
+}
+
+const HEADLESS: [&str; 3] = ["--headless", "--only-summary", "--expect-workers"];
+
+#[test]
+fn figures_of_a_master_with_two_workers_are_what_the_server_counted() {
+    let slapd = slapd(|_| {});
+    let bench = Bench::new(&binds(&slapd, ""));
+    let before = bound(&slapd);
+    let run = ["2", "-u", "8", "-r", "4", "-t", "5s"];
+    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let workers = [bench.worker(&["--source", "127.0.0.2"]), bench.worker(&["--threads", "2"])];
+    ended_well(master, "the master");
+    for worker in workers {
+        ended_well(worker, "a worker");
+    }
+    let made = bound(&slapd) - before - 1;
+    assert_eq!(bench.count("Aggregated", "Request Count"), made, "{}", bench.log());
+    assert_eq!(bench.count("Binds", "Request Count"), made);
+    assert_eq!(bench.count("Binds", "Failure Count"), 0);
+    assert!(made > 1000, "{made}");
+    // Binds of a small slapd take less than a millisecond, of which a stock worker tells nothing.
+    let median = bench.figure("Binds", "50%");
+    assert!(median > 0.0 && median.fract() > 0.0, "{median}");
+    let page = fs::read_to_string(bench.path("run.html")).expect("the master's page");
+    assert!(page.contains("LDAP bind"));
+}
+
+#[test]
+fn workers_in_network_namespaces_of_their_own_serve_one_master() {
+    let slapd = slapd_that_is_not_started();
+    let file = binds(&slapd, "").replace(&slapd.uri(), "ldap://10.0.1.1:3890");
+    let bench = Bench::new(&file);
+    let script = format!(
+        "ip link set lo up || exit
+         slapd -d 0 -f {conf} -h ldap://0.0.0.0:3890 & slapd=$!
+         bound() {{
+            ldapsearch -x -LLL -H ldap://127.0.0.1:3890 -D {admin} -w 'may do anything' \
+                -b cn=Bind,cn=Operations,cn=Monitor -s base monitorOpCompleted | sed -n 's/^monitorOpCompleted: //p'
+         }}
+         tries=0
+         until bound > /dev/null 2>&1; do [ $((tries += 1)) -lt 300 ] && sleep 0.1 || exit; done
+         before=$(bound)
+         for n in 1 2; do
+            unshare --net sleep 120 & host=$!
+            until [ \"$(readlink /proc/$host/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do sleep 0.1; done
+            ip link add h$n type veth peer name w$n netns $host
+            ip address add 10.0.$n.1/24 dev h$n && ip link set h$n up
+            nsenter --net --target $host sh -c \"ip link set lo up; ip address add 10.0.$n.2/24 dev w$n
+                ip link set w$n up; ip route add default via 10.0.$n.1\"
+            nsenter --net --target $host {lab} worker --master 10.0.$n.1:{port} &
+            hosts=\"$hosts $host\"
+         done
+         {python} -B -m locust --master --master-bind-port {port} --headless --only-summary --csv run \
+            -f locustfile.py --expect-workers 2 -u 4 -r 4 -t 4s > master.log 2>&1
+         after=$(bound)
+         echo $((after - before - 1))
+         kill $slapd $hosts; wait",
+        conf = slapd.folder().join("slapd.conf").display(),
+        admin = slapd.admin(),
+        lab = env!("CARGO_BIN_EXE_roster-lab"),
+        port = bench.port,
+        python = python().display(),
+    );
+    let mut command = Command::new("unshare");
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    command.args(["--map-root-user", "--net", "sh", "-c", &script]).env("PATH", path);
+    command.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src"));
+    let output = command.current_dir(bench.folder.path()).output().expect("start unshare");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let made = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>();
+    let made = made.unwrap_or_else(|error| panic!("{error}: {said}{}", bench.log()));
+    assert_eq!(bench.count("Binds", "Request Count"), made, "{said}{}", bench.log());
+    assert!(made > 1000, "{made}");
+    assert!(bench.log().contains("2 workers connected"), "{}", bench.log());
+}
+
+#[test]
+fn users_come_and_go_and_a_stop_loses_no_request() {
+    let slapd = slapd(|_| {});
+    // 40 users, more than a wave has places, come ten a second; then 5; then the run is stopped.
+    let shape = "\nfrom locust import LoadTestShape\n\nclass Shape(LoadTestShape):\n    \
+                 def tick(self):\n        t = self.get_run_time()\n        \
+                 return (40, 10) if t < 6 else (5, 100) if t < 9 else None\n";
+    let bench = Bench::new(&binds(&slapd, &format!("    think = \"20ms\"\n{shape}")));
+    let before = bound(&slapd);
+    let master = bench.master(&[&HEADLESS[..], &["1"]].concat());
+    let worker = bench.worker(&[]);
+    ended_well(master, "the master");
+    ended_well(worker, "the worker");
+    assert_eq!(
+        bench.count("Binds", "Request Count"),
+        bound(&slapd) - before - 1,
+        "{}",
+        bench.log()
+    );
+    let history = fs::read_to_string(bench.path("run_stats_history.csv")).expect("a history");
+    let users: Vec<u32> =
+        history.lines().skip(1).filter_map(|line| line.split(',').nth(1)?.parse().ok()).collect();
+    assert!(users.contains(&40) && users.contains(&5), "{users:?}");
+    // Everybody bound on a connection of their own, and those who left closed it.
+    let log = bench.log();
+    assert!(!log.contains("Traceback"), "{log}");
+}
+
+#[test]
+fn a_worker_that_is_killed_takes_no_other_s_counts_with_it() {
+    let slapd = slapd(|_| {});
+    let bench = Bench::new(&binds(&slapd, "    think = \"5ms\"\n"));
+    let before = bound(&slapd);
+    let run = ["2", "-u", "4", "-r", "4", "-t", "12s"];
+    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let mut killed = bench.worker(&[]);
+    let stays = bench.worker(&[]);
+    bench.wait_for("All users spawned");
+    thread::sleep(Duration::from_secs(3));
+    killed.kill();
+    let at_the_kill = bound(&slapd);
+    ended_well(master, "the master");
+    ended_well(stays, "the other worker");
+    let (told, made) = (bench.count("Binds", "Request Count"), bound(&slapd) - before - 2);
+    assert!(bench.log().contains("failed to send heartbeat"), "{}", bench.log());
+    // What the killed one made since its last report, a second before, is lost with it, and nothing else.
+    let lost = made.checked_sub(told).unwrap_or_else(|| panic!("{told} of {made}"));
+    let a_second = 2 * 1000 / 5;
+    assert!(lost <= a_second + 50, "{told} of {made}");
+    assert!(made - (at_the_kill - before) > 500, "the other went on: {made} {at_the_kill}");
+}
+
+#[test]
+fn what_goes_wrong_is_an_exception_of_the_master_s_and_a_failure_its_figure() {
+    let slapd = slapd(|_| {});
+    let mut file = binds(&slapd, "");
+    let _ = write!(
+        file,
+        "\nclass Wrong(LdapUser):\n    uri = \"{}\"\n    dn = \"{DN}\"\n    password = \"no\"\n    \
+         probe = 0\n    think = \"10ms\"\n\nclass Slip(LdapUser):\n    uri = \"{0}\"\n    userz = 5\n    \
+         probe = 0\n\nclass Nobody(LdapUser):\n    uri = \"ldap://127.0.0.1:1\"\n    dn = \"cn=x\"\n    \
+         password = \"x\"\n    probe = 0\n\nfrom roster_locust import CommandUser\n\n\
+         class Shell(CommandUser):\n    command = [\"id\"]\n    probe = 0\n\nfrom locust import User, task\n\n\
+         class Other(User):\n    @task\n    def nothing(self):\n        pass\n",
+        slapd.uri()
+    );
+    let bench = Bench::new(&file);
+    let run = ["1", "-u", "6", "-r", "6", "-t", "4s"];
+    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let worker = bench.worker(&[]);
+    let mut master = master;
+    while master.runs() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    ended_well(worker, "the worker");
+    let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
+    for what in [
+        "Slip: userz: there is no such key; did you mean users?",
+        "Nobody: connect: Connection refused",
+        "Shell: the master names a command or module to run on",
+        "Other: nothing says what these users do",
+    ] {
+        assert!(exceptions.contains(what), "{what}: {exceptions}");
+    }
+    let failed = bench.count("Wrong", "Failure Count");
+    assert!(failed > 0 && failed == bench.count("Wrong", "Request Count"));
+    assert_eq!(bench.count("Binds", "Failure Count"), 0);
+    let failures = fs::read_to_string(bench.path("run_failures.csv")).expect("failures");
+    assert!(failures.contains("LDAP 49 invalidCredentials"), "{failures}");
+}
+
+#[test]
+fn every_kind_of_users_is_served_and_a_plan_says_what_others_do() {
+    let file = "from roster_locust import CommandUser, NssUser\n\nclass Look(NssUser):\n    \
+                lookup = \"passwd\"\n    key = \"root\"\n    think = \"1ms\"\n    probe = 0\n\n\
+                class Run(CommandUser):\n    command = [\"true\"]\n    probe = 0\n\n\
+                from locust import User, task\n\nclass Other(User):\n    @task\n    \
+                def nothing(self):\n        pass\n";
+    let bench = Bench::new(file);
+    let plan = bench.path("plan.toml");
+    fs::write(&plan, "[nss]\nlookup = \"group\"\nkey = \"root\"\nthink = \"1ms\"\n")
+        .expect("write");
+    let run = ["1", "-u", "6", "-r", "6", "-t", "3s"];
+    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let worker = bench.worker(&["--allow-commands", "--plan", plan.to_str().expect("plain")]);
+    ended_well(master, "the master");
+    ended_well(worker, "the worker");
+    for (class, method) in [("Look", "NSS passwd"), ("Run", "command"), ("Other", "NSS group")] {
+        assert!(bench.count(class, "Request Count") > 10, "{class}");
+        assert_eq!(bench.count(class, "Failure Count"), 0, "{class}");
+        let stats = fs::read_to_string(bench.path("run_stats.csv")).expect("figures");
+        assert!(stats.contains(&format!("{method},{class}")), "{stats}");
+    }
+}
+
+#[test]
+fn a_worker_ends_when_there_is_no_master_and_tells_what_is_there_instead() {
+    let nobody = free_port();
+    let http = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let other = http.local_addr().expect("its number").port();
+    thread::spawn(move || {
+        for mut stream in http.incoming().flatten() {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = std::io::Write::write_all(&mut stream, &[b'x'; 64]);
+        }
+    });
+    for (port, why) in [(nobody, "cannot connect"), (other, "does not speak ZeroMQ's protocol 3")] {
+        let master = format!("127.0.0.1:{port}");
+        let begun = Instant::now();
+        let output = lab(&["worker", "--master", &master, "--patience", "1"]).output();
+        let output = output.expect("start");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(why) && said.contains(&master), "{said}");
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+    for (arguments, why) in [
+        (&["--master", "a/b"][..], "write HOST:PORT"),
+        (&["--master", "localhost", "--plan", "/no/plan"], "cannot read /no/plan"),
+    ] {
+        let output = lab(&[&["worker"], arguments].concat()).output().expect("start");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why));
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_worker_which_tells_its_master() {
+    let slapd = slapd(|_| {});
+    let bench = Bench::new(&binds(&slapd, "    think = \"5ms\"\n"));
+    let before = bound(&slapd);
+    let run = ["1", "-u", "4", "-r", "4"];
+    let mut master = bench.master(&[&HEADLESS[..], &run].concat());
+    let mut worker = lab(&["worker", "--master", &format!("127.0.0.1:{}", bench.port)]);
+    let mut worker = worker.stderr(Stdio::null()).spawn().expect("start");
+    bench.wait_for("All users spawned");
+    thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&worker), Signal::INT).expect("signal");
+    assert_eq!(worker.wait().expect("wait").code(), Some(130));
+    // A master without a page ends with its last worker.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while master.runs() {
+        assert!(Instant::now() < deadline, "{}", bench.log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(bench.log().contains("The last worker quit"), "{}", bench.log());
+    assert_eq!(bench.count("Binds", "Request Count"), bound(&slapd) - before - 1);
+}
+
+#[test]
+fn the_page_in_a_browser_starts_a_run_shows_our_tab_and_gives_the_report() {
+    let mut slapd = slapd(|_| {});
+    let server = slapd.process().pid().as_raw_nonzero();
+    let file = binds(&slapd, &format!("    server_pid = {server}\n    think = \"2ms\"\n"));
+    let bench = Bench::new(&file.replace("    probe = 0\n", "    probe = \"200ms\"\n"));
+    let web = free_port();
+    let mut up = lab(&["up", "--file", "locustfile.py", "--source", "127.0.0.2,127.0.0.3"]);
+    up.args(["--web", &format!("127.0.0.1:{web}"), "--port", &bench.port.to_string()]);
+    up.arg("--python").arg(python()).current_dir(bench.folder.path());
+    up.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src"));
+    let mut up = Process::start(&mut up, &bench.path("master.log"));
+    bench.wait_for("Starting web interface");
+    let before = bound(&slapd);
+    let mut browser = Command::new(python());
+    browser.arg("-B").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py"));
+    browser.arg(format!("http://127.0.0.1:{web}/")).arg(bench.folder.path());
+    let seen = browser.arg(tool("chromium", "chromium")).output().expect("start the browser");
+    let said = String::from_utf8_lossy(&seen.stderr);
+    assert!(seen.status.success(), "{said}{}", bench.log());
+    let counted: u64 = String::from_utf8_lossy(&seen.stdout).trim().parse().expect("a number");
+    // The comparisons before the run are the server's too, and none of the run's figures.
+    let made = bound(&slapd) - before - 1;
+    assert!(counted > 500 && counted <= made, "{counted} of {made}");
+    let picture = Pixmap::load_png(bench.path("tab.png")).expect("a picture");
+    let colours: std::collections::BTreeSet<_> =
+        picture.pixels().iter().map(|one| (one.red(), one.green(), one.blue())).collect();
+    assert!(colours.len() > 50, "the tab is drawn: {}", colours.len());
+    up.signal(Signal::INT);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while up.runs() {
+        assert!(Instant::now() < deadline, "{}", bench.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(up.code(), Some(130), "{}", bench.log());
+    // Nobody is left behind.
+    assert!(TcpListener::bind(("127.0.0.1", bench.port)).is_ok());
+}

@@ -1,0 +1,107 @@
+//! Log-ins through the host's own PAM, by services in a folder of the test: what is reported is what a
+//! module wrote down.
+
+mod common;
+
+use common::{count, number, report, run, warnings};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Services: `counts` lets in whoever has the password `secret`, and writes a line for each call of each
+/// kind; `denies` lets in nobody.
+struct Services(TempDir);
+
+impl Services {
+    fn new() -> Self {
+        let services = Self(tempfile::tempdir().expect("make a folder"));
+        let script = services.path("check");
+        let text = format!(
+            "#!/bin/sh\nread -r password\n[ \"$PAM_TYPE\" != auth ] || [ \"$password\" = secret ] || exit 1\n\
+             echo \"$PAM_TYPE $PAM_USER\" >>{}\n",
+            services.path("log").display()
+        );
+        fs::write(&script, text).expect("write the script");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it a program");
+        let shown = script.display();
+        let counts = format!(
+            "auth required pam_exec.so expose_authtok quiet {shown}\n\
+             account required pam_exec.so quiet {shown}\n\
+             session required pam_exec.so quiet {shown}\n"
+        );
+        fs::write(services.path("counts"), counts).expect("write the service");
+        fs::write(services.path("denies"), "auth required pam_deny.so\n")
+            .expect("write the service");
+        services
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn lines(&self, begin: &str) -> u64 {
+        let log = fs::read_to_string(self.path("log")).unwrap_or_default();
+        log.lines().filter(|line| line.starts_with(begin)).count() as u64
+    }
+
+    fn report(&self, service: &str, more: &[&str]) -> (i32, serde_json::Value) {
+        let folder = path(self.0.path());
+        let what = ["pam", "--service", service, "--config-folder", folder, "--user", "u{0..4}"];
+        let brief = ["--duration", "1", "--warm-up", "200ms", "--users", "2"];
+        report(&[&what[..], more, &brief].concat())
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[test]
+fn log_ins_are_as_many_as_the_modules_write_down() {
+    let services = Services::new();
+    let steps = ["--password", "secret", "--steps", "auth,account,session"];
+    let (code, report) = services.report("counts", &steps);
+    assert_eq!((code, count(&report, "/failures")), (0, 0), "{report}");
+    let reported = count(&report, "/requests") + count(&report, "/warm_up_requests");
+    assert!(
+        count(&report, "/requests") > 0 && number(&report, "/latency_ms/p50") > 0.0,
+        "{report}"
+    );
+    for call in ["auth ", "account ", "open_session ", "close_session "] {
+        assert_eq!(services.lines(call), reported, "{call}: {report}");
+    }
+    for user in 0..5 {
+        assert!(services.lines(&format!("auth u{user}")) > 0, "each had a turn");
+    }
+    assert!(!warnings(&report).contains(&"generator"), "threads that wait are no limit: {report}");
+    assert!(!report.to_string().contains("secret"), "passwords stay out of reports");
+}
+
+#[test]
+fn steps_are_made_that_are_asked_for() {
+    let services = Services::new();
+    let (_, report) = services.report("counts", &["--password", "secret", "--steps", "account"]);
+    assert_eq!(count(&report, "/failures"), 0, "{report}");
+    assert!(services.lines("account ") > 0 && services.lines("auth ") == 0, "{report}");
+}
+
+#[test]
+fn refusals_are_failures_of_pams_kind() {
+    let services = Services::new();
+    // A service that is not there falls back to `other`, which the folder has not either.
+    for (service, password, kinds) in [
+        ("counts", "wrong", &["PAM 4 PAM_SYSTEM_ERR"][..]),
+        ("denies", "secret", &["PAM 7 PAM_AUTH_ERR"]),
+        ("none", "secret", &["PAM 4 PAM_SYSTEM_ERR", "PAM 26 PAM_ABORT"]),
+    ] {
+        let more = ["--password", password, "--steps", "auth"];
+        let (code, report) = services.report(service, &more);
+        let by_kind = report["failures_by_kind"].as_object().expect("kinds");
+        let found = kinds.iter().find_map(|kind| by_kind.get(*kind)?.as_u64());
+        assert!(code == 1 && count(&report, "/failures") > 0, "{report}");
+        assert_eq!(found, Some(count(&report, "/requests")), "{service}: {report}");
+    }
+    let output = run(&["pam", "--service", "x", "--user", "u"]);
+    assert_eq!(output.status.code(), Some(2), "a password is needed");
+}

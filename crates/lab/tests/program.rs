@@ -1,0 +1,76 @@
+//! What is written beside the report: percentiles, JSON, man pages, completions; and wrong use.
+
+mod common;
+
+use common::{count, number, run};
+use std::fs;
+
+#[test]
+fn reports_go_where_they_are_asked_to() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let (json, hdr) = (folder.path().join("run.json"), folder.path().join("run.hgrm"));
+    let paths = [&json, &hdr].map(|path| path.to_str().expect("a plain path"));
+    let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0"];
+    let files = ["--json", paths[0], "--hdr", paths[1], "--probe", "0", "--", "true"];
+    let output = run(&[&["command"], &brief[..], &files].concat());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("latency    p50 "), "{said}");
+    let json = fs::read(json).expect("the report");
+    let report: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    for (field, least) in [("p50", 1e-3), ("p999", 1e-3), ("max", 1e-3)] {
+        assert!(number(&report, &format!("/latency_ms/{field}")) > least, "{report}");
+    }
+    let origin = &report["origin"];
+    assert_eq!(origin["plan"]["load"], "command");
+    assert_eq!(origin["plan"]["command"], serde_json::json!(["true"]));
+    assert!(count(origin, "/host/processors") > 0 && count(origin, "/time") > 1_700_000_000);
+    let hdr = fs::read_to_string(hdr).expect("the percentiles");
+    let total = format!("Total count    = {:12}]", count(&report, "/requests"));
+    assert!(hdr.starts_with("       Value ") && hdr.contains(&total), "{hdr}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_said_before_the_run() {
+    for option in ["--json", "--hdr"] {
+        let output = run(&["command", option, "/no/such/folder/file", "--", "true"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said.contains("cannot write /no/such/folder/file"), "{said}");
+    }
+}
+
+#[test]
+fn no_live_view_is_drawn_where_there_is_no_terminal() {
+    let output = run(&[
+        "command",
+        "--users",
+        "1",
+        "--duration",
+        "700ms",
+        "--warm-up",
+        "0",
+        "--probe",
+        "0",
+        "--",
+        "true",
+    ]);
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said, "", "nothing but mistakes and warnings goes to standard error");
+}
+
+#[test]
+fn wrong_use_is_told_and_pages_and_completions_are_written() {
+    for wrong in [&["ldap"][..], &["command"], &["dns", "--name", "x"], &["no-such"]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    let folder = tempfile::tempdir().expect("make a folder");
+    let output = run(&["man", folder.path().to_str().expect("a plain path")]);
+    assert!(output.status.success());
+    assert!(folder.path().join("roster-lab.1").exists());
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        let script = String::from_utf8_lossy(&output.stdout);
+        assert!(script.contains("start-tls"), "{shell}");
+    }
+}

@@ -1,0 +1,250 @@
+//! Traps, each met with in a real server, and told; and none told where there is none.
+
+mod common;
+
+use common::{
+    DN, PASSWORD, compared, count, lab, read, report, run, slapd, warnings, whole_report,
+};
+use roster_system_tests::servers::Kdc;
+use roster_system_tests::{Ds389, Server, c_program_with};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Tests that compare times do so one after the other.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+const ADMIN_PASSWORD: &str = "may do anything";
+
+/// A 389-ds whose users' passwords are stored in this way.
+fn ds389(scheme: &str) -> Ds389 {
+    let server = Ds389::serving(
+        "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+         dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n",
+    );
+    server.set("cn=config", "passwordStorageScheme", &[scheme]);
+    let mut ldif = String::new();
+    for number in 0..100 {
+        let _ = write!(
+            ldif,
+            "dn: uid=u{number},ou=people,dc=example,dc=com\nchangetype: add\n\
+             objectClass: inetOrgPerson\nuid: u{number}\ncn: u{number}\nsn: u{number}\n\
+             userPassword: {PASSWORD}\n\n"
+        );
+    }
+    server.change(&ldif);
+    server
+}
+
+/// Checks binds at a server.
+fn check(uri: &str, more: &[&str]) -> (i32, Value) {
+    whole_report(
+        &[&["check", "ldap", "--uri", uri, "--dn", DN, "--password", PASSWORD], more].concat(),
+    )
+}
+
+/// The text of a warning.
+fn said<'r>(report: &'r Value, kind: &str) -> &'r str {
+    let warnings = report["warnings"].as_array().expect("a list");
+    let found = warnings.iter().find(|warning| warning["kind"] == kind);
+    found.and_then(|warning| warning["text"].as_str()).unwrap_or_else(|| panic!("{kind}: {report}"))
+}
+
+#[test]
+fn results_that_389ds_keeps_of_hashed_passwords_are_told() {
+    let _alone = ALONE.lock();
+    let server = ds389("PBKDF2_SHA256");
+    let (code, report) = check(&server.uri(), &[]);
+    assert_eq!(code, 3, "{report}");
+    assert!(compared(&report, "cache").expect("compared") > 3.0, "{report}");
+    assert!(said(&report, "cache").contains("This run names 100 in turn"), "{report}");
+    // Before a run the same is said, and the run's own figures are of all identities.
+    let what = ["ldap", "--uri", &server.uri(), "--dn", DN, "--password", PASSWORD];
+    let (code, report) = whole_report(&[&what[..], &["--duration", "1"]].concat());
+    assert_eq!((code, count(&report, "/failures")), (0, 0), "{report}");
+    assert!(warnings(&report).contains(&"cache") && count(&report, "/probe_requests") > 100);
+    drop(server);
+    // A scheme whose results are not kept.
+    let server = ds389("SSHA512");
+    let (_, report) = check(&server.uri(), &[]);
+    assert!(!warnings(&report).contains(&"cache"), "{report}");
+}
+
+#[test]
+fn passwords_that_are_hashed_anew_by_a_bind_are_told() {
+    let _alone = ALONE.lock();
+    let server = ds389("SSHA");
+    server.set("cn=config", "passwordStorageScheme", &["PBKDF2-SHA512"]);
+    let admin = server.admin();
+    let bind = ["--bind-dn", &admin, "--bind-password", ADMIN_PASSWORD];
+    server.set("cn=config", "nsslapd-enable-upgrade-hash", &["off"]);
+    let (_, report) = check(&server.uri(), &bind);
+    assert_eq!(compared(&report, "upgrade"), Some(0.0), "{report}");
+    assert!(!warnings(&report).contains(&"upgrade"), "{report}");
+    server.set("cn=config", "nsslapd-enable-upgrade-hash", &["on"]);
+    // One fresh server more would say the same: the first eight are as they were stored.
+    let (code, report) = check(&server.uri(), &bind);
+    assert_eq!((code, compared(&report, "upgrade")), (3, Some(1.0)), "{report}");
+    assert!(said(&report, "upgrade").contains("from SSHA to PBKDF2-SHA512"), "{report}");
+    // Who may not read entries is told so, and not that all is well.
+    let (_, report) = check(&server.uri(), &[]);
+    assert_eq!(compared(&report, "upgrade"), None, "{report}");
+}
+
+#[test]
+fn a_server_that_stalls_at_low_load_is_told() {
+    let _alone = ALONE.lock();
+    // It now and then looks after a connection only when it has waited for others for 250 ms.
+    let server = ds389("SSHA");
+    let (code, report) = check(&server.uri(), &["--probe", "3"]);
+    assert_eq!(code, 3, "{report}");
+    assert!(said(&report, "stall").contains("stalls at low load: one user waits"), "{report}");
+    assert!(compared(&report, "stall").expect("compared") > 100.0, "{report}");
+}
+
+#[test]
+fn nothing_is_told_of_a_server_that_keeps_nothing() {
+    let _alone = ALONE.lock();
+    let slapd = slapd(|_| {});
+    let admin = slapd.admin();
+    let bind = ["--bind-dn", &admin, "--bind-password", ADMIN_PASSWORD];
+    let (code, report) = check(&slapd.uri(), &bind);
+    assert_eq!((code, warnings(&report)), (0, vec![]), "{report}");
+    assert_eq!(compared(&report, "upgrade"), Some(0.0), "{report}");
+    for kind in ["cache", "stall"] {
+        assert!(compared(&report, kind).is_some(), "{kind}: {report}");
+    }
+}
+
+#[test]
+fn the_look_aside_cache_of_a_kdc_is_told() {
+    let _alone = ALONE.lock();
+    let principals = (0..20).map(|n| format!("addprinc -requires_preauth -pw secret p{n}"));
+    let kdc = Kdc::start(&principals.collect::<Vec<_>>(), "");
+    let address = kdc.address();
+    let who = ["krb5", "--kdc", &address, "--realm", Kdc::REALM, "--no-preauth"];
+    let what = [&who[..], &["--principal", "p{0..19}"]].concat();
+    let (code, report) = whole_report(&[&["check"], &what[..]].concat());
+    assert_eq!((code, warnings(&report)), (3, vec!["look-aside"]), "{report}");
+    assert!(compared(&report, "look-aside").expect("compared") > 2.0, "{report}");
+    assert!(said(&report, "look-aside").contains("so its figures are of real work"));
+    let same = [&what[..], &["--same-bytes", "--duration", "500ms"]].concat();
+    let (_, report) = whole_report(&same);
+    assert!(said(&report, "look-aside").contains("its figures are of that cache"), "{report}");
+}
+
+/// Has a program see another wall clock than everybody else, moved by seconds that stand in a file.
+fn with_clock(command: &mut std::process::Command, file: &std::path::Path) {
+    let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
+    command.env("LD_PRELOAD", library).env("ROSTER_TEST_CLOCK", file);
+}
+
+#[test]
+fn a_clock_that_is_not_the_kdcs_is_told() {
+    let kdc = Kdc::start(&["addprinc +requires_preauth -pw secret u".to_owned()], "");
+    let folder = tempfile::tempdir().expect("make a folder");
+    let file = folder.path().join("clock");
+    fs::write(&file, 3600_i64.to_ne_bytes()).expect("move the clock");
+    let address = kdc.address();
+    let who = ["krb5", "--kdc", &address, "--realm", Kdc::REALM, "--principal", "u"];
+    let how = ["--password", "secret", "--duration", "300ms", "--json", "-", "--probe", "0"];
+    let mut lab = lab(&[&who[..], &how].concat());
+    with_clock(&mut lab, &file);
+    let (code, report) = read(&lab.output().expect("start"));
+    assert_eq!(code, 1, "{report}");
+    assert!(said(&report, "clock").contains("clock and the KDC's"), "{report}");
+}
+
+#[test]
+fn a_clock_that_is_set_during_a_run_is_told() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let file = folder.path().join("clock");
+    fs::write(&file, 0_i64.to_ne_bytes()).expect("write the clock");
+    let started = folder.path().join("started");
+    let start = started.to_str().expect("a plain path");
+    let how = ["--duration", "2", "--warm-up", "0", "--probe", "0", "--json", "-", "--users", "1"];
+    let mut lab = lab(&[&["command"], &how[..], &["--", "touch", start]].concat());
+    with_clock(&mut lab, &file);
+    let child = lab.stdout(Stdio::piped()).spawn().expect("start");
+    let begun = Instant::now();
+    while !started.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never began");
+        thread::sleep(Duration::from_millis(10));
+    }
+    // In place: the file is mapped.
+    let clock = fs::File::options().write(true).open(&file).expect("open the clock");
+    std::os::unix::fs::FileExt::write_all_at(&clock, &(-60_i64).to_ne_bytes(), 0).expect("set it");
+    let (_, report) = read(&child.wait_with_output().expect("wait"));
+    assert!(said(&report, "clock").contains("set this host's clock by 6"), "{report}");
+}
+
+#[test]
+fn a_clock_that_is_slow_to_read_is_told() {
+    let library = c_program_with("slow_clock", "slow_clock.so", &["-shared", "-fPIC"]);
+    let how = ["command", "--duration", "300ms", "--probe", "0", "--json", "-", "--", "true"];
+    let (_, plain) = read(&run(&how));
+    assert!(!warnings(&plain).contains(&"clock"), "{plain}");
+    let mut lab = lab(&how);
+    let (_, report) = read(&lab.env("LD_PRELOAD", library).output().expect("start"));
+    assert!(said(&report, "clock").contains("reading the clock takes"), "{report}");
+}
+
+#[test]
+fn a_generator_at_its_limit_is_told() {
+    let _alone = ALONE.lock();
+    let slapd = slapd(|_| {});
+    // More than one thread can do, at a rate: what is late is the generator's.
+    let uri = slapd.uri();
+    let what = ["ldap", "--uri", &uri, "--op", "search", "--dn", "", "--rate", "2000000"];
+    let (_, report) = report(&[&what[..], &["--duration", "1", "--users", "500"]].concat());
+    let found = warnings(&report);
+    assert!(found.contains(&"generator") || found.contains(&"users"), "{report}");
+}
+
+#[test]
+fn comparisons_are_counted_apart_and_exceed_no_rate() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().expect("make a folder");
+    let log = folder.path().join("log");
+    let script = format!("echo $0 >>{}", log.display());
+    let words = ["--", "sh", "-c", &script, "u{0..9}"];
+    let how = ["command", "--rate", "50", "--duration", "1", "--warm-up", "200ms", "--json", "-"];
+    let before = Instant::now();
+    let (_, report) = read(&run(&[&how[..], &words].concat()));
+    let took = before.elapsed().as_secs_f64();
+    let ran = fs::read_to_string(&log).expect("the log");
+    let counts = ["/requests", "/warm_up_requests", "/probe_requests"].map(|at| count(&report, at));
+    assert_eq!(counts.iter().sum::<u64>(), ran.lines().count() as u64, "{report}");
+    assert!(counts[2] > 0 && counts.iter().sum::<u64>() as f64 <= took * 50.0 + 10.0, "{report}");
+    assert!(compared(&report, "cache").is_some(), "{report}");
+}
+
+#[test]
+fn a_check_says_that_nothing_was_found() {
+    let output = run(&["check", "command", "--probe", "200ms", "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("nothing was found"), "{said}");
+    for nonsense in [["--probe", "0"], ["--html", "page.html"]] {
+        let output = run(&[&["check", "command"], &nonsense[..], &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{nonsense:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_comparisons_too() {
+    let child = lab(&["check", "command", "--probe", "60", "--json", "-", "--", "true"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start");
+    thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&child), Signal::INT).expect("interrupt it");
+    let begun = Instant::now();
+    let (code, report) = read(&child.wait_with_output().expect("wait"));
+    assert_eq!((code, &report["interrupted"]), (130, &Value::Bool(true)), "{report}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "at once, and not when it is done");
+}

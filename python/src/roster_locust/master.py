@@ -1,0 +1,181 @@
+"""What a master of Locust does more: tells workers what users do, looks for traps before a run, and hears
+what workers say beyond Locust's figures."""
+
+import argparse
+import json
+import logging
+import os
+import shutil
+from typing import Any, Dict, List, Optional, Tuple
+
+import gevent
+from gevent import subprocess
+from locust import events
+from locust.runners import STATE_INIT, STATE_STOPPED, MasterRunner
+from locust.stats import StatsCSV
+
+from . import page
+from .users import NativeUser
+
+log = logging.getLogger(__name__)
+
+#: A comparison of each class takes a few seconds.
+CHECK_SECONDS_MAX = 120
+
+
+class Lab:
+    """What is known beside Locust's own figures."""
+
+    def __init__(self, environment: Any) -> None:
+        self.environment = environment
+        #: Of each class: what was compared before the run, and the warnings that came of it.
+        self.checks: Dict[str, Dict[str, Any]] = {}
+        #: The last word of each worker.
+        self.workers: Dict[str, Dict[str, Any]] = {}
+        self._checking: Optional[gevent.Greenlet] = None
+
+    def classes(self) -> List[Any]:
+        return [cls for cls in self.environment.user_classes if issubclass(cls, NativeUser)]
+
+    def tell_workers(self) -> None:
+        """Puts what users do where workers find it: among the options."""
+        if self.environment.parsed_options is None:
+            self.environment.parsed_options = argparse.Namespace()
+        told = {}
+        for cls in self.classes():
+            options = {key: value for key, value in cls.options().items() if key != "probe"}
+            told[cls.__name__] = {cls.load: options}
+        self.environment.parsed_options.roster_lab = told
+
+    def is_idle(self) -> bool:
+        is_checking = self._checking is not None and not self._checking.ready()
+        return not is_checking and self.environment.runner.state in (STATE_INIT, STATE_STOPPED)
+
+    def start_check(self) -> None:
+        """Looks for traps, unless something runs that would disturb it."""
+        if self.is_idle():
+            self._checking = gevent.spawn(self._check)
+
+    def on_test_start(self, **_: Any) -> None:
+        self.workers.clear()
+        self.tell_workers()
+        if self._checking is None:
+            self.start_check()
+        if self._checking is not None:
+            # Comparisons are of a server that is left alone.
+            self._checking.join()
+
+    def on_report(self, client_id: str, data: Dict[str, Any], **_: Any) -> None:
+        if "roster_lab" in data:
+            self.workers[client_id] = data["roster_lab"]
+
+    def _check(self) -> None:
+        self.checks = {cls.__name__: check(cls) for cls in self.classes()}
+        for name, found in self.checks.items():
+            for warning in found.get("warnings", ()):
+                log.warning("%s: %s", name, warning["text"])
+
+    def warnings(self) -> List[Dict[str, str]]:
+        """Of the comparisons, and of all workers, each kind once."""
+        found: Dict[Tuple[str, str], str] = {}
+        for name, one in self.checks.items():
+            if "failed" in one:
+                found[name, "not checked"] = one["failed"]
+            for warning in one.get("warnings", ()):
+                found[name, warning["kind"]] = warning["text"]
+        for worker in self.workers.values():
+            for name, kind, text in worker["warnings"]:
+                found.setdefault((name, kind), text)
+        return [{"name": key[0], "kind": key[1], "text": text} for key, text in found.items()]
+
+    def server_cpu_us(self) -> Dict[str, float]:
+        """Microseconds of the server's processor for each request of a class.
+
+        Several workers beside one server see the same process: of a host the most counts.
+        """
+        seconds: Dict[Tuple[str, str, str], float] = {}
+        for worker in self.workers.values():
+            for name, what, cpu in worker["server_cpu"]:
+                key = (name, worker["host"], what)
+                seconds[key] = max(seconds.get(key, 0.0), cpu)
+        requests = {}
+        for (name, _), entry in list(self.environment.stats.entries.items()):
+            requests[name] = requests.get(name, 0) + entry.num_requests
+        sums: Dict[str, float] = {}
+        for (name, _, _), cpu in seconds.items():
+            sums[name] = sums.get(name, 0.0) + cpu
+        return {name: cpu * 1e6 / requests[name] for name, cpu in sums.items() if requests.get(name)}
+
+    def client_cpu_us(self) -> Optional[float]:
+        """Microseconds of the workers' processors for each request."""
+        requests = self.environment.stats.total.num_requests
+        cpu = sum(worker["client_cpu"] for worker in self.workers.values())
+        return cpu * 1e6 / requests if requests and self.workers else None
+
+
+def arguments(cls: Any) -> List[str]:
+    """The options of a class as they would be typed."""
+    flags, words = [], []
+    for key, value in cls.options().items():
+        if key == "command":
+            words = ["--", *value]
+        elif value is True:
+            flags.append("--" + key)
+        elif value is not False:
+            text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            flags.append("--%s=%s" % (key, text))
+    return flags + words
+
+
+def check(cls: Any) -> Dict[str, Any]:
+    """What `roster-lab check` finds of a class of users."""
+    if str(cls.options().get("probe", "")) == "0":
+        return {}
+    program = os.environ.get("ROSTER_LAB") or shutil.which("roster-lab")
+    if program is None:
+        return {"failed": "roster-lab is not on this host, which would look for traps before a run."}
+    command = [program, "check", cls.load, "--json=-", "--quiet", *arguments(cls)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=CHECK_SECONDS_MAX,
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": "the comparisons took longer than %d s." % CHECK_SECONDS_MAX}
+    try:
+        found: Dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return {"failed": done.stderr.decode(errors="replace").strip()[-1000:]}
+    return found
+
+
+def _with_fractions(self: Any, entry: Any, use_current: bool = False) -> List[Any]:
+    """Locust cuts what it writes into CSV to whole milliseconds; ours have three digits."""
+    if not entry.num_requests:
+        return list(self.percentiles_na)
+    if use_current and entry.use_response_times_cache:
+        percentile = entry.get_current_response_time_percentile
+    else:
+        percentile = entry.get_response_time_percentile
+    return [percentile(share) or 0 for share in self.percentiles_to_report]
+
+
+def listen() -> None:
+    """To be called once, when a locustfile names one of our classes."""
+
+    @events.init.add_listener
+    def on_init(environment: Any, web_ui: Any = None, **_: Any) -> None:
+        if not isinstance(environment.runner, MasterRunner):
+            return
+        lab = Lab(environment)
+        lab.tell_workers()
+        StatsCSV._percentile_fields = _with_fractions
+        environment.events.test_start.add_listener(lab.on_test_start)
+        environment.events.worker_report.add_listener(lab.on_report)
+        if web_ui is not None:
+            page.add(web_ui, lab)
+            lab.start_check()
+

@@ -1,0 +1,131 @@
+//! A KDC, MIT's krb5kdc as Debian packages it, with principals of a test's own.
+
+use super::{Process, free_port};
+use crate::host::tool;
+use crate::wait::wait_until;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longest start on a busy machine.
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// A KDC of the realm LAB.TEST.
+#[derive(Debug)]
+pub struct Kdc {
+    port: u16,
+    process: Option<Process>,
+    // Removed last.
+    folder: TempDir,
+}
+
+impl Kdc {
+    /// The realm.
+    pub const REALM: &str = "LAB.TEST";
+
+    /// A running KDC. `commands` are kadmin's, which make the principals; `settings` are lines of the
+    /// realm's part of kdc.conf.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn start(commands: &[String], settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("make a folder for the KDC");
+        let mut kdc = Self { port: free_port(), process: None, folder };
+        kdc.configure(settings);
+        kdc.run("kdb5_util", "krb5-kdc", &["create", "-s", "-P", "master", "-r", Self::REALM], "");
+        kdc.run("kadmin.local", "krb5-admin-server", &[], &(commands.join("\n") + "\n"));
+        let mut command = kdc.command("krb5kdc", "krb5-kdc");
+        command.arg("-n").arg("-P").arg(kdc.path("pid"));
+        let mut process = Process::start(&mut command, &kdc.path("said"));
+        wait_until(START_WITHIN, "krb5kdc answers", || {
+            assert!(process.runs(), "krb5kdc has ended: {}{}", process.log(), kdc.log());
+            TcpStream::connect((Ipv4Addr::LOCALHOST, kdc.port)).is_ok()
+        });
+        kdc.process = Some(process);
+        kdc
+    }
+
+    fn configure(&self, settings: &str) {
+        let path = |name: &str| self.path(name).display().to_string();
+        let (port, realm) = (self.port, Self::REALM);
+        let mut kdc = String::from("[realms]\n");
+        let _ = writeln!(
+            kdc,
+            "{realm} = {{\nkdc_listen = 127.0.0.1:{port}\nkdc_tcp_listen = 127.0.0.1:{port}\n\
+             database_name = {}\nkey_stash_file = {}\nacl_file = {}\n{settings}\n}}",
+            path("principal"),
+            path("stash"),
+            path("acl"),
+        );
+        fs::write(self.path("kdc.conf"), kdc).expect("write kdc.conf");
+        let krb5 = format!(
+            "[libdefaults]\ndefault_realm = {realm}\ndns_lookup_kdc = false\nrdns = false\n\
+             dns_canonicalize_hostname = false\n\
+             [realms]\n{realm} = {{\nkdc = 127.0.0.1:{port}\n}}\n[logging]\nkdc = FILE:{}\n",
+            path("log")
+        );
+        fs::write(self.path("krb5.conf"), krb5).expect("write krb5.conf");
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its process.
+    ///
+    /// # Panics
+    /// Never: it runs from the start on.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("it was started")
+    }
+
+    /// What it wrote down of requests so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.path("log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// A program that takes its configuration from here.
+    #[must_use]
+    pub fn command(&self, name: &str, package: &str) -> Command {
+        let mut command = Command::new(tool(name, package));
+        command
+            .env("KRB5_CONFIG", self.path("krb5.conf"))
+            .env("KRB5_KDC_PROFILE", self.path("kdc.conf"))
+            .env("LC_ALL", "C.UTF-8");
+        command
+    }
+
+    fn run(&self, name: &str, package: &str, arguments: &[&str], input: &str) {
+        let mut child = self
+            .command(name, package)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {name}: {error}"));
+        let mut pipe = child.stdin.take().expect("a pipe");
+        let input = input.to_owned();
+        // Both ways at once: it says a line for each that it reads.
+        let writer = std::thread::spawn(move || pipe.write_all(input.as_bytes()));
+        let output = child.wait_with_output().expect("wait for it");
+        writer.join().expect("not panicked").expect("it reads all");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_well = output.status.success() && !said.contains("while");
+        assert!(is_well, "{name}: {said}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
