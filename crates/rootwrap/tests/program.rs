@@ -172,6 +172,44 @@ fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
     }
 }
 
+/// Without root's rights nobody becomes another user. The original runs what is for root all the same.
+#[test]
+fn who_is_not_root_runs_in_compat_mode_what_is_for_root_as_itself() {
+    if !needs_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("roster-rootwrap");
+    fs::copy(env!("CARGO_BIN_EXE_roster-rootwrap"), &program).unwrap();
+    let rules = "[Filters]\nid: CommandFilter, id, root\nls: CommandFilter, ls, daemon\n\
+                 sh: CommandFilter, sh, nobody\n";
+    let conf = lay_out(folder.path(), rules);
+    let text = fs::read_to_string(&conf).unwrap();
+    let call = |mode: &str, command: &[&str]| {
+        fs::write(&conf, format!("{text}roster_mode={mode}\n")).unwrap();
+        let nobody = "import os, pwd, sys\n\
+                      user = pwd.getpwnam('nobody')\n\
+                      os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid)\n\
+                      os.execv(sys.argv[1], sys.argv[1:])";
+        let mut python = Command::new("python3");
+        let output = python.args(["-c", nobody]).arg(&program).arg(&conf).args(command).output();
+        let output = output.unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    assert_eq!(call("compat", &["id", "-un"]), (0, "nobody\n".into()));
+    assert_eq!(call("strict", &["sh", "-c", "id -un"]), (0, "nobody\n".into()));
+    for (mode, command, user) in
+        [("strict", "id", "root"), ("compat", "ls", "daemon"), ("strict", "ls", "daemon")]
+    {
+        let (code, text) = call(mode, &[command]);
+        assert_eq!(code, 1, "{mode} {command}: {text}");
+        let told = format!("a command becomes {user} where root calls: call by sudo\n");
+        assert!(text.ends_with(&told), "{mode} {command}: {text}");
+    }
+}
+
 /// The name of the shell that `sh` leads to.
 fn shell() -> String {
     let real = fs::canonicalize("/usr/bin/sh").unwrap();

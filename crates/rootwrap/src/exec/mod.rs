@@ -130,7 +130,7 @@ impl Executor {
 
     /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
     pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
-        let wanted = self.credentials(verdict.run_as())?;
+        let wanted = self.wanted(verdict)?;
         let image = match (verdict.mode(), verdict.process()) {
             (Mode::Strict, None) => {
                 verdict.argv().first().map_or(Ok(None), |first| image::open(first))?
@@ -218,6 +218,24 @@ impl Executor {
                 return Ok(stage);
             }
         }
+    }
+
+    /// Who a verdict's command is to be. Without root's rights the original runs what is for root as
+    /// its caller.
+    fn wanted(&self, verdict: &Verdict<'_>) -> io::Result<Credentials> {
+        let user = verdict.run_as();
+        if self.own.uid == 0 {
+            return self.credentials(user);
+        }
+        if user == "root" && verdict.mode() == Mode::Compat {
+            return Ok(self.own.clone());
+        }
+        let wanted = self.credentials(user)?;
+        if wanted.uid == self.own.uid {
+            return Ok(wanted);
+        }
+        let what = format!("a command becomes {user} where root calls: call by sudo");
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
     }
 
     fn credentials(&self, user: &str) -> io::Result<Credentials> {
