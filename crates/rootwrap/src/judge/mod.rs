@@ -7,6 +7,7 @@
 mod ip;
 mod kill;
 mod matching;
+mod variables;
 
 use crate::conf::os;
 use crate::filters::{Class, Rule};
@@ -21,6 +22,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+pub(crate) use variables::is_dangerous;
 
 /// How the rules are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -462,42 +465,4 @@ fn settings_of(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
         (!name.is_empty() && !value.is_empty()).then(|| (os(name.to_vec()), os(value.to_vec())))
     });
     pairs.collect()
-}
-
-/// Variables by which programs load code, or take files and commands for others: what glibc keeps
-/// from programs with raised rights, and the like of shells and interpreters.
-pub(crate) fn is_dangerous(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 29] = [
-        b"BASHOPTS",
-        b"BASH_ENV",
-        b"CDPATH",
-        b"ENV",
-        b"GCONV_PATH",
-        b"GETCONF_DIR",
-        b"GLIBC_TUNABLES",
-        b"HOSTALIASES",
-        b"IFS",
-        b"JAVA_TOOL_OPTIONS",
-        b"LOCALDOMAIN",
-        b"LOCPATH",
-        b"MALLOC_TRACE",
-        b"NIS_PATH",
-        b"NLSPATH",
-        b"NODE_OPTIONS",
-        b"PERL5LIB",
-        b"PERL5OPT",
-        b"PERLLIB",
-        b"PS4",
-        b"PYTHONHOME",
-        b"PYTHONINSPECT",
-        b"PYTHONPATH",
-        b"PYTHONSTARTUP",
-        b"RESOLV_HOST_CONF",
-        b"RES_OPTIONS",
-        b"RUBYLIB",
-        b"RUBYOPT",
-        b"SHELLOPTS",
-    ];
-    const STARTS: [&[u8]; 2] = [b"LD_", b"BASH_FUNC_"];
-    NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
 }
