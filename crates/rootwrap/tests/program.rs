@@ -55,6 +55,31 @@ fn check_lists_mistakes_and_what_strict_reads_otherwise() {
     );
 }
 
+/// The file system's order is what it is: whichever it is, the other is told of.
+#[test]
+fn check_tells_what_turns_on_the_order_of_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), "[Filters]\nx: CommandFilter, id, root\n");
+    let other = folder.path().join("rules/b.filters");
+    fs::write(&other, "[Filters]\ny: CommandFilter, id, nobody\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
+    let conf = conf.to_str().unwrap();
+    let (code, text) = run(folder.path(), &["check", "--json", conf]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let [difference] = &report["differences"].as_array().unwrap()[..] else { panic!("{text}") };
+    let told = |key: &str| difference[key].as_str().unwrap();
+    assert_eq!((code, &difference["example"]), (0, &serde_json::json!(["id"])));
+    let explained = |mode| run(folder.path(), &["explain", "--mode", mode, conf, "--", "id"]).1;
+    let (now, other) = match explained("compat").ends_with("as root: /usr/bin/id\n") {
+        true => ("root", "nobody (by rules/b.filters:2: y (CommandFilter))"),
+        false => ("nobody", "root (by rules/a.filters:2: x (CommandFilter))"),
+    };
+    assert_eq!(told("compat"), format!("runs `/usr/bin/id` as {now}"));
+    assert_eq!(told("other_order"), format!("runs `/usr/bin/id` as {other}"));
+    assert!(told("strict").starts_with("runs `/usr/bin/id` as root"), "{text}");
+    assert!(explained("strict").ends_with("strict: runs as root: /usr/bin/id\n"));
+}
+
 #[test]
 fn check_fails_where_nothing_can_be_judged_and_speaks_json() {
     let folder = tempfile::tempdir().unwrap();
