@@ -26,8 +26,8 @@ use std::fmt;
 
 /// The process that is supposed to be there: no kernel gives out a number so high by itself.
 const PID: i64 = 4_000_000;
-/// How often rules are looked at, all in all: some seconds. Some hundred rules take a hundredth of it.
-const LOOKS_MAX: usize = 20_000_000;
+/// How often rules are looked at, all in all: some seconds.
+const LOOKS_MAX: usize = 10_000_000;
 
 /// What was found.
 #[derive(Debug)]

@@ -119,10 +119,16 @@ impl<'p> Rules<'p> {
             && answers.len() < ORDERS_MAX
         {
             behind.push(file);
+            let is_left = |rule: &Rule| {
+                file_of(rule)
+                    .is_some_and(|other| are_beside(file, other) && !behind.contains(&other))
+            };
+            if !rules.iter().any(|rule| is_left(rule)) {
+                break;
+            }
             put_last_in_its_folder(&mut rules, file);
             let answer = self.answer(Mode::Compat, &rules, command, host);
-            let next = answer.decider.and_then(file_of);
-            if !next.is_some_and(|next| next.parent() == file.parent() && !behind.contains(&next)) {
+            if !answer.decider.is_some_and(is_left) {
                 break;
             }
             answers.push(answer);
@@ -137,8 +143,10 @@ impl<'p> Rules<'p> {
         command: &[OsString],
         host: &dyn Facts,
     ) -> Answer<'p> {
-        self.looks.set(self.looks.get() + rules.len());
-        match judge_by(mode, self.policy, rules, command, host, &mut |_, _, _| {}) {
+        let mut looks = 0;
+        let judged = judge_by(mode, self.policy, rules, command, host, &mut |_, _, _| looks += 1);
+        self.looks.set(self.looks.get() + looks);
+        match judged {
             Ok(verdict) => {
                 let (argv, environment) = (verdict.argv().to_vec(), verdict.environment().to_vec());
                 let runs = Runs { user: verdict.run_as(), argv, environment };
@@ -197,10 +205,13 @@ fn file_of(rule: &Rule) -> Option<&Path> {
     rule.place.as_ref().map(|place| place.file.as_path())
 }
 
+fn are_beside(file: &Path, other: &Path) -> bool {
+    file.parent().map(Path::as_os_str) == other.parent().map(Path::as_os_str)
+}
+
 /// As if the file system listed the file behind all others.
 fn put_last_in_its_folder(rules: &mut [&Rule], file: &Path) {
-    let is_in_folder =
-        |rule: &&Rule| file_of(rule).is_some_and(|other| other.parent() == file.parent());
+    let is_in_folder = |rule: &&Rule| file_of(rule).is_some_and(|other| are_beside(file, other));
     let Some(start) = rules.iter().position(is_in_folder) else { return };
     let count = rules[start..].iter().take_while(|rule| is_in_folder(rule)).count();
     rules[start..start + count].sort_by_key(|rule| file_of(rule) == Some(file));
