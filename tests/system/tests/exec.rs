@@ -520,6 +520,24 @@ fn silent_connections_change_nothing_for_who_speaks() {
 }
 
 #[test]
+fn what_a_stranger_sends_is_closed_without_anybody_waiting() {
+    root_or_return!();
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=1024", "--"]);
+    let script = fs::read_to_string(script("lingering.py")).unwrap();
+    let mut stranger = exec.as_user(CAROL, "python3");
+    stranger.args(["-c", &script]).arg(exec.socket()).arg("300");
+    let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    stranger.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    for user in [ALICE, BOB] {
+        let before = Instant::now();
+        assert_eq!(exec.run(user, &["sh", "-c", "exit 3"]).code, 3);
+        assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
+    }
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
+}
+
+#[test]
 fn a_daemon_with_few_descriptors_goes_on() {
     root_or_return!();
     let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=64", "--"]);

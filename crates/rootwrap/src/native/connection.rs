@@ -17,6 +17,7 @@ use rustix::termios::isatty;
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,8 @@ impl From<Unanswered> for NotRun {
 }
 
 /// Serves it until its client has had enough.
-pub(super) fn serve(daemon: &Daemon, place: &Place, stream: &UnixStream) -> io::Result<()> {
+pub(super) fn serve(daemon: &Daemon, place: &Place) -> io::Result<()> {
+    let stream = place.stream();
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     let peer = Peer::of(stream)?;
     let mut session = Session { daemon, place, peer, incoming: Incoming::new(stream) };
@@ -145,11 +147,12 @@ impl Session<'_> {
         }
         let caller = (self.peer.uid, record.user.as_str());
         let environment = environment(&account, caller, permit.kept());
-        let [stdin, stdout, stderr, folder] = fds;
-        let on_terminal = [&stdin, &stdout, &stderr].into_iter().any(isatty);
-        let setting = Setting { account: &account, environment: &environment, folder: &folder };
-        let streams = Streams { stdin, stdout, stderr };
+        let [stdin, stdout, stderr, folder] = &*fds;
+        let on_terminal = [stdin, stdout, stderr].into_iter().any(isatty);
+        let setting = Setting { account: &account, environment: &environment, folder };
+        let streams = copied([stdin, stdout, stderr]).map_err(NotStarted::System)?;
         let child = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
+        drop(fds);
         let _running = self.daemon.counters.running.held();
         let running = Running::new(child, rule.timeout, on_terminal)
             .map_err(|error| NotRun::new(Why::Failed, error))?;
@@ -199,6 +202,12 @@ impl Session<'_> {
     fn tell(&self, answer: &Answer) -> io::Result<()> {
         tell(self.incoming.stream(), answer)
     }
+}
+
+/// For a command's start, which closes them when the caller's are still open: it waits for none.
+fn copied([stdin, stdout, stderr]: [&OwnedFd; 3]) -> io::Result<Streams> {
+    let (stdin, stdout) = (stdin.try_clone()?, stdout.try_clone()?);
+    Ok(Streams { stdin, stdout, stderr: stderr.try_clone()? })
 }
 
 fn tell(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! What comes over a connection: bytes and descriptors, as frames. No frame is waited for beyond its
 //! time, and none is larger than the protocol has it.
 
+use crate::closing::{Sent, cut_short};
 use roster_exec::wire::{
     DESCRIPTORS, HEADER_BYTES, Malformed, Request, SIGNAL_FRAME_BYTES, decode_signal,
 };
@@ -22,13 +23,16 @@ const PIECE_BYTES: usize = 16 << 10;
 pub(super) struct Incoming<'s> {
     stream: &'s UnixStream,
     held: Vec<u8>,
-    fds: Vec<OwnedFd>,
+    fds: Sent<Vec<OwnedFd>>,
 }
+
+/// Standard input, output and error, and a folder.
+pub(super) type Descriptors = [OwnedFd; DESCRIPTORS];
 
 /// A command that somebody wants, with the descriptors that it is to have.
 pub(super) struct Received {
     pub(super) request: Request,
-    pub(super) fds: [OwnedFd; DESCRIPTORS],
+    pub(super) fds: Sent<Descriptors>,
 }
 
 /// What one read brought.
@@ -40,7 +44,7 @@ pub(super) enum Came {
 
 impl<'s> Incoming<'s> {
     pub(super) fn new(stream: &'s UnixStream) -> Self {
-        Self { stream, held: Vec::new(), fds: Vec::new() }
+        Self { stream, held: Vec::new(), fds: Sent::new(Vec::new()) }
     }
 
     pub(super) fn stream(&self) -> &'s UnixStream {
@@ -90,7 +94,7 @@ impl<'s> Incoming<'s> {
 
     fn take_request(&mut self, end: usize) -> io::Result<Received> {
         let request = Request::decode(&self.held[HEADER_BYTES..end]).map_err(invalid)?;
-        let fds = std::mem::take(&mut self.fds).try_into();
+        let fds = self.fds.take().try_into().map(Sent::new).map_err(Sent::new);
         let fds = fds.map_err(|_| invalid(Malformed("four descriptors come with it")))?;
         self.held.drain(..end);
         if self.held.capacity() > 2 * PIECE_BYTES {
@@ -137,8 +141,11 @@ impl<'s> Incoming<'s> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let came =
-            recvmsg(self.stream.as_fd(), &mut [IoSliceMut::new(&mut piece)], &mut control, flags);
+        // More descriptors than there is space for are closed in it.
+        let came = cut_short(|| {
+            let mut pieces = [IoSliceMut::new(&mut piece)];
+            recvmsg(self.stream.as_fd(), &mut pieces, &mut control, flags)
+        });
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 self.fds.extend(fds);
