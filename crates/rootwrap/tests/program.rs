@@ -213,6 +213,30 @@ fn strict_mode_signals_the_process_that_was_judged() {
 }
 
 #[test]
+fn strict_mode_sends_the_signal_that_was_judged_behind_whatever_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let filters = "[Filters]\nkill: KillFilter, root, /usr/bin/sleep, -0, -HUP\n\
+                   nice: ChainingRegExpFilter, nice, root, nice, -n, \\d+\n\
+                   netns: IpNetnsExecFilter, ip, root\n";
+    let conf = lay_out(folder.path(), filters);
+    let text = fs::read_to_string(&conf).unwrap();
+    fs::write(&conf, format!("{text}roster_mode=strict\n")).unwrap();
+    for before in [&["nice", "-n", "5"][..], &["ip", "netns", "exec", "no-such"]] {
+        let mut sleeper = Command::new("/usr/bin/sleep").arg("600").spawn().unwrap();
+        let pid = sleeper.id().to_string();
+        let call = |signal: &str| {
+            let words = [&[conf.to_str().unwrap()], before, &["kill", signal, &pid]].concat();
+            run(folder.path(), &words)
+        };
+        assert_eq!(call("-0"), (0, String::new()), "{before:?}");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(sleeper.try_wait().unwrap().is_none(), "{before:?}");
+        assert_eq!(call("-HUP"), (0, String::new()), "{before:?}");
+        assert_eq!(sleeper.wait().unwrap().signal(), Some(1), "{before:?}");
+    }
+}
+
+#[test]
 fn a_script_runs_in_strict_mode_and_what_cannot_be_executed_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(folder.path()).unwrap();
