@@ -12,7 +12,7 @@ use super::policy::Policy;
 use super::record::{Record, Verdict, words};
 use super::running::{Outcome, Running};
 use crate::exec::{NotStarted, Setting, Streams};
-use roster_exec::wire::{Answer, Request, Why};
+use roster_exec::wire::{Answer, End, Request, Why};
 use rustix::termios::isatty;
 use std::cell::Cell;
 use std::fmt::Display;
@@ -29,11 +29,23 @@ const NEXT_TIME: Duration = Duration::from_secs(600);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Why a command does not run.
-struct NotRun(Why, String);
+struct NotRun {
+    why: Why,
+    words: String,
+    /// By which the caller has told it to end before it began.
+    signal: Option<u32>,
+}
 
 impl NotRun {
     fn new(why: Why, words: impl Display) -> Self {
-        Self(why, words.to_string())
+        Self { why, words: words.to_string(), signal: None }
+    }
+
+    fn answer(&self) -> Answer {
+        match self.signal {
+            Some(signal) => Answer::Ended(End::Died(signal)),
+            None => Answer::Denied(self.why, self.words.clone()),
+        }
     }
 }
 
@@ -94,9 +106,7 @@ impl Session<'_> {
                 record.bytes = bytes;
                 (Answer::Ended(end), Verdict::Ran(end))
             }
-            Err(NotRun(why, words)) => {
-                (Answer::Denied(why, words.clone()), Verdict::Denied(why, words))
-            }
+            Err(not_run) => (not_run.answer(), Verdict::Denied(not_run.why, not_run.words)),
         };
         let told = self.tell(&answer);
         record.time = began.elapsed();
@@ -123,10 +133,7 @@ impl Session<'_> {
 
     fn run(&mut self, received: Received, record: &mut Record) -> Result<Outcome, NotRun> {
         let Received { request, fds } = received;
-        // Who inherited the connection of a process that has ended is somebody else.
-        if !self.peer.is_alive() {
-            return Err(NotRun::new(Why::Refused, "the process that has connected is gone"));
-        }
+        self.look_for_the_caller()?;
         let policy = self.daemon.policy();
         let permit = self.permit(&policy, &request, record)?;
         let rule = permit.rule();
@@ -151,6 +158,8 @@ impl Session<'_> {
         let on_terminal = [stdin, stdout, stderr].into_iter().any(isatty);
         let setting = Setting { account: &account, environment: &environment, folder };
         let streams = copied([stdin, stdout, stderr]).map_err(NotStarted::System)?;
+        // Whoever asked may have given up while it waited for its turn.
+        self.look_for_its_end()?;
         let child = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
         drop(fds);
         let _running = self.daemon.counters.running.held();
@@ -162,6 +171,28 @@ impl Session<'_> {
         running
             .attend(&mut self.incoming, |answer| tell(stream, answer))
             .map_err(|error| NotRun::new(Why::Failed, error))
+    }
+
+    /// Who inherited the connection of a process that has ended is somebody else.
+    fn look_for_the_caller(&self) -> Result<(), NotRun> {
+        match self.peer.is_alive() {
+            true => Ok(()),
+            false => Err(NotRun::new(Why::Refused, "the process that has connected is gone")),
+        }
+    }
+
+    /// That nobody wants a command any more that has not begun: by the end of its caller or its word.
+    fn look_for_its_end(&mut self) -> Result<(), NotRun> {
+        self.look_for_the_caller()?;
+        let gone = |_| NotRun::new(Why::Failed, "its caller has gone before it began");
+        self.incoming.read_all().map_err(gone)?;
+        match self.incoming.signal_to_end() {
+            None => Ok(()),
+            signal => {
+                let not_run = NotRun::new(Why::Failed, "its caller has ended it before it began");
+                Err(NotRun { signal, ..not_run })
+            }
+        }
     }
 
     /// What the policy says to the request of whom the kernel says.

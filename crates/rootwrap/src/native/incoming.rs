@@ -8,6 +8,7 @@ use roster_exec::wire::{
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use rustix::process::Signal;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 const WHOLE_TIME: Duration = Duration::from_secs(5);
 /// What is read at once.
 const PIECE_BYTES: usize = 16 << 10;
+
+/// Signals by which a caller wants no more of a command.
+const TO_END: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL];
 
 /// A connection's receiving side.
 pub(super) struct Incoming<'s> {
@@ -115,6 +119,26 @@ impl<'s> Incoming<'s> {
         let signal = decode_signal(*frame).map_err(invalid)?;
         self.held.drain(..SIGNAL_FRAME_BYTES);
         Ok(Some(signal))
+    }
+
+    /// Takes all that is there while a command is to begin. An error is that the client is gone, or may not
+    /// say what it says.
+    pub(super) fn read_all(&mut self) -> io::Result<()> {
+        while !self.is_out_of_turn() && self.held.len() < PIECE_BYTES {
+            match self.read()? {
+                Came::Bytes => {}
+                Came::Nothing => return Ok(()),
+                Came::End => return Err(ErrorKind::ConnectionAborted.into()),
+            }
+        }
+        Err(ErrorKind::InvalidData.into())
+    }
+
+    /// The first that is to end a command of those signals that have come and are left for it.
+    pub(super) fn signal_to_end(&self) -> Option<u32> {
+        let frames = self.held.chunks_exact(SIGNAL_FRAME_BYTES);
+        let mut signals = frames.filter_map(|frame| decode_signal(frame.try_into().ok()?).ok());
+        signals.find(|signal| TO_END.iter().any(|end| u32::try_from(end.as_raw()) == Ok(*signal)))
     }
 
     /// Whether what has come is for another time than while a command runs.
