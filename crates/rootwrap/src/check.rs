@@ -20,6 +20,10 @@ use std::path::{Path, PathBuf};
 const TRIES_MAX: usize = 400;
 /// Rules that are tried behind one that chains.
 const LEAVES_MAX: usize = 20;
+/// Commands of a rule that are tried for what the order of the filter files makes of them.
+const ORDER_TRIES_MAX: usize = 4;
+/// With more rules each cannot be held against all others.
+const ORDER_RULES_MAX: usize = 5000;
 /// The process that is supposed to be there: no kernel gives out a number so high by itself.
 const PID: i64 = 4_000_000;
 
@@ -74,17 +78,53 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
             problems.push(Problem::warning(&place.file, place.line, what, fault.instead()));
         }
     }
-    let rules: Vec<&Rule> = policy.rules(Mode::Strict).collect();
-    let differences = rules.iter().filter_map(|rule| difference(policy, &rules, rule, facts));
+    let orders = Orders::of(policy);
+    if orders.is_other && orders.strict.len() > ORDER_RULES_MAX {
+        let place = orders.strict.iter().find_map(|rule| rule.place.as_ref());
+        problems.extend(place.map(|place| {
+            let what = "with so many rules it is not tried what the order of the files changes";
+            Problem::warning(&place.file, 0, what, "see that no command has two rules")
+        }));
+    }
+    let differences = orders.strict.iter();
+    let differences = differences.filter_map(|rule| difference(policy, &orders, rule, facts));
     Report { problems, differences: differences.collect() }
+}
+
+/// All rules, as each mode takes them.
+struct Orders<'p> {
+    compat: Vec<&'p Rule>,
+    strict: Vec<&'p Rule>,
+    /// Whether the modes take them in another order.
+    is_other: bool,
+}
+
+impl<'p> Orders<'p> {
+    fn of(policy: &'p Policy) -> Self {
+        let [compat, strict] =
+            [Mode::Compat, Mode::Strict].map(|mode| policy.rules(mode).collect::<Vec<_>>());
+        let is_other = compat.iter().zip(&strict).any(|(one, other)| !std::ptr::eq(*one, *other));
+        Self { compat, strict, is_other }
+    }
+
+    /// What the whole policy says of a command in both modes.
+    fn judged(&self, policy: &Policy, command: &[OsString], host: &dyn Facts) -> [Judged<'p>; 2] {
+        [(Mode::Compat, &self.compat), (Mode::Strict, &self.strict)]
+            .map(|(mode, rules)| judge_by(mode, policy, rules, command, host, &mut |_, _, _| {}))
+    }
 }
 
 fn difference(
     policy: &Policy,
-    rules: &[&Rule],
+    orders: &Orders<'_>,
     rule: &Rule,
     facts: &dyn Facts,
 ) -> Option<Difference> {
+    let rules = &orders.strict;
+    let mut order_tries = match orders.is_other && rules.len() <= ORDER_RULES_MAX {
+        true => ORDER_TRIES_MAX,
+        false => 0,
+    };
     let mut tried = vec![rule];
     if rule.class.is_chaining() {
         let leaves = rules.iter().copied();
@@ -101,8 +141,17 @@ fn difference(
         for command in &commands {
             let judged = |mode| judge_by(mode, policy, &tried, command, host, &mut |_, _, _| {});
             let (compat, strict) = (judged(Mode::Compat), judged(Mode::Strict));
-            let by_rule = compat.as_ref().is_ok_and(|verdict| std::ptr::eq(verdict.rule(), rule))
-                || strict.as_ref().is_ok_and(|verdict| std::ptr::eq(verdict.rule(), rule));
+            // Alone it is quickly told apart; what counts is what all rules make of the command.
+            if !differ(&compat, &strict) {
+                if order_tries == 0 || strict.is_err() {
+                    continue;
+                }
+                order_tries -= 1;
+            }
+            let [compat, strict] = orders.judged(policy, command, host);
+            let by_rule = [&compat, &strict].into_iter().any(|judged| {
+                judged.as_ref().is_ok_and(|verdict| std::ptr::eq(verdict.rule(), rule))
+            });
             if by_rule && differ(&compat, &strict) {
                 return Some(Difference {
                     rule: rule.to_string(),
@@ -121,7 +170,9 @@ type Judged<'p> = Result<Verdict<'p>, Refusal<'p>>;
 fn differ(compat: &Judged<'_>, strict: &Judged<'_>) -> bool {
     match (compat, strict) {
         (Ok(compat), Ok(strict)) => {
-            compat.argv() != strict.argv() || compat.environment() != strict.environment()
+            compat.argv() != strict.argv()
+                || compat.environment() != strict.environment()
+                || compat.run_as() != strict.run_as()
         }
         (Err(_), Err(_)) => false,
         _ => true,
@@ -388,6 +439,32 @@ mod tests {
             assert_eq!(found.len(), 1, "{rule}: {found:?}");
             assert!(found[0].contains(example), "{rule}: {}", found[0]);
             assert!(found[0].ends_with("and is refused in strict mode"), "{}", found[0]);
+        }
+    }
+
+    #[test]
+    fn what_is_told_is_what_all_rules_make_of_the_command() {
+        let found = differences(
+            "a: RegExpFilter, no-such, nobody, no-such, -u|-g\nb: CommandFilter, no-such, root\n",
+        );
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("as nobody in compat mode"), "{}", found[0]);
+        assert!(found[0].ends_with("as root in strict mode"), "{}", found[0]);
+    }
+
+    #[test]
+    fn rules_that_change_places_are_told() {
+        let rule = |user: &str| format!("[Filters]\nx: CommandFilter, ls, {user}\n");
+        // As the folder lists them.
+        let files = [("b", rule("nobody")), ("a", rule("root"))];
+        let policy = Policy::of_files(b"[DEFAULT]\nfilters_path=/x\n", &files);
+        let path = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        let report = check(&policy, &ThisHost::with_environment(path));
+        let found: Vec<_> = report.differences.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        for found in found {
+            assert!(found.contains("as nobody in compat mode"), "{found}");
+            assert!(found.ends_with("as root in strict mode"), "{found}");
         }
     }
 
