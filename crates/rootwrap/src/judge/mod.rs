@@ -16,11 +16,12 @@ use crate::pattern::Fault;
 use crate::policy::Policy;
 use crate::python::{basename, is_absolute, join};
 use crate::trust::distrust;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// How the rules are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -478,39 +479,72 @@ fn settings_of(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
 }
 
 /// Variables by which programs load code, or take files and commands for others: what glibc keeps
-/// from programs with raised rights, and the like of shells and interpreters.
+/// from programs with raised rights, what sudo keeps from all, and the like of interpreters and of what
+/// sets up networks. All others are for whoever writes a rule that names them to answer for.
 pub(crate) fn is_dangerous(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 29] = [
-        b"BASHOPTS",
-        b"BASH_ENV",
-        b"CDPATH",
-        b"ENV",
-        b"GCONV_PATH",
-        b"GETCONF_DIR",
-        b"GLIBC_TUNABLES",
-        b"HOSTALIASES",
-        b"IFS",
-        b"JAVA_TOOL_OPTIONS",
-        b"LOCALDOMAIN",
-        b"LOCPATH",
-        b"MALLOC_TRACE",
-        b"NIS_PATH",
-        b"NLSPATH",
-        b"NODE_OPTIONS",
-        b"PERL5LIB",
-        b"PERL5OPT",
-        b"PERLLIB",
-        b"PS4",
-        b"PYTHONHOME",
-        b"PYTHONINSPECT",
-        b"PYTHONPATH",
-        b"PYTHONSTARTUP",
-        b"RESOLV_HOST_CONF",
-        b"RES_OPTIONS",
-        b"RUBYLIB",
-        b"RUBYOPT",
-        b"SHELLOPTS",
-    ];
-    const STARTS: [&[u8]; 2] = [b"LD_", b"BASH_FUNC_"];
-    NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
+    static KNOWN: LazyLock<(HashSet<&[u8]>, Vec<&[u8]>)> = LazyLock::new(|| {
+        let (starts, names): (Vec<&str>, Vec<&str>) =
+            DANGEROUS.split_whitespace().partition(|name| name.ends_with('*'));
+        let starts = starts.into_iter().map(|start| start.trim_end_matches('*').as_bytes());
+        (names.into_iter().map(str::as_bytes).collect(), starts.collect())
+    });
+    let (names, starts) = &*KNOWN;
+    names.contains(name) || starts.iter().any(|start| name.starts_with(start))
+}
+
+/// With a `*`, all that begin so.
+const DANGEROUS: &str = "
+    GCONV_PATH GETCONF_DIR GLIBC_TUNABLES HOSTALIASES LD_* LOCALDOMAIN LOCPATH MALLOC_TRACE NIS_PATH NLSPATH
+    RESOLV_HOST_CONF RES_OPTIONS TMPDIR TZDIR
+    BASHOPTS BASH_ENV BASH_FUNC_* CDPATH ENV FPATH GLOBIGNORE IFS KRB5_CONFIG* KRB5_KTNAME NULLCMD PATH_LOCALE
+    PROMPT_COMMAND PS4 READNULLCMD SHELLOPTS TERMCAP TERMINFO TERMINFO_DIRS TERMPATH TMPPREFIX ZDOTDIR
+    CLASSPATH GEM_HOME GEM_PATH GUILE_LOAD_COMPILED_PATH GUILE_LOAD_PATH JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS
+    LUA_CPATH* LUA_INIT* LUA_PATH* NODE_OPTIONS NODE_PATH PERL5DB PERL5LIB PERL5OPT PERLIO PERLIO_DEBUG PERLLIB
+    PHPRC PHP_INI_SCAN_DIR PYTHONBREAKPOINT PYTHONCASEOK PYTHONEXECUTABLE PYTHONHOME PYTHONINSPECT PYTHONPATH
+    PYTHONPLATLIBDIR PYTHONPYCACHEPREFIX PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS PYTHON_HISTORY
+    PYTHON_PRESITE RUBYLIB RUBYOPT TCLLIBPATH _JAVA_OPTIONS
+    GIO_EXTRA_MODULES GIO_MODULE_DIR IP6TABLES_LIB_DIR IPTABLES_LIB_DIR MODPROBE_OPTIONS OPENSSL_CONF
+    OPENSSL_ENGINES OPENSSL_MODULES SASL_PATH TC_LIB_DIR XTABLES_LIBDIR
+";
+
+#[cfg(test)]
+mod tests {
+    use super::is_dangerous;
+
+    #[test]
+    fn variables_that_load_code_are_known() {
+        // Of glibc's unsecvars.h, of sudo's env.c, and of interpreters.
+        for name in [
+            "LD_PRELOAD",
+            "GCONV_PATH",
+            "TMPDIR",
+            "TZDIR",
+            "GLIBC_TUNABLES",
+            "BASH_FUNC_ls%%",
+            "ZDOTDIR",
+            "TERMINFO",
+            "GLOBIGNORE",
+            "PERL5DB",
+            "PYTHONUSERBASE",
+            "PYTHONWARNINGS",
+            "PYTHONPYCACHEPREFIX",
+            "NODE_PATH",
+            "LUA_INIT",
+            "LUA_INIT_5_4",
+            "GEM_PATH",
+            "_JAVA_OPTIONS",
+            "JDK_JAVA_OPTIONS",
+            "XTABLES_LIBDIR",
+            "TC_LIB_DIR",
+            "OPENSSL_CONF",
+        ] {
+            assert!(is_dangerous(name.as_bytes()), "{name}");
+        }
+        // What rules that are in use name.
+        for name in
+            ["LC_ALL", "LANG", "CONFIG_FILE", "NETWORK_ID", "LVM_SYSTEM_DIR", "PYTHONUNBUFFERED"]
+        {
+            assert!(!is_dangerous(name.as_bytes()), "{name}");
+        }
+    }
 }
