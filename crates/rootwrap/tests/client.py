@@ -349,6 +349,33 @@ def lingering():
     stranger.communicate()
 
 
+def flooded():
+    """Strangers who come without pause do not keep it from ending."""
+    script = (
+        'import os, socket, sys\n'
+        'os.setgid(65534); os.setuid(65534)\n'
+        'print(flush=True)\n'
+        'while os.path.exists(sys.argv[1]):\n'
+        '    s = socket.socket(socket.AF_UNIX)\n'
+        '    s.setblocking(False)\n'
+        '    s.connect_ex(sys.argv[1])\n'
+        '    s.close()\n'
+    )
+    with a_client() as client:
+        client.execute(['echo'])
+        command = [sys.executable, '-c', script, address(client)]
+        strangers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(10)]
+        for stranger in strangers:
+            stranger.stdout.read(1)
+        time.sleep(0.5)
+        start = time.monotonic()
+        client._process.terminate()
+        client._process.wait(60)
+        assert time.monotonic() - start < 3, time.monotonic() - start
+        for stranger in strangers:
+            stranger.wait(20)
+
+
 def allowed():
     """Whoever owns the pipe may connect, and whom the call names; the key is asked for all the same."""
     with a_client('--allow-uid', '65534') as client:

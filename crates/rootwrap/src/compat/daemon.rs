@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 const UNKNOWN_TIME: Duration = Duration::from_secs(10);
 /// Connections at once whose client did not show the key: of more, the oldest go.
 const UNKNOWN_MAX: usize = 64;
+/// Connections that are taken before it is looked whether there is a reason to end.
+const ACCEPTED_MAX: usize = 16;
 /// How long a client may leave an answer lying.
 const ANSWER_TIME: Duration = Duration::from_secs(600);
 /// Nothing here goes deep; the C library's look-up of users needs the most.
@@ -225,7 +227,8 @@ impl Daemon {
                 return;
             }
             self.turn_out_late();
-            while let (true, Some(stream)) = (found[0], accept_one(socket)) {
+            let came = std::iter::from_fn(|| accept_one(socket));
+            for stream in came.take(if found[0] { ACCEPTED_MAX } else { 0 }) {
                 match allowed.is_among(&stream) {
                     true => self.admit(stream),
                     false => self.closers.close(stream),
