@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -88,6 +88,50 @@ fn explain_names_the_rule_and_has_the_exit_code_of_the_verdict() {
 const RUNNABLE: &str = "[Filters]\nsh: CommandFilter, sh, root\nls: CommandFilter, /no/such/ls, root\n\
                         id: CommandFilter, id, nobody\nchosen: CommandFilter, sh2, nobody\n\
                         kill: KillFilter, root, /usr/bin/sleep, -9\n";
+
+#[test]
+fn a_daemons_folder_is_everybodys_to_enter_whatever_the_umask() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("exec.toml");
+    fs::write(&policy, "").unwrap();
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o644)).unwrap();
+    let socket = folder.path().join("run/roster/exec");
+    let mut daemon = Command::new("/bin/sh")
+        .args(["-c", "umask 077; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_roster-rootwrap-daemon")])
+        .args(["--native", "--policy"])
+        .arg(&policy)
+        .arg("--socket")
+        .arg(&socket)
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let modes = socket.ancestors().take(3).map(mode).collect::<Vec<_>>();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_eq!(modes, [0o666, 0o755, 0o755]);
+}
+
+/// As with the original, which gives up no rights for root's rules.
+#[test]
+fn who_is_not_root_runs_roots_rules_as_itself() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), "[Filters]\nid: CommandFilter, id, root\n");
+    let program = folder.path().join("roster-rootwrap");
+    fs::copy(env!("CARGO_BIN_EXE_roster-rootwrap"), &program).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(program);
+    command.arg(conf).args(["id", "-u"]).env("PATH", "/usr/bin:/bin").uid(65534).gid(65534);
+    let ran = command.current_dir("/").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "");
+    assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"65534\n"[..]));
+}
 
 #[test]
 fn a_drop_in_call_ends_as_the_command_does_and_hands_its_streams_over() {

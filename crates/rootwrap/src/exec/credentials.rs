@@ -94,10 +94,12 @@ impl Credentials {
         }
     }
 
-    /// Those of a user. Who is not root can run as itself only, and keeps what it has.
+    /// Those of a user. Who is not root can run as itself only, and keeps what it has: so it does where a rule
+    /// says root, as with the original.
     pub(super) fn of_user(name: &str, own: &Self) -> io::Result<Self> {
         let unknown = || io::Error::other(format!("there is no user {name}"));
-        Ok(Self::account(name, own)?.ok_or_else(unknown)?.credentials)
+        let account = Self::account(name, own)?.ok_or_else(unknown)?;
+        Ok(if account.uid() == 0 && own.uid != 0 { own.clone() } else { account.credentials })
     }
 
     /// The same, with what else is known of the user; `None` if there is none.
