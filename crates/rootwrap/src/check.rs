@@ -262,6 +262,14 @@ mod tests {
                  strict mode"
             ]
         );
+        // As the folder lists them: strict mode takes them by their names.
+        let files = [("b", format!("[Filters]\n{nobody}")), ("a", format!("[Filters]\n{root}"))];
+        let policy = Policy::of_files(b"[DEFAULT]\nfilters_path=/x\nexec_dirs=/sbin\n", &files);
+        let report = check(&policy, &ThisHost::with_environment(Vec::new()));
+        let [found] = &report.differences[..] else { panic!("{:?}", report.differences) };
+        assert_eq!(found.compat, "runs `/sbin/no-such` as nobody");
+        let by_name = "runs `/sbin/no-such` as root (by a:2: x (CommandFilter))";
+        assert_eq!((found.other_order.as_deref(), &*found.strict), (Some(by_name), by_name));
         // In one file their order is no chance, and neither is it where both do the same.
         assert_eq!(differences(&format!("{root}{nobody}")), [""; 0]);
         assert_eq!(differences_of_files(&[root, root]), [""; 0]);

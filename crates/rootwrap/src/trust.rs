@@ -73,8 +73,11 @@ fn is_writable_by(status: &Status) -> Option<String> {
     if status.mode & BY_OTHERS != 0 {
         return Some("is writable by all".into());
     }
-    let by_group = status.mode & BY_GROUP != 0 && status.gid != 0;
-    by_group.then(|| format!("is writable by gid {}", status.gid))
+    match status.mode & BY_GROUP != 0 {
+        true if status.gid != 0 => Some(format!("is writable by gid {}", status.gid)),
+        true if status.has_acl => Some("has an access control list that lets others write".into()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +86,17 @@ mod tests {
     use crate::host::ThisHost;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// As the kernel has a list of tags, rights and ids.
+    fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, rights, id) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(rights.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        list
+    }
 
     #[test]
     fn what_others_could_change_is_not_believed() {
@@ -113,6 +127,22 @@ mod tests {
         assert!(why("folder/another").is_some_and(|why| why.ends_with("where others may write")));
         mode("folder", 0o755);
         assert_eq!(why("folder/another"), None);
+        mode("folder/file", 0o775);
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(why("folder/file"), None);
+            for name in ["folder/file", "folder"] {
+                mode(name, 0o775);
+                let names_nobody =
+                    acl(&[(1, 7, !0), (2, 7, 65534), (4, 5, !0), (16, 7, !0), (32, 5, !0)]);
+                let flags = rustix::fs::XattrFlags::empty();
+                let list = "system.posix_acl_access";
+                rustix::fs::setxattr(root.join(name), list, &names_nobody, flags).unwrap();
+                assert!(why("folder/file").is_some_and(|why| why.contains("access control list")));
+                // It lets nobody write whose mask does not.
+                mode(name, 0o755);
+                assert_eq!(why("folder/file"), None);
+            }
+        }
         mode("folder/file", 0o757);
         assert!(why("folder/file").is_some());
         assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));

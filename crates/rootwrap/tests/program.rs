@@ -115,6 +115,32 @@ const RUNNABLE: &str = "[Filters]\nsh: CommandFilter, sh, root\nls: CommandFilte
                         kill: KillFilter, root, /usr/bin/sleep, -9\n";
 
 #[test]
+fn a_daemons_folder_is_everybodys_to_enter_whatever_the_umask() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("exec.toml");
+    fs::write(&policy, "").unwrap();
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o644)).unwrap();
+    let socket = folder.path().join("run/roster/exec");
+    let mut daemon = Command::new("/bin/sh")
+        .args(["-c", "umask 077; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_roster-rootwrap-daemon")])
+        .args(["--native", "--policy"])
+        .arg(&policy)
+        .arg("--socket")
+        .arg(&socket)
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let modes = socket.ancestors().take(3).map(mode).collect::<Vec<_>>();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_eq!(modes, [0o666, 0o755, 0o755]);
+}
+
+#[test]
 fn a_drop_in_call_ends_as_the_command_does_and_hands_its_streams_over() {
     let folder = tempfile::tempdir().unwrap();
     let conf = lay_out(folder.path(), RUNNABLE);
@@ -273,6 +299,30 @@ fn strict_mode_signals_the_process_that_was_judged() {
     assert_eq!(call("-9"), (0, String::new()));
     assert_eq!(sleeper.wait().unwrap().signal(), Some(9));
     assert_eq!(call("-9").0, 99);
+}
+
+#[test]
+fn strict_mode_sends_the_signal_that_was_judged_behind_whatever_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let filters = "[Filters]\nkill: KillFilter, root, /usr/bin/sleep, -0, -HUP\n\
+                   nice: ChainingRegExpFilter, nice, root, nice, -n, \\d+\n\
+                   netns: IpNetnsExecFilter, ip, root\n";
+    let conf = lay_out(folder.path(), filters);
+    let text = fs::read_to_string(&conf).unwrap();
+    fs::write(&conf, format!("{text}roster_mode=strict\n")).unwrap();
+    for before in [&["nice", "-n", "5"][..], &["ip", "netns", "exec", "no-such"]] {
+        let mut sleeper = Command::new("/usr/bin/sleep").arg("600").spawn().unwrap();
+        let pid = sleeper.id().to_string();
+        let call = |signal: &str| {
+            let words = [&[conf.to_str().unwrap()], before, &["kill", signal, &pid]].concat();
+            run(folder.path(), &words)
+        };
+        assert_eq!(call("-0"), (0, String::new()), "{before:?}");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(sleeper.try_wait().unwrap().is_none(), "{before:?}");
+        assert_eq!(call("-HUP"), (0, String::new()), "{before:?}");
+        assert_eq!(sleeper.wait().unwrap().signal(), Some(1), "{before:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! command run as the original does, strict does not, and what was meant still runs.
 
 use roster_rootwrap::host::ThisHost;
+use roster_rootwrap::judge::Kill;
 use roster_rootwrap::{Mode, Policy, Refusal, judge};
 use std::ffi::OsString;
 use std::fs;
@@ -317,10 +318,10 @@ fn a_process_is_what_the_kernel_says_it_runs_and_is_held_to_its_start() {
     let policy = scene.policy(&rules, &scene.path("bin"));
     let argv = ["kill", "-9", &pid].map(OsString::from);
     let host = ThisHost::new();
-    let held = |mode| judge(mode, &policy, &argv, &host).unwrap().process();
+    let held = |mode| judge(mode, &policy, &argv, &host).unwrap().kill();
     assert_eq!(held(Mode::Compat), None);
-    let process = held(Mode::Strict).unwrap();
-    assert_eq!((process.pid.to_string(), process.started > 0), (pid, true));
+    let Kill { process, signal } = held(Mode::Strict).unwrap();
+    assert_eq!((process.pid.to_string(), process.started > 0, signal), (pid, true, 9));
 }
 
 #[test]

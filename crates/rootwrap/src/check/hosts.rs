@@ -84,7 +84,7 @@ impl Facts for Wholly<'_> {
 
     fn status(&self, path: &Path) -> Option<Status> {
         let kind = self.0.status(path).map_or(Kind::File, |found| found.kind);
-        Some(Status { kind, uid: 0, gid: 0, mode: 0o755 })
+        Some(Status { kind, uid: 0, gid: 0, mode: 0o755, has_acl: false })
     }
 
     fn link(&self, path: &Path) -> Option<PathBuf> {

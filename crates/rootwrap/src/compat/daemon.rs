@@ -9,6 +9,7 @@ use super::auth::{KEY_BYTES, random};
 use super::connection::serve;
 use super::run::Bounds;
 use super::socket::Socket;
+use crate::closing::{Closers, Sent};
 use crate::exec::Executor;
 use crate::host::ThisHost;
 use crate::policy::Policy;
@@ -32,6 +33,8 @@ use std::time::{Duration, Instant};
 const UNKNOWN_TIME: Duration = Duration::from_secs(10);
 /// Connections at once whose client did not show the key: of more, the oldest go.
 const UNKNOWN_MAX: usize = 64;
+/// Connections that are taken before it is looked whether there is a reason to end.
+const ACCEPTED_MAX: usize = 16;
 /// How long a client may leave an answer lying.
 const ANSWER_TIME: Duration = Duration::from_secs(600);
 /// Nothing here goes deep; the C library's look-up of users needs the most.
@@ -53,6 +56,7 @@ pub(super) struct Daemon {
     objects: AtomicU64,
     /// A byte in it ends the daemon.
     end: UnixStream,
+    closers: Closers,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -84,7 +88,8 @@ struct State {
 }
 
 struct Connection {
-    stream: Arc<UnixStream>,
+    /// Until its thread closes it.
+    stream: Option<Arc<UnixStream>>,
     stage: Stage,
 }
 
@@ -146,6 +151,7 @@ pub fn serve_clients(
         limits: Limits::new(),
         objects: AtomicU64::new(0),
         end,
+        closers: Closers::default(),
         state: Mutex::new(state),
         changed: Condvar::new(),
     });
@@ -221,9 +227,11 @@ impl Daemon {
                 return;
             }
             self.turn_out_late();
-            while let (true, Some(stream)) = (found[0], accept_one(socket)) {
-                if allowed.is_among(&stream) {
-                    self.admit(stream);
+            let came = std::iter::from_fn(|| accept_one(socket));
+            for stream in came.take(if found[0] { ACCEPTED_MAX } else { 0 }) {
+                match allowed.is_among(&stream) {
+                    true => self.admit(stream),
+                    false => self.closers.close(stream),
                 }
             }
         }
@@ -231,16 +239,18 @@ impl Daemon {
 
     /// Gives a connection a thread, if there is room.
     fn admit(self: &Arc<Self>, stream: UnixStream) {
-        let stream = Arc::new(stream);
         let mut state = self.state();
         if state.connections.len() >= self.limits.connections && !state.turn_out_oldest(1) {
-            return;
+            drop(state);
+            return self.closers.close(stream);
         }
         state.turn_out_oldest(UNKNOWN_MAX.min(self.limits.connections / 2).max(1));
         let number = state.next;
         state.next += 1;
         let stage = Stage::Unknown(Instant::now() + UNKNOWN_TIME);
-        state.connections.insert(number, Connection { stream: Arc::clone(&stream), stage });
+        let stream = Sent::new(Arc::new(stream));
+        let shared = Some(Arc::clone(&stream));
+        state.connections.insert(number, Connection { stream: shared, stage });
         drop(state);
         let daemon = Arc::clone(self);
         let thread = thread::Builder::new().stack_size(STACK_BYTES).name("connection".into());
@@ -250,6 +260,7 @@ impl Daemon {
             let _ = ready.and_then(|()| serve(&daemon, number, &stream));
             // The client sees the end before this is forgotten.
             let _ = stream.shutdown(Shutdown::Both);
+            daemon.give_up(number);
             drop(stream);
             daemon.forget(number);
         });
@@ -258,8 +269,20 @@ impl Daemon {
         }
     }
 
+    /// Whoever else holds the connection is the one who closes it, without a lock.
+    fn give_up(&self, number: u64) {
+        let mut state = self.state();
+        let connection = state.connections.get_mut(&number);
+        drop(connection.and_then(|connection| connection.stream.take()));
+    }
+
     fn forget(&self, number: u64) {
-        self.state().connections.remove(&number);
+        let connection = self.state().connections.remove(&number);
+        if let Some(stream) = connection.and_then(|connection| connection.stream)
+            && let Some(stream) = Arc::into_inner(stream)
+        {
+            self.closers.close(stream);
+        }
         self.changed.notify_all();
     }
 
@@ -347,7 +370,7 @@ impl Daemon {
         let now = Instant::now();
         for connection in self.state().connections.values() {
             if matches!(connection.stage, Stage::Unknown(until) if until <= now) {
-                let _ = connection.stream.shutdown(Shutdown::Both);
+                connection.shut(Shutdown::Both);
             }
         }
     }
@@ -358,14 +381,20 @@ impl Daemon {
         let mut state = self.state();
         state.ends = true;
         for connection in state.connections.values() {
-            let _ = match connection.stage {
-                Stage::Unknown(_) => connection.stream.shutdown(Shutdown::Both),
-                Stage::Waits => connection.stream.shutdown(Shutdown::Read),
-                Stage::Works => Ok(()),
-            };
+            match connection.stage {
+                Stage::Unknown(_) => connection.shut(Shutdown::Both),
+                Stage::Waits => connection.shut(Shutdown::Read),
+                Stage::Works => {}
+            }
         }
         let busy = |state: &mut State| !state.connections.is_empty();
         drop(self.changed.wait_while(state, busy));
+    }
+}
+
+impl Connection {
+    fn shut(&self, how: Shutdown) {
+        let _ = self.stream.as_ref().map(|stream| stream.shutdown(how));
     }
 }
 
@@ -383,7 +412,7 @@ impl State {
             .collect();
         for number in &oldest {
             if let Some(connection) = self.connections.get_mut(number) {
-                let _ = connection.stream.shutdown(Shutdown::Both);
+                connection.shut(Shutdown::Both);
                 connection.stage = Stage::Works;
             }
         }

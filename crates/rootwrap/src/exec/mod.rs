@@ -131,14 +131,14 @@ impl Executor {
     /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
     pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
         let wanted = self.wanted(verdict)?;
-        let image = match (verdict.mode(), verdict.process()) {
+        let image = match (verdict.mode(), verdict.kill()) {
             (Mode::Strict, None) => {
                 verdict.argv().first().map_or(Ok(None), |first| image::open(first))?
             }
             _ => None,
         };
-        let action = match verdict.process() {
-            Some(process) => Action::Signal { process, signal: signal::asked_for(verdict.argv())? },
+        let action = match verdict.kill() {
+            Some(kill) => Action::Signal(kill),
             None if wanted == self.own => return start_here(verdict, image.as_ref(), streams),
             None => Action::Run {
                 candidates: candidates(verdict),

@@ -139,9 +139,9 @@ impl Stage {
         let Order { credentials, limits, action, .. } = self.order;
         let error = match (credentials.assume(), action) {
             (Err(error), _) => error,
-            (Ok(()), Action::Signal { process, signal }) => {
+            (Ok(()), Action::Signal(kill)) => {
                 drop(self.socket);
-                return signal::send(process, signal);
+                return signal::send(kill);
             }
             (Ok(()), Action::Run { candidates, image, argv, environment }) => {
                 let image = self.image.take().zip(image);

@@ -40,7 +40,7 @@ const FAMILIES: [&str; 31] = [
     "npm_config_",
 ];
 
-const NAMES: [&str; 41] = [
+const NAMES: [&str; 42] = [
     "AWKLIBPATH",
     "AWKPATH",
     "CAML_LD_LIBRARY_PATH",
@@ -59,6 +59,7 @@ const NAMES: [&str; 41] = [
     "IPTABLES_LIB_DIR",
     "LOCALDOMAIN",
     "LOCPATH",
+    "MODPROBE_OPTIONS",
     "NIS_PATH",
     "NLSPATH",
     "NULLCMD",

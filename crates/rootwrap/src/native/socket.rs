@@ -54,7 +54,7 @@ impl Socket {
             return Err(at(io::Error::new(ErrorKind::AddrInUse, what)));
         }
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(at)?;
+            make_folder(folder).map_err(at)?;
         }
         let fresh = path.with_extension("new");
         let make = || {
@@ -83,6 +83,16 @@ impl Socket {
             let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         }
     }
+}
+
+/// Makes the folders that are missing, for everybody to enter whatever the umask is.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    folder.parent().map_or(Ok(()), make_folder)?;
+    fs::create_dir(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
 }
 
 impl AsFd for Socket {
