@@ -62,6 +62,9 @@ def test_a_command_runs_as_whom_the_caller_asks_for(run):
     assert run(who, capture_output=True, text=True, user="nobody").stdout == "nobody\n"
     with pytest.raises(roster_exec.Refused):
         run(who, user="daemon")
+    # Nobody means root by a name that is not there.
+    with pytest.raises(ValueError, match="empty"):
+        run(who, user="")
 
 
 def test_of_the_environment_only_that_comes_which_the_rule_keeps(run, monkeypatch):
@@ -82,6 +85,17 @@ def test_a_command_is_killed_with_all_that_it_started_when_its_time_is_over(run)
     begin = time.monotonic()
     assert run(["sleep", "600"]).returncode == roster_exec.TIME_OVER
     assert time.monotonic() - begin < 10
+
+
+def test_nothing_is_waited_for_behind_the_time(run):
+    # It has left the group, and keeps the pipe.
+    script = "echo came; setsid sleep 20 & exec sleep 60"
+    for who, shell in ((run, "sh"), (subprocess.run, "/usr/bin/sh")):
+        begin = time.monotonic()
+        with pytest.raises(subprocess.TimeoutExpired) as told:
+            who([shell, "-c", script], capture_output=True, timeout=1)
+        assert 1 <= time.monotonic() - begin < 6
+        assert told.value.output == b"came\n"
 
 
 def test_an_interrupted_caller_leaves_no_command(daemon):

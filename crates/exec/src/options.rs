@@ -124,7 +124,12 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Call, String> 
         match option.short {
             'u' => {
                 let name = value()?.into_string();
-                run_as = Some(name.map_err(|_| "a user's name is UTF-8")?);
+                let name = name.map_err(|_| "a user's name is UTF-8")?;
+                // To the daemon it would be none: root. A variable that is not set has not meant that.
+                if name.is_empty() {
+                    return Err("the name of the user is empty".into());
+                }
+                run_as = Some(name);
             }
             's' => socket = Some(value()?),
             'h' => return Ok(Call::Help),
@@ -216,6 +221,9 @@ mod tests {
         );
         assert_eq!(parse(&["-h"]), Ok(Call::Help));
         assert_eq!(parse(&["--version", "ls"]), Ok(Call::Version));
+        for words in [&["-u", "", "ls"][..], &["--user=", "ls"]] {
+            assert_eq!(parse(words), Err("the name of the user is empty".into()), "{words:?}");
+        }
         for words in [&[][..], &["-u"], &["-u", "bob"], &["-x", "ls"], &["--help=1"], &["--"]] {
             assert!(parse(words).is_err(), "{words:?}");
         }

@@ -1,27 +1,33 @@
 //! What is wrong with a policy, and which of its rules strict mode reads otherwise, each with a
 //! command that shows it.
 //!
-//! The commands are made out of the rule and tried: on this host as it is, and on one that has every
+//! The commands are made out of the rules and tried: on this host as it is, and on one that has every
 //! executable, trusted, and a process for each rule about processes. So what is shown is open whatever
-//! happens to be installed.
+//! happens to be installed. Each is judged by the whole policy, in the order in which each mode takes
+//! its rules: what is told of a command is what happens to it. The original takes the files of a folder
+//! as the file system lists them, which is chance; commands that another order would treat otherwise are
+//! differences too.
+
+mod commands;
+mod hosts;
+mod order;
 
 use crate::explain::Word;
-use crate::filters::{Class, Rule};
-use crate::host::{Facts, Kind, Status};
-use crate::judge::{Mode, Refusal, Verdict, judge_by, names_of_settings};
+use crate::filters::Rule;
+use crate::host::Facts;
+use crate::judge::Mode;
 use crate::policy::Policy;
 use crate::problem::Problem;
-use crate::python::{basename, is_absolute};
-use std::ffi::{OsStr, OsString};
+use hosts::{Supposed, Wholly};
+use order::Rules;
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
 
-/// Commands that are tried of one rule.
-const TRIES_MAX: usize = 400;
-/// Rules that are tried behind one that chains.
-const LEAVES_MAX: usize = 20;
 /// The process that is supposed to be there: no kernel gives out a number so high by itself.
 const PID: i64 = 4_000_000;
+/// How often rules are looked at, all in all: some seconds.
+const LOOKS_MAX: usize = 10_000_000;
 
 /// What was found.
 #[derive(Debug)]
@@ -32,15 +38,18 @@ pub struct Report {
     pub differences: Vec<Difference>,
 }
 
-/// A rule that the modes read otherwise.
+/// A rule that the modes read otherwise, or whose word in compat mode is a matter of chance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The rule, with its place.
+    /// The rule that decides in compat mode, or, where none lets the command run, in strict mode.
     pub rule: String,
     /// A command that shows it.
     pub example: Vec<OsString>,
     /// What compat says of it.
     pub compat: String,
+    /// What it would say if the file system listed the files of the rule's folder in another order, where
+    /// that is something else.
+    pub other_order: Option<String>,
     /// What strict says.
     pub strict: String,
 }
@@ -51,7 +60,11 @@ impl fmt::Display for Difference {
         for (at, word) in self.example.iter().enumerate() {
             write!(f, "{}{}", if at > 0 { " " } else { "" }, Word(word))?;
         }
-        write!(f, "` {} in compat mode, and {} in strict mode", self.compat, self.strict)
+        write!(f, "` {} in compat mode", self.compat)?;
+        if let Some(other) = &self.other_order {
+            write!(f, " as the file system lists the files now, {other} in another order")?;
+        }
+        write!(f, ", and {} in strict mode", self.strict)
     }
 }
 
@@ -74,281 +87,94 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
             problems.push(Problem::warning(&place.file, place.line, what, fault.instead()));
         }
     }
-    let rules: Vec<&Rule> = policy.rules(Mode::Strict).collect();
-    let differences = rules.iter().filter_map(|rule| difference(policy, &rules, rule, facts));
-    Report { problems, differences: differences.collect() }
+    let mut search = Search::new(policy, facts);
+    problems.extend(search.run());
+    Report { problems, differences: search.into_differences() }
 }
 
-fn difference(
-    policy: &Policy,
-    rules: &[&Rule],
-    rule: &Rule,
-    facts: &dyn Facts,
-) -> Option<Difference> {
-    let mut tried = vec![rule];
-    if rule.class.is_chaining() {
-        let leaves = rules.iter().copied();
-        let leaves = leaves.filter(|leaf| leaf.run_as == rule.run_as && !leaf.class.is_chaining());
-        tried.extend(leaves.take(LEAVES_MAX));
+/// What there is to find of one rule.
+#[derive(Default)]
+struct Found {
+    reading: Option<Difference>,
+    order: Option<Difference>,
+}
+
+struct Search<'p> {
+    facts: &'p dyn Facts,
+    rules: Rules<'p>,
+    found: HashMap<*const Rule, Found>,
+}
+
+impl<'p> Search<'p> {
+    fn new(policy: &'p Policy, facts: &'p dyn Facts) -> Self {
+        Self { facts, rules: Rules::new(policy), found: HashMap::new() }
     }
-    let mut commands = commands(rule, &tried[1..]);
-    commands.truncate(TRIES_MAX);
-    let supposed = Supposed::of(facts, rule);
-    let here = Supposed { process: None, ..Supposed::of(facts, rule) };
-    let wholly = Wholly(&supposed);
-    let hosts: [&dyn Facts; 2] = [&wholly, &here];
-    for host in hosts {
-        for command in &commands {
-            let judged = |mode| judge_by(mode, policy, &tried, command, host, &mut |_, _, _| {});
-            let (compat, strict) = (judged(Mode::Compat), judged(Mode::Strict));
-            let by_rule = compat.as_ref().is_ok_and(|verdict| std::ptr::eq(verdict.rule(), rule))
-                || strict.as_ref().is_ok_and(|verdict| std::ptr::eq(verdict.rule(), rule));
-            if by_rule && differ(&compat, &strict) {
-                return Some(Difference {
-                    rule: rule.to_string(),
-                    example: command.clone(),
-                    compat: told(&compat),
-                    strict: told(&strict),
-                });
+
+    /// Tries commands of each rule; where there are too many rules for that, tells which were left out.
+    fn run(&mut self) -> Option<Problem> {
+        for at in 0..self.rules.by_name.len() {
+            let rule = self.rules.by_name[at];
+            if self.rules.looks() > LOOKS_MAX {
+                let place = rule.place.as_ref()?;
+                let what = "this rule and those behind it are not compared between the modes";
+                let instead = "they are too many: check parts of the policy";
+                return Some(Problem::warning(&place.file, place.line, what, instead));
+            }
+            self.try_rule(rule);
+        }
+        None
+    }
+
+    fn try_rule(&mut self, rule: &'p Rule) {
+        let key = std::ptr::from_ref(rule);
+        // What is made out of the rule shows more than what was made out of others.
+        let by_others = self.found.remove(&key).unwrap_or_default();
+        let (here, supposed) = (Supposed::here(self.facts), Supposed::of(self.facts, rule));
+        let hosts: [&dyn Facts; 2] = [&here, &Wholly(&supposed)];
+        for command in commands::of_rule(rule, &self.rules.by_name) {
+            hosts.iter().for_each(|host| self.try_command(&command, *host));
+            let found = self.found.get(&key);
+            if found.is_some_and(|found| found.reading.is_some() && found.order.is_some()) {
+                break;
             }
         }
+        let found = self.found.entry(key).or_default();
+        found.reading = found.reading.take().or(by_others.reading);
+        found.order = found.order.take().or(by_others.order);
     }
-    None
-}
 
-type Judged<'p> = Result<Verdict<'p>, Refusal<'p>>;
-
-fn differ(compat: &Judged<'_>, strict: &Judged<'_>) -> bool {
-    match (compat, strict) {
-        (Ok(compat), Ok(strict)) => {
-            compat.argv() != strict.argv() || compat.environment() != strict.environment()
+    /// What is found belongs to the rule that decides, which may be another than the one that the command
+    /// was made out of.
+    fn try_command(&mut self, command: &[OsString], host: &dyn Facts) {
+        let relevant = self.rules.relevant_to(command);
+        let compat = self.rules.answers_in_compat(&relevant, command, host);
+        let strict = self.rules.answer_in_strict(&relevant, command, host);
+        let (now, others) = (&compat[0], &compat[1..]);
+        let other = others.iter().find(|other| other.runs != now.runs);
+        if other.is_none() && now.runs == strict.runs {
+            return;
         }
-        (Err(_), Err(_)) => false,
-        _ => true,
-    }
-}
-
-fn told(judged: &Judged<'_>) -> String {
-    match judged {
-        Ok(verdict) => {
-            let words: Vec<_> = verdict.argv().iter().map(|word| Word(word).to_string()).collect();
-            format!("runs `{}` as {}", words.join(" "), verdict.run_as())
-        }
-        Err(_) => "is refused".into(),
-    }
-}
-
-/// Commands that the rule matches or nearly matches, those first that show most.
-fn commands(rule: &Rule, leaves: &[&Rule]) -> Vec<Vec<OsString>> {
-    let name = basename(OsStr::new(&rule.exec_path)).to_owned();
-    match &rule.class {
-        Class::Command | Class::Chaining => vec![vec![name]],
-        Class::RegExp(patterns) => {
-            variants(&patterns.iter().map(crate::pattern::Pattern::samples).collect::<Vec<_>>())
-        }
-        Class::Path(arguments) => {
-            let plain: Vec<String> = arguments
-                .iter()
-                .map(|argument| match &**argument {
-                    "pass" => "x".into(),
-                    path if is_absolute(path.as_bytes()) => format!("{}/x", without_slash(path)),
-                    word => word.to_owned(),
-                })
-                .collect();
-            let mut all = Vec::new();
-            for (at, argument) in arguments.iter().enumerate() {
-                if is_absolute(argument.as_bytes()) {
-                    for other in [format!("{}-evil/x", without_slash(argument)), argument.clone()] {
-                        all.push([&plain[..at], &[other], &plain[at + 1..]].concat());
-                    }
-                }
-            }
-            all.push(plain);
-            let command = |words: Vec<String>| {
-                [name.clone()].into_iter().chain(words.into_iter().map(OsString::from)).collect()
-            };
-            all.into_iter().map(command).collect()
-        }
-        Class::Kill(arguments) => {
-            let signal = arguments.get(1).map(OsString::from);
-            let kill = |pid: String| {
-                [Some("kill".into()), signal.clone(), Some(pid.into())]
-                    .into_iter()
-                    .flatten()
-                    .collect()
-            };
-            vec![kill(format!("+{PID}")), kill(PID.to_string())]
-        }
-        Class::ReadFile(file) => vec![vec!["cat".into(), file.into()]],
-        Class::Ip => vec![
-            vec!["ip".into(), "-batch".into(), "FILE".into()],
-            vec!["ip".into(), "link".into()],
-        ],
-        Class::Env(settings) => {
-            let names = names_of_settings(settings.iter().map(String::as_bytes));
-            let setting = |name: &&[u8]| {
-                let mut setting = name.to_vec();
-                setting.extend_from_slice(b"=x");
-                crate::conf::os(setting)
-            };
-            let mut words: Vec<OsString> = names.iter().map(setting).collect();
-            words.push(name);
-            // The rule asks for as many words as it has, whatever they are.
-            while words.len() < settings.len() {
-                words.push("x".into());
-            }
-            vec![words]
-        }
-        Class::IpNetnsExec => {
-            behind(&[vec!["ip".into(), "netns".into(), "exec".into(), "NAMESPACE".into()]], leaves)
-        }
-        Class::ChainingRegExp(patterns) => {
-            let samples: Vec<_> = patterns.iter().map(crate::pattern::Pattern::samples).collect();
-            let prefixes = if samples.is_empty() { vec![Vec::new()] } else { variants(&samples) };
-            behind(&prefixes, leaves)
-        }
-    }
-}
-
-fn without_slash(path: &str) -> &str {
-    path.trim_end_matches('/')
-}
-
-/// Words out of the samples of each, and the same with one word that goes on behind its sample.
-fn variants(samples: &[Vec<String>]) -> Vec<Vec<OsString>> {
-    let plain: Vec<OsString> = samples
-        .iter()
-        .map(|samples| samples.first().map(OsString::from).unwrap_or_default())
-        .collect();
-    let mut all = Vec::new();
-    for behind in [" and more", "x", "", "\n"] {
-        for (at, samples) in samples.iter().enumerate() {
-            for sample in samples {
-                let mut words = plain.clone();
-                words[at] = format!("{sample}{behind}").into();
-                all.push(words);
-            }
-        }
-    }
-    all
-}
-
-/// Commands of other rules behind prefixes: first by a path that is not the rule's.
-fn behind(prefixes: &[Vec<OsString>], leaves: &[&Rule]) -> Vec<Vec<OsString>> {
-    let mut inner: Vec<Vec<OsString>> =
-        leaves.iter().filter_map(|leaf| commands(leaf, &[]).pop()).collect();
-    let elsewhere = inner.iter().filter_map(|command| {
-        let (first, rest) = command.split_first()?;
-        let mut path = OsString::from("/tmp/");
-        path.push(first);
-        Some([&[path], rest].concat())
-    });
-    let elsewhere: Vec<_> = elsewhere.collect();
-    inner.splice(0..0, elsewhere);
-    let whole = inner
-        .iter()
-        .flat_map(|command| prefixes.iter().map(move |prefix| [&prefix[..], command].concat()));
-    whole.take(TRIES_MAX).collect()
-}
-
-/// This host, with a process that a rule speaks of, and with no more of an environment than `$PATH`.
-struct Supposed<'f> {
-    facts: &'f dyn Facts,
-    environment: Vec<(OsString, OsString)>,
-    process: Option<OsString>,
-}
-
-impl<'f> Supposed<'f> {
-    fn of(facts: &'f dyn Facts, rule: &Rule) -> Self {
-        let path = facts.variable("PATH").unwrap_or(OsStr::new("/usr/bin:/bin")).to_owned();
-        let process = match &rule.class {
-            Class::Kill(arguments) => arguments.first().map(|program| {
-                let folder = crate::conf::split(&path).next().unwrap_or_default();
-                crate::conf::os(crate::python::join(folder.as_encoded_bytes(), program.as_bytes()))
-            }),
-            _ => None,
+        let mut deciding = [Some(now), other, Some(&strict)].into_iter().flatten();
+        let deciding = deciding.find(|answer| answer.runs.is_some());
+        let Some(decider) = deciding.and_then(|answer| answer.decider) else { return };
+        let difference = Difference {
+            rule: decider.to_string(),
+            example: command.to_vec(),
+            compat: now.told(decider),
+            other_order: other.map(|other| other.told(decider)),
+            strict: strict.told(decider),
         };
-        Self { facts, environment: vec![("PATH".into(), path)], process }
-    }
-}
-
-impl Facts for Supposed<'_> {
-    fn may_execute(&self, path: &Path) -> bool {
-        self.facts.may_execute(path)
+        let found = self.found.entry(std::ptr::from_ref(decider)).or_default();
+        let place = if other.is_some() { &mut found.order } else { &mut found.reading };
+        place.get_or_insert(difference);
     }
 
-    fn status(&self, path: &Path) -> Option<Status> {
-        self.facts.status(path)
-    }
-
-    fn link(&self, path: &Path) -> Option<PathBuf> {
-        self.facts.link(path)
-    }
-
-    fn working_folder(&self) -> Option<PathBuf> {
-        self.facts.working_folder()
-    }
-
-    fn executable_of(&self, pid: i64) -> Option<OsString> {
-        self.process.clone().filter(|_| pid == PID)
-    }
-
-    fn first_word_of(&self, pid: i64) -> Option<OsString> {
-        self.executable_of(pid)
-    }
-
-    fn start_of(&self, pid: i64) -> Option<u64> {
-        self.executable_of(pid).map(|_| 0)
-    }
-
-    fn environment(&self) -> &[(OsString, OsString)] {
-        &self.environment
-    }
-
-    fn user(&self) -> u32 {
-        self.facts.user()
-    }
-}
-
-/// The same with every executable that a rule could lead to, none of which others could change.
-struct Wholly<'s>(&'s Supposed<'s>);
-
-impl Facts for Wholly<'_> {
-    fn may_execute(&self, _path: &Path) -> bool {
-        true
-    }
-
-    fn status(&self, path: &Path) -> Option<Status> {
-        let kind = self.0.status(path).map_or(Kind::File, |found| found.kind);
-        Some(Status { kind, uid: 0, gid: 0, mode: 0o755 })
-    }
-
-    fn link(&self, path: &Path) -> Option<PathBuf> {
-        self.0.link(path)
-    }
-
-    fn working_folder(&self) -> Option<PathBuf> {
-        self.0.working_folder()
-    }
-
-    fn executable_of(&self, pid: i64) -> Option<OsString> {
-        self.0.executable_of(pid)
-    }
-
-    fn first_word_of(&self, pid: i64) -> Option<OsString> {
-        self.0.first_word_of(pid)
-    }
-
-    fn start_of(&self, pid: i64) -> Option<u64> {
-        self.0.start_of(pid)
-    }
-
-    fn environment(&self) -> &[(OsString, OsString)] {
-        self.0.environment()
-    }
-
-    fn user(&self) -> u32 {
-        self.0.user()
+    /// In the order of the names of their files.
+    fn into_differences(self) -> Vec<Difference> {
+        let Self { rules, mut found, .. } = self;
+        let rules = rules.by_name.into_iter();
+        let found = rules.filter_map(|rule| found.remove(&std::ptr::from_ref(rule)));
+        found.flat_map(|found| [found.reading, found.order]).flatten().collect()
     }
 }
 
@@ -358,8 +184,15 @@ mod tests {
     use crate::host::ThisHost;
 
     fn differences(filters: &str) -> Vec<String> {
+        differences_of_files(&[filters])
+    }
+
+    /// Of files in one folder, listed by their names.
+    fn differences_of_files(files: &[&str]) -> Vec<String> {
         let conf = b"[DEFAULT]\nfilters_path=/x\nexec_dirs=/sbin,/usr/bin\n";
-        let policy = Policy::of_texts(conf, &[format!("[Filters]\n{filters}").as_bytes()]).unwrap();
+        let files: Vec<String> = files.iter().map(|file| format!("[Filters]\n{file}")).collect();
+        let files: Vec<&[u8]> = files.iter().map(String::as_bytes).collect();
+        let policy = Policy::of_texts(conf, &files).unwrap();
         let path = vec![("PATH".into(), "/usr/bin:/bin".into())];
         let report = check(&policy, &ThisHost::with_environment(path));
         assert_eq!(report.problems, []);
@@ -396,5 +229,56 @@ mod tests {
         let filters = "a: CommandFilter, ls, root\nb: ReadFileFilter, /etc/shadow\n\
                        c: EnvFilter, env, root, A=, ls\nd: CommandFilter, /no/such, root\n";
         assert_eq!(differences(filters), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_later_rule_does_with_the_example_is_told() {
+        let pattern = "a: RegExpFilter, no-such, nobody, no-such, -l|-a\n";
+        assert_eq!(
+            differences(&format!("{pattern}b: CommandFilter, no-such, root\n")),
+            [
+                "000000.filters:2: a (RegExpFilter): `no-such '-l and more'` runs `/sbin/no-such '-l and \
+                 more'` as nobody in compat mode, and runs `/sbin/no-such '-l and more'` as root (by \
+                 000000.filters:3: b (CommandFilter)) in strict mode"
+            ]
+        );
+        // The same by the same user, whichever rule decides, is no difference; a newline behind the
+        // command's name is none of the other rule's.
+        let all = "b: CommandFilter, no-such, nobody\n";
+        let found = differences(&format!("{pattern}{all}"));
+        assert!(found.len() == 1 && found[0].contains("`$'no-such\\n' -l` runs"), "{found:?}");
+    }
+
+    #[test]
+    fn rules_of_which_the_first_listed_file_decides_are_told() {
+        let root = "x: CommandFilter, no-such, root\n";
+        let nobody = "y: CommandFilter, no-such, nobody\n";
+        assert_eq!(
+            differences_of_files(&[root, nobody, root]),
+            [
+                "000000.filters:2: x (CommandFilter): `no-such` runs `/sbin/no-such` as root in compat mode \
+                 as the file system lists the files now, runs `/sbin/no-such` as nobody (by \
+                 000001.filters:2: y (CommandFilter)) in another order, and runs `/sbin/no-such` as root in \
+                 strict mode"
+            ]
+        );
+        // As the folder lists them: strict mode takes them by their names.
+        let files = [("b", format!("[Filters]\n{nobody}")), ("a", format!("[Filters]\n{root}"))];
+        let policy = Policy::of_files(b"[DEFAULT]\nfilters_path=/x\nexec_dirs=/sbin\n", &files);
+        let report = check(&policy, &ThisHost::with_environment(Vec::new()));
+        let [found] = &report.differences[..] else { panic!("{:?}", report.differences) };
+        assert_eq!(found.compat, "runs `/sbin/no-such` as nobody");
+        let by_name = "runs `/sbin/no-such` as root (by a:2: x (CommandFilter))";
+        assert_eq!((found.other_order.as_deref(), &*found.strict), (Some(by_name), by_name));
+        // In one file their order is no chance, and neither is it where both do the same.
+        assert_eq!(differences(&format!("{root}{nobody}")), [""; 0]);
+        assert_eq!(differences_of_files(&[root, root]), [""; 0]);
+        // A file at whose rule the original breaks off.
+        let broken = "k: KillFilter, root\n";
+        let found = differences_of_files(&["k: KillFilter, root, no-such\n", broken]);
+        assert!(
+            found.iter().any(|found| found.contains(", is refused in another order, ")),
+            "{found:?}"
+        );
     }
 }

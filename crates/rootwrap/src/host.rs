@@ -2,7 +2,7 @@
 //! a verdict can be thought through for another host. [`ThisHost`] asks the kernel; nothing here
 //! decides.
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, getxattr};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -35,6 +35,8 @@ pub struct Status {
     pub gid: u32,
     /// Its permission bits, with the sticky bit.
     pub mode: u32,
+    /// Whether the bits of its group are those of an access control list, which may name anybody.
+    pub has_acl: bool,
 }
 
 /// What a judge may ask about a host.
@@ -91,6 +93,14 @@ impl Default for ThisHost {
     }
 }
 
+/// As [`Status::has_acl`], of a file with that mode. Where its group may not write, nobody may by a list.
+pub(crate) fn has_acl(path: &Path, mode: u32) -> bool {
+    use rustix::io::Errno;
+    let none = |error| matches!(error, Errno::NODATA | Errno::OPNOTSUPP);
+    mode & 0o020 != 0
+        && !getxattr(path, "system.posix_acl_access", &mut [0_u8; 0][..]).is_err_and(none)
+}
+
 impl Facts for ThisHost {
     fn may_execute(&self, path: &Path) -> bool {
         access(path, Access::EXEC_OK).is_ok()
@@ -103,7 +113,9 @@ impl Facts for ThisHost {
             kind if kind.is_dir() => Kind::Folder,
             _ => Kind::Other,
         };
-        Some(Status { kind, uid: found.uid(), gid: found.gid(), mode: found.mode() & 0o7777 })
+        let mode = found.mode() & 0o7777;
+        let has_acl = has_acl(path, mode);
+        Some(Status { kind, uid: found.uid(), gid: found.gid(), mode, has_acl })
     }
 
     fn link(&self, path: &Path) -> Option<PathBuf> {

@@ -256,6 +256,7 @@ fn as_json(conf: &Path, ok: bool, problems: &[Problem], differences: &[Differenc
             "rule": difference.rule,
             "example": words.collect::<Vec<_>>(),
             "compat": difference.compat,
+            "other_order": difference.other_order,
             "strict": difference.strict,
         })
     };

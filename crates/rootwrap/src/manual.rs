@@ -35,7 +35,7 @@ pub const ROOTWRAP: Page = Page {
                 ),
                 (
                     "roster-rootwrap check /etc/nova/rootwrap.conf",
-                    "Every mistake, and what strict mode would read otherwise.",
+                    "Every mistake, what strict mode would read otherwise, and what turns on the order in which a folder is listed.",
                 ),
                 (
                     "roster-rootwrap explain /etc/nova/rootwrap.conf -- ip netns exec q ls",

@@ -99,6 +99,17 @@ impl Policy {
         Ok(Self::of(conf, files, warnings, None))
     }
 
+    /// The same in files of those names, in the order in which a folder lists them.
+    #[cfg(test)]
+    pub(crate) fn of_files(conf: &[u8], filter_files: &[(&str, String)]) -> Self {
+        let conf = Conf::parse(Path::new("rootwrap.conf"), conf).unwrap();
+        let file = |(name, text): &(&str, String)| {
+            let (rules, _) = filters::parse(Path::new(name), text.as_bytes()).unwrap();
+            FilterFile { folder: 0, name: name.into(), rules }
+        };
+        Self::of(conf, filter_files.iter().map(file).collect(), Vec::new(), None)
+    }
+
     /// The rules in the order in which a mode takes them.
     pub fn rules(&self, mode: Mode) -> impl Iterator<Item = &Rule> {
         let position = move |at| match mode {

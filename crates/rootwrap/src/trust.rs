@@ -73,10 +73,11 @@ fn is_writable_by(status: &Status) -> Option<String> {
     if status.mode & BY_OTHERS != 0 {
         return Some("is writable by all".into());
     }
-    // Where there is an access list these bits are its mask: they stand for whoever is on it. So even
-    // root's group is not believed, for it may not be the one that is meant.
-    let by_group = status.mode & BY_GROUP != 0;
-    by_group.then(|| format!("is writable by gid {} or an access list", status.gid))
+    match status.mode & BY_GROUP != 0 {
+        true if status.gid != 0 => Some(format!("is writable by gid {}", status.gid)),
+        true if status.has_acl => Some("has an access control list that lets others write".into()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +86,17 @@ mod tests {
     use crate::host::ThisHost;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// As the kernel has a list of tags, rights and ids.
+    fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, rights, id) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(rights.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        list
+    }
 
     #[test]
     fn what_others_could_change_is_not_believed() {
@@ -116,7 +128,21 @@ mod tests {
         mode("folder", 0o755);
         assert_eq!(why("folder/another"), None);
         mode("folder/file", 0o775);
-        assert!(why("folder/file").is_some_and(|why| why.ends_with(" or an access list")));
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(why("folder/file"), None);
+            for name in ["folder/file", "folder"] {
+                mode(name, 0o775);
+                let names_nobody =
+                    acl(&[(1, 7, !0), (2, 7, 65534), (4, 5, !0), (16, 7, !0), (32, 5, !0)]);
+                let flags = rustix::fs::XattrFlags::empty();
+                let list = "system.posix_acl_access";
+                rustix::fs::setxattr(root.join(name), list, &names_nobody, flags).unwrap();
+                assert!(why("folder/file").is_some_and(|why| why.contains("access control list")));
+                // It lets nobody write whose mask does not.
+                mode(name, 0o755);
+                assert_eq!(why("folder/file"), None);
+            }
+        }
         mode("folder/file", 0o757);
         assert!(why("folder/file").is_some());
         assert!(why("no").is_some_and(|why| why.starts_with("there is no ")));

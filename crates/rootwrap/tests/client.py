@@ -294,6 +294,88 @@ def strangers():
         assert held.wait() == 0
 
 
+# What a close() waits for up to an hour: a socket with SO_LINGER and what nobody reads.
+LINGERING = '''
+import socket, struct, sys
+def lingering(listener):
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    client.connect(listener.getsockname())
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 3600))
+    client.setblocking(False)
+    try:
+        while True:
+            client.send(bytes(65536))
+    except BlockingIOError:
+        return client
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+listener.bind(('127.0.0.1', 0))
+listener.listen(256)
+'''
+
+
+def lingering():
+    """What strangers leave in connections is closed without the client waiting for it."""
+    script = LINGERING + (
+        'import os\n'
+        'sockets = [lingering(listener) for _ in range(100)]\n'
+        'os.setgid(65534); os.setuid(65534)\n'
+        'for sent in sockets:\n'
+        '    s = socket.socket(socket.AF_UNIX)\n'
+        '    s.connect(sys.argv[1])\n'
+        '    socket.send_fds(s, [b"x"], [sent.fileno()])\n'
+        '    sent.close()\n'
+        'print(flush=True)\n'
+        'sys.stdin.read()\n'
+    )
+    with a_client() as client:
+        client.execute(['echo'])
+        # So that they are there when they are taken.
+        client._process.send_signal(signal.SIGSTOP)
+        command = [sys.executable, '-c', script, address(client)]
+        stranger = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            stranger.stdout.read(1)
+        finally:
+            client._process.send_signal(signal.SIGCONT)
+        start = time.monotonic()
+        conn, _ = connection(client)
+        conn.close()
+        assert client.execute(['echo', 'x']) == [0, 'x\n', '']
+        assert time.monotonic() - start < 20
+        process = client._process
+    process.wait(20)
+    stranger.communicate()
+
+
+def flooded():
+    """Strangers who come without pause do not keep it from ending."""
+    script = (
+        'import os, socket, sys\n'
+        'os.setgid(65534); os.setuid(65534)\n'
+        'print(flush=True)\n'
+        'while os.path.exists(sys.argv[1]):\n'
+        '    s = socket.socket(socket.AF_UNIX)\n'
+        '    s.setblocking(False)\n'
+        '    s.connect_ex(sys.argv[1])\n'
+        '    s.close()\n'
+    )
+    with a_client() as client:
+        client.execute(['echo'])
+        command = [sys.executable, '-c', script, address(client)]
+        strangers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(10)]
+        for stranger in strangers:
+            stranger.stdout.read(1)
+        time.sleep(0.5)
+        start = time.monotonic()
+        client._process.terminate()
+        client._process.wait(60)
+        assert time.monotonic() - start < 3, time.monotonic() - start
+        for stranger in strangers:
+            stranger.wait(20)
+
+
 def allowed():
     """Whoever owns the pipe may connect, and whom the call names; the key is asked for all the same."""
     with a_client('--allow-uid', '65534') as client:

@@ -126,6 +126,20 @@ fn a_thousand_strangers_are_turned_away_without_a_byte() {
 }
 
 #[test]
+fn strangers_without_end_do_not_keep_the_daemon_from_ending() {
+    if needs_root() {
+        scenario("flooded", "");
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_a_stranger_has_sent() {
+    if needs_root() {
+        scenario("lingering", "");
+    }
+}
+
+#[test]
 fn silent_and_slow_connections_do_not_keep_the_client_out() {
     if needs_root() {
         scenario("silent", "");

@@ -55,6 +55,31 @@ fn check_lists_mistakes_and_what_strict_reads_otherwise() {
     );
 }
 
+/// The file system's order is what it is: whichever it is, the other is told of.
+#[test]
+fn check_tells_what_turns_on_the_order_of_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = lay_out(folder.path(), "[Filters]\nx: CommandFilter, id, root\n");
+    let other = folder.path().join("rules/b.filters");
+    fs::write(&other, "[Filters]\ny: CommandFilter, id, nobody\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
+    let conf = conf.to_str().unwrap();
+    let (code, text) = run(folder.path(), &["check", "--json", conf]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let [difference] = &report["differences"].as_array().unwrap()[..] else { panic!("{text}") };
+    let told = |key: &str| difference[key].as_str().unwrap();
+    assert_eq!((code, &difference["example"]), (0, &serde_json::json!(["id"])));
+    let explained = |mode| run(folder.path(), &["explain", "--mode", mode, conf, "--", "id"]).1;
+    let (now, other) = match explained("compat").ends_with("as root: /usr/bin/id\n") {
+        true => ("root", "nobody (by rules/b.filters:2: y (CommandFilter))"),
+        false => ("nobody", "root (by rules/a.filters:2: x (CommandFilter))"),
+    };
+    assert_eq!(told("compat"), format!("runs `/usr/bin/id` as {now}"));
+    assert_eq!(told("other_order"), format!("runs `/usr/bin/id` as {other}"));
+    assert!(told("strict").starts_with("runs `/usr/bin/id` as root"), "{text}");
+    assert!(explained("strict").ends_with("strict: runs as root: /usr/bin/id\n"));
+}
+
 #[test]
 fn check_fails_where_nothing_can_be_judged_and_speaks_json() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,6 +113,32 @@ fn explain_names_the_rule_and_has_the_exit_code_of_the_verdict() {
 const RUNNABLE: &str = "[Filters]\nsh: CommandFilter, sh, root\nls: CommandFilter, /no/such/ls, root\n\
                         id: CommandFilter, id, nobody\nchosen: CommandFilter, sh2, nobody\n\
                         kill: KillFilter, root, /usr/bin/sleep, -9\n";
+
+#[test]
+fn a_daemons_folder_is_everybodys_to_enter_whatever_the_umask() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("exec.toml");
+    fs::write(&policy, "").unwrap();
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o644)).unwrap();
+    let socket = folder.path().join("run/roster/exec");
+    let mut daemon = Command::new("/bin/sh")
+        .args(["-c", "umask 077; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_roster-rootwrap-daemon")])
+        .args(["--native", "--policy"])
+        .arg(&policy)
+        .arg("--socket")
+        .arg(&socket)
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let modes = socket.ancestors().take(3).map(mode).collect::<Vec<_>>();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_eq!(modes, [0o666, 0o755, 0o755]);
+}
 
 #[test]
 fn a_drop_in_call_ends_as_the_command_does_and_hands_its_streams_over() {
@@ -172,6 +223,44 @@ fn a_command_has_its_users_rights_three_descriptors_and_default_signals() {
     }
 }
 
+/// Without root's rights nobody becomes another user. The original runs what is for root all the same.
+#[test]
+fn who_is_not_root_runs_in_compat_mode_what_is_for_root_as_itself() {
+    if !needs_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("roster-rootwrap");
+    fs::copy(env!("CARGO_BIN_EXE_roster-rootwrap"), &program).unwrap();
+    let rules = "[Filters]\nid: CommandFilter, id, root\nls: CommandFilter, ls, daemon\n\
+                 sh: CommandFilter, sh, nobody\n";
+    let conf = lay_out(folder.path(), rules);
+    let text = fs::read_to_string(&conf).unwrap();
+    let call = |mode: &str, command: &[&str]| {
+        fs::write(&conf, format!("{text}roster_mode={mode}\n")).unwrap();
+        let nobody = "import os, pwd, sys\n\
+                      user = pwd.getpwnam('nobody')\n\
+                      os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid)\n\
+                      os.execv(sys.argv[1], sys.argv[1:])";
+        let mut python = Command::new("python3");
+        let output = python.args(["-c", nobody]).arg(&program).arg(&conf).args(command).output();
+        let output = output.unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    assert_eq!(call("compat", &["id", "-un"]), (0, "nobody\n".into()));
+    assert_eq!(call("strict", &["sh", "-c", "id -un"]), (0, "nobody\n".into()));
+    for (mode, command, user) in
+        [("strict", "id", "root"), ("compat", "ls", "daemon"), ("strict", "ls", "daemon")]
+    {
+        let (code, text) = call(mode, &[command]);
+        assert_eq!(code, 1, "{mode} {command}: {text}");
+        let told = format!("a command becomes {user} where root calls: call by sudo\n");
+        assert!(text.ends_with(&told), "{mode} {command}: {text}");
+    }
+}
+
 /// The name of the shell that `sh` leads to.
 fn shell() -> String {
     let real = fs::canonicalize("/usr/bin/sh").unwrap();
@@ -210,6 +299,30 @@ fn strict_mode_signals_the_process_that_was_judged() {
     assert_eq!(call("-9"), (0, String::new()));
     assert_eq!(sleeper.wait().unwrap().signal(), Some(9));
     assert_eq!(call("-9").0, 99);
+}
+
+#[test]
+fn strict_mode_sends_the_signal_that_was_judged_behind_whatever_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let filters = "[Filters]\nkill: KillFilter, root, /usr/bin/sleep, -0, -HUP\n\
+                   nice: ChainingRegExpFilter, nice, root, nice, -n, \\d+\n\
+                   netns: IpNetnsExecFilter, ip, root\n";
+    let conf = lay_out(folder.path(), filters);
+    let text = fs::read_to_string(&conf).unwrap();
+    fs::write(&conf, format!("{text}roster_mode=strict\n")).unwrap();
+    for before in [&["nice", "-n", "5"][..], &["ip", "netns", "exec", "no-such"]] {
+        let mut sleeper = Command::new("/usr/bin/sleep").arg("600").spawn().unwrap();
+        let pid = sleeper.id().to_string();
+        let call = |signal: &str| {
+            let words = [&[conf.to_str().unwrap()], before, &["kill", signal, &pid]].concat();
+            run(folder.path(), &words)
+        };
+        assert_eq!(call("-0"), (0, String::new()), "{before:?}");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(sleeper.try_wait().unwrap().is_none(), "{before:?}");
+        assert_eq!(call("-HUP"), (0, String::new()), "{before:?}");
+        assert_eq!(sleeper.wait().unwrap().signal(), Some(1), "{before:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! command run as the original does, strict does not, and what was meant still runs.
 
 use roster_rootwrap::host::ThisHost;
+use roster_rootwrap::judge::Kill;
 use roster_rootwrap::{Mode, Policy, Refusal, judge};
 use std::ffi::OsString;
 use std::fs;
@@ -166,7 +167,7 @@ fn ip_runs_no_command_whatever_stands_before() {
 #[test]
 fn variables_that_bring_code_along_are_kept_out() {
     let scene = Scene::new();
-    for name in ["LD_PRELOAD", "BASH_ENV", "PATH", "PYTHONPATH", "GCONV_PATH"] {
+    for name in ["LD_PRELOAD", "BASH_ENV", "PATH", "PYTHONUSERBASE", "PERL5DB", "TMPDIR", "TZDIR"] {
         let rules = format!("e: EnvFilter, env, root, {name}=, ls\n");
         scene.only_compat(&rules, &[&["env", &format!("{name}=/tmp/x"), "ls"]]);
     }
@@ -317,10 +318,10 @@ fn a_process_is_what_the_kernel_says_it_runs_and_is_held_to_its_start() {
     let policy = scene.policy(&rules, &scene.path("bin"));
     let argv = ["kill", "-9", &pid].map(OsString::from);
     let host = ThisHost::new();
-    let held = |mode| judge(mode, &policy, &argv, &host).unwrap().process();
+    let held = |mode| judge(mode, &policy, &argv, &host).unwrap().kill();
     assert_eq!(held(Mode::Compat), None);
-    let process = held(Mode::Strict).unwrap();
-    assert_eq!((process.pid.to_string(), process.started > 0), (pid, true));
+    let Kill { process, signal } = held(Mode::Strict).unwrap();
+    assert_eq!((process.pid.to_string(), process.started > 0, signal), (pid, true, 9));
 }
 
 #[test]

@@ -74,6 +74,9 @@ def run(
         stdout = stderr = PIPE
     coder = _Coder(text or universal_newlines, encoding, errors)
     deadline = None if timeout is None else time.monotonic() + timeout
+    if user is not None and not user:
+        # To the daemon it would be none: root.
+        raise ValueError("the name of the user is empty")
     request = wire.request((user or "").encode(), words(args), variables(env))
     running = Running(pool(socket), stdin, stdout, stderr, coder.encoded(input), cwd)
     try:
@@ -383,12 +386,14 @@ class Running:
         return bool(came)
 
     def _kill(self) -> None:
-        """Ends it for good, with all that it started, and takes what it has written."""
+        """Ends it for good, with all that it started; its pipes may go on, with what has left its group."""
         if self._connection is None or self._ended is not None:
             return
         self._connection.signal(signal.SIGKILL)
+        deadline = time.monotonic() + KILLED_TIME_S
         try:
-            self._pump(time.monotonic() + KILLED_TIME_S)
+            while self._ended is None:
+                self._take(self._connection.answer(deadline))
         except (Late, Gone):
             return
         connection, self._connection = self._connection, None

@@ -221,6 +221,53 @@ fn signals_reach_the_command() {
     }
 }
 
+#[test]
+fn a_command_that_is_stopped_stops_its_caller_wherever_its_streams_lead() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let mut client = exec.client(ALICE, &["sh", "-c", "exec sleep 60513"]);
+    let mut client = client.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let process = client.id().to_string();
+    wait_until(SOON, "it runs", || is_running("^sleep 60513$"));
+    let kill = |name: &str| assert_eq!(run(Command::new("kill").args([name, &process])).code, 0);
+    let is_stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        stat.rsplit(')').next().is_some_and(|behind| behind.starts_with(" T"))
+    };
+    for _ in 0..2 {
+        kill("-TSTP");
+        wait_until(SOON, "the caller has stopped", is_stopped);
+        kill("-CONT");
+        wait_until(SOON, "the caller goes on", || !is_stopped());
+    }
+    kill("-TERM");
+    assert_eq!(client.wait().unwrap().signal(), Some(15));
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_does_not_begin() {
+    root_or_return!();
+    // Two commands of a user at once.
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=96", "--"]);
+    let spawn = |script: &str| exec.client(ALICE, &["sh", "-c", script]).spawn().unwrap();
+    let mut first = [spawn("exec sleep 4.60514"), spawn("exec sleep 4.60515")];
+    let both = ["^sleep 4.60514$", "^sleep 4.60515$"];
+    wait_until(SOON, "both run", || both.into_iter().all(is_running));
+    let mark = exec.host.path("began");
+    let script = format!("touch {}", mark.display());
+    let (mut killed, mut told) = (spawn(&script), spawn(&script));
+    std::thread::sleep(Duration::from_millis(500));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(run(Command::new("kill").args(["-TERM", &told.id().to_string()])).code, 0);
+    assert_eq!(told.wait().unwrap().signal(), Some(15));
+    for client in &mut first {
+        assert_eq!(client.wait().unwrap().code(), Some(0));
+    }
+    assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
+    assert!(!mark.exists());
+}
+
 /// As under nohup(1).
 #[test]
 fn a_signal_that_is_ignored_is_ignored_for_the_command_as_well() {
@@ -542,6 +589,24 @@ fn silent_connections_change_nothing_for_who_speaks() {
         drop(silent.stdin.take());
         silent.wait().unwrap();
     }
+}
+
+#[test]
+fn what_a_stranger_sends_is_closed_without_anybody_waiting() {
+    root_or_return!();
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=1024", "--"]);
+    let script = fs::read_to_string(script("lingering.py")).unwrap();
+    let mut stranger = exec.as_user(CAROL, "python3");
+    stranger.args(["-c", &script]).arg(exec.socket()).arg("300");
+    let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    stranger.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    for user in [ALICE, BOB] {
+        let before = Instant::now();
+        assert_eq!(exec.run(user, &["sh", "-c", "exit 3"]).code, 3);
+        assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
+    }
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
 }
 
 #[test]

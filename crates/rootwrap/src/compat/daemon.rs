@@ -9,6 +9,7 @@ use super::auth::{KEY_BYTES, random};
 use super::connection::serve;
 use super::run::Bounds;
 use super::socket::Socket;
+use crate::closing::{Closers, Sent};
 use crate::exec::Executor;
 use crate::host::ThisHost;
 use crate::policy::Policy;
@@ -33,7 +34,7 @@ const UNKNOWN_TIME: Duration = Duration::from_secs(10);
 /// Connections at once whose client did not show the key: of more, the oldest go.
 const UNKNOWN_MAX: usize = 64;
 /// Connections that are taken before it is looked again what else there is to do.
-const TAKEN_AT_ONCE: usize = 64;
+const TAKEN_AT_ONCE: usize = 16;
 /// How long the threads of those that were turned out are waited for where there is no room.
 const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// How long a client may leave an answer lying.
@@ -57,6 +58,7 @@ pub(super) struct Daemon {
     objects: AtomicU64,
     /// A byte in it ends the daemon.
     end: UnixStream,
+    closers: Closers,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -88,7 +90,8 @@ struct State {
 }
 
 struct Connection {
-    stream: Arc<UnixStream>,
+    /// Until its thread closes it.
+    stream: Option<Arc<UnixStream>>,
     stage: Stage,
 }
 
@@ -152,6 +155,7 @@ pub fn serve_clients(
         limits: Limits::new(),
         objects: AtomicU64::new(0),
         end,
+        closers: Closers::default(),
         state: Mutex::new(state),
         changed: Condvar::new(),
     });
@@ -229,22 +233,25 @@ impl Daemon {
                 return;
             }
             self.turn_out_late();
-            if found[0] {
-                let came = std::iter::from_fn(|| accept_one(socket)).take(TAKEN_AT_ONCE);
-                came.filter(|stream| allowed.is_among(stream))
-                    .for_each(|stream| self.admit(stream));
+            let came = std::iter::from_fn(|| accept_one(socket));
+            for stream in came.take(if found[0] { TAKEN_AT_ONCE } else { 0 }) {
+                match allowed.is_among(&stream) {
+                    true => self.admit(stream),
+                    false => self.closers.close(stream),
+                }
             }
         }
     }
 
     /// Gives a connection a thread, if there is room.
     fn admit(self: &Arc<Self>, stream: UnixStream) {
-        let stream = Arc::new(stream);
-        let Some(mut state) = self.make_room() else { return };
+        let Some(mut state) = self.make_room() else { return self.closers.close(stream) };
         let number = state.next;
         state.next += 1;
         let stage = Stage::Unknown(Instant::now() + UNKNOWN_TIME);
-        state.connections.insert(number, Connection { stream: Arc::clone(&stream), stage });
+        let stream = Sent::new(Arc::new(stream));
+        let shared = Some(Arc::clone(&stream));
+        state.connections.insert(number, Connection { stream: shared, stage });
         drop(state);
         let daemon = Arc::clone(self);
         let thread = thread::Builder::new().stack_size(STACK_BYTES).name("connection".into());
@@ -254,6 +261,7 @@ impl Daemon {
             let _ = ready.and_then(|()| serve(&daemon, number, &stream));
             // The client sees the end before this is forgotten.
             let _ = stream.shutdown(Shutdown::Both);
+            daemon.give_up(number);
             drop(stream);
             daemon.forget(number);
         });
@@ -278,8 +286,20 @@ impl Daemon {
         (!is_full(&state)).then_some(state)
     }
 
+    /// Whoever else holds the connection is the one who closes it, without a lock.
+    fn give_up(&self, number: u64) {
+        let mut state = self.state();
+        let connection = state.connections.get_mut(&number);
+        drop(connection.and_then(|connection| connection.stream.take()));
+    }
+
     fn forget(&self, number: u64) {
-        self.state().connections.remove(&number);
+        let connection = self.state().connections.remove(&number);
+        if let Some(stream) = connection.and_then(|connection| connection.stream)
+            && let Some(stream) = Arc::into_inner(stream)
+        {
+            self.closers.close(stream);
+        }
         self.changed.notify_all();
     }
 
@@ -379,14 +399,26 @@ impl Daemon {
         let mut state = self.state();
         state.ends = true;
         for connection in state.connections.values() {
-            let _ = match connection.stage {
-                Stage::Unknown(_) => connection.stream.shutdown(Shutdown::Both),
-                Stage::Waits => connection.stream.shutdown(Shutdown::Read),
-                Stage::Works | Stage::Leaves => Ok(()),
-            };
+            match connection.stage {
+                Stage::Unknown(_) => connection.shut(Shutdown::Both),
+                Stage::Waits => connection.shut(Shutdown::Read),
+                Stage::Works | Stage::Leaves => {}
+            }
         }
         let busy = |state: &mut State| !state.connections.is_empty();
         drop(self.changed.wait_while(state, busy));
+    }
+}
+
+impl Connection {
+    fn shut(&self, how: Shutdown) {
+        let _ = self.stream.as_ref().map(|stream| stream.shutdown(how));
+    }
+
+    /// Its thread ends as soon as it sees that.
+    fn turn_out(&mut self) {
+        self.shut(Shutdown::Both);
+        self.stage = Stage::Leaves;
     }
 }
 
@@ -402,14 +434,6 @@ impl State {
     /// Whether somebody is about to leave.
     fn is_left(&self) -> bool {
         self.connections.values().any(|connection| connection.stage == Stage::Leaves)
-    }
-}
-
-impl Connection {
-    /// Its thread ends as soon as it sees that.
-    fn turn_out(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
-        self.stage = Stage::Leaves;
     }
 }
 

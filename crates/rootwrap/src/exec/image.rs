@@ -4,7 +4,7 @@
 //! or swaps a folder above changes nothing any more, and the process is called as the file is, which it
 //! would not be if the file's own descriptor were executed.
 
-use crate::host::{Kind, Status, ThisHost};
+use crate::host::{Kind, Status, ThisHost, has_acl};
 use crate::paths::realpath;
 use crate::python::{basename, dirname};
 use crate::trust::distrust_of;
@@ -13,6 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// What executables begin with that the kernel loads itself. Everything else is handed to another
 /// program by its path, and no path leads through a descriptor that the program does not have.
@@ -58,6 +59,7 @@ pub(super) fn open(first: &OsStr) -> io::Result<Option<Image>> {
 }
 
 fn distrust(opened: impl AsFd, kind: Kind) -> io::Result<Option<String>> {
+    let opened = opened.as_fd();
     let stat = fstat(opened)?;
     let found = match FileType::from_raw_mode(stat.st_mode as RawMode) {
         FileType::RegularFile => Kind::File,
@@ -68,6 +70,7 @@ fn distrust(opened: impl AsFd, kind: Kind) -> io::Result<Option<String>> {
         return Ok(Some("is something else by now".into()));
     }
     let (uid, gid, mode) = (stat.st_uid, stat.st_gid, stat.st_mode & 0o7777);
+    let has_acl = has_acl(Path::new(&format!("/proc/self/fd/{}", opened.as_raw_fd())), mode);
     let user = rustix::process::geteuid().as_raw();
-    Ok(distrust_of(user, &Status { kind, uid, gid, mode }))
+    Ok(distrust_of(user, &Status { kind, uid, gid, mode, has_acl }))
 }

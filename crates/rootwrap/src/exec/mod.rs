@@ -132,15 +132,15 @@ impl Executor {
 
     /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
     pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
-        let wanted = self.credentials(verdict.run_as())?;
-        let image = match (verdict.mode(), verdict.process()) {
+        let wanted = self.wanted(verdict)?;
+        let image = match (verdict.mode(), verdict.kill()) {
             (Mode::Strict, None) => {
                 verdict.argv().first().map_or(Ok(None), |first| image::open(first))?
             }
             _ => None,
         };
-        let action = match verdict.process() {
-            Some(process) => Action::Signal { process, signal: signal::asked_for(verdict.argv())? },
+        let action = match verdict.kill() {
+            Some(kill) => Action::Signal(kill),
             None if wanted == self.own => return start_here(verdict, image.as_ref(), streams),
             None => Action::Run {
                 candidates: candidates(verdict),
@@ -223,6 +223,24 @@ impl Executor {
                 return Ok(stage);
             }
         }
+    }
+
+    /// Who a verdict's command is to be. Without root's rights the original runs what is for root as
+    /// its caller.
+    fn wanted(&self, verdict: &Verdict<'_>) -> io::Result<Credentials> {
+        let user = verdict.run_as();
+        if self.own.uid == 0 {
+            return self.credentials(user);
+        }
+        if user == "root" && verdict.mode() == Mode::Compat {
+            return Ok(self.own.clone());
+        }
+        let wanted = self.credentials(user)?;
+        if wanted.uid == self.own.uid {
+            return Ok(wanted);
+        }
+        let what = format!("a command becomes {user} where root calls: call by sudo");
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
     }
 
     fn credentials(&self, user: &str) -> io::Result<Credentials> {

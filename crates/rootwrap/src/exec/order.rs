@@ -4,7 +4,7 @@
 use super::credentials::Credentials;
 use super::limit::Limit;
 use crate::conf::os;
-use crate::judge::Process;
+use crate::judge::{Kill, Process};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +34,7 @@ pub(super) enum Action {
         environment: Vec<(OsString, OsString)>,
     },
     /// Signal a process as long as it is that one; 0 only looks for it.
-    Signal { process: Process, signal: i32 },
+    Signal(Kill),
 }
 
 impl Order {
@@ -60,7 +60,7 @@ impl Order {
                 put_all(&mut out, environment.iter().map(|(name, _)| name.as_os_str()));
                 put_all(&mut out, environment.iter().map(|(_, value)| value.as_os_str()));
             }
-            Action::Signal { process, signal } => {
+            Action::Signal(Kill { process, signal }) => {
                 out.push(b'S');
                 out.extend(process.pid.to_le_bytes());
                 out.extend(process.started.to_le_bytes());
@@ -91,7 +91,7 @@ impl Order {
                 let pid = i64::from_le_bytes(*rest.take()?);
                 let started = u64::from_le_bytes(*rest.take()?);
                 let signal = i32::from_le_bytes(*rest.take()?);
-                Action::Signal { process: Process { pid, started }, signal }
+                Action::Signal(Kill { process: Process { pid, started }, signal })
             }
             _ => return Err(ErrorKind::InvalidData.into()),
         };
@@ -147,7 +147,8 @@ mod tests {
             argv: vec![odd.clone(), OsString::new()],
             environment: vec![("A".into(), odd)],
         };
-        let signal = Action::Signal { process: Process { pid: 1, started: u64::MAX }, signal: -1 };
+        let process = Process { pid: 1, started: u64::MAX };
+        let signal = Action::Signal(Kill { process, signal: -1 });
         for action in [run, signal] {
             let limits = vec![Limit::Files(7), Limit::Memory(u64::MAX), Limit::Seconds(1)];
             let credentials = credentials.clone();

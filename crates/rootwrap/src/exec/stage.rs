@@ -141,9 +141,9 @@ impl Stage {
         let prepared = adopt(adopts).and_then(|()| credentials.assume());
         let error = match (prepared, action) {
             (Err(error), _) => error,
-            (Ok(()), Action::Signal { process, signal }) => {
+            (Ok(()), Action::Signal(kill)) => {
                 drop(self.socket);
-                return signal::send(process, signal);
+                return signal::send(kill);
             }
             (Ok(()), Action::Run { candidates, image, argv, environment }) => {
                 let image = self.image.take().zip(image);

@@ -5,7 +5,7 @@
 
 use super::signal;
 use crate::host::stat_of;
-use crate::judge::Process;
+use crate::judge::{Kill, Process};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::fs;
@@ -28,7 +28,7 @@ pub fn kill_descendants(first: Pid) {
         }
         for process in found {
             // One that has ended meanwhile is no error, nor one that this process may not signal.
-            let _ = signal::try_send(process, Signal::KILL.as_raw());
+            let _ = signal::try_send(Kill { process, signal: Signal::KILL.as_raw() });
         }
         sleep(SEARCH_PAUSE);
     }

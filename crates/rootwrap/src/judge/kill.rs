@@ -1,6 +1,6 @@
-//! kill(1): which process it means, and whether that runs what a rule says.
+//! kill(1): which process and which signal it means, and whether that runs what a rule says.
 
-use super::{Case, Mode, Process, Why};
+use super::{Case, Kill, Mode, Process, Why};
 use crate::conf::{os, split};
 use crate::host::Kind;
 use crate::python::{basename, dirname, int, is_absolute, join};
@@ -10,28 +10,58 @@ use std::path::Path;
 
 /// Where the shell and Python look without a `$PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// Signals by number, from 1.
+pub(crate) const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+/// What kill(1) sends where none is named.
+const TERM: i32 = 15;
 
 /// `kill [SIGNAL] PID`. The rule's arguments: an executable, and the signals that must be named.
 pub(super) fn matches(
     case: &Case<'_>,
     arguments: &[String],
     words: &[&OsStr],
-) -> Result<Option<Process>, Why> {
+) -> Result<Option<Kill>, Why> {
     if words.first().is_none_or(|first| *first != "kill") {
         return Err(Why::OtherCommand);
     }
     let signals = arguments.get(1..).unwrap_or_default();
-    let target = match words {
-        [_, signal, target] if signals.iter().any(|known| *signal == known.as_str()) => target,
-        [_, target] if signals.is_empty() => target,
+    let (option, target) = match words {
+        [_, option, target] if signals.iter().any(|known| *option == known.as_str()) => {
+            (Some(*option), target)
+        }
+        [_, target] if signals.is_empty() => (None, target),
         [_, _, _] | [_, _] => return Err(Why::Signal),
         _ => return Err(Why::ArgumentCount(if signals.is_empty() { 2 } else { 3 })),
     };
     let pid = target.to_str().and_then(int).ok_or(Why::NoProcess)?;
     match case.mode {
         Mode::Compat => compat(case, arguments, pid).map(|()| None),
-        Mode::Strict => strict(case, arguments, target, pid).map(Some),
+        Mode::Strict => {
+            let signal = option.map_or(Ok(TERM), signal_of)?;
+            let process = strict(case, arguments, target, pid)?;
+            Ok(Some(Kill { process, signal }))
+        }
     }
+}
+
+/// The number of `-9`, `-KILL`, `-SIGKILL` and the like.
+fn signal_of(option: &OsStr) -> Result<i32, Why> {
+    let unknown = || Why::NoSignal(option.to_owned());
+    let name = option.to_str().and_then(|option| option.strip_prefix('-')).ok_or_else(unknown)?;
+    let name = name.to_uppercase();
+    let name = match name.strip_prefix("SIG").unwrap_or(&name) {
+        "IOT" => "ABRT",
+        "CLD" => "CHLD",
+        "POLL" => "IO",
+        name => name,
+    };
+    let of_number = (0..).take(SIGNALS.len() + 1).find(|number: &i32| number.to_string() == name);
+    let of_name = (1..).zip(SIGNALS).find_map(|(number, known)| (known == name).then_some(number));
+    of_number.or(of_name).ok_or_else(unknown)
 }
 
 fn compat(case: &Case<'_>, arguments: &[String], pid: i64) -> Result<(), Why> {
@@ -118,4 +148,22 @@ fn found_in_path(case: &Case<'_>, name: &OsStr) -> Option<OsString> {
     split(path)
         .map(|folder| os(join(folder.as_bytes(), name.as_bytes())))
         .find(|path| is_program(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_named_as_kill_has_them() {
+        let of = |option: &str| signal_of(OsStr::new(option)).ok();
+        for name in ["-9", "-KILL", "-SIGKILL", "-kill"] {
+            assert_eq!(of(name), Some(9), "{name}");
+        }
+        assert_eq!((of("-IOT"), of("-SIGCLD"), of("-POLL")), (Some(6), Some(17), Some(29)));
+        assert_eq!((of("-0"), of("-31"), of("-SYS")), (Some(0), Some(31), Some(31)));
+        for name in ["-65", "-32", "-34", "-RTMIN", "-", "-NO", "9", "--", "-l", "--9", "-09"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Class by class, whether a rule matches the words of a command.
 
-use super::{Case, Mode, Process, Why, command_of, ip, is_dangerous, kill, names_of_settings};
+use super::{Case, Kill, Mode, Why, command_of, ip, is_dangerous, kill, names_of_settings};
 use crate::conf::os;
 use crate::filters::{Class, Rule};
 use crate::paths::realpath;
@@ -10,12 +10,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 impl Case<'_> {
-    /// `Ok`: it does; with the process that is to get a signal, if strict mode is to hold it fast.
-    pub(super) fn matches(
-        &self,
-        rule: &Rule,
-        words: &mut &[&OsStr],
-    ) -> Result<Option<Process>, Why> {
+    /// `Ok`: it does; with what a kill(1) is to do, if strict mode is to do it.
+    pub(super) fn matches(&self, rule: &Rule, words: &mut &[&OsStr]) -> Result<Option<Kill>, Why> {
         if let Class::Env(settings) = &rule.class {
             return self.env(rule, settings, words).map(|()| None);
         }

@@ -5,8 +5,9 @@
 //! known to be open in it: docs/rootwrap.md has the list.
 
 mod ip;
-mod kill;
+pub(crate) mod kill;
 mod matching;
+mod variables;
 
 use crate::conf::os;
 use crate::filters::{Class, Rule};
@@ -21,6 +22,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+pub(crate) use variables::is_dangerous;
 
 /// How the rules are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,16 @@ pub struct Verdict<'p> {
     rule: &'p Rule,
     argv: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
-    process: Option<Process>,
+    kill: Option<Kill>,
+}
+
+/// A signal, and the process that it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// The process that was judged.
+    pub process: Process,
+    /// The signal's number, which was judged as well; 0 only looks for the process.
+    pub signal: i32,
 }
 
 /// One process, whatever else gets its pid when it is gone.
@@ -92,11 +104,12 @@ impl<'p> Verdict<'p> {
         &self.rule.run_as
     }
 
-    /// In strict mode, the process that the command is to signal: who runs it holds the process fast
-    /// by a pidfd, sees that it still began at that time, and only then runs the command.
+    /// In strict mode, what a kill(1) is to do, behind other words or not. It is done instead of the
+    /// command: who does it holds the process fast by a pidfd, sees that it still began at that time, and
+    /// only then sends the signal.
     #[must_use]
-    pub fn process(&self) -> Option<Process> {
-        self.process
+    pub fn kill(&self) -> Option<Kill> {
+        self.kill
     }
 }
 
@@ -159,6 +172,8 @@ pub enum Why {
     OutOfFolder(usize, OsString),
     /// The signal is not among the rule's, or one is missing or too many.
     Signal,
+    /// The rule's signal is none that strict mode knows.
+    NoSignal(OsString),
     /// There is no such process, or nothing is known of it.
     NoProcess,
     /// The process runs another executable.
@@ -209,6 +224,7 @@ impl fmt::Display for Why {
                 write!(f, "word {at} leads out of its folder, to {}", path.display())
             }
             Self::Signal => write!(f, "is for other signals"),
+            Self::NoSignal(option) => write!(f, "{} is no signal", option.display()),
             Self::NoProcess => write!(f, "there is no such process"),
             Self::OtherProcess(program) => write!(f, "the process is {}", program.display()),
             Self::PlainNumber => write!(f, "the process is not given as a plain number"),
@@ -281,7 +297,7 @@ pub(crate) fn judge_by<'p>(
             None => environment.push((name, value)),
         }
     }
-    Ok(Verdict { mode, rule: hit.rule, argv: hit.argv, environment, process: hit.process })
+    Ok(Verdict { mode, rule: hit.rule, argv: hit.argv, environment, kill: hit.kill })
 }
 
 struct Case<'c> {
@@ -296,7 +312,7 @@ struct Hit<'p> {
     rule: &'p Rule,
     argv: Vec<OsString>,
     settings: Vec<(OsString, OsString)>,
-    process: Option<Process>,
+    kill: Option<Kill>,
 }
 
 impl Case<'_> {
@@ -339,14 +355,14 @@ impl Case<'_> {
         if let (Mode::Strict, Some(why)) = (self.mode, &rule.distrust) {
             return Err(Why::Distrusted(why.clone()));
         }
-        let process = self.matches(rule, words)?;
+        let kill = self.matches(rule, words)?;
         let words = *words;
         let inner = match rule.class.is_chaining() {
             true => Some(self.rest(depth, rules, rule, words)?),
             false => None,
         };
         let executable = self.executable(rule)?;
-        let mut hit = Hit { rule, argv: vec![executable], settings: Vec::new(), process };
+        let mut hit = Hit { rule, argv: vec![executable], settings: Vec::new(), kill };
         match (&rule.class, inner, self.mode) {
             (Class::Env(_), ..) => {
                 hit.argv.extend(command_of(words).iter().skip(1).map(|&word| word.to_owned()));
@@ -361,7 +377,7 @@ impl Case<'_> {
                 hit.argv.extend(words[1..from].iter().map(|&word| word.to_owned()));
                 hit.argv.extend(inner.argv);
                 hit.settings = inner.settings;
-                hit.process = inner.process;
+                hit.kill = inner.kill;
             }
             _ => hit.argv.extend(words[1..].iter().map(|&word| word.to_owned())),
         }
@@ -462,42 +478,4 @@ fn settings_of(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
         (!name.is_empty() && !value.is_empty()).then(|| (os(name.to_vec()), os(value.to_vec())))
     });
     pairs.collect()
-}
-
-/// Variables by which programs load code, or take files and commands for others: what glibc keeps
-/// from programs with raised rights, and the like of shells and interpreters.
-pub(crate) fn is_dangerous(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 29] = [
-        b"BASHOPTS",
-        b"BASH_ENV",
-        b"CDPATH",
-        b"ENV",
-        b"GCONV_PATH",
-        b"GETCONF_DIR",
-        b"GLIBC_TUNABLES",
-        b"HOSTALIASES",
-        b"IFS",
-        b"JAVA_TOOL_OPTIONS",
-        b"LOCALDOMAIN",
-        b"LOCPATH",
-        b"MALLOC_TRACE",
-        b"NIS_PATH",
-        b"NLSPATH",
-        b"NODE_OPTIONS",
-        b"PERL5LIB",
-        b"PERL5OPT",
-        b"PERLLIB",
-        b"PS4",
-        b"PYTHONHOME",
-        b"PYTHONINSPECT",
-        b"PYTHONPATH",
-        b"PYTHONSTARTUP",
-        b"RESOLV_HOST_CONF",
-        b"RES_OPTIONS",
-        b"RUBYLIB",
-        b"RUBYOPT",
-        b"SHELLOPTS",
-    ];
-    const STARTS: [&[u8]; 2] = [b"LD_", b"BASH_FUNC_"];
-    NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
 }

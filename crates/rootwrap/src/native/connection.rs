@@ -12,11 +12,12 @@ use super::policy::Policy;
 use super::record::{Record, Verdict, words};
 use super::running::{Ended, Running};
 use crate::exec::{NotStarted, Setting, Streams};
-use roster_exec::wire::{Answer, Request, Why};
+use roster_exec::wire::{Answer, End, Request, Why};
 use rustix::termios::isatty;
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -28,11 +29,23 @@ const NEXT_TIME: Duration = Duration::from_secs(600);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Why a command does not run.
-struct NotRun(Why, String);
+struct NotRun {
+    why: Why,
+    words: String,
+    /// By which the caller has told it to end before it began.
+    signal: Option<u32>,
+}
 
 impl NotRun {
     fn new(why: Why, words: impl Display) -> Self {
-        Self(why, words.to_string())
+        Self { why, words: words.to_string(), signal: None }
+    }
+
+    fn answer(&self) -> Answer {
+        match self.signal {
+            Some(signal) => Answer::Ended(End::Died(signal)),
+            None => Answer::Denied(self.why, self.words.clone()),
+        }
     }
 }
 
@@ -43,7 +56,8 @@ impl From<Unanswered> for NotRun {
 }
 
 /// Serves it until its client has had enough.
-pub(super) fn serve(daemon: &Daemon, place: &Place, stream: &UnixStream) -> io::Result<()> {
+pub(super) fn serve(daemon: &Daemon, place: &Place) -> io::Result<()> {
+    let stream = place.stream();
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     let peer = Peer::of(stream)?;
     let mut session = Session { daemon, place, peer, incoming: Incoming::new(stream) };
@@ -89,9 +103,7 @@ impl Session<'_> {
         let mut record = self.record(&received.request);
         let (answer, verdict, ended) = match self.run(received, &mut record) {
             Ok(ended) => (Answer::Ended(ended.end), Verdict::Ran(ended.end), Some(ended)),
-            Err(NotRun(why, words)) => {
-                (Answer::Denied(why, words.clone()), Verdict::Denied(why, words), None)
-            }
+            Err(not_run) => (not_run.answer(), Verdict::Denied(not_run.why, not_run.words), None),
         };
         let told = self.tell(&answer);
         record.time = began.elapsed();
@@ -119,10 +131,7 @@ impl Session<'_> {
 
     fn run(&mut self, received: Received, record: &mut Record) -> Result<Ended, NotRun> {
         let Received { request, fds } = received;
-        // Who inherited the connection of a process that has ended is somebody else.
-        if !self.peer.is_alive() {
-            return Err(NotRun::new(Why::Refused, "the process that has connected is gone"));
-        }
+        self.look_for_the_caller()?;
         let policy = self.daemon.policy();
         let permit = self.permit(&policy, &request, record)?;
         let rule = permit.rule();
@@ -143,11 +152,14 @@ impl Session<'_> {
         }
         let caller = (self.peer.uid, record.user.as_str());
         let environment = environment(&account, caller, permit.kept());
-        let [stdin, stdout, stderr, folder] = fds;
-        let on_terminal = [&stdin, &stdout, &stderr].into_iter().any(isatty);
-        let setting = Setting { account: &account, environment: &environment, folder: &folder };
-        let streams = Streams { stdin, stdout, stderr };
+        let [stdin, stdout, stderr, folder] = &*fds;
+        let on_terminal = [stdin, stdout, stderr].into_iter().any(isatty);
+        let setting = Setting { account: &account, environment: &environment, folder };
+        let streams = copied([stdin, stdout, stderr]).map_err(NotStarted::System)?;
+        // Whoever asked may have given up while it waited for its turn.
+        self.look_for_its_end()?;
         let child = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
+        drop(fds);
         let _running = self.daemon.counters.running.held();
         let running = Running::new(child, rule.timeout, on_terminal)
             .map_err(|error| NotRun::new(Why::Failed, error))?;
@@ -157,6 +169,28 @@ impl Session<'_> {
         running
             .attend(&mut self.incoming, |answer| tell(stream, answer))
             .map_err(|error| NotRun::new(Why::Failed, error))
+    }
+
+    /// Who inherited the connection of a process that has ended is somebody else.
+    fn look_for_the_caller(&self) -> Result<(), NotRun> {
+        match self.peer.is_alive() {
+            true => Ok(()),
+            false => Err(NotRun::new(Why::Refused, "the process that has connected is gone")),
+        }
+    }
+
+    /// That nobody wants a command any more that has not begun: by the end of its caller or its word.
+    fn look_for_its_end(&mut self) -> Result<(), NotRun> {
+        self.look_for_the_caller()?;
+        let gone = |_| NotRun::new(Why::Failed, "its caller has gone before it began");
+        self.incoming.read_all().map_err(gone)?;
+        match self.incoming.signal_to_end() {
+            None => Ok(()),
+            signal => {
+                let not_run = NotRun::new(Why::Failed, "its caller has ended it before it began");
+                Err(NotRun { signal, ..not_run })
+            }
+        }
     }
 
     /// What the policy says to the request of whom the kernel says.
@@ -197,6 +231,12 @@ impl Session<'_> {
     fn tell(&self, answer: &Answer) -> io::Result<()> {
         tell(self.incoming.stream(), answer)
     }
+}
+
+/// For a command's start, which closes them when the caller's are still open: it waits for none.
+fn copied([stdin, stdout, stderr]: [&OwnedFd; 3]) -> io::Result<Streams> {
+    let (stdin, stdout) = (stdin.try_clone()?, stdout.try_clone()?);
+    Ok(Streams { stdin, stdout, stderr: stderr.try_clone()? })
 }
 
 fn tell(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {

@@ -11,6 +11,7 @@ use super::names::Names;
 use super::places::{Place, Places, tell_busy};
 use super::policy::Policy;
 use super::socket::Socket;
+use crate::closing::Closers;
 use crate::exec::Executor;
 use crate::manual;
 use crate::problem::Problem;
@@ -74,6 +75,7 @@ pub(super) struct Daemon {
     pub(super) counters: Arc<Counters>,
     pub(super) journal: Journal,
     places: Arc<Places>,
+    closers: Closers,
     socket: Socket,
     /// Held by the thread whose turn at the door it is.
     door: Mutex<()>,
@@ -103,6 +105,7 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
         journal: Journal::start(&counters)?,
         counters,
         places: Places::new(),
+        closers: Closers::default(),
         socket,
         door: Mutex::default(),
         idle: AtomicUsize::new(0),
@@ -201,10 +204,10 @@ impl Daemon {
             let came = self.next();
             drop(turn);
             let idle = self.idle.fetch_sub(1, Ordering::Relaxed) - 1;
-            let Some((place, stream)) = came else { return };
+            let Some(place) = came else { return };
             // Without another thread who comes next waits until this one is done.
             let _ = if idle == 0 { self.open() } else { Ok(()) };
-            self.attend(place, &stream);
+            self.attend(place);
             if self.idle.fetch_add(1, Ordering::Relaxed) >= IDLE_MAX {
                 self.idle.fetch_sub(1, Ordering::Relaxed);
                 return;
@@ -213,7 +216,7 @@ impl Daemon {
     }
 
     /// The next connection for which there is a place; `None` if nobody is to be let in any more.
-    fn next(&self) -> Option<(Place, Arc<UnixStream>)> {
+    fn next(&self) -> Option<Place> {
         loop {
             let mut fds = [
                 PollFd::new(self.socket.listener(), PollFlags::IN),
@@ -227,15 +230,15 @@ impl Daemon {
             if has_ended {
                 return None;
             }
-            if has_come && let Some(admitted) = self.admit() {
-                return Some(admitted);
+            if has_come && let Some(place) = self.admit() {
+                return Some(place);
             }
         }
     }
 
-    fn admit(&self) -> Option<(Place, Arc<UnixStream>)> {
+    fn admit(&self) -> Option<Place> {
         let stream = match self.socket.listener().accept() {
-            Ok((stream, _)) => Arc::new(stream),
+            Ok((stream, _)) => stream,
             Err(error)
                 if matches!(
                     error.kind(),
@@ -249,24 +252,25 @@ impl Daemon {
                 return None;
             }
         };
-        let peer = getsockopt(&stream, sockopt::PeerCredentials).ok()?;
-        let (place, closed) = self.places.admit(peer.uid(), &stream);
+        let Ok(peer) = getsockopt(&stream, sockopt::PeerCredentials) else {
+            self.closers.close(stream);
+            return None;
+        };
+        let (admitted, closed) = self.places.admit(peer.uid(), stream);
         (0..closed).for_each(|_| self.counters.turned_out.add());
-        match place {
-            Some(place) => Some((place, stream)),
-            None => {
-                tell_busy(&stream);
-                None
-            }
-        }
+        admitted.map_err(|stream| self.turn_away(stream)).ok()
     }
 
-    fn attend(&self, place: Place, stream: &UnixStream) {
+    fn turn_away(&self, stream: UnixStream) {
+        tell_busy(&stream);
+        self.closers.close(stream);
+    }
+
+    fn attend(&self, place: Place) {
         let _open = self.counters.connections.held();
         // Whoever breaks off has nobody left to tell.
-        let _ = serve(self, &place, stream);
-        let _ = stream.shutdown(Shutdown::Both);
-        drop(place);
+        let _ = serve(self, &place);
+        let _ = place.stream().shutdown(Shutdown::Both);
     }
 
     /// Lets what runs end and be answered, for a time, and the log be told.

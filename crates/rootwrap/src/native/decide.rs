@@ -159,7 +159,7 @@ mod tests {
         hosts = [\"web*\"]
         command = \"/usr/bin/systemctl\"
         args = [\"restart\", \"nginx|apache2\"]
-        keep_env = [\"LC_*\", \"LD_*\", \"PATH\"]
+        keep_env = [\"LC_*\", \"LD_*\", \"PATH\", \"PYTHON*\"]
 
         [[rule]]
         name = \"as-db\"
@@ -180,7 +180,9 @@ mod tests {
         let policy = Policy::parse(Path::new("exec.toml"), RULES).unwrap();
         let argv: Vec<OsString> = words.iter().map(OsString::from).collect();
         let environment: Vec<(OsString, OsString)> =
-            ["LC_ALL", "LD_PRELOAD", "PATH", "HOME"].map(|name| (name.into(), "x".into())).to_vec();
+            ["LC_ALL", "LD_PRELOAD", "PATH", "PYTHONUSERBASE", "HOME"]
+                .map(|name| (name.into(), "x".into()))
+                .to_vec();
         let wanted = Wanted { argv: &argv, run_as, environment: &environment };
         let caller = Caller { user, is_in: &|group| groups.contains(&group) };
         let permit = decide(&policy, host, &caller, &wanted)?;

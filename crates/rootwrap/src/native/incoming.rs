@@ -1,12 +1,14 @@
 //! What comes over a connection: bytes and descriptors, as frames. No frame is waited for beyond its
 //! time, and none is larger than the protocol has it.
 
+use crate::closing::{Sent, cut_short};
 use roster_exec::wire::{
     DESCRIPTORS, HEADER_BYTES, Malformed, Request, SIGNAL_FRAME_BYTES, decode_signal,
 };
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use rustix::process::Signal;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,17 +20,23 @@ const WHOLE_TIME: Duration = Duration::from_secs(5);
 /// What is read at once.
 const PIECE_BYTES: usize = 16 << 10;
 
+/// Signals by which a caller wants no more of a command.
+const TO_END: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL];
+
 /// A connection's receiving side.
 pub(super) struct Incoming<'s> {
     stream: &'s UnixStream,
     held: Vec<u8>,
-    fds: Vec<OwnedFd>,
+    fds: Sent<Vec<OwnedFd>>,
 }
+
+/// Standard input, output and error, and a folder.
+pub(super) type Descriptors = [OwnedFd; DESCRIPTORS];
 
 /// A command that somebody wants, with the descriptors that it is to have.
 pub(super) struct Received {
     pub(super) request: Request,
-    pub(super) fds: [OwnedFd; DESCRIPTORS],
+    pub(super) fds: Sent<Descriptors>,
 }
 
 /// What one read brought.
@@ -40,7 +48,7 @@ pub(super) enum Came {
 
 impl<'s> Incoming<'s> {
     pub(super) fn new(stream: &'s UnixStream) -> Self {
-        Self { stream, held: Vec::new(), fds: Vec::new() }
+        Self { stream, held: Vec::new(), fds: Sent::new(Vec::new()) }
     }
 
     pub(super) fn stream(&self) -> &'s UnixStream {
@@ -90,7 +98,7 @@ impl<'s> Incoming<'s> {
 
     fn take_request(&mut self, end: usize) -> io::Result<Received> {
         let request = Request::decode(&self.held[HEADER_BYTES..end]).map_err(invalid)?;
-        let fds = std::mem::take(&mut self.fds).try_into();
+        let fds = self.fds.take().try_into().map(Sent::new).map_err(Sent::new);
         let fds = fds.map_err(|_| invalid(Malformed("four descriptors come with it")))?;
         self.held.drain(..end);
         if self.held.capacity() > 2 * PIECE_BYTES {
@@ -111,6 +119,26 @@ impl<'s> Incoming<'s> {
         let signal = decode_signal(*frame).map_err(invalid)?;
         self.held.drain(..SIGNAL_FRAME_BYTES);
         Ok(Some(signal))
+    }
+
+    /// Takes all that is there while a command is to begin. An error is that the client is gone, or may not
+    /// say what it says.
+    pub(super) fn read_all(&mut self) -> io::Result<()> {
+        while !self.is_out_of_turn() && self.held.len() < PIECE_BYTES {
+            match self.read()? {
+                Came::Bytes => {}
+                Came::Nothing => return Ok(()),
+                Came::End => return Err(ErrorKind::ConnectionAborted.into()),
+            }
+        }
+        Err(ErrorKind::InvalidData.into())
+    }
+
+    /// The first that is to end a command of those signals that have come and are left for it.
+    pub(super) fn signal_to_end(&self) -> Option<u32> {
+        let frames = self.held.chunks_exact(SIGNAL_FRAME_BYTES);
+        let mut signals = frames.filter_map(|frame| decode_signal(frame.try_into().ok()?).ok());
+        signals.find(|signal| TO_END.iter().any(|end| u32::try_from(end.as_raw()) == Ok(*signal)))
     }
 
     /// Whether what has come is for another time than while a command runs.
@@ -137,8 +165,11 @@ impl<'s> Incoming<'s> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let came =
-            recvmsg(self.stream.as_fd(), &mut [IoSliceMut::new(&mut piece)], &mut control, flags);
+        // More descriptors than there is space for are closed in it.
+        let came = cut_short(|| {
+            let mut pieces = [IoSliceMut::new(&mut piece)];
+            recvmsg(self.stream.as_fd(), &mut pieces, &mut control, flags)
+        });
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 self.fds.extend(fds);

@@ -1,6 +1,7 @@
 //! How much there may be at once: connections, commands, and bytes of requests, of each user and of
 //! all. Who asks for nothing makes room for who comes; who runs something does not.
 
+use crate::closing::Sent;
 use roster_exec::wire::{Answer, Why};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 const TURN_TIME: Duration = Duration::from_secs(10);
 /// Connections that were closed and whose threads have not ended.
 const LEAVING_MAX: usize = 64;
+/// Of them, a user's.
+const LEAVING_OF_USER_MAX: usize = LEAVING_MAX / 2;
 /// How long those are waited for before more are taken.
 const LEAVING_TIME: Duration = Duration::from_millis(100);
 /// Requests up to here are held by every connection.
@@ -33,9 +36,9 @@ struct Limits {
 }
 
 impl Limits {
-    /// What so many open files allow: a connection needs six, a command's start five more.
+    /// What so many open files allow: a connection needs six, a command's start eight more.
     fn new(files: usize) -> Self {
-        let connections = (files / 10).clamp(4, 2048);
+        let connections = (files / 11).clamp(4, 2048);
         let connections_of_user = (connections / 2).min(256);
         let commands = connections / 2;
         Self { connections, connections_of_user, commands, commands_of_user: commands / 2 }
@@ -59,16 +62,19 @@ struct State {
     ends: bool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct User {
     connections: usize,
+    /// Of other connections, closed ones whose threads have not ended.
+    leaving: usize,
     commands: usize,
     bytes: usize,
 }
 
 struct Connection {
     uid: u32,
-    stream: Arc<UnixStream>,
+    /// Until its thread closes it, which may take long.
+    stream: Option<Arc<UnixStream>>,
     stage: Stage,
 }
 
@@ -82,8 +88,14 @@ enum Stage {
     Leaves,
 }
 
-/// A connection's place.
+/// A connection and its place, which is its user's until the connection is closed, however long that takes.
 pub(super) struct Place {
+    // They go in this order.
+    stream: Sent<Arc<UnixStream>>,
+    seat: Seat,
+}
+
+struct Seat {
     places: Arc<Places>,
     number: u64,
     uid: u32,
@@ -106,40 +118,41 @@ impl Places {
         self.state.lock().expect("a thread that panics ends the process")
     }
 
-    /// A place for a connection, and how many others were closed for it; `None` if there is none.
+    /// A place for a connection, or the connection if there is none; and how many others were closed for it.
     pub(super) fn admit(
         self: &Arc<Self>,
         uid: u32,
-        stream: &Arc<UnixStream>,
-    ) -> (Option<Place>, usize) {
+        stream: UnixStream,
+    ) -> (Result<Place, UnixStream>, usize) {
         let full =
             |state: &mut State| state.connections.len() >= self.limits.connections + LEAVING_MAX;
         let state = self.changed.wait_timeout_while(self.state(), LEAVING_TIME, full);
         let mut state = state.expect("as above").0;
         let mut closed = 0;
-        if state.of(uid) >= self.limits.connections_of_user {
+        if state.of(uid).connections >= self.limits.connections_of_user {
             closed += usize::from(state.close_longest_waiting(uid));
         }
-        if state.users.values().map(|user| user.connections).sum::<usize>()
-            >= self.limits.connections
+        if state.all_connections() >= self.limits.connections
             && let Some(most) = state.user_with_most()
         {
             closed += usize::from(state.close_longest_waiting(most));
         }
-        let all: usize = state.users.values().map(|user| user.connections).sum();
         if full(&mut state)
             || state.ends
-            || all >= self.limits.connections
-            || state.of(uid) >= self.limits.connections_of_user
+            || state.all_connections() >= self.limits.connections
+            || state.of(uid).connections >= self.limits.connections_of_user
         {
-            return (None, closed);
+            return (Err(stream), closed);
         }
         let number = state.next;
         state.next += 1;
         state.users.entry(uid).or_default().connections += 1;
+        let stream = Arc::new(stream);
         let stage = Stage::Waits(Instant::now());
-        state.connections.insert(number, Connection { uid, stream: Arc::clone(stream), stage });
-        (Some(Place { places: Arc::clone(self), number, uid }), closed)
+        let connection = Connection { uid, stream: Some(Arc::clone(&stream)), stage };
+        state.connections.insert(number, connection);
+        let seat = Seat { places: Arc::clone(self), number, uid };
+        (Ok(Place { stream: Sent::new(stream), seat }), closed)
     }
 
     /// Admits nobody any more; connections that wait end, and so do others when they have an answer.
@@ -148,7 +161,7 @@ impl Places {
         state.ends = true;
         for connection in state.connections.values() {
             if matches!(connection.stage, Stage::Waits(_)) {
-                let _ = connection.stream.shutdown(Shutdown::Read);
+                connection.shut(Shutdown::Read);
             }
         }
     }
@@ -156,7 +169,7 @@ impl Places {
     /// Closes all that is left.
     pub(super) fn close_all(&self) {
         for connection in self.state().connections.values() {
-            let _ = connection.stream.shutdown(Shutdown::Both);
+            connection.shut(Shutdown::Both);
         }
     }
 
@@ -168,9 +181,19 @@ impl Places {
     }
 }
 
+impl Connection {
+    fn shut(&self, how: Shutdown) {
+        let _ = self.stream.as_ref().map(|stream| stream.shutdown(how));
+    }
+}
+
 impl State {
-    fn of(&self, uid: u32) -> usize {
-        self.users.get(&uid).map_or(0, |user| user.connections)
+    fn of(&self, uid: u32) -> User {
+        self.users.get(&uid).copied().unwrap_or_default()
+    }
+
+    fn all_connections(&self) -> usize {
+        self.users.values().map(|user| user.connections).sum()
     }
 
     fn user_with_most(&self) -> Option<u32> {
@@ -178,8 +201,12 @@ impl State {
         most.map(|(uid, _)| *uid)
     }
 
-    /// Of a user's connections that wait and have sent nothing; false if there is none.
+    /// Of a user's connections that wait and have sent nothing; false if there is none, or too many have not
+    /// left yet.
     fn close_longest_waiting(&mut self, uid: u32) -> bool {
+        if self.of(uid).leaving >= LEAVING_OF_USER_MAX {
+            return false;
+        }
         let since = |connection: &Connection| match connection.stage {
             Stage::Waits(since) if connection.uid == uid => Some(since),
             _ => None,
@@ -191,28 +218,24 @@ impl State {
             .collect();
         waiting.sort_unstable();
         let silent = waiting.iter().find(|(_, number)| {
-            self.connections.get(number).is_some_and(|connection| is_silent(&connection.stream))
+            let stream = self.connections.get(number).and_then(|found| found.stream.as_ref());
+            stream.is_some_and(|stream| is_silent(stream))
         });
         let Some(connection) = silent.and_then(|(_, number)| self.connections.get_mut(number))
         else {
             return false;
         };
         connection.stage = Stage::Leaves;
-        tell_busy(&connection.stream);
-        let _ = connection.stream.shutdown(Shutdown::Both);
-        self.leave(uid);
+        let _ = connection.stream.as_ref().map(|stream| tell_busy(stream));
+        connection.shut(Shutdown::Both);
+        let user = self.users.entry(uid).or_default();
+        user.connections -= 1;
+        user.leaving += 1;
         true
     }
 
-    fn leave(&mut self, uid: u32) {
-        if let Some(user) = self.users.get_mut(&uid) {
-            user.connections -= 1;
-        }
-        self.forget_if_idle(uid);
-    }
-
     fn forget_if_idle(&mut self, uid: u32) {
-        let idle = |user: &User| user.connections + user.commands + user.bytes == 0;
+        let idle = |user: &User| user.connections + user.leaving + user.commands + user.bytes == 0;
         if self.users.get(&uid).is_some_and(idle) {
             self.users.remove(&uid);
         }
@@ -233,6 +256,10 @@ fn is_silent(stream: &UnixStream) -> bool {
 }
 
 impl Place {
+    pub(super) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
     /// That something has been asked for.
     pub(super) fn works(&self) {
         self.set(Stage::Works);
@@ -241,11 +268,11 @@ impl Place {
     /// That it was answered; whether more may be asked for.
     pub(super) fn waits(&self) -> bool {
         self.set(Stage::Waits(Instant::now()));
-        !self.places.state().ends
+        !self.seat.places.state().ends
     }
 
     fn set(&self, stage: Stage) {
-        if let Some(connection) = self.places.state().connections.get_mut(&self.number)
+        if let Some(connection) = self.seat.places.state().connections.get_mut(&self.seat.number)
             && connection.stage != Stage::Leaves
         {
             connection.stage = stage;
@@ -254,27 +281,28 @@ impl Place {
 
     /// Waits until few enough commands run; `None` if that takes too long.
     pub(super) fn turn(&self) -> Option<Turn<'_>> {
-        let limits = self.places.limits;
+        let limits = self.seat.places.limits;
         let busy = |state: &mut State| {
-            let own = state.users.get(&self.uid).map_or(0, |user| user.commands);
+            let own = state.users.get(&self.seat.uid).map_or(0, |user| user.commands);
             state.commands >= limits.commands || own >= limits.commands_of_user
         };
-        let waited = self.places.changed.wait_timeout_while(self.places.state(), TURN_TIME, busy);
+        let waited =
+            self.seat.places.changed.wait_timeout_while(self.seat.places.state(), TURN_TIME, busy);
         let (mut state, waited) = waited.expect("as above");
         if waited.timed_out() {
             return None;
         }
         state.commands += 1;
-        state.users.entry(self.uid).or_default().commands += 1;
+        state.users.entry(self.seat.uid).or_default().commands += 1;
         Some(Turn(self))
     }
 
     /// Room for a request of so many bytes; `None` if there is none.
     pub(super) fn room(&self, bytes: usize) -> Option<Room<'_>> {
         let bytes = if bytes <= SMALL_BYTES { 0 } else { bytes };
-        let mut state = self.places.state();
+        let mut state = self.seat.places.state();
         let all = state.bytes + bytes;
-        let user = state.users.entry(self.uid).or_default();
+        let user = state.users.entry(self.seat.uid).or_default();
         if all > BYTES_MAX || user.bytes + bytes > BYTES_OF_USER_MAX {
             return None;
         }
@@ -286,35 +314,49 @@ impl Place {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.places.state();
+        let mut state = self.0.seat.places.state();
         state.commands -= 1;
-        if let Some(user) = state.users.get_mut(&self.0.uid) {
+        if let Some(user) = state.users.get_mut(&self.0.seat.uid) {
             user.commands -= 1;
         }
-        state.forget_if_idle(self.0.uid);
+        state.forget_if_idle(self.0.seat.uid);
         drop(state);
-        self.0.places.changed.notify_all();
+        self.0.seat.places.changed.notify_all();
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.places.state();
+        let mut state = self.0.seat.places.state();
         state.bytes -= self.1;
-        if let Some(user) = state.users.get_mut(&self.0.uid) {
+        if let Some(user) = state.users.get_mut(&self.0.seat.uid) {
             user.bytes -= self.1;
         }
-        state.forget_if_idle(self.0.uid);
+        state.forget_if_idle(self.0.seat.uid);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // The last to hold it is this place itself, which holds no lock.
+        let mut state = self.seat.places.state();
+        let connection = state.connections.get_mut(&self.seat.number);
+        drop(connection.and_then(|connection| connection.stream.take()));
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
         let mut state = self.places.state();
-        let left = state.connections.remove(&self.number);
-        if left.is_some_and(|connection| connection.stage != Stage::Leaves) {
-            state.leave(self.uid);
+        let left = state.connections.remove(&self.number).map(|connection| connection.stage);
+        if let Some(user) = state.users.get_mut(&self.uid) {
+            match left {
+                Some(Stage::Leaves) => user.leaving -= 1,
+                Some(_) => user.connections -= 1,
+                None => {}
+            }
         }
+        state.forget_if_idle(self.uid);
         drop(state);
         self.places.changed.notify_all();
     }
@@ -332,11 +374,10 @@ mod tests {
 
     #[test]
     fn who_is_silent_makes_room_for_who_comes_and_for_nobody_else() {
-        let places = places(200);
+        let places = places(220);
         let open = |uid| {
             let (client, stream) = UnixStream::pair().unwrap();
-            let stream = Arc::new(stream);
-            (client, places.admit(uid, &stream))
+            (client, places.admit(uid, stream))
         };
         // Ten of a user, twenty of all.
         let (_works, (first, _)) = open(1);
@@ -346,24 +387,39 @@ mod tests {
         let _second = second.unwrap();
         speaks.write_all(b"R").unwrap();
         let mut silent: Vec<_> = (0..8).map(|_| open(1)).collect();
-        assert!(silent.iter().all(|(_, (place, closed))| place.is_some() && *closed == 0));
+        assert!(silent.iter().all(|(_, (place, closed))| place.is_ok() && *closed == 0));
         let (_, (eleventh, closed)) = open(1);
-        assert!(eleventh.is_some() && closed == 1);
+        assert!(eleventh.is_ok() && closed == 1);
         let mut told = Vec::new();
         silent[0].0.read_to_end(&mut told).unwrap();
         assert_eq!(told.first(), Some(&b'D'));
         // Another user has as much room as before.
         let (_, (other, closed)) = open(2);
-        assert!(other.is_some() && closed == 0);
+        assert!(other.is_ok() && closed == 0);
         assert!(first.waits());
         drop((silent, eleventh, other, first));
     }
 
     #[test]
+    fn who_is_not_done_with_leaving_makes_no_room_for_more() {
+        let places = places(220);
+        let open = |uid| {
+            let (client, stream) = UnixStream::pair().unwrap();
+            places.admit(uid, stream).0.map(|place| (place, client))
+        };
+        // Nobody gives its place back: its thread still closes what it was sent.
+        let held: Vec<_> = (0..100).map_while(|_| open(1).ok()).collect();
+        assert_eq!(held.len(), 10 + LEAVING_OF_USER_MAX);
+        assert!(open(2).is_ok());
+        drop(held);
+        assert!(open(1).is_ok());
+        assert!(places.state().users.is_empty());
+    }
+
+    #[test]
     fn one_user_does_not_take_every_turn_or_all_room() {
-        let places = places(400);
-        let stream = Arc::new(UnixStream::pair().unwrap().0);
-        let place = |uid| places.admit(uid, &stream).0.unwrap();
+        let places = places(440);
+        let place = |uid| places.admit(uid, UnixStream::pair().unwrap().0).0.unwrap();
         let (one, other) = (place(1), place(2));
         let turns: Vec<_> = (0..10).map(|_| one.turn().unwrap()).collect();
         assert!(other.turn().is_some());

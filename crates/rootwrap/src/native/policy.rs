@@ -39,7 +39,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("run_as_group", "The group, instead of that user's own."),
     (
         "keep_env",
-        "Names of variables of the caller's that are kept; a * at the end stands for any characters. PATH and what loads foreign code is never kept. By default nothing is.",
+        "Names of variables of the caller's that are kept; a * at the end stands for any characters. PATH and what programs load code by, as LD_PRELOAD and all of PYTHON, is never kept: docs/rootwrap.md has the list. By default nothing is.",
     ),
     (
         "timeout",

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Between SIGHUP, when the caller is gone, and SIGKILL.
 const AFTER_CALLER: Duration = Duration::from_secs(5);
-/// How often it is looked whether a command on a terminal was stopped, of which nothing tells.
+/// How often it is looked whether a command was stopped that may be.
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// What a caller may send: what a terminal, a shell or a service would.
 const PASSED_ON: [Signal; 14] = [
@@ -37,6 +37,9 @@ const PASSED_ON: [Signal; 14] = [
     Signal::TTIN,
     Signal::TTOU,
 ];
+
+/// Of these, what stops it.
+const STOPPING: [Signal; 4] = [Signal::TSTP, Signal::STOP, Signal::TTIN, Signal::TTOU];
 
 /// A command that has ended. Its caller is told at once: what else there is to do nobody waits for.
 pub(super) struct Ended {
@@ -69,7 +72,8 @@ pub(super) struct Running {
     is_over: bool,
     /// When it is killed, once the caller is gone.
     killed_at: Option<Instant>,
-    on_terminal: bool,
+    /// Whether it may stop, of which nothing tells: on a terminal, and once its caller has stopped it.
+    may_stop: bool,
 }
 
 impl Running {
@@ -89,7 +93,7 @@ impl Running {
                 time_is_over: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
                 is_over: false,
                 killed_at: None,
-                on_terminal,
+                may_stop: on_terminal,
             }),
             Err(error) => {
                 let _ = kill_process_group(group, Signal::KILL);
@@ -136,7 +140,7 @@ impl Running {
     /// Until something has happened or is due: whether the command has ended, and whether something came.
     fn wait(&self, incoming: &Incoming<'_>) -> io::Result<[bool; 2]> {
         let now = Instant::now();
-        let look = self.on_terminal.then(|| now + STOP_LOOK);
+        let look = self.may_stop.then(|| now + STOP_LOOK);
         let next = [self.time_is_over, self.killed_at, look].into_iter().flatten().min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -154,14 +158,14 @@ impl Running {
     }
 
     /// An error is that the caller is gone, or may not say what it says.
-    fn receive(&self, incoming: &mut Incoming<'_>) -> io::Result<()> {
+    fn receive(&mut self, incoming: &mut Incoming<'_>) -> io::Result<()> {
         match incoming.read()? {
             Came::End => Err(io::ErrorKind::ConnectionAborted.into()),
             Came::Bytes | Came::Nothing => self.pass_on(incoming),
         }
     }
 
-    fn pass_on(&self, incoming: &mut Incoming<'_>) -> io::Result<()> {
+    fn pass_on(&mut self, incoming: &mut Incoming<'_>) -> io::Result<()> {
         if incoming.is_out_of_turn() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
@@ -169,6 +173,7 @@ impl Running {
             let passed_on = |signal: &&Signal| u32::try_from(signal.as_raw()) == Ok(number);
             if let Some(&signal) = PASSED_ON.iter().find(passed_on) {
                 self.signal(signal);
+                self.may_stop |= STOPPING.contains(&signal);
             }
         }
         Ok(())
@@ -177,7 +182,7 @@ impl Running {
     /// All that came of it, in its group or not.
     fn kill(&mut self) {
         // It is stopped for a moment, which is not to be told.
-        self.on_terminal = false;
+        self.may_stop = false;
         kill_descendants(self.group);
         self.signal(Signal::KILL);
     }
@@ -191,7 +196,7 @@ impl Running {
         self.signal(Signal::HUP);
         self.signal(Signal::CONT);
         self.killed_at = Some(Instant::now() + AFTER_CALLER);
-        self.on_terminal = false;
+        self.may_stop = false;
     }
 
     fn keep_time(&mut self) {
@@ -211,7 +216,7 @@ impl Running {
     fn stopped_by(&self) -> Option<u32> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let status =
-            if self.on_terminal { waitid(WaitId::Pid(self.group), options) } else { Ok(None) };
+            if self.may_stop { waitid(WaitId::Pid(self.group), options) } else { Ok(None) };
         u32::try_from(status.ok()??.stopping_signal()?).ok()
     }
 

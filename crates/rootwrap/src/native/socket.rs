@@ -85,14 +85,12 @@ impl Socket {
     }
 }
 
-/// A folder that everybody may pass through, whatever the umask. One that is there stays as it is.
+/// Makes the folders that are missing, for everybody to enter whatever the umask is.
 fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
-    if let Some(above) = folder.parent() {
-        make_folder(above)?;
-    }
+    folder.parent().map_or(Ok(()), make_folder)?;
     fs::create_dir(folder)?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
 }

@@ -1,0 +1,130 @@
+//! Closing what somebody else has sent. The last descriptor of a socket with SO_LINGER is closed for as long as its
+//! owner likes, and so is a connection in which such a descriptor waits to be received: whoever may connect
+//! could have every thread of ours wait. So it is done with a timer whose signal ends the wait; what the
+//! socket still holds the kernel sends all the same.
+//!
+//! What no signal ends, such as a file system whose server is the sender's, holds the thread that closes; it is counted for
+//! the sender until then (`native::places`), and no lock is held.
+
+use nix::sys::signal::{SigEvent, SigevNotify, Signal};
+use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
+use nix::time::ClockId;
+use nix::unistd::gettid;
+use std::cell::RefCell;
+use std::net::Shutdown;
+use std::ops::{Deref, DerefMut};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::Duration;
+
+/// How long anything is waited for.
+const WAIT: Duration = Duration::from_millis(5);
+/// Which does nothing where it is not handled.
+const SIGNAL: Signal = Signal::SIGURG;
+/// Nothing here goes deep.
+const STACK_BYTES: usize = 128 << 10;
+/// Threads that close connections at once.
+const THREADS_MAX: usize = 64;
+
+thread_local! {
+    static TIMER: RefCell<Option<Timer>> = RefCell::new(timer().ok());
+}
+
+/// Without a handler a signal that is ignored ends no wait.
+static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
+    signal_hook::flag::register(SIGNAL as i32, Arc::new(AtomicBool::new(false))).is_ok()
+});
+
+/// Signals this thread.
+fn timer() -> nix::Result<Timer> {
+    if !*IS_HANDLED {
+        return Err(nix::errno::Errno::EINVAL);
+    }
+    let thread_id = gettid().as_raw();
+    let event =
+        SigEvent::new(SigevNotify::SigevThreadId { signal: SIGNAL, thread_id, si_value: 0 });
+    Timer::new(ClockId::CLOCK_MONOTONIC, event)
+}
+
+/// Does what may close something of somebody else's, and keeps short what waits in it.
+pub(crate) fn cut_short<T>(work: impl FnOnce() -> T) -> T {
+    let set = |expiration| {
+        let flags = TimerSetTimeFlags::empty();
+        // A system that has no timer left has to wait.
+        let set = |timer: &mut Option<Timer>| timer.as_mut()?.set(expiration, flags).ok();
+        TIMER.try_with(|timer| set(&mut timer.borrow_mut())).ok().flatten()
+    };
+    // Again and again: the signal may come just before something is waited for.
+    set(Expiration::IntervalDelayed(WAIT.into(), WAIT.into()));
+    let done = work();
+    set(Expiration::OneShot(Duration::ZERO.into()));
+    done
+}
+
+/// What somebody else has sent, or could have sent something into.
+#[derive(Debug)]
+pub(crate) struct Sent<T>(Option<T>);
+
+impl<T> Sent<T> {
+    pub(crate) fn new(what: T) -> Self {
+        Self(Some(what))
+    }
+}
+
+impl<T: Default> Sent<T> {
+    /// All of it, with nothing in its place.
+    pub(crate) fn take(&mut self) -> T {
+        self.0.replace(T::default()).unwrap_or_default()
+    }
+}
+
+impl<T> Deref for Sent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> DerefMut for Sent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Sent<T> {
+    fn drop(&mut self) {
+        cut_short(|| drop(self.0.take()));
+    }
+}
+
+/// Closes connections that are not served, beside the thread that takes connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Closers(Arc<AtomicUsize>);
+
+impl Closers {
+    /// Closes one for good, at once for its client.
+    pub(crate) fn close(&self, stream: UnixStream) {
+        let _ = stream.shutdown(Shutdown::Both);
+        let stream = Sent::new(stream);
+        // From now on nothing comes into it; and where nothing is, nothing is waited for.
+        if rustix::io::ioctl_fionread(&*stream).is_ok_and(|bytes| bytes == 0) {
+            return;
+        }
+        if self.0.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let threads = Arc::clone(&self.0);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES).name("closing".into());
+        let started = thread.spawn(move || {
+            drop(stream);
+            threads.fetch_sub(1, Ordering::Relaxed);
+        });
+        if started.is_err() {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Variables of the environment that no caller brings to a command of strict mode, and none of roster-exec:
+//! those by which the C library, shells, interpreters and libraries load code, or take files and options
+//! that are as good as code.
+//!
+//! Of what has many such variables, and more with every version, the whole family is kept out by the
+//! beginning of its names. What only one program reads is for the rule to name: docs/rootwrap.md has this list.
+
+/// Beginnings of names.
+const FAMILIES: [&str; 31] = [
+    "BASH",
+    "BUNDLE_",
+    "COMPlus_",
+    "CORECLR_",
+    "DOTNET_",
+    "ERL_",
+    "GEM_",
+    "GIO_",
+    "GST_",
+    "GTK",
+    "GUILE_",
+    "JAVA",
+    "JDK_",
+    "KRB5_",
+    "LD_",
+    "LUA_",
+    "MALLOC_",
+    "MONO_",
+    "NODE_",
+    "NPM_CONFIG_",
+    "OPENSSL_",
+    "PERL",
+    "PHP",
+    "PYTHON",
+    "QT_",
+    "RUBY",
+    "R_",
+    "TCL",
+    "_JAVA_",
+    "fish_",
+    "npm_config_",
+];
+
+const NAMES: [&str; 42] = [
+    "AWKLIBPATH",
+    "AWKPATH",
+    "CAML_LD_LIBRARY_PATH",
+    "CDPATH",
+    "CLASSPATH",
+    "ENV",
+    "FPATH",
+    "GCONV_PATH",
+    "GETCONF_DIR",
+    "GHCRTS",
+    "GLIBC_TUNABLES",
+    "GLOBIGNORE",
+    "HOSTALIASES",
+    "IFS",
+    "IP6TABLES_LIB_DIR",
+    "IPTABLES_LIB_DIR",
+    "LOCALDOMAIN",
+    "LOCPATH",
+    "MODPROBE_OPTIONS",
+    "NIS_PATH",
+    "NLSPATH",
+    "NULLCMD",
+    "OCAMLRUNPARAM",
+    "PROMPT_COMMAND",
+    "PS4",
+    "QEMU_MODULE_DIR",
+    "READNULLCMD",
+    "RESOLV_HOST_CONF",
+    "RES_OPTIONS",
+    "SASL_PATH",
+    "SHELLOPTS",
+    "TC_LIB_DIR",
+    "TERMCAP",
+    "TERMINFO",
+    "TERMINFO_DIRS",
+    "TERMPATH",
+    "TK_LIBRARY",
+    "TMPDIR",
+    "TMPPREFIX",
+    "TZDIR",
+    "XTABLES_LIBDIR",
+    "ZDOTDIR",
+];
+
+/// Whether a variable would bring code along. Not so `PATH`, which every command has.
+pub(crate) fn is_dangerous(name: &[u8]) -> bool {
+    NAMES.iter().any(|known| known.as_bytes() == name)
+        || FAMILIES.iter().any(|start| name.starts_with(start.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_loads_code_is_kept_out_whatever_its_family_calls_it_next() {
+        for name in [
+            "LD_PRELOAD",
+            "PYTHONUSERBASE",
+            "PYTHONPYCACHEPREFIX",
+            "PYTHON_OF_TOMORROW",
+            "PERL5DB",
+            "RUBYOPT",
+            "NODE_PATH",
+            "_JAVA_OPTIONS",
+            "JDK_JAVA_OPTIONS",
+            "LUA_INIT",
+            "LUA_PATH_5_4",
+            "GEM_PATH",
+            "PHPRC",
+            "BASH_FUNC_ls%%",
+            "ZDOTDIR",
+            "TMPDIR",
+            "TZDIR",
+            "TC_LIB_DIR",
+        ] {
+            assert!(is_dangerous(name.as_bytes()), "{name}");
+        }
+        for name in ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TZ", "LVM_SYSTEM_DIR", "NETWORK_ID"]
+        {
+            assert!(!is_dangerous(name.as_bytes()), "{name}");
+        }
+    }
+
+    /// The variables that glibc keeps from programs with raised rights.
+    #[test]
+    fn what_glibc_keeps_from_programs_with_raised_rights_is_among_them() {
+        let names = "GCONV_PATH GETCONF_DIR GLIBC_TUNABLES HOSTALIASES LD_AUDIT LD_BIND_NOT LD_BIND_NOW \
+                     LD_DEBUG LD_DEBUG_OUTPUT LD_DYNAMIC_WEAK LD_HWCAP_MASK LD_LIBRARY_PATH LD_ORIGIN_PATH \
+                     LD_PREFER_MAP_32BIT_EXEC LD_PRELOAD LD_PROFILE LD_SHOW_AUXV LD_VERBOSE LD_WARN \
+                     LOCALDOMAIN LOCPATH MALLOC_ARENA_MAX MALLOC_ARENA_TEST MALLOC_CHECK_ \
+                     MALLOC_MMAP_MAX_ MALLOC_MMAP_THRESHOLD_ MALLOC_PERTURB_ MALLOC_TOP_PAD_ \
+                     MALLOC_TRACE MALLOC_TRIM_THRESHOLD_ NIS_PATH NLSPATH RESOLV_HOST_CONF RES_OPTIONS \
+                     TMPDIR TZDIR";
+        for name in names.split_whitespace() {
+            assert!(is_dangerous(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_the_whole_list() {
+        let text = include_str!("../../../../docs/rootwrap.md");
+        let (_, section) = text.split_once("\n## Variables that no caller brings\n").unwrap();
+        let (_, section) = section.split_once("\n- ").unwrap();
+        let (section, _) = section.split_once("\nAll else").unwrap();
+        let mut told: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
+        told.sort_unstable();
+        let families = FAMILIES.map(|start| format!("{start}…"));
+        let mut known: Vec<&str> = families.iter().map(String::as_str).chain(NAMES).collect();
+        known.sort_unstable();
+        assert_eq!(told, known);
+    }
+}
