@@ -482,14 +482,13 @@ fn settings_of(words: &[&OsStr]) -> Vec<(OsString, OsString)> {
 /// from programs with raised rights, what sudo keeps from all, and the like of interpreters and of what
 /// sets up networks. All others are for whoever writes a rule that names them to answer for.
 pub(crate) fn is_dangerous(name: &[u8]) -> bool {
-    static KNOWN: LazyLock<(HashSet<&[u8]>, Vec<&[u8]>)> = LazyLock::new(|| {
-        let (starts, names): (Vec<&str>, Vec<&str>) =
-            DANGEROUS.split_whitespace().partition(|name| name.ends_with('*'));
-        let starts = starts.into_iter().map(|start| start.trim_end_matches('*').as_bytes());
-        (names.into_iter().map(str::as_bytes).collect(), starts.collect())
+    static NAMES: LazyLock<HashSet<&[u8]>> =
+        LazyLock::new(|| DANGEROUS.split_whitespace().map(str::as_bytes).collect());
+    static STARTS: LazyLock<Vec<&[u8]>> = LazyLock::new(|| {
+        let starts = DANGEROUS.split_whitespace().filter_map(|name| name.strip_suffix('*'));
+        starts.map(str::as_bytes).collect()
     });
-    let (names, starts) = &*KNOWN;
-    names.contains(name) || starts.iter().any(|start| name.starts_with(start))
+    NAMES.contains(name) || STARTS.iter().any(|start| name.starts_with(start))
 }
 
 /// With a `*`, all that begin so.
