@@ -207,7 +207,8 @@ impl Daemon {
             let Some(place) = came else { return };
             // Without another thread who comes next waits until this one is done.
             let _ = if idle == 0 { self.open() } else { Ok(()) };
-            self.attend(place);
+            self.attend(&place);
+            drop(place);
             if self.idle.fetch_add(1, Ordering::Relaxed) >= IDLE_MAX {
                 self.idle.fetch_sub(1, Ordering::Relaxed);
                 return;
@@ -266,10 +267,10 @@ impl Daemon {
         self.closers.close(stream);
     }
 
-    fn attend(&self, place: Place) {
+    fn attend(&self, place: &Place) {
         let _open = self.counters.connections.held();
         // Whoever breaks off has nobody left to tell.
-        let _ = serve(self, &place);
+        let _ = serve(self, place);
         let _ = place.stream().shutdown(Shutdown::Both);
     }
 

@@ -71,7 +71,7 @@ impl fmt::Display for Denial {
         f.write_str(match self {
             Self::Caller => "no rule is for this user on this host and that command",
             Self::Command => "no rule lets this user run that command",
-            Self::User => "no rule lets this user run that command as that user",
+            Self::User => "no rule lets this user run that command as that user, who is root unless another is named (-u)",
             Self::Arguments => "no rule lets this user run that command with such arguments",
         })
     }

@@ -1,8 +1,11 @@
-//! Counters, and Prometheus text of them over HTTP on a loopback port: one GET a connection, one
-//! connection after the other, none for long.
+//! Counters, and Prometheus text of them over HTTP on a loopback port: one GET a connection, many
+//! connections at once in one thread, none for long.
 
 use super::record::Verdict;
 use roster_exec::wire::End;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,8 +18,10 @@ use std::time::{Duration, Instant};
 const CONNECTION_TIME: Duration = Duration::from_secs(2);
 /// Of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// After an error of accept(2), which is most likely a lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// At once; of more, the oldest go.
+const CONNECTIONS_MAX: usize = 16;
+/// After an error, which is most likely a lack of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Goes up, and some go down.
 #[derive(Debug, Default)]
@@ -137,13 +142,14 @@ impl Counters {
             return Err(io::Error::new(ErrorKind::InvalidInput, what));
         }
         let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
         let counters = Arc::clone(self);
-        thread::Builder::new().name("metrics".into()).spawn(move || {
-            for stream in listener.incoming() {
-                match stream {
-                    // A scraper that goes has nobody left to tell.
-                    Ok(stream) => drop(answer(&stream, &counters)),
-                    Err(_) => thread::sleep(ACCEPT_PAUSE),
+        let thread = thread::Builder::new().name("metrics".into());
+        thread.spawn(move || {
+            let mut scrapers = VecDeque::new();
+            loop {
+                if turn(&listener, &mut scrapers, &counters).is_err() {
+                    thread::sleep(PAUSE);
                 }
             }
         })?;
@@ -151,20 +157,79 @@ impl Counters {
     }
 }
 
-fn answer(mut stream: &TcpStream, counters: &Counters) -> io::Result<()> {
-    let until = Instant::now() + CONNECTION_TIME;
-    stream.set_write_timeout(Some(CONNECTION_TIME))?;
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = until.checked_duration_since(Instant::now()).ok_or(ErrorKind::TimedOut)?;
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let mut piece = [0; 1024];
-        let count = stream.read(&mut piece)?;
-        if count == 0 || request.len() > REQUEST_BYTES_MAX {
-            return Ok(());
-        }
-        request.extend_from_slice(&piece[..count]);
+/// A connection whose request has not come whole.
+struct Scraper {
+    stream: TcpStream,
+    request: Vec<u8>,
+    until: Instant,
+}
+
+/// Waits until somebody comes or says something, and answers whoever has said all; who says nothing is in
+/// nobody's way.
+fn turn(
+    listener: &TcpListener,
+    scrapers: &mut VecDeque<Scraper>,
+    counters: &Counters,
+) -> io::Result<()> {
+    let left =
+        scrapers.front().map(|oldest| oldest.until.saturating_duration_since(Instant::now()));
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+    let streams = scrapers.iter().map(|scraper| PollFd::new(&scraper.stream, PollFlags::IN));
+    let mut fds: Vec<_> =
+        [PollFd::new(listener, PollFlags::IN)].into_iter().chain(streams).collect();
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
     }
+    let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+    let mut is_ready = ready.iter().copied();
+    let somebody_comes = is_ready.next().unwrap_or_default();
+    let now = Instant::now();
+    scrapers.retain_mut(|scraper| {
+        let has_come = is_ready.next().unwrap_or_default();
+        scraper.until > now && (!has_come || scraper.go_on(counters).unwrap_or_default())
+    });
+    for _ in 0..if somebody_comes { CONNECTIONS_MAX } else { 0 } {
+        match listener.accept() {
+            Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                let mut scraper =
+                    Scraper { stream, request: Vec::new(), until: now + CONNECTION_TIME };
+                // Most often its request is there already.
+                if scraper.go_on(counters).unwrap_or_default() {
+                    scrapers.push_back(scraper);
+                }
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    // The oldest make room.
+    scrapers.drain(..scrapers.len().saturating_sub(CONNECTIONS_MAX));
+    Ok(())
+}
+
+impl Scraper {
+    /// Reads on; whether more is to come.
+    fn go_on(&mut self, counters: &Counters) -> io::Result<bool> {
+        while !self.request.windows(4).any(|end| end == b"\r\n\r\n") {
+            let mut piece = [0; 1024];
+            let count = match self.stream.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                count => count?,
+            };
+            if count == 0 || self.request.len() > REQUEST_BYTES_MAX {
+                return Ok(false);
+            }
+            self.request.extend_from_slice(&piece[..count]);
+        }
+        // It fits into a socket that nothing was written to.
+        self.stream.write_all(answer(&self.request, counters).as_bytes())?;
+        Ok(false)
+    }
+}
+
+fn answer(request: &[u8], counters: &Counters) -> String {
     let mut words = request.split(|byte| b" \r".contains(byte));
     let (status, body) = match (words.next(), words.next()) {
         (Some(b"GET"), Some(b"/metrics" | b"/")) => ("200 OK", counters.render()),
@@ -176,13 +241,43 @@ fn answer(mut stream: &TcpStream, counters: &Counters) -> io::Result<()> {
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all((head + &body).as_bytes())
+    head + &body
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use roster_exec::wire::Why;
+
+    #[test]
+    fn who_says_nothing_is_in_nobodys_way() {
+        // Another process may have taken the port meanwhile: then the next one is tried.
+        let serve = |counters: &Arc<Counters>| {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            counters.serve(free).map(|()| free)
+        };
+        let counters = Arc::new(Counters::default());
+        let address = (0..10).find_map(|_| serve(&counters).ok()).unwrap();
+        let connect = || TcpStream::connect(address).unwrap();
+        let mut silent: Vec<_> = (0..CONNECTIONS_MAX + 20).map(|_| connect()).collect();
+        let before = Instant::now();
+        for pieces in [&["GET /metrics HTTP/1.0\r\n\r\n"][..], &["GET / HT", "TP/1.0\r\n\r", "\n"]]
+        {
+            let mut stream = connect();
+            for piece in pieces {
+                stream.write_all(piece.as_bytes()).unwrap();
+                thread::sleep(Duration::from_millis(20));
+            }
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            assert!(text.starts_with("HTTP/1.0 200") && text.contains("running 0"), "{text}");
+        }
+        assert!(before.elapsed() < CONNECTION_TIME);
+        // And does not stay.
+        for stream in &mut silent {
+            assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
+        }
+    }
 
     #[test]
     fn every_verdict_and_every_end_is_counted() {
