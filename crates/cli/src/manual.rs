@@ -129,7 +129,7 @@ pub fn write(out: &mut dyn Write) -> io::Result<()> {
     page.text([roman(EXAMPLE.trim_end())]);
     page.control("fi", []);
     page.control("RE", []);
-    section(&mut page, "Files", FILES, |file| italic(file));
+    section(&mut page, "Files", FILES, italic);
     page.control("SH", ["SEE ALSO"]);
     page.text([roman(
         "rosterd(8), roster(1), roster-check-config(1), roster-status(1), roster-domain(1), passwd(5), \
