@@ -2,8 +2,8 @@
 //!
 //! Reports what `files` would serve from the same text, entry for entry, and names what it would
 //! pass over. The files are read anew whenever they may have changed: at once where whole ones were put in
-//! their place, and once they have settled where somebody wrote. When one of them cannot be read,
-//! everything stays as it was. Password fields are nobody's business here.
+//! their place, and once they have settled where somebody wrote, or may have. When one of them cannot be
+//! read, everything stays as it was. Password fields are nobody's business here.
 
 use crate::settled::{Marks, SETTLED};
 use crate::watch::{Change, Watch, changed};
@@ -213,7 +213,8 @@ impl Provider for FilesProvider {
             }
             let unwatched = failed || watch.is_none();
             tokio::select! {
-                how = changed(watch.as_mut()) => change = how,
+                // Of files that could not be read nobody knows whether they have settled since.
+                how = changed(watch.as_mut()) => change = if failed { how.max(change) } else { how },
                 () = self.again.notified() => change = Change::Written,
                 () = tokio::time::sleep(RETRY), if unwatched => change = Change::Written,
             }

@@ -1,6 +1,10 @@
 //! Tells when files may have changed: written in place, replaced, removed, come back, and the same of
 //! every folder and symbolic link on the way to them; and when a mount brings others in their place. It
-//! says when to look and whether anybody wrote, never what is there. Not seen are changes in folders that this user may not list.
+//! says when to look and whether anybody wrote, never what is there. Not seen are changes in folders that
+//! this user may not list.
+//!
+//! What an event leads to is watched as soon as the event is taken out of the queue, and what it tells is
+//! kept until it is told: a wait can be dropped at any point, and nothing is lost with it.
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags, open};
@@ -21,22 +25,21 @@ use tokio::time::{Instant, timeout_at};
 const QUIET: Duration = Duration::from_millis(20);
 /// But after this time in any case.
 const QUIET_MAX: Duration = Duration::from_millis(200);
+/// What happens to a file that stays where it is: there is nothing else to watch.
+const IN_PLACE: ReadFlags = ReadFlags::MODIFY.union(ReadFlags::CLOSE_WRITE);
 /// What tells that somebody wrote, or that there is no telling.
-const WRITTEN: ReadFlags = ReadFlags::MODIFY
-    .union(ReadFlags::CLOSE_WRITE)
-    .union(ReadFlags::CREATE)
-    .union(ReadFlags::QUEUE_OVERFLOW);
+const WRITTEN: ReadFlags = IN_PLACE.union(ReadFlags::CREATE).union(ReadFlags::QUEUE_OVERFLOW);
 /// The mounts that this process sees; the kernel marks it as urgent when there are others.
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// Symbolic links followed on the way to a file.
 const LINKS_MAX: usize = 16;
 
 /// How files came to be others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// Whole ones were put in their place, or something about them changed that is not what they hold.
     Replaced,
-    /// Somebody wrote, and may write on.
+    /// Somebody wrote, and may write on; or nobody can tell.
     Written,
 }
 
@@ -50,8 +53,30 @@ pub struct Watch {
     watched: HashSet<i32>,
     /// By descriptor of a watched folder, the names in it that matter; none for a watched file.
     names: HashMap<i32, Vec<OsString>>,
-    /// Somebody wrote since the last change was told.
-    is_written: bool,
+    /// The change that is still to be told.
+    untold: Option<Untold>,
+}
+
+/// A change that is told when it is quiet.
+#[derive(Clone, Copy)]
+struct Untold {
+    change: Change,
+    first: Instant,
+    last: Instant,
+}
+
+impl Untold {
+    fn due(&self) -> Instant {
+        (self.last + QUIET).min(self.first + QUIET_MAX)
+    }
+}
+
+/// Where the way to a file ends that is watched.
+struct End {
+    /// The folder's descriptor, when it could be watched, and the name in it.
+    folder: Option<i32>,
+    name: OsString,
+    file: i32,
 }
 
 impl Watch {
@@ -62,102 +87,122 @@ impl Watch {
         let mounts = open(MOUNTS, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let mounts = mounts.ok().and_then(|mounts| register(mounts, Interest::PRIORITY).ok());
         let files = files.into_iter().collect();
-        let (watched, names, is_written) = (HashSet::new(), HashMap::new(), false);
-        let mut watch = Self { inotify, mounts, files, watched, names, is_written };
+        let (watched, names, untold) = (HashSet::new(), HashMap::new(), None);
+        let mut watch = Self { inotify, mounts, files, watched, names, untold };
         watch.renew();
         Ok(watch)
     }
 
     /// Returns when a file may have changed since the last time, or since the watch was made. Cancel
-    /// safe but for the wait until it is quiet.
+    /// safe: what a wait that was dropped had seen is told by the next one, and no later for that.
     pub async fn changed(&mut self) -> Change {
-        while !self.wait().await {}
-        let end = Instant::now() + QUIET_MAX;
-        while timeout_at(end.min(Instant::now() + QUIET), self.wait()).await.is_ok() {
-            if Instant::now() >= end {
-                break;
+        loop {
+            self.take_events();
+            let Some(untold) = self.untold else {
+                self.wait().await;
+                continue;
+            };
+            if untold.due() <= Instant::now() {
+                self.untold = None;
+                return untold.change;
+            }
+            let _ = timeout_at(untold.due(), self.wait()).await;
+        }
+    }
+
+    /// Whether somebody has written since the last change was told, without waiting for anything.
+    /// [`changed`](Self::changed) tells it all the same.
+    pub fn was_written(&mut self) -> bool {
+        self.take_events();
+        self.untold.is_some_and(|untold| untold.change == Change::Written)
+    }
+
+    /// Waits until there may be events, which are left where they are; those of mounts are taken. Of
+    /// these only those matter by which something else is to be watched.
+    async fn wait(&mut self) {
+        tokio::select! {
+            () = ready(Some(&self.inotify), Interest::READABLE) => {}
+            () = ready(self.mounts.as_ref(), Interest::PRIORITY) => {
+                // Nobody told whether what came to light is being written.
+                if self.renew().is_some() {
+                    self.note(Change::Written);
+                }
             }
         }
-        self.renew();
-        match std::mem::take(&mut self.is_written) {
-            true => Change::Written,
-            false => Change::Replaced,
+    }
+
+    /// Takes the events that are there. What they lead to is watched before anybody looks at it.
+    fn take_events(&mut self) {
+        let events = self.read_events();
+        if events.is_empty() {
+            return;
         }
+        let seen = if events.intersects(WRITTEN) { Change::Written } else { Change::Replaced };
+        let found = if IN_PLACE.contains(events) { None } else { self.renew() };
+        self.note(found.map_or(seen, |found| found.max(seen)));
     }
 
-    /// Waits for events; whether one of them matters. Of mounts only those do by which something else is
-    /// to be watched.
-    async fn wait(&mut self) -> bool {
-        let (matters, is_written) = tokio::select! {
-            told = self.wait_for_names() => told,
-            () = mounted(self.mounts.as_ref()) => (self.renew(), false),
-        };
-        self.is_written |= is_written;
-        matters
+    fn note(&mut self, change: Change) {
+        let now = Instant::now();
+        let untold = self.untold.get_or_insert(Untold { change, first: now, last: now });
+        untold.change = untold.change.max(change);
+        untold.last = now;
     }
 
-    /// Whether somebody has written since the last change was told, without waiting for anything. That counts
-    /// as told; [`changed`](Self::changed) tells of it once more if it goes on.
-    pub fn was_written(&mut self) -> bool {
-        self.is_written |= self.read_events().1;
-        std::mem::take(&mut self.is_written)
-    }
-
-    /// Waits for events of what is watched; whether one of them matters, and whether somebody wrote.
-    async fn wait_for_names(&self) -> (bool, bool) {
-        let Ok(mut ready) = self.inotify.readable().await else {
-            // The reactor is going down, and the process with it.
-            return std::future::pending().await;
-        };
-        let read = self.read_events();
-        ready.clear_ready();
-        read
-    }
-
-    /// The same of the events that are there.
-    fn read_events(&self) -> (bool, bool) {
+    /// What the events say, of those that are there and matter.
+    fn read_events(&self) -> ReadFlags {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
-        let (mut matters, mut is_written) = (false, false);
+        let mut events = ReadFlags::empty();
         loop {
-            let event = match reader.next() {
-                Ok(event) => event,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => break,
-            };
-            // What is watched no longer says so.
-            if event.events().contains(ReadFlags::IGNORED) {
-                continue;
+            match reader.next() {
+                Ok(event) if self.matters(&event) => events |= event.events(),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return events,
             }
-            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-            let is_ours = event.events().contains(ReadFlags::QUEUE_OVERFLOW)
-                || match (self.names.get(&event.wd()), name) {
-                    (Some(names), Some(name)) => names.iter().any(|known| known == name),
-                    _ => true,
-                };
-            matters |= is_ours;
-            is_written |= is_ours && event.events().intersects(WRITTEN);
         }
-        (matters, is_written)
     }
 
-    /// Watches every step to every file as it is now, and nothing else; whether that is something else
-    /// than before. A folder or file that is watched already keeps its descriptor.
-    fn renew(&mut self) -> bool {
-        self.names.clear();
+    fn matters(&self, event: &inotify::Event<'_>) -> bool {
+        if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+            return true;
+        }
+        // What is watched no longer, or says that it is not from now on.
+        if !self.watched.contains(&event.wd()) || event.events().contains(ReadFlags::IGNORED) {
+            return false;
+        }
+        match (self.names.get(&event.wd()), event.file_name()) {
+            (Some(names), Some(name)) => {
+                names.iter().any(|known| known.as_bytes() == name.to_bytes())
+            }
+            _ => true,
+        }
+    }
+
+    /// Watches every step to every file as it is now, and nothing else. When that is something else than
+    /// before, gives how it came to be so: what came under a name that was watched was put there whole,
+    /// or its writing is told; about what lay elsewhere nobody can tell. A folder or file that is watched
+    /// already keeps its descriptor.
+    fn renew(&mut self) -> Option<Change> {
+        let names = std::mem::take(&mut self.names);
         let before = std::mem::take(&mut self.watched);
+        let mut change = Change::Replaced;
         for file in self.files.clone() {
-            self.follow(&file);
+            let Some(End { folder, name, file }) = self.follow(&file) else { continue };
+            let had_name = || names.get(&folder?).map(|names| names.contains(&name));
+            if !before.contains(&file) && had_name() != Some(true) {
+                change = Change::Written;
+            }
         }
         for left in before.difference(&self.watched) {
             let _ = inotify::remove_watch(self.inotify.get_ref(), *left);
         }
-        before != self.watched
+        (before != self.watched).then_some(change)
     }
 
     /// Watches each name of a path in its folder, those of what links lead to, and the file in the end.
     /// Behind a name that is not there is nothing to watch.
-    fn follow(&mut self, file: &Path) {
+    fn follow(&mut self, file: &Path) -> Option<End> {
         let mut folder = PathBuf::from(if file.is_absolute() { "/" } else { "." });
         let mut left = names(file);
         let mut links = 0;
@@ -166,8 +211,8 @@ impl Watch {
                 folder.push(name);
                 continue;
             }
-            self.add_name(&folder, &name);
-            let step = folder.join(name);
+            let watched = self.add_name(&folder, &name);
+            let step = folder.join(&name);
             match std::fs::read_link(&step) {
                 Ok(target) if links < LINKS_MAX => {
                     links += 1;
@@ -176,30 +221,38 @@ impl Watch {
                     }
                     left.extend(names(&target));
                 }
-                Ok(_) => return,
-                Err(_) if left.is_empty() => self.add_file(&step),
+                Ok(_) => return None,
+                Err(_) if left.is_empty() => {
+                    let file = self.add_file(&step)?;
+                    return Some(End { folder: watched, name, file });
+                }
                 Err(_) => folder = step,
             }
         }
+        None
     }
 
-    fn add_name(&mut self, folder: &Path, name: &OsStr) {
+    /// A folder tells as well who writes to what has the name: a file that comes is watched itself only
+    /// some time after.
+    fn add_name(&mut self, folder: &Path, name: &OsStr) -> Option<i32> {
         let comings = WatchFlags::CREATE
             | WatchFlags::DELETE
+            | WatchFlags::MODIFY
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
             | WatchFlags::ONLYDIR;
-        if let Ok(wd) = inotify::add_watch(self.inotify.get_ref(), folder, comings) {
-            self.watched.insert(wd);
-            self.names.entry(wd).or_default().push(name.to_owned());
-        }
+        let folder = inotify::add_watch(self.inotify.get_ref(), folder, comings).ok()?;
+        self.watched.insert(folder);
+        self.names.entry(folder).or_default().push(name.to_owned());
+        Some(folder)
     }
 
-    fn add_file(&mut self, file: &Path) {
+    /// A file may have other names, where its folder does not tell who writes.
+    fn add_file(&mut self, file: &Path) -> Option<i32> {
         let changes = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
-        if let Ok(wd) = inotify::add_watch(self.inotify.get_ref(), file, changes) {
-            self.watched.insert(wd);
-        }
+        let file = inotify::add_watch(self.inotify.get_ref(), file, changes).ok()?;
+        self.watched.insert(file);
+        Some(file)
     }
 }
 
@@ -210,14 +263,15 @@ fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
     AsyncFd::with_interest(descriptor, interest)
 }
 
-/// Returns when something was mounted or unmounted; never where that cannot be told.
-async fn mounted(mounts: Option<&AsyncFd<OwnedFd>>) {
-    let told = match mounts {
-        Some(mounts) => mounts.ready(Interest::PRIORITY).await,
+/// Returns when a descriptor is ready, which is forgotten with that; never where there is none.
+async fn ready(descriptor: Option<&AsyncFd<OwnedFd>>, interest: Interest) {
+    let ready = match descriptor {
+        Some(descriptor) => descriptor.ready(interest).await,
         None => return std::future::pending().await,
     };
-    match told {
+    match ready {
         Ok(mut ready) => ready.clear_ready(),
+        // The reactor is going down, and the process with it.
         Err(_) => std::future::pending().await,
     }
 }
@@ -244,6 +298,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::task::Poll;
 
     async fn seen(watch: &mut Watch) -> Option<Change> {
         tokio::time::timeout(Duration::from_secs(2), watch.changed()).await.ok()
@@ -279,6 +334,95 @@ mod tests {
         assert!(is_seen(&mut watch).await, "removed");
         fs::write(&file, "e").expect("write");
         assert!(is_seen(&mut watch).await, "back again");
+    }
+
+    /// A folder with the text files of these names, and a watch on the first.
+    fn watched(names: &[&str]) -> (tempfile::TempDir, Watch) {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in names {
+            let file = folder.path().join(name);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("create");
+            fs::write(file, name).expect("write");
+        }
+        let watch = Watch::new([folder.path().join(names[0])]).expect("a watch");
+        (folder, watch)
+    }
+
+    /// Begins to wait and drops that at once, when there is something to be told; whether it was not
+    /// over yet.
+    async fn is_dropped(watch: &mut Watch) -> bool {
+        let ready = timeout_at(Instant::now() + Duration::from_secs(2), watch.inotify.readable());
+        ready.await.expect("events").expect("readable").retain_ready();
+        let mut changed = std::pin::pin!(watch.changed());
+        std::future::poll_fn(|context| Poll::Ready(changed.as_mut().poll(context).is_pending()))
+            .await
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_dropped_takes_no_change_with_it_and_no_watch() {
+        let (folder, mut watch) = watched(&["passwd", "new"]);
+        let file = folder.path().join("passwd");
+        // Where the machine stood still for the quiet time the wait was over, and proves nothing.
+        loop {
+            fs::rename(folder.path().join("new"), &file).expect("rename");
+            if is_dropped(&mut watch).await {
+                break;
+            }
+            fs::write(folder.path().join("new"), "again").expect("write");
+        }
+        assert_eq!(seen(&mut watch).await, Some(Change::Replaced), "by the next wait");
+        fs::write(&file, "b").expect("write in place");
+        assert_eq!(seen(&mut watch).await, Some(Change::Written), "the new file, in place");
+    }
+
+    #[tokio::test]
+    async fn who_waits_in_short_pieces_is_told_in_the_end() {
+        let (folder, mut watch) = watched(&["passwd", "new"]);
+        fs::rename(folder.path().join("new"), folder.path().join("passwd")).expect("rename");
+        let mut pieces = (0..1000).map(|_| QUIET / 4);
+        let told = loop {
+            let piece = pieces.next().expect("told by now");
+            if let Ok(told) = tokio::time::timeout(piece, watch.changed()).await {
+                break told;
+            }
+        };
+        assert_eq!(told, Change::Replaced);
+    }
+
+    #[tokio::test]
+    async fn asking_whether_somebody_wrote_takes_no_change_and_no_watch() {
+        let (folder, mut watch) = watched(&["passwd", "new"]);
+        let file = folder.path().join("passwd");
+        fs::rename(folder.path().join("new"), &file).expect("rename");
+        assert!(!watch.was_written());
+        assert_eq!(seen(&mut watch).await, Some(Change::Replaced), "still to be told");
+        fs::write(&file, "b").expect("write in place");
+        assert!(watch.was_written(), "the new file, in place");
+        assert!(watch.was_written(), "still to be told");
+        assert_eq!(seen(&mut watch).await, Some(Change::Written));
+        assert!(!watch.was_written());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_written_before_it_could_be_watched_is_not_one_that_came_whole() {
+        let (folder, mut watch) =
+            watched(&["lab/passwd", "lab/new", "lab.new/passwd", "lab.new/b"]);
+        let path = |name: &str| folder.path().join(name);
+        let rename = |from: &str, to: &str| fs::rename(path(from), path(to)).expect("rename");
+        rename("lab/new", "lab/passwd");
+        fs::write(path("lab/passwd"), "b").expect("write in place");
+        assert_eq!(seen(&mut watch).await, Some(Change::Written), "in the folder that is watched");
+        fs::write(path("lab/other"), "c").expect("write beside");
+        rename("lab/other", "lab/passwd");
+        assert_eq!(seen(&mut watch).await, Some(Change::Replaced), "whole");
+        rename("lab", "lab.old");
+        rename("lab.new", "lab");
+        assert_eq!(seen(&mut watch).await, Some(Change::Written), "with its folder");
+        std::os::unix::fs::symlink("b", path("lab/link")).expect("link");
+        rename("lab/link", "lab/passwd");
+        assert_eq!(seen(&mut watch).await, Some(Change::Written), "by a link to what was there");
+        rename("lab.old/passwd", "lab/b");
+        assert_eq!(seen(&mut watch).await, Some(Change::Replaced), "whole, behind the link");
     }
 
     #[tokio::test]

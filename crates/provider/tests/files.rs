@@ -293,6 +293,21 @@ async fn a_file_that_is_emptied_while_it_is_read_for_another_reason_is_not_belie
 }
 
 #[tokio::test]
+async fn a_file_that_is_written_as_soon_as_it_came_is_not_read_half_way() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    let before = source.notes.entries();
+    replace(&source.path("passwd"), PASSWD);
+    let mut file = fs::File::create(source.path("passwd")).expect("emptied");
+    file.write_all(&PASSWD.as_bytes()[..48]).expect("written in part");
+    tokio::time::sleep(SETTLED / 2).await;
+    assert_eq!(source.notes.entries(), before);
+    file.write_all(b"carol:x:1002:100:::\n").expect("written to the end");
+    let has_carol = |known: &Known| known.entries.values().any(|line| line.contains("carol"));
+    source.notes.until("all of it", has_carol).await;
+}
+
+#[tokio::test]
 async fn a_line_that_has_no_end_is_not_believed_for_a_pause_in_the_writing() {
     let source = Source::new(PASSWD, GROUP);
     source.mirror().await;
