@@ -116,12 +116,12 @@ enum State<V> {
 }
 
 impl<V> State<V> {
-    fn is_open(&self) -> bool {
-        matches!(self, Self::Open)
-    }
-
-    fn counts_at(&self, now: Instant) -> bool {
-        matches!(self, Self::Known(until, _) if now < *until)
+    /// Until when it counts; `None` while it is open.
+    fn until(&self) -> Option<Instant> {
+        match self {
+            Self::Open => None,
+            Self::Known(until, _) => Some(*until),
+        }
     }
 }
 
@@ -181,15 +181,20 @@ where
     }
 }
 
+/// Somebody with thousands of uids costs the others a question each, and no more: when it is full, the older half of
+/// the answers goes. The younger ones are still waited for.
 fn make_room<K: Eq + Hash, V>(
     asked: &mut HashMap<K, State<V>>,
     now: Instant,
 ) -> Result<(), Unanswered> {
     if asked.len() >= KNOWN_MAX {
-        asked.retain(|_, state| state.is_open() || state.counts_at(now));
+        let mut times: Vec<Instant> = asked.values().filter_map(State::until).collect();
+        times.sort_unstable();
+        let middle = times.get(times.len() / 2).map_or(now, |&middle| middle.max(now));
+        asked.retain(|_, state| state.until().is_none_or(|until| middle < until));
     }
-    let open = asked.values().filter(|state| state.is_open()).count();
-    if asked.len() >= KNOWN_MAX || open >= OPEN_MAX { Err(Unanswered) } else { Ok(()) }
+    let open = asked.values().filter(|state| state.until().is_none()).count();
+    if open >= OPEN_MAX { Err(Unanswered) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -229,6 +234,19 @@ mod tests {
             questions.asked().insert(key, State::Open);
         }
         assert_eq!(questions.answer(&OPEN_MAX, |_| Ok(Some(1))), Err(Unanswered));
+    }
+
+    #[test]
+    fn so_many_who_ask_keep_nobody_from_an_answer() {
+        let questions: Arc<Questions<usize, u32>> = Arc::default();
+        let now = Instant::now();
+        for key in 0..KNOWN_MAX {
+            let until = now + KNOWN_FOR + Duration::from_micros(key as u64);
+            questions.asked().insert(key, State::Known(until, Ok(None)));
+        }
+        assert_eq!(questions.answer(&KNOWN_MAX, |_| Ok(Some(1))), Ok(Some(Arc::new(1))));
+        assert!(questions.asked().len() <= KNOWN_MAX / 2 + 1);
+        assert_eq!(questions.answer(&(KNOWN_MAX - 1), |_| panic!("known")), Ok(None));
     }
 
     #[test]
