@@ -178,6 +178,14 @@ fn replace(path: &Path, text: &str) {
     fs::rename(new, path).expect("renamed");
 }
 
+/// Writes [`PASSWD`] in place as far as into its last line. Gives what writes the rest of it and more.
+fn begin_to_write(path: &Path) -> impl FnOnce(&str) + use<> {
+    let (begin, rest) = PASSWD.split_at(58);
+    let mut file = fs::File::create(path).expect("emptied");
+    file.write_all(begin.as_bytes()).expect("written in part");
+    move |more| file.write_all(format!("{rest}{more}").as_bytes()).expect("written to the end")
+}
+
 const PASSWD: &str = "alice:secret:1000:100:Alice:/home/alice:/bin/sh\nbob:x:1001:100:::\n";
 const GROUP: &str = "staff:x:5000:alice,bob\nempty:x:5001:\n";
 
@@ -298,11 +306,27 @@ async fn a_file_that_is_written_as_soon_as_it_came_is_not_read_half_way() {
     source.mirror().await;
     let before = source.notes.entries();
     replace(&source.path("passwd"), PASSWD);
-    let mut file = fs::File::create(source.path("passwd")).expect("emptied");
-    file.write_all(&PASSWD.as_bytes()[..48]).expect("written in part");
+    let rest = begin_to_write(&source.path("passwd"));
     tokio::time::sleep(SETTLED / 2).await;
     assert_eq!(source.notes.entries(), before);
-    file.write_all(b"carol:x:1002:100:::\n").expect("written to the end");
+    rest("carol:x:1002:100:::\n");
+    let has_carol = |known: &Known| known.entries.values().any(|line| line.contains("carol"));
+    source.notes.until("all of it", has_carol).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_being_written_is_not_believed_because_the_other_one_comes_back() {
+    let source = Source::new(PASSWD, GROUP);
+    source.mirror().await;
+    let before = source.notes.entries();
+    fs::rename(source.path("group"), source.path("away")).expect("renamed");
+    source.notes.until("offline", |known| known.online == Some(false)).await;
+    let rest = begin_to_write(&source.path("passwd"));
+    tokio::time::sleep(SETTLED / 2).await;
+    fs::rename(source.path("away"), source.path("group")).expect("renamed");
+    tokio::time::sleep(SETTLED / 2).await;
+    assert_eq!(source.notes.entries(), before);
+    rest("carol:x:1002:100:::\n");
     let has_carol = |known: &Known| known.entries.values().any(|line| line.contains("carol"));
     source.notes.until("all of it", has_carol).await;
 }
