@@ -452,6 +452,28 @@ fn a_group_of_which_an_earlier_domain_cannot_be_asked_is_not_told() {
     wait_until(SOON, "nobody can tell", || rosterd.getent("group", "team").is_none());
 }
 
+/// Whose server is away has no say in who is in a domain that goes before his.
+#[test]
+fn a_later_domain_that_was_never_read_denies_nobody_of_an_earlier_one() {
+    let (corp_dir, lab_dir) = (directory(), Directory::at(LAB, Schema::Rfc2307));
+    let corp = [corp_dir.user("alice", 5000), corp_dir.group("team", 6000, &["alice"])];
+    let corp = serving(&corp_dir, "dc=example,dc=com", &corp);
+    let lab = serving(&lab_dir, LAB, &[lab_dir.user("carla", 7001)]);
+    // Nobody listens there.
+    let away = Domain::ldap_through("lab", &lab, &["ldap://127.0.0.1:9"]);
+    let (name, domain) = on_demand("corp", &corp);
+    let rosterd = Rosterd::start(&[domain, away]);
+    rosterd.wait_for_snapshot();
+    rosterd.expect_of_domain(name, "online", true);
+    // Each of them is the first question about that entry.
+    let team = rosterd.getent("group", "team");
+    assert_eq!(team.as_deref(), Some("team:*:6000:alice"));
+    let alice = rosterd.getent("passwd", "alice").expect("corp has her");
+    assert!(alice.starts_with("alice:*:5000:"), "{alice}");
+    rosterd.expect_groups("alice", 5000, &[5000, 6000]);
+    assert_eq!(rosterd.getent("passwd", "carla"), None);
+}
+
 /// Whoever asks for a group does so with a small buffer, and with one twice as large until it fits.
 #[test]
 fn a_large_answer_is_not_made_anew_for_each_buffer_that_is_too_small() {

@@ -6,7 +6,8 @@
 //! over, whoever has the name in a later domain could be its owner while the first is away. So are the
 //! domains that go before asked about everybody whom an answer names: the members of a group and the
 //! groups of a user are of one domain, and what is called so elsewhere is not meant. That is thousands of
-//! questions, which go by the thousand to a back-end and by the hundred to its directory.
+//! questions, which go by the thousand to a back-end and by the hundred to its directory. Domains that go
+//! behind have no say in any of that: that one of them cannot be asked is felt only by who is in none before it.
 
 use super::Hub;
 use super::admit::Rules;
@@ -407,7 +408,8 @@ async fn try_look_up(
     Ok(state.answer(question.kind, claimant))
 }
 
-/// Who has the name or id, after every domain that goes before was asked for it.
+/// Who has the name or id, after every domain that goes before was asked for it. That nobody has it all
+/// domains have to say.
 async fn find(
     directories: &impl Directories,
     question: &Question,
@@ -416,10 +418,10 @@ async fn find(
     let domains = state.read().await.domains.len();
     for domain in 0..domains {
         let known = state.read().await;
-        known.is_there(domain)?;
         if known.owner(question).is_some_and(|(owner, _)| owner <= domain) {
             break;
         }
+        known.is_there(domain)?;
         if known.can_have(domain, question) {
             drop(known);
             directories.ask(domain, question).await?;
@@ -884,12 +886,16 @@ mod tests {
         }
 
         async fn ask(&self, domain: usize, _: &Question) -> Result<(), Unavailable> {
-            let learnt = self.state.write().await.learn(domain, &self.tells);
+            let mut state = self.state.write().await;
+            if state.domains[domain].mode == Mode::Replicate {
+                return Ok(());
+            }
+            let learnt = state.learn(domain, &self.tells);
             learnt.map(drop).map_err(|error| Unavailable(error.to_string()))
         }
 
         async fn ask_all(&self, _: usize, _: &[&Question]) -> Result<(), Unavailable> {
-            unreachable!("there is one domain")
+            unreachable!("one domain is asked")
         }
     }
 
@@ -908,6 +914,28 @@ mod tests {
         assert_eq!(look_up(&directory, &team).await, Ok(team_now));
         let gone = by_name(Kind::GroupByName, "team-all");
         assert_eq!(look_up(&directory, &gone).await, Ok(Answer::Absent));
+    }
+
+    #[tokio::test]
+    async fn a_later_domain_that_was_not_read_keeps_nobody_of_an_earlier_one_waiting() {
+        let alice = Image::full().user(1, "alice", 5001, 5001).group(2, "staff", 6000, &[1]);
+        let tells = alice.groups_of(1, &[2]).found(3);
+        let directory = Telling { state: RwLock::new(host(&["asked", "lab"])), tells };
+        let staff = |members| Answer::Group { name: b"staff".to_vec(), gid: 6000, members };
+        let by_id = Question::by_id(Kind::UserByUid, 5001);
+        assert_eq!(look_up(&directory, &by_id).await, Ok(user("alice", 5001)));
+        for (question, wanted) in [
+            (by_name(Kind::UserByName, "alice"), user("alice", 5001)),
+            (by_name(Kind::GroupsOf, "alice"), Answer::Gids(vec![6000])),
+            (by_name(Kind::GroupByName, "staff"), staff(vec![b"alice".to_vec()])),
+        ] {
+            assert_eq!(look_up(&directory, &question).await, Ok(wanted), "{question:?}");
+        }
+        // Whoever the first has not may be the other's.
+        let not_read = Err(Unavailable("domain lab was not read yet".into()));
+        for kind in [Kind::UserByName, Kind::GroupByName, Kind::GroupsOf] {
+            assert_eq!(look_up(&directory, &by_name(kind, "carol")).await, not_read);
+        }
     }
 
     /// A directory that has nobody, and puts down what it was asked.
