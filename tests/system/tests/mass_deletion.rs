@@ -218,6 +218,12 @@ fn a_local_account_displaces_that_of_a_directory_whose_removals_wait_for_a_new_p
     println!("displaced after {took:?}");
     rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:u0"));
     assert_eq!(users(&rosterd), all - 1, "nobody else went");
+    let places = rosterd.host().snapshot().with_file_name("roster.places");
+    wait_until(SOON, "it is put down what lies where in it", || {
+        let status = rosterd.status().unwrap_or_default();
+        let places = fs::read_to_string(&places).expect("read");
+        places.starts_with(&format!("{}\ncorp {} ", status["snapshot"]["generation"], all - 1))
+    });
     // And for the next publisher.
     rosterd.kill_role("publisher");
     rosterd.wait_for_role("publisher");

@@ -459,8 +459,8 @@ fn a_later_domain_that_was_never_read_denies_nobody_of_an_earlier_one() {
     let corp = [corp_dir.user("alice", 5000), corp_dir.group("team", 6000, &["alice"])];
     let corp = serving(&corp_dir, "dc=example,dc=com", &corp);
     let lab = serving(&lab_dir, LAB, &[lab_dir.user("carla", 7001)]);
-    let away = Domain::ldap("lab", &lab);
-    drop(lab);
+    // Nobody listens there.
+    let away = Domain::ldap_through("lab", &lab, &["ldap://127.0.0.1:9"]);
     let (name, domain) = on_demand("corp", &corp);
     let rosterd = Rosterd::start(&[domain, away]);
     rosterd.wait_for_snapshot();

@@ -5,6 +5,7 @@
 
 use super::admit::{Locals, Rules};
 use super::model::{Group, User};
+use super::places::Places;
 use super::served::{self, Served};
 use roster_bus::exchange::{self, NO_REFERENCE};
 use roster_snapshot::layout::Kind;
@@ -32,10 +33,12 @@ pub struct Kept {
     pub rules: Rules,
     /// Ids below are damage to readers.
     pub min_id: u32,
-    /// The domains by name, in their order.
+    /// The domains by name, in the order in which their entries lie in it.
     pub domains: Vec<String>,
     /// What the snapshot has of each.
     pub served: Served,
+    /// What lies where in it, if that is known.
+    pub places: Option<Places>,
     /// What the file in place is without already.
     pub displaced: Displaced,
 }
@@ -46,6 +49,8 @@ pub struct Remade {
     pub image: Image,
     /// What it has of each domain.
     pub served: Served,
+    /// What lies where in it, but for its generation.
+    pub places: Option<Places>,
     /// Users in it.
     pub users: u64,
     /// Groups in it.
@@ -81,6 +86,7 @@ impl Kept {
         let remade = Remade {
             image: self.build(&snapshot, &displaced)?,
             served: served::without(&self.served, &self.domains, (users, groups), &displaced),
+            places: self.places.as_ref().map(|places| places.without(&displaced)),
             users: users - displaced.users.len() as u64,
             groups: groups - displaced.groups.len() as u64,
         };

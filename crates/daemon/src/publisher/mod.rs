@@ -316,12 +316,14 @@ async fn keep_up(hub: &Arc<Hub>) -> bool {
         Err(_) => return false,
     };
     hub.state.write().await.kept(locals, displaced);
-    if let Some((Remade { image, served, users, groups }, published)) = done {
+    if let Some((Remade { image, served, places, users, groups }, published)) = done {
+        let generation = published.generation;
+        let places = places.map(|places| Places { generation, ..places });
         hub.update(|status| {
             (status.users, status.groups) = (users, groups);
             status.memberships = image.memberships();
         });
-        hub.is_in_place(&published, start.elapsed(), served, None).await;
+        hub.is_in_place(&published, start.elapsed(), served, places).await;
     }
     // Whether it could be read is told with what is waited for.
     hub.waits().await;

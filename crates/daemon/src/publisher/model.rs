@@ -217,6 +217,15 @@ impl<'a> Image<'a> {
 }
 
 impl Entry<'_> {
+    /// A user's primary gid, or that of a group.
+    #[must_use]
+    pub fn gid(&self) -> u32 {
+        match self {
+            Self::User(user) => user.gid,
+            Self::Group(group) => group.gid,
+        }
+    }
+
     /// How member lists name it.
     #[must_use]
     pub fn reference(&self) -> u32 {
@@ -319,22 +328,26 @@ impl Domain {
 
     /// Puts a user in whom the domain had.
     pub fn restore_user(&mut self, number: u32, user: User) {
-        self.present = true;
         self.set(number, Slot::User(Arc::new(user)));
     }
 
     /// The same with a group.
     pub fn restore_group(&mut self, number: u32, group: Group) {
-        self.present = true;
         self.set(number, Slot::Group(Arc::new(group)));
     }
 
-    /// A copy with these entries only.
+    /// A copy with those entries only that have a gid, and users with this as the primary one.
     #[must_use]
-    pub fn only(&self, keep: impl Fn(Entry<'_>) -> bool) -> Self {
+    pub fn only(&self, gid_of: impl Fn(Entry<'_>) -> Option<u32>) -> Self {
         let mut copy = self.clone();
-        for (number, _) in self.entries().filter(|(_, entry)| !keep(*entry)) {
-            copy.set(number, Slot::Empty);
+        for (number, entry) in self.entries() {
+            match (entry, gid_of(entry)) {
+                (_, None) => copy.set(number, Slot::Empty),
+                (Entry::User(user), Some(gid)) if gid != user.gid => {
+                    copy.set(number, Slot::User(Arc::new(User { gid, ..user.clone() })))
+                }
+                (_, Some(_)) => false,
+            };
         }
         copy
     }

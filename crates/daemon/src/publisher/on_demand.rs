@@ -427,7 +427,9 @@ async fn find(
             directories.ask(domain, question).await?;
         }
     }
-    Ok(state.read().await.claimant(question))
+    let known = state.read().await;
+    known.is_decided(question)?;
+    Ok(known.claimant(question))
 }
 
 /// Asks the domains that go before that position whether names and ids are somebody's there.
@@ -494,6 +496,19 @@ impl State {
         Err(Unavailable(format!("domain {} was not read yet", domain.name)))
     }
 
+    /// Whether it is known whose the name or id is: behind a domain that is as it was it is not of anybody new,
+    /// see `restored`.
+    fn is_decided(&self, question: &Question) -> Result<(), Unavailable> {
+        let Some((position, number)) = self.owner(question) else { return Ok(()) };
+        let Some(entry) = self.domains[position].entries.entry(number) else { return Ok(()) };
+        match self.gid_of(position, entry) {
+            Ok(_) => Ok(()),
+            Err(restored) => Err(Unavailable(format!(
+                "nobody new is served behind domain {restored}, of which nothing can be taken in"
+            ))),
+        }
+    }
+
     /// Whether a domain may have what is asked for: an id that its rules shut out is nobody's there, and no
     /// directory has to be asked.
     fn can_have(&self, domain: usize, question: &Question) -> bool {
@@ -530,10 +545,13 @@ impl State {
     /// The questions by which another domain says whether an entry's name and ids are its own.
     fn claims_of(&self, claimant: Claimant) -> Vec<Question> {
         match self.served(claimant) {
-            Some(Entry::User(user)) => vec![
+            Some(entry @ Entry::User(user)) => vec![
                 Question::by_name(Kind::UserByName, user.name()),
                 Question::by_id(Kind::UserByUid, user.uid),
-                Question::by_id(Kind::GroupByGid, user.gid),
+                Question::by_id(
+                    Kind::GroupByGid,
+                    self.gid_of(claimant.0, entry).unwrap_or(user.gid),
+                ),
             ],
             Some(Entry::Group(group)) => vec![
                 Question::by_name(Kind::GroupByName, &group.name),
@@ -579,12 +597,13 @@ impl State {
         self.owner(question).filter(|owner| self.served(*owner).is_some())
     }
 
-    /// The entry, if it is admitted and has both its name and its id for itself.
+    /// The entry, if it is admitted and has both its name and its id for itself, as far as is known.
     fn served(&self, claimant: Claimant) -> Option<Entry<'_>> {
         let (position, number) = claimant;
         let domain = self.domains.get(position)?;
         let locals = self.locals.as_ref()?;
         let entry = domain.entries.entry(number)?;
+        self.gid_of(position, entry).ok()?;
         match entry {
             Entry::User(user) => {
                 domain.rules.user(user, locals).ok()?;
@@ -647,7 +666,7 @@ impl State {
             Entry::User(user) => Answer::User {
                 name: user.name().into(),
                 uid: user.uid,
-                gid: user.gid,
+                gid: self.gid_of(claimant.0, Entry::User(user)).ok()?,
                 gecos: user.gecos().into(),
                 dir: user.dir().into(),
                 shell: user.shell().into(),
@@ -749,7 +768,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::super::state::Taken;
-    use super::super::tests::{Image, host, learn, locals, published, take};
+    use super::super::tests::{Image, host, learn, locals, published, restored, succeeded, take};
     use super::*;
 
     fn by_name(kind: Kind, name: &str) -> Question {
@@ -935,6 +954,41 @@ mod tests {
         let not_read = Err(Unavailable("domain lab was not read yet".into()));
         for kind in [Kind::UserByName, Kind::GroupByName, Kind::GroupsOf] {
             assert_eq!(look_up(&directory, &by_name(kind, "carol")).await, not_read);
+        }
+    }
+
+    #[tokio::test]
+    async fn behind_a_domain_that_is_as_it_was_whoever_was_served_is_answered_for() {
+        let mut state = host(&["corp", "asked"]);
+        let corp = Image::full().user(1, "alice", 5001, 5001).user(2, "zed", 5001, 5001);
+        take(&mut state, 0, corp.group(3, "wheel", 6000, &[1])).expect("well formed");
+        let bob = Image::full().user(1, "bob", 7001, 7001).group(4, "team", 7500, &[1, 2]);
+        take(&mut state, 1, bob.groups_of(1, &[4])).expect("well formed");
+        let mut anew = succeeded(&state, &["corp", "asked"]);
+        restored(&mut anew, 0).expect("undamaged");
+        let tells = Image::full().user(1, "bob", 7001, 7600).user(2, "zed", 7002, 7002);
+        let tells = tells.user(3, "newcomer", 7003, 7003).user(6, "alice", 7004, 7004);
+        let tells = tells.group(4, "team", 7500, &[1, 2]).groups_of(1, &[4]).found(3);
+        let directory = Telling { state: RwLock::new(anew), tells };
+        let group = |name: &[u8], gid, member: &[u8]| Answer::Group {
+            name: name.into(),
+            gid,
+            members: vec![member.into()],
+        };
+        for (question, wanted) in [
+            (by_name(Kind::UserByName, "alice"), user("alice", 5001)),
+            // With the primary gid that he had: the new one may be corp's.
+            (by_name(Kind::UserByName, "bob"), user("bob", 7001)),
+            (by_name(Kind::GroupsOf, "bob"), Answer::Gids(vec![7500])),
+            (by_name(Kind::GroupByName, "team"), group(b"team", 7500, b"bob")),
+            (by_name(Kind::GroupByName, "wheel"), group(b"wheel", 6000, b"alice")),
+            (by_name(Kind::UserByName, "nobody-there"), Answer::Absent),
+        ] {
+            assert_eq!(look_up(&directory, &question).await, Ok(wanted), "{question:?}");
+        }
+        for name in ["zed", "newcomer"] {
+            let answer = look_up(&directory, &by_name(Kind::UserByName, name)).await;
+            assert!(matches!(&answer, Err(Unavailable(why)) if why.contains("corp")), "{answer:?}");
         }
     }
 

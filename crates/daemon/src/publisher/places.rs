@@ -3,6 +3,7 @@
 //! cannot be taken (`restored`). It is believed for the one generation that it names and is not waited for
 //! until it is on the disk: without it such a domain keeps everybody waiting, and nothing worse.
 
+use super::kept::Displaced;
 use super::served::Counts;
 use roster_snapshot::Snapshot;
 use std::fs;
@@ -40,11 +41,41 @@ impl Places {
     fn are_of(&self, snapshot: &[u8]) -> bool {
         let Ok(opened) = Snapshot::open(snapshot) else { return false };
         let shape = opened.shape();
+        Snapshot::generation(snapshot) == Some(self.generation)
+            && self.sum() == (u64::from(shape.users), u64::from(shape.groups))
+    }
+
+    /// All users and all groups.
+    #[must_use]
+    pub fn sum(&self) -> (u64, u64) {
         let sum =
             |of: fn(&Counts) -> u64| self.domains.iter().map(|(_, counts)| of(counts)).sum::<u64>();
-        Snapshot::generation(snapshot) == Some(self.generation)
-            && u64::from(shape.users) == sum(|counts| counts.users)
-            && u64::from(shape.groups) == sum(|counts| counts.groups)
+        (sum(|counts| counts.users), sum(|counts| counts.groups))
+    }
+
+    /// What lies where in the snapshot without entries at these positions.
+    #[must_use]
+    pub fn without(&self, displaced: &Displaced) -> Self {
+        let mut left = self.clone();
+        let (mut users, mut groups) = (0..0, 0..0);
+        for (_, counts) in &mut left.domains {
+            users = users.end..users.end + counts.users;
+            groups = groups.end..groups.end + counts.groups;
+            let gone = |positions: &[u32], range: &Range<u64>| {
+                positions.iter().filter(|position| range.contains(&u64::from(**position))).count()
+                    as u64
+            };
+            counts.users -= gone(&displaced.users, &users);
+            counts.groups -= gone(&displaced.groups, &groups);
+        }
+        left
+    }
+
+    /// Whether any of these domains lies before that one.
+    #[must_use]
+    pub fn any_before(&self, domain: &str, others: &[&str]) -> bool {
+        let before = self.domains.iter().take_while(|(name, _)| name != domain);
+        before.into_iter().any(|(name, _)| others.contains(&name.as_str()))
     }
 
     /// Positions of a domain's users and groups.
@@ -116,5 +147,12 @@ mod tests {
         assert_eq!(places.of("none"), Some((3..3, 1..1)));
         assert_eq!(places.of("corp"), Some((3..5, 1..3)));
         assert_eq!(places.of("other"), None);
+        let lies_before = |others: &[&str]| places.any_before("none", others);
+        assert!(lies_before(&["corp", "lab"]) && !lies_before(&["corp", "none", "other"]));
+        let displaced = Displaced { users: vec![2, 3, 4], groups: vec![0] };
+        let left = [("lab", counts(2, 0)), ("none", counts(0, 0)), ("corp", counts(0, 2))];
+        let left = left.map(|(name, counts)| (name.to_owned(), counts));
+        let wanted = Places { generation: 1, domains: left.into() };
+        assert_eq!(places.without(&displaced), wanted);
     }
 }

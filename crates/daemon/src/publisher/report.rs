@@ -4,9 +4,11 @@
 use super::admit::Refusal;
 use super::merge::Merged;
 use super::model::{Entry, Group, User};
+use super::restored::Behind;
 use super::state::{DomainState, State};
 use roster_bus::interfaces::{DomainCounts, Kind, Rejected, Shown};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Reasons that are told of one domain; the rest is one line.
 const REASONS_MAX: usize = 20;
@@ -77,7 +79,8 @@ impl State {
         let shown = domains.flat_map(|(position, domain)| {
             let first = unread.filter(|unread| *unread < position);
             let first = first.map(|unread| &*self.domains[unread].name);
-            domain.show(kind, name).into_iter().map(move |shown| match first {
+            let shown = domain.show(kind, name, self.restored_before(position));
+            shown.into_iter().map(move |shown| match first {
                 Some(first) => Shown {
                     refused: format!("domain {first}, which goes before, was never read"),
                     ..shown
@@ -90,8 +93,15 @@ impl State {
 }
 
 impl DomainState {
-    fn show(&self, kind: Kind, name: &[u8]) -> Vec<Shown> {
+    fn show(&self, kind: Kind, name: &[u8], restored: Option<(&str, &Arc<Behind>)>) -> Vec<Shown> {
         let refused = |number: u32| {
+            if let (Some((restored, behind)), Some(entry)) = (restored, self.entries.entry(number))
+                && behind.gid_of(entry).is_none()
+            {
+                return format!(
+                    "it is new, and domain {restored}, which goes before, is not taken in"
+                );
+            }
             let found = self.refused.iter().find(|(refused, _)| *refused == number);
             found.map(|(_, refusal)| refusal.to_string()).unwrap_or_default()
         };
@@ -104,7 +114,7 @@ impl DomainState {
         };
         match kind {
             Kind::UserByName | Kind::UserByUid | Kind::GroupsOf => {
-                let users = self.shown().users().filter(|(_, user)| user.name() == name);
+                let users = self.entries.users().filter(|(_, user)| user.name() == name);
                 users
                     .map(|(number, user)| Shown {
                         gid: user.gid,
@@ -115,7 +125,7 @@ impl DomainState {
                     .collect()
             }
             Kind::GroupByName | Kind::GroupByGid => {
-                let groups = self.shown().groups().filter(|(_, group)| *group.name == *name);
+                let groups = self.entries.groups().filter(|(_, group)| *group.name == *name);
                 groups
                     .map(|(number, group)| Shown {
                         related: some_of(self.members_of(group)),
@@ -127,7 +137,7 @@ impl DomainState {
     }
 
     fn rejected(&self, number: u32, refusal: &Refusal) -> Option<Rejected> {
-        let (kind, name) = match self.shown().entry(number)? {
+        let (kind, name) = match self.entries.entry(number)? {
             Entry::User(user) => ("user", user.name()),
             Entry::Group(group) => ("group", &*group.name),
         };
@@ -140,8 +150,8 @@ impl DomainState {
         let mut told = HashSet::new();
         let references =
             group.references().iter().filter(move |&&reference| told.insert(reference));
-        let numbers = references.flat_map(|&reference| self.shown().referred(reference));
-        numbers.filter_map(|number| match self.shown().entry(number)? {
+        let numbers = references.flat_map(|&reference| self.entries.referred(reference));
+        numbers.filter_map(|number| match self.entries.entry(number)? {
             Entry::User(user) => Some(printable(user.name())),
             Entry::Group(group) => Some(format!("({})", printable(&group.name))),
         })
@@ -153,7 +163,7 @@ impl DomainState {
         let reference = user.reference;
         let lists =
             move |group: &Group| group.members.iter().flatten().any(|member| *member == reference);
-        let groups = self.shown().groups();
+        let groups = self.entries.groups();
         let groups = groups.filter(move |(number, group)| asked.contains(number) || lists(group));
         groups.map(|(_, group)| printable(&group.name))
     }

@@ -6,6 +6,7 @@
 //! and after one that has fewer, so that it never names too few.
 
 use super::kept::Displaced;
+use super::places::Places;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -56,24 +57,11 @@ pub fn without(
     (users, groups): (u64, u64),
     displaced: &Displaced,
 ) -> Served {
+    let known = order.iter().filter_map(|name| Some((name.clone(), *served.get(name)?)));
+    let known = Places { generation: 0, domains: known.collect() };
     let mut left = served.clone();
-    let known: Vec<_> = order.iter().filter_map(|name| Some((name, *served.get(name)?))).collect();
-    let all_users: u64 = known.iter().map(|(_, counts)| counts.users).sum();
-    let all_groups: u64 = known.iter().map(|(_, counts)| counts.groups).sum();
-    if known.len() != served.len() || (all_users, all_groups) != (users, groups) {
-        return left;
-    }
-    let (mut users, mut groups) = (0..0, 0..0);
-    for (name, counts) in known {
-        users = users.end..users.end + counts.users;
-        groups = groups.end..groups.end + counts.groups;
-        let gone = |positions: &[u32], range: &std::ops::Range<u64>| {
-            positions.iter().filter(|position| range.contains(&u64::from(**position))).count()
-                as u64
-        };
-        let left = left.entry(name.clone()).or_default();
-        left.users -= gone(&displaced.users, &users);
-        left.groups -= gone(&displaced.groups, &groups);
+    if known.domains.len() == served.len() && known.sum() == (users, groups) {
+        left.extend(known.without(displaced).domains);
     }
     left
 }

@@ -9,7 +9,7 @@ use super::merge::{Claims, Merged, Source, merge};
 use super::model::{Domain, Entry, Image, Refused, Untold, record_number};
 use super::places::Places;
 use super::report;
-use super::restored::{Restored, Restoring};
+use super::restored::{Behind, Restored, Restoring};
 use super::served::{Counts, Served};
 use crate::backend::deletion::{Guard, Verdict};
 use crate::role::{DomainRules, Publisher};
@@ -52,8 +52,8 @@ pub struct DomainState {
     confirmed: Option<(Instant, u64)>,
     /// Why nothing of it is taken in any more; empty while it is.
     not_taken: String,
-    /// What it had, while nothing of it can be taken in.
-    restored: Option<Arc<Restored>>,
+    /// Who was served behind it, while its entries are what it had and nothing of it can be taken in.
+    behind: Option<Arc<Behind>>,
     counts: DomainCounts,
 }
 
@@ -89,10 +89,19 @@ struct Previous {
 /// What a snapshot is made of: the state at one moment. Entries are shared with the state, which goes on
 /// changing meanwhile.
 pub struct Basis {
-    domains: Vec<(String, Domain, Rules)>,
+    domains: Vec<Part>,
     locals: Arc<Locals>,
     min_id: u32,
     responder: Option<Vec<u8>>,
+}
+
+/// One domain of it.
+struct Part {
+    name: String,
+    entries: Domain,
+    rules: Rules,
+    /// Who may be served of these, if not everybody.
+    only: Option<Arc<Behind>>,
 }
 
 /// What a merge came to.
@@ -201,7 +210,7 @@ impl State {
         if domain.mode == Mode::Replicate && !complete {
             return Ok(Taken::NotYet("the back-end does not have everything yet"));
         }
-        let has_entries = domain.shown().present;
+        let has_entries = domain.entries.present;
         if domain.mode == Mode::Replicate && has_entries && is_another && !current {
             return Ok(Taken::NotYet("the back-end has not heard from its directory yet"));
         }
@@ -305,7 +314,7 @@ impl State {
     /// next snapshot, and who has which name and id is known at once.
     fn replace(&mut self, position: usize, entries: Domain) {
         self.changes += 1;
-        self.domains[position].restored = None;
+        self.domains[position].behind = None;
         let old = std::mem::replace(&mut self.domains[position].entries, entries);
         for (number, entry) in old.entries() {
             self.claims.remove((position, number), entry);
@@ -330,7 +339,7 @@ impl State {
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
             let behind = domain.patience && domain.may_be_behind();
-            (!domain.shown().present || behind) && is_served(domain)
+            (!domain.entries.present || behind) && is_served(domain)
                 || domain.is_unread() && self.domains[*position..].iter().any(is_served)
         };
         let missing = self.domains.iter().enumerate().find(missing);
@@ -343,32 +352,50 @@ impl State {
     }
 
     /// What a domain had in the snapshot in place, if nothing of it can be taken in and nothing of it is here.
+    /// None where one is behind it now that was before: what is whose between them does not follow from there.
     #[must_use]
     pub fn restoring(&self, position: usize) -> Option<Restoring> {
         let domain = &self.domains[position];
-        if domain.not_taken.is_empty() || domain.shown().present {
+        if domain.not_taken.is_empty() || domain.entries.present {
             return None;
         }
         let previous = self.previous.as_ref()?;
-        let (users, groups) = previous.places.as_ref()?.of(&domain.name)?;
+        let places = previous.places.as_ref()?;
+        let (users, groups) = places.of(&domain.name)?;
         let complete = domain.mode == Mode::Replicate;
+        let behind: Vec<_> = self.domains[position + 1..].iter().map(|one| &*one.name).collect();
+        if complete && places.any_before(&domain.name, &behind) {
+            return None;
+        }
         Some(Restoring { bytes: Arc::clone(&previous.bytes), users, groups, complete })
     }
 
     /// Goes on with what a domain had, unless it was taken in meanwhile.
     pub fn restored(&mut self, position: usize, restored: Restored) {
-        let domain = &mut self.domains[position];
-        if !domain.entries.present {
-            domain.restored = Some(Arc::new(restored));
-            // No more can be known of it than that.
-            domain.patience = false;
+        if self.domains[position].entries.present {
+            return;
         }
+        self.replace(position, restored.domain);
+        let domain = &mut self.domains[position];
+        domain.behind = restored.behind.map(Arc::new);
+        // No more can be known of it than that.
+        domain.patience = false;
     }
 
-    /// The first domain that is as it was, for nothing of it can be taken in.
-    fn first_restored(&self) -> Option<(usize, &Arc<Restored>)> {
-        let mut domains = self.domains.iter().enumerate();
-        domains.find_map(|(position, domain)| Some((position, domain.restored.as_ref()?)))
+    /// The last domain before that position which is as it was, and who was served behind it. Fewer were than
+    /// behind any that goes before it.
+    pub(super) fn restored_before(&self, position: usize) -> Option<(&str, &Arc<Behind>)> {
+        let mut before = self.domains[..position].iter().rev();
+        before.find_map(|domain| Some((&*domain.name, domain.behind.as_ref()?)))
+    }
+
+    /// The gid with which an entry of the domain at that position may be served, or the domain before it
+    /// behind which nobody new is.
+    pub(super) fn gid_of(&self, position: usize, entry: Entry<'_>) -> Result<u32, &str> {
+        match self.restored_before(position) {
+            Some((restored, behind)) => behind.gid_of(entry).ok_or(restored),
+            None => Ok(entry.gid()),
+        }
     }
 
     /// What goes on being served while something is waited for, when the host's own accounts may
@@ -379,6 +406,11 @@ impl State {
         if previous.looked_at.as_ref().is_some_and(|looked_at| Arc::ptr_eq(looked_at, locals)) {
             return None;
         }
+        let places = previous.places.clone();
+        let domains = match &places {
+            Some(places) => places.domains.iter().map(|(name, _)| name.clone()).collect(),
+            None => self.domains.iter().map(|domain| domain.name.clone()).collect(),
+        };
         let rules = self.domains.iter().map(|domain| &domain.rules);
         let min_id = rules.clone().map(|rules| rules.min_id).min()?;
         let max_id = rules.clone().map(|rules| rules.max_id).max()?;
@@ -388,8 +420,9 @@ impl State {
             locals: Arc::clone(locals),
             rules: Rules { min_id, max_id, allowed_local_gids: allowed_local_gids.collect() },
             min_id: self.min_id,
-            domains: self.domains.iter().map(|domain| domain.name.clone()).collect(),
+            domains,
             served: self.served.clone(),
+            places,
             displaced: previous.displaced.clone(),
         })
     }
@@ -469,16 +502,16 @@ impl State {
     }
 
     /// What the next snapshot is made of. Behind a domain that was never read nothing is served: what
-    /// is whose would be decided by who is away; behind one that is as it was nobody new is.
+    /// is whose would be decided by who is away.
     pub fn begin(&self) -> Basis {
-        let (unread, restored) = (self.unread(), self.first_restored());
+        let unread = self.unread();
         let domains = self.domains.iter().enumerate().map(|(position, domain)| {
-            let entries = match (unread, restored) {
-                (Some(unread), _) if unread < position => Domain::new(domain.entries.complete),
-                (_, Some((first, restored))) if first < position => restored.let_by(domain.shown()),
-                _ => domain.shown().clone(),
+            let entries = match unread {
+                Some(unread) if unread < position => Domain::new(domain.entries.complete),
+                _ => domain.entries.clone(),
             };
-            (domain.name.clone(), entries, domain.rules.clone())
+            let only = self.restored_before(position).map(|(_, behind)| Arc::clone(behind));
+            Part { name: domain.name.clone(), entries, rules: domain.rules.clone(), only }
         });
         Basis {
             domains: domains.collect(),
@@ -507,18 +540,18 @@ impl State {
     /// What became of each domain's entries.
     #[must_use]
     pub fn domain_counts(&self) -> Vec<DomainCounts> {
-        let (unread, restored) = (self.unread(), self.first_restored());
+        let unread = self.unread();
         let counts = self.domains.iter().enumerate().map(|(position, domain)| DomainCounts {
-            present: domain.shown().present,
+            present: domain.entries.present,
             held_removals: domain.held.unwrap_or_default(),
             not_taken: domain.not_taken.clone(),
             waits_for: unread
                 .filter(|unread| *unread < position)
                 .map(|unread| self.domains[unread].name.clone())
                 .unwrap_or_default(),
-            new_wait_for: restored
-                .filter(|(restored, _)| *restored < position)
-                .map(|(restored, _)| self.domains[restored].name.clone())
+            new_wait_for: self
+                .restored_before(position)
+                .map(|(restored, _)| restored.to_owned())
                 .unwrap_or_default(),
             ..domain.counts.clone()
         });
@@ -529,20 +562,31 @@ impl State {
 impl Basis {
     /// Merges and builds. Takes time in proportion to all memberships.
     pub fn make(&self) -> Result<Made, TooLarge> {
+        let shown: Vec<Domain> = self.domains.iter().map(Part::shown).collect();
+        let sources = shown.iter().zip(&self.domains);
         let sources: Vec<_> =
-            self.domains.iter().map(|(_, domain, rules)| Source { domain, rules }).collect();
+            sources.map(|(domain, Part { rules, .. })| Source { domain, rules }).collect();
         let mut merged = merge(&sources, &self.locals);
         let entries: Vec<_> = sources.iter().map(|source| source.domain).collect();
         let image = build(&entries, &mut merged, self.min_id, self.responder.as_deref())?;
-        let names: Vec<_> = self.domains.iter().map(|(name, ..)| name.as_str()).collect();
+        let names: Vec<_> = self.domains.iter().map(|part| part.name.as_str()).collect();
         let counts = report::counts(&names, &merged);
-        let present = self.domains.iter().zip(&counts).filter(|((_, domain, _), _)| domain.present);
-        let served = present.map(|((name, ..), counts)| {
+        let present = self.domains.iter().zip(&counts).filter(|(part, _)| part.entries.present);
+        let served = present.map(|(Part { name, .. }, counts)| {
             (name.clone(), Counts { users: counts.users, groups: counts.groups })
         });
         let served = served.collect();
         let Merged { refused, .. } = merged;
         Ok(Made { image, served, refused, counts })
+    }
+}
+
+impl Part {
+    fn shown(&self) -> Domain {
+        match &self.only {
+            Some(behind) => self.entries.only(|entry| behind.gid_of(entry)),
+            None => self.entries.clone(),
+        }
     }
 }
 
@@ -571,7 +615,7 @@ impl DomainState {
             held: None,
             confirmed: None,
             not_taken: String::new(),
-            restored: None,
+            behind: None,
         }
     }
 
@@ -581,18 +625,13 @@ impl DomainState {
 
     /// Whether nobody can tell who is in it: it is mirrored, and was never read.
     fn is_unread(&self) -> bool {
-        self.mode == Mode::Replicate && !self.shown().present
-    }
-
-    /// What snapshots are made of: what its back-end handed over, or what it had.
-    pub(super) fn shown(&self) -> &Domain {
-        self.restored.as_ref().map_or(&self.entries, |restored| &restored.domain)
+        self.mode == Mode::Replicate && !self.entries.present
     }
 
     /// The entries that the last publication served.
     fn last_served(&self) -> HashSet<(bool, &[u8], u32)> {
         let refused: HashSet<u32> = self.refused.iter().map(|(number, _)| *number).collect();
-        let served = self.shown().entries().filter(|(number, _)| !refused.contains(number));
+        let served = self.entries.entries().filter(|(number, _)| !refused.contains(number));
         served.map(|(_, entry)| identity(entry)).collect()
     }
 

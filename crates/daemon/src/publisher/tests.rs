@@ -664,10 +664,14 @@ fn a_new_publisher_goes_by_the_snapshot_in_place() {
 /// What is in place goes on being served under the host's accounts as they are now: its bytes, if that is
 /// other than it was.
 fn kept(state: &mut State) -> Option<(Vec<u8>, Served)> {
+    kept_in_its_places(state).map(|(bytes, served, _)| (bytes, served))
+}
+
+fn kept_in_its_places(state: &mut State) -> Option<(Vec<u8>, Served, Option<Places>)> {
     let kept = state.keep()?;
     let (displaced, remade) = kept.make().expect("a snapshot");
     state.kept(kept.locals, Ok(displaced));
-    let Remade { image, served, users, groups } = remade?;
+    let Remade { image, served, places, users, groups } = remade?;
     let mut bytes = Cursor::new(Vec::new());
     image.write(&mut bytes, 2).expect("write to memory");
     let bytes = bytes.into_inner();
@@ -675,7 +679,7 @@ fn kept(state: &mut State) -> Option<(Vec<u8>, Served)> {
         .expect("sound");
     let shape = Snapshot::open(&bytes).expect("a snapshot").shape();
     assert_eq!((u64::from(shape.users), u64::from(shape.groups)), (users, groups));
-    Some((bytes, served))
+    Some((bytes, served, places))
 }
 
 /// A snapshot in memory and what it has of each domain.
@@ -740,7 +744,7 @@ fn what_is_waited_for_keeps_no_local_account_from_displacing() {
 }
 
 /// What a publisher that was started anew makes of what a domain had, of which it can take nothing.
-fn restored(state: &mut State, position: usize) -> Result<(), Unusable> {
+pub(super) fn restored(state: &mut State, position: usize) -> Result<(), Unusable> {
     assert!(state.restoring(position).is_none(), "it may still be taken");
     state.set_not_taken(position, "it is too much");
     let restored = state.restoring(position).expect("it was served").make()?;
@@ -749,9 +753,9 @@ fn restored(state: &mut State, position: usize) -> Result<(), Unusable> {
 }
 
 /// The state's snapshot in the hands of the next process.
-fn succeeded(state: &State, domains: &[&str]) -> State {
+pub(super) fn succeeded(state: &State, domains: &[&str]) -> State {
     let (bytes, served) = bytes_of(state);
-    let places = domains.iter().map(|name| ((*name).to_owned(), served[*name]));
+    let places = state.domains.iter().map(|domain| (domain.name.clone(), served[&domain.name]));
     let places = Places { generation: 1, domains: places.collect() };
     let mut anew = fresh(domains, served, Some(bytes));
     anew.set_places(Some(places));
@@ -790,6 +794,8 @@ fn a_domain_that_cannot_be_taken_stays_as_it_was_and_the_others_go_on() {
     });
     let counts = anew.domain_counts();
     assert_eq!([0, 1, 2].map(|domain| &*counts[domain].new_wait_for), ["", "", "corp"]);
+    let refused = |name| anew.show(LookUp::UserByName, name)[0].refused.clone();
+    assert!(refused(b"newcomer").contains("corp") && refused(b"carol").is_empty());
     assert!(counts[1].present && !counts[1].not_taken.is_empty());
 
     // Narrowed down, it is taken in, and everybody is told whose the names are.
@@ -800,6 +806,121 @@ fn a_domain_that_cannot_be_taken_stays_as_it_was_and_the_others_go_on() {
         assert_eq!(uids, [Some(5001), None, Some(7005)]);
     });
     assert_eq!(anew.domain_counts()[2].new_wait_for, "");
+}
+
+#[test]
+fn a_domain_that_goes_first_now_is_waited_for_by_those_that_went_before_it() {
+    let mut state = host(&["lab", "corp"]);
+    let lab = || Image::full().user(1, "carol", 7001, 7001).user(2, "dave", 7002, 7002);
+    let corp = Image::full().user(1, "alice", 5001, 5001).user(2, "dave", 5002, 5002);
+    take(&mut state, 0, lab()).expect("well formed");
+    take(&mut state, 1, corp).expect("well formed");
+    let mut anew = succeeded(&state, &["corp", "lab"]);
+    anew.set_not_taken(0, "it is too much");
+    assert!(anew.restoring(0).is_none(), "whose dave is does not follow from what was served");
+    take(&mut anew, 1, lab()).expect("well formed");
+    assert_eq!(anew.waits_for().as_deref(), Some("domain corp can be read"));
+
+    // Where one comes to go before it nothing is left open.
+    let mut anew = succeeded(&state, &["new", "lab", "corp"]);
+    take(&mut anew, 0, Image::full().user(1, "alice", 9001, 9001)).expect("well formed");
+    take(&mut anew, 1, lab()).expect("well formed");
+    restored(&mut anew, 2).expect("undamaged");
+    assert_eq!(anew.waits_for(), None);
+    let uids = ["alice", "carol", "dave"];
+    let uids = published(&mut anew, |snapshot| uids.map(|name| uid_of(snapshot, name)));
+    assert_eq!(uids, [Some(9001), Some(7001), Some(7002)]);
+}
+
+#[test]
+fn whose_primary_gid_changes_behind_a_restored_domain_stays() {
+    let mut state = host(&["corp", "lab"]);
+    // A group without its own name has the gid all the same.
+    let corp = Image::full().group(1, "staff", 6000, &[]).group(2, "staff", 6001, &[]);
+    take(&mut state, 0, corp.user(3, "alice", 5001, 5001)).expect("well formed");
+    let lab = |carol, dave| {
+        let lab = Image::full().user(1, "carol", 7001, carol).user(3, "dave", 7003, dave);
+        lab.group(2, "g", 7500, &[1, 3])
+    };
+    take(&mut state, 1, lab(7001, 7003)).expect("well formed");
+    let mut anew = succeeded(&state, &["corp", "lab"]);
+    restored(&mut anew, 0).expect("undamaged");
+    take(&mut anew, 1, lab(7500, 6001)).expect("well formed");
+    published(&mut anew, |snapshot| {
+        let gids = [&b"carol"[..], b"dave"].map(|name| {
+            snapshot.user_by_name(name).expect("undamaged").map(|user| user.record().gid)
+        });
+        assert_eq!(gids, [Some(7500), Some(7003)], "6001 is corp's, which nobody can tell");
+        let both = vec!["carol".to_owned(), "dave".to_owned()];
+        assert_eq!(members_of(snapshot, "g"), Some(both));
+    });
+}
+
+#[test]
+fn a_restored_domain_of_which_nobody_was_served_keeps_nobody_waiting() {
+    let mut state = host(&["corp", "lab"]);
+    let carol = || Image::full().user(1, "carol", 7001, 7001);
+    take(&mut state, 0, Image::full().user(1, "alice", 0, 5001)).expect("well formed");
+    take(&mut state, 1, carol()).expect("well formed");
+    let mut anew = succeeded(&state, &["corp", "lab"]);
+    restored(&mut anew, 0).expect("undamaged");
+    take(&mut anew, 1, carol()).expect("well formed");
+    assert_eq!(anew.waits_for(), None);
+    assert_eq!(published(&mut anew, |snapshot| uid_of(snapshot, "carol")), Some(7001));
+}
+
+#[test]
+fn after_somebody_was_displaced_it_is_known_what_each_domain_has() {
+    let mut state = host(&["corp", "lab"]);
+    let corp = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
+    let carol = || Image::full().user(1, "carol", 7001, 7001);
+    take(&mut state, 0, corp).expect("well formed");
+    take(&mut state, 1, carol()).expect("well formed");
+    // The domains lie in it as they were configured then.
+    let mut anew = succeeded(&state, &["lab", "corp"]);
+    let accounts = || locals(&[("root", 0), ("alice", 1700)], &[]);
+    anew.set_locals(accounts());
+    let (bytes, served, places) = kept_in_its_places(&mut anew).expect("alice is displaced");
+    let counts = |users| Counts { users, groups: 0 };
+    let wanted = [("corp".to_owned(), counts(1)), ("lab".to_owned(), counts(1))];
+    assert_eq!(served, Served::from(wanted.clone()));
+    let places = Places { generation: 2, ..places.expect("it was known before") };
+    assert_eq!(places.domains, wanted);
+    let folder = tempfile::tempdir().expect("a folder");
+    places.write(folder.path()).expect("written");
+
+    let places = Places::read(folder.path(), &bytes);
+    let mut third = fresh(&["corp", "lab"], served, Some(bytes));
+    third.set_places(places);
+    third.set_locals(accounts());
+    restored(&mut third, 0).expect("undamaged");
+    take(&mut third, 1, carol()).expect("well formed");
+    assert_eq!(third.waits_for(), None);
+    let uids = ["alice", "bob", "carol"];
+    let uids = published(&mut third, |snapshot| uids.map(|name| uid_of(snapshot, name)));
+    assert_eq!(uids, [None, Some(5002), Some(7001)]);
+}
+
+#[test]
+fn behind_two_restored_domains_nobody_is_served_who_is_new_behind_the_last() {
+    let mut state = host(&["first", "corp", "lab"]);
+    let one = |name, id| Image::full().user(1, name, id, id);
+    let corp = one("alice", 5001).group(2, "wheel", 6000, &[1]).group(3, "wheel", 6001, &[1]);
+    take(&mut state, 0, one("fred", 4001)).expect("well formed");
+    take(&mut state, 1, corp.user(4, "bob", 5002, 6001)).expect("well formed");
+    take(&mut state, 2, one("carol", 7001)).expect("well formed");
+    let mut anew = succeeded(&state, &["first", "corp", "lab"]);
+    restored(&mut anew, 0).expect("undamaged");
+    restored(&mut anew, 1).expect("undamaged");
+    // Bob had it, behind the first; who else has it in corp is not known.
+    let lab = Image::full().user(1, "carol", 7001, 6001).user(2, "dave", 7002, 7002);
+    take(&mut anew, 2, lab).expect("well formed");
+    published(&mut anew, |snapshot| {
+        let carol = snapshot.user_by_name(b"carol").expect("undamaged").expect("she was served");
+        assert_eq!((carol.record().gid, uid_of(snapshot, "dave")), (7001, None));
+        assert_eq!(uid_of(snapshot, "bob"), Some(5002));
+    });
+    assert_eq!(anew.domain_counts()[2].new_wait_for, "corp");
 }
 
 #[test]
