@@ -11,6 +11,7 @@ use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 use nix::unistd::gettid;
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::net::Shutdown;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
@@ -108,11 +109,12 @@ impl Closers {
     /// Closes one for good, at once for its client.
     pub(crate) fn close(&self, stream: UnixStream) {
         let _ = stream.shutdown(Shutdown::Both);
-        let stream = Sent::new(stream);
         // From now on nothing comes into it; and where nothing is, nothing is waited for.
-        if rustix::io::ioctl_fionread(&*stream).is_ok_and(|bytes| bytes == 0) {
+        if rustix::io::ioctl_fionread(&stream).is_ok_and(|bytes| bytes == 0) {
             return;
         }
+        // Who has hung that many threads in a file system of his own hangs not this one: it stays open.
+        let stream = ManuallyDrop::new(Sent::new(stream));
         if self.0.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
             self.0.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -120,7 +122,7 @@ impl Closers {
         let threads = Arc::clone(&self.0);
         let thread = thread::Builder::new().stack_size(STACK_BYTES).name("closing".into());
         let started = thread.spawn(move || {
-            drop(stream);
+            drop(ManuallyDrop::into_inner(stream));
             threads.fetch_sub(1, Ordering::Relaxed);
         });
         if started.is_err() {

@@ -271,10 +271,25 @@ def grandchild():
         assert time.monotonic() - start < 20
 
 
+def open_to_all(client):
+    """As where the file system cannot tell several users from others."""
+    os.chmod(address(client), 0o666)
+
+
 def strangers():
     """Another user gets nothing, not a byte, and is in nobody's way."""
     with a_client() as client:
         client.execute(['echo'])
+        script = (
+            'import os, socket, sys\n'
+            'os.setgid(65534); os.setuid(65534)\n'
+            'try:\n'
+            '    socket.socket(socket.AF_UNIX).connect(sys.argv[1])\n'
+            'except PermissionError:\n'
+            '    sys.exit(7)\n'
+        )
+        assert subprocess.call([sys.executable, '-c', script, address(client)]) == 7
+        open_to_all(client)
         script = (
             'import os, socket, sys\n'
             'os.setgid(65534); os.setuid(65534)\n'
@@ -331,6 +346,7 @@ def lingering():
     )
     with a_client() as client:
         client.execute(['echo'])
+        open_to_all(client)
         # So that they are there when they are taken.
         client._process.send_signal(signal.SIGSTOP)
         command = [sys.executable, '-c', script, address(client)]
@@ -363,6 +379,7 @@ def flooded():
     )
     with a_client() as client:
         client.execute(['echo'])
+        open_to_all(client)
         command = [sys.executable, '-c', script, address(client)]
         strangers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(10)]
         for stranger in strangers:
@@ -378,17 +395,23 @@ def flooded():
 
 def allowed():
     """Whoever owns the pipe may connect, and whom the call names; the key is asked for all the same."""
-    with a_client('--allow-uid', '65534') as client:
-        client.execute(['echo'])
-        script = (
-            'import os, socket, sys\n'
-            'os.setgid(65534); os.setuid(int(sys.argv[2]))\n'
-            's = socket.socket(socket.AF_UNIX)\n'
-            's.connect(sys.argv[1])\n'
-            'assert bool(s.recv(8)) == (sys.argv[2] == "65534")\n'
-        )
-        for uid in ('65534', '65533'):
-            assert subprocess.call([sys.executable, '-c', script, address(client), uid]) == 0
+    script = (
+        'import os, socket, sys\n'
+        'os.setgid(65534); os.setuid(int(sys.argv[2]))\n'
+        's = socket.socket(socket.AF_UNIX)\n'
+        'try:\n'
+        '    s.connect(sys.argv[1])\n'
+        'except PermissionError:\n'
+        '    sys.exit(7)\n'
+        'assert bool(s.recv(8)) == (sys.argv[2] != "65533")\n'
+    )
+    for named in (['65534'], ['65534', '65532']):
+        with a_client(*(word for uid in named for word in ('--allow-uid', uid))) as client:
+            client.execute(['echo'])
+            came = [subprocess.call([sys.executable, '-c', script, address(client), uid]) for uid in [*named, '65533']]
+            assert came == [0] * len(named) + [7], came
+            open_to_all(client)
+            assert subprocess.call([sys.executable, '-c', script, address(client), '65533']) == 0
 
 
 def silent():

@@ -127,7 +127,8 @@ pub fn serve_clients(
     program: &Path,
     allowed_uids: &[u32],
 ) -> io::Result<()> {
-    let socket = Socket::new()?;
+    let allowed = Allowed::new(allowed_uids)?;
+    let socket = Socket::new(&allowed.0)?;
     let (end, ends) = UnixStream::pair()?;
     ends.set_nonblocking(true)?;
     for signal in
@@ -135,7 +136,6 @@ pub fn serve_clients(
     {
         signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
     }
-    let allowed = Allowed::new(allowed_uids)?;
     let bounds = Bounds { bytes_max: policy.conf.data_max, folder: socket.folder().to_owned() };
     let state = State {
         connections: BTreeMap::new(),

@@ -1,7 +1,10 @@
 //! The daemon's socket, in a folder of its own that goes with it. The folder is locked as long as its daemon
 //! lives, so that the next one knows those that a killed one has left, and removes them.
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, XattrFlags, flock, fstat, openat, setxattr,
+    unlinkat,
+};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -16,6 +19,8 @@ use tempfile::TempDir;
 /// What begins the name of a folder of ours: the original's have no second dash.
 const PREFIX: &str = "rootwrap-roster-";
 const NAME: &str = "rootwrap.sock";
+/// The extended attribute that is one.
+const ACCESS_LIST: &str = "system.posix_acl_access";
 /// A folder that was made just now need not be locked yet.
 const FRESH: Duration = Duration::from_secs(60);
 /// Of the folders that are looked at.
@@ -37,8 +42,8 @@ pub struct Folder {
 }
 
 impl Socket {
-    /// Makes it where temporary files are; everybody may try to connect.
-    pub fn new() -> io::Result<Self> {
+    /// Makes it where temporary files are, for these users, as far as the file system tells them from others.
+    pub fn new(uids: &[u32]) -> io::Result<Self> {
         let parent = std::env::temp_dir();
         remove_left(&parent);
         let folder = tempfile::Builder::new().prefix(PREFIX).rand_bytes(10).tempdir_in(&parent)?;
@@ -52,7 +57,7 @@ impl Socket {
         let path = folder.path().join(NAME);
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+        open_to(&path, uids)?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         Ok(Self { listener, path, folder: Folder { path: folder, _lock: lock } })
     }
@@ -82,6 +87,41 @@ impl Socket {
     }
 }
 
+/// Who may not connect cannot leave anything in a connection, whose closing would be waited for. Where there are
+/// several users and no access lists, everybody may, and is asked who that is all the same.
+fn open_to(path: &Path, uids: &[u32]) -> io::Result<()> {
+    let own = rustix::process::geteuid();
+    let mut others: Vec<u32> =
+        uids.iter().copied().filter(|uid| ![0, own.as_raw()].contains(uid)).collect();
+    others.sort_unstable();
+    others.dedup();
+    let mode = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    mode(0o600)?;
+    match others[..] {
+        [] => Ok(()),
+        [uid] if own.is_root() => std::os::unix::fs::chown(path, Some(uid), None),
+        _ => {
+            let listed = setxattr(path, ACCESS_LIST, &access_list(&others), XattrFlags::empty());
+            listed.or_else(|_| mode(0o666))
+        }
+    }
+}
+
+/// That the owner and these users may write, in the kernel's form: posix_acl_xattr.h.
+fn access_list(uids: &[u32]) -> Vec<u8> {
+    let (owner, user, group, mask, rest) = (1_u16, 2, 4, 16, 32);
+    const NOBODY: u32 = u32::MAX;
+    let users = uids.iter().map(|uid| (user, 6_u16, *uid));
+    let entries = std::iter::once((owner, 6, NOBODY)).chain(users);
+    let entries = entries.chain([(group, 0, NOBODY), (mask, 6, NOBODY), (rest, 0, NOBODY)]);
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(rights)].concat());
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
 /// Removes the folders of killed daemons of the same user.
 fn remove_left(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
@@ -108,4 +148,17 @@ fn remove_if_left(parent: &Path, name: &OsStr) -> io::Result<()> {
         error => Err(error),
     })?;
     Ok(unlinkat(CWD, parent.join(name), AtFlags::REMOVEDIR)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_list_is_one_that_the_kernel_takes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        setxattr(file.path(), ACCESS_LIST, &access_list(&[1, 65534]), XattrFlags::empty()).unwrap();
+        // The group's bits are the mask now.
+        assert_eq!(file.as_file().metadata().unwrap().permissions().mode() & 0o777, 0o660);
+    }
 }
