@@ -225,10 +225,10 @@ fn signals_reach_the_command() {
 fn a_command_that_is_stopped_stops_its_caller_wherever_its_streams_lead() {
     root_or_return!();
     let exec = Exec::start(SHELL);
-    let mut client = exec.client(ALICE, &["sh", "-c", "exec sleep 60513"]);
+    let mut client = exec.client(ALICE, &["sh", "-c", "exec sleep 60523"]);
     let mut client = client.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let process = client.id().to_string();
-    wait_until(SOON, "it runs", || is_running("^sleep 60513$"));
+    wait_until(SOON, "it runs", || is_running("^sleep 60523$"));
     let kill = |name: &str| assert_eq!(run(Command::new("kill").args([name, &process])).code, 0);
     let is_stopped = || {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
