@@ -74,6 +74,10 @@ pub(super) struct Running {
     killed_at: Option<Instant>,
     /// Whether it may stop, of which nothing tells: on a terminal, and once its caller has stopped it.
     may_stop: bool,
+    /// The signal that has stopped it, until it is told to go on.
+    stopped: Option<u32>,
+    /// That it is stopped already is still to be told.
+    tells_again: bool,
 }
 
 impl Running {
@@ -94,6 +98,8 @@ impl Running {
                 is_over: false,
                 killed_at: None,
                 may_stop: on_terminal,
+                stopped: None,
+                tells_again: false,
             }),
             Err(error) => {
                 let _ = kill_process_group(group, Signal::KILL);
@@ -173,7 +179,11 @@ impl Running {
             let passed_on = |signal: &&Signal| u32::try_from(signal.as_raw()) == Ok(number);
             if let Some(&signal) = PASSED_ON.iter().find(passed_on) {
                 self.signal(signal);
-                self.may_stop |= STOPPING.contains(&signal);
+                let stops = STOPPING.contains(&signal);
+                self.may_stop |= stops;
+                // Whom a signal to go on never reached, for the next to stop took it back, waits to be told.
+                self.tells_again |= stops && self.stopped.is_some();
+                self.stopped = self.stopped.filter(|_| signal != Signal::CONT);
             }
         }
         Ok(())
@@ -213,11 +223,15 @@ impl Running {
         }
     }
 
-    fn stopped_by(&self) -> Option<u32> {
+    fn stopped_by(&mut self) -> Option<u32> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let status =
             if self.may_stop { waitid(WaitId::Pid(self.group), options) } else { Ok(None) };
-        u32::try_from(status.ok()??.stopping_signal()?).ok()
+        let signal = status.ok().flatten().and_then(|status| status.stopping_signal());
+        let stopped = signal.and_then(|signal| u32::try_from(signal).ok());
+        self.stopped = stopped.or(self.stopped);
+        let tells_again = std::mem::take(&mut self.tells_again);
+        stopped.or(self.stopped.filter(|_| tells_again))
     }
 
     fn end(self) -> io::Result<Ended> {
@@ -278,6 +292,30 @@ mod tests {
         assert!(before.elapsed() < Duration::from_secs(30));
         let bytes = run("head -c 100000 /dev/zero", None, &stream).reap();
         assert!(bytes.is_some_and(|bytes| bytes.read >= 100_000 && bytes.written >= 100_000));
+    }
+
+    #[test]
+    fn that_it_is_stopped_is_told_to_whoever_stops_it_again() {
+        use std::io::Write;
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        let mut send = |signal| {
+            client.write_all(&roster_exec::wire::encode_signal(signal)).unwrap();
+        };
+        send(20);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "exec sleep 60"]).process_group(0).stdin(Stdio::null());
+        let running = Running::new(command.spawn().unwrap(), None, false).unwrap();
+        let mut told = Vec::new();
+        let ended = running.attend(&mut Incoming::new(&stream), |answer| {
+            told.push(answer.encode());
+            match told.len() {
+                1 => send(20),
+                _ => [18, 15].into_iter().for_each(&mut send),
+            }
+            Ok(())
+        });
+        assert_eq!(ended.unwrap().end, End::Died(15));
+        assert_eq!(told, [Answer::Stopped(20).encode(), Answer::Stopped(20).encode()]);
     }
 
     #[test]
