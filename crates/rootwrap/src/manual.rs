@@ -131,6 +131,10 @@ pub const DAEMON: Page = Page {
                 ("/etc/roster/exec.toml", "The policy of --native: exec.toml(5)."),
                 ("/run/roster/exec", "The socket of --native."),
                 (
+                    "roster-exec-*",
+                    "In the cgroup of the service: the cgroups of commands that have a time-out. Of a service this needs Delegate=yes.",
+                ),
+                (
                     "/run/systemd/journal/socket",
                     "Where each command of --native is told, as fields that begin with ROSTER_. Without a journal standard error is told.",
                 ),

@@ -314,8 +314,17 @@ fn limits_hold_and_time_ends_the_whole_group() {
 fn nobody_outlives_the_time_of_a_command_by_leaving_its_group() {
     root_or_return!();
     let policy = format!("{SHELL}timeout = \"3s\"\n{}", as_bob("bobs", "timeout = \"3s\""));
-    let exec = Exec::start(&policy);
-    for (user, seconds) in [("root", "60513"), ("bob", "60514")] {
+    time_is_kept_for_all_who_leave(&Exec::start(&policy), ["60513", "60514"]);
+    let exec = Exec::start_by(&policy, &["sh", "-c", NO_CGROUPS]);
+    assert!(exec.log().contains("are in no cgroups of their own"), "{}", exec.log());
+    time_is_kept_for_all_who_leave(&exec, ["60520", "60521"]);
+}
+
+/// Starts what it is given where no cgroup can be made.
+const NO_CGROUPS: &str = r#"mount -t tmpfs tmpfs /sys/fs/cgroup; exec "$0" "$@""#;
+
+fn time_is_kept_for_all_who_leave(exec: &Exec, [roots, bobs]: [&str; 2]) {
+    for (user, seconds) in [("root", roots), ("bob", bobs)] {
         // In a session of its own; and a daemon, which nobody is the parent of any more.
         let script = format!(
             "trap '' TERM HUP; setsid sleep {seconds} & \
@@ -333,6 +342,77 @@ fn nobody_outlives_the_time_of_a_command_by_leaving_its_group() {
         wait_until(SOON, "what was left behind is there", || is_running(&left));
         assert_eq!(run(Command::new("pkill").args(["-f", &left])).code, 0);
     }
+}
+
+/// Where the daemon's cgroups are, by its own word.
+fn cgroups(exec: &Exec) -> PathBuf {
+    let log = exec.log();
+    let line = log.lines().rfind(|line| line.contains("are in cgroups of their own: "));
+    PathBuf::from(line.unwrap_or_else(|| panic!("{log}")).rsplit(": ").next().unwrap())
+}
+
+#[test]
+fn nobody_outlives_the_time_of_a_command_who_is_made_to_get_away() {
+    root_or_return!();
+    // It makes another and ends, over and over, which nobody sees twice in a list of processes; and the first process
+    // wants no orphans. What a test that fails would leave running ends by itself.
+    let runs_away = "import ctypes, os, sys, time
+ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
+until = time.monotonic() + 40
+if os.fork() == 0:
+    while time.monotonic() < until:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+    os._exit(0)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(40)
+    os._exit(0)
+time.sleep(600)";
+    let policy = format!("{SHELL}timeout = \"2s\"\n{}", as_bob("bobs", "timeout = \"2s\""));
+    let exec = Exec::start(&policy);
+    let program = exec.host.path("runs-away.py");
+    fs::write(&program, runs_away).unwrap();
+    let program = program.display();
+    for (user, marker) in [("root", "runs-away-60516"), ("bob", "runs-away-60517")] {
+        let script = format!("exec python3 {program} {marker}");
+        // Whoever holds what it writes to would keep us waiting.
+        let mut client = exec.client(ALICE, &["-u", user, "sh", "-c", &script]);
+        let done = client.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(done.code(), Some(124), "{user}");
+        assert!(!is_running(&format!("{marker}$")), "{user}");
+    }
+    assert!(cgroups(&exec).is_dir());
+}
+
+#[test]
+fn no_cgroup_outlives_its_command_or_its_daemon() {
+    root_or_return!();
+    let policy = format!("{SHELL}timeout = \"10m\"");
+    let mut exec = Exec::start(&policy);
+    // What a killed daemon leaves running the next one ends, and removes its cgroup.
+    let mut client = exec.client(ALICE, &["sh", "-c", "setsid sleep 60518"]);
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until(SOON, "it runs", || is_running("^sleep 60518$"));
+    let left = cgroups(&exec);
+    exec.signal("KILL");
+    exec.wait();
+    assert_eq!(client.wait().unwrap().code(), Some(125));
+    assert!(is_running("^sleep 60518$") && left.is_dir());
+    exec.launch(&[]);
+    assert!(!is_running("^sleep 60518$") && !left.exists());
+    // What a command leaves behind in time goes on, when its cgroup is gone and when the daemon is.
+    let script = "setsid sleep 60519 >/dev/null 2>&1 & exit 3";
+    assert_eq!(exec.run(ALICE, &["sh", "-c", script]).code, 3);
+    wait_until(SOON, "what was left behind is there", || is_running("^sleep 60519$"));
+    let own = cgroups(&exec);
+    assert_ne!(own, left);
+    exec.signal("TERM");
+    assert_eq!(exec.wait(), Some(0));
+    assert!(!own.exists() && is_running("^sleep 60519$"));
+    assert_eq!(run(Command::new("pkill").args(["-f", "^sleep 60519$"])).code, 0);
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //! `posix_spawn` without a copy of anything. For another user the program starts itself anew as a
 //! `stage`, which takes on the user's rights and becomes the command: code between fork and exec
 //! would be unsafe, and a thread with other rights could be killed by whoever has those. Once one was
-//! needed the next is started ahead.
+//! needed the next is started ahead (`pool`). What has a time is started by one in a cgroup of its own, where
+//! this process may make that (`cgroup`).
 //!
 //! In strict mode the executable is opened, looked at, and executed by its descriptor; a script is
 //! executed by its path, which its interpreter opens again. Processes are signalled here rather than
@@ -15,10 +16,12 @@
 //!
 //! Judges nothing, and does not know where streams lead.
 
+mod cgroup;
 mod credentials;
 mod image;
 mod limit;
 mod order;
+mod pool;
 mod signal;
 mod stage;
 mod tree;
@@ -28,10 +31,12 @@ use crate::judge::{Mode, Verdict};
 use crate::native::decide::Permit;
 use crate::python::{dirname, join};
 use crate::trust::distrust;
+use cgroup::Cgroups;
 use credentials::Credentials;
 use image::Image;
 use limit::Limit;
 use order::{Action, Order};
+use pool::Pool;
 use rustix::fs::OFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
@@ -41,11 +46,12 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+pub use cgroup::Cgroup;
 pub use credentials::Account;
 pub use stage::run_if_staged;
 pub use tree::kill_descendants;
@@ -57,8 +63,6 @@ const FILES_MIN: u64 = 64;
 
 /// How long it counts who a user is.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// Stages that wait for a command.
-const READY_MAX: usize = 2;
 
 /// Where a command's descriptors 0 to 2 lead.
 #[derive(Debug)]
@@ -76,11 +80,24 @@ pub struct Streams {
 pub struct Executor {
     own: Credentials,
     users: Mutex<HashMap<String, (Instant, Credentials)>>,
-    /// Whether a stage was needed, so that more will be.
-    stages: AtomicBool,
-    ready: Mutex<Vec<stage::Ready>>,
-    /// Whether commands have process groups of their own.
-    own_groups: bool,
+    stages: Pool,
+    /// Those in cgroups; or why commands that have a time are without.
+    timed: io::Result<Timed>,
+}
+
+#[derive(Debug)]
+struct Timed {
+    cgroups: Cgroups,
+    stages: Pool,
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct Started {
+    /// Its first process.
+    pub child: Child,
+    /// All that comes of it, where that can be; else whom a descendant leaves behind is its first process's child.
+    pub cgroup: Option<Cgroup>,
 }
 
 /// As whom, with what and where a permitted command runs.
@@ -113,7 +130,7 @@ impl Executor {
         close_inherited(None)?;
         signal::reset()?;
         limit_files(files_max)?;
-        Self::with_groups(false)
+        Self::with(Pool::new(false, None), Err(io::ErrorKind::Unsupported.into()))
     }
 
     /// The same with the limits that there are, and one descriptor that stays open; each command is to
@@ -121,13 +138,21 @@ impl Executor {
     pub fn new_native(kept: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         close_inherited(kept)?;
         signal::reset()?;
-        Self::with_groups(true)
+        let timed = Cgroups::new().map(|cgroups| {
+            let stages = Pool::new(true, Some(cgroups.clone()));
+            Timed { cgroups, stages }
+        });
+        Self::with(Pool::new(true, None), timed)
     }
 
-    fn with_groups(own_groups: bool) -> io::Result<Self> {
+    fn with(stages: Pool, timed: io::Result<Timed>) -> io::Result<Self> {
         let own = Credentials::normalized()?;
-        let (users, ready) = (Mutex::default(), Mutex::default());
-        Ok(Self { own, users, stages: AtomicBool::new(false), ready, own_groups })
+        Ok(Self { own, users: Mutex::default(), stages, timed })
+    }
+
+    /// Where the cgroups are of commands that have a time; or why they have none.
+    pub fn cgroups(&self) -> Result<&Path, &io::Error> {
+        self.timed.as_ref().map(|timed| timed.cgroups.path())
     }
 
     /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
@@ -151,8 +176,7 @@ impl Executor {
         };
         let (limits, adopts, has_folder) = (Vec::new(), false, false);
         let order = Order { credentials: wanted, limits, adopts, has_folder, action };
-        self.stages.store(true, Ordering::Relaxed);
-        self.stage()?.go(&order, image.as_ref(), None, &streams)
+        Ok(self.stages.take()?.go(&order, image.as_ref(), None, &streams)?.child)
     }
 
     /// Starts what a policy of roster-exec permits, if nobody else could have changed it.
@@ -161,7 +185,7 @@ impl Executor {
         permit: &Permit<'_>,
         setting: &Setting<'_>,
         streams: Streams,
-    ) -> Result<Child, NotStarted> {
+    ) -> Result<Started, NotStarted> {
         let path = permit.rule().command.as_os_str();
         let image = open_trusted(path)?;
         let of_executable = |error: io::Error| match error.kind() {
@@ -175,11 +199,10 @@ impl Executor {
             _ => NotStarted::System(error),
         };
         let limits = limits_of(permit);
-        // What has a time is killed with all that came of it, which must not get out of sight.
-        let adopts = permit.rule().timeout.is_some();
-        if limits.is_empty() && !adopts && setting.account.credentials == self.own {
-            return spawn_permitted(permit, setting, image.as_ref(), streams)
-                .map_err(of_executable);
+        let has_time = permit.rule().timeout.is_some();
+        if limits.is_empty() && !has_time && setting.account.credentials == self.own {
+            let child = spawn_permitted(permit, setting, image.as_ref(), streams);
+            return child.map(|child| Started { child, cgroup: None }).map_err(of_executable);
         }
         let action = Action::Run {
             candidates: vec![path.to_owned()],
@@ -188,9 +211,14 @@ impl Executor {
             environment: setting.environment.to_vec(),
         };
         let credentials = setting.account.credentials.clone();
+        let stages = match &self.timed {
+            Ok(timed) if has_time => &timed.stages,
+            _ => &self.stages,
+        };
+        let stage = stages.take().map_err(NotStarted::System)?;
+        // What has a time is killed with all that came of it, which must not get out of sight.
+        let adopts = has_time && !stage.has_cgroup();
         let order = Order { credentials, limits, adopts, has_folder: true, action };
-        self.stages.store(true, Ordering::Relaxed);
-        let stage = self.stage().map_err(NotStarted::System)?;
         stage.go(&order, image.as_ref(), Some(setting.folder), &streams).map_err(of_executable)
     }
 
@@ -204,24 +232,20 @@ impl Executor {
         self.own.owner()
     }
 
-    /// Starts what the next command of another user will need, if there was one: called when nobody waits.
+    /// Starts what the next command may need ahead: called when nobody waits.
     pub fn make_ready(&self) {
-        let is_wanted = || locked(&self.ready).len() < READY_MAX;
-        if self.stages.load(Ordering::Relaxed)
-            && is_wanted()
-            && let Ok(stage) = stage::Ready::new(self.own_groups)
-        {
-            locked(&self.ready).push(stage);
+        self.stages.make_ready();
+        if let Ok(timed) = &self.timed {
+            timed.stages.make_ready();
         }
     }
 
-    fn stage(&self) -> io::Result<stage::Ready> {
-        loop {
-            let ready = locked(&self.ready).pop();
-            let Some(mut stage) = ready else { return stage::Ready::new(self.own_groups) };
-            if stage.is_alive() {
-                return Ok(stage);
-            }
+    /// Ends what was started ahead.
+    pub fn finish(&self) {
+        self.stages.end();
+        if let Ok(timed) = &self.timed {
+            timed.stages.end();
+            timed.cgroups.remove();
         }
     }
 

@@ -4,16 +4,17 @@
 //!
 //! Until it has become the command the socket is open: an error of the system comes back over it.
 
+use super::cgroup::{Cgroup, Cgroups};
 use super::image::Image;
 use super::limit::Limit;
 use super::order::{Action, ORDER_BYTES_MAX, Order};
-use super::{Streams, command, execute_first, signal};
+use super::{Started, Streams, command, execute_first, signal};
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{getpid, set_child_subreaper};
+use rustix::process::{Pid, getpid, set_child_subreaper};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -31,11 +32,13 @@ const NAME: &str = "roster-rootwrap: stage";
 pub(super) struct Ready {
     child: Child,
     socket: UnixStream,
+    cgroup: Option<Cgroup>,
 }
 
 impl Ready {
-    /// In a process group of its own, if commands are to have one.
-    pub(super) fn new(own_group: bool) -> io::Result<Self> {
+    /// In a process group of its own, if commands are to have one, and in a cgroup of its own where that can be:
+    /// one that is refused for once is no reason not to run a command.
+    pub(super) fn new(own_group: bool, cgroups: Option<&Cgroups>) -> io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
@@ -43,7 +46,14 @@ impl Ready {
         if own_group {
             command.process_group(0);
         }
-        Ok(Self { child: command.spawn()?, socket })
+        let child = command.spawn()?;
+        let cgroup = cgroups.and_then(|cgroups| cgroups.with(Pid::from_child(&child)).ok());
+        Ok(Self { child, socket, cgroup })
+    }
+
+    /// Whether it is in a cgroup of its own.
+    pub(super) fn has_cgroup(&self) -> bool {
+        self.cgroup.is_some()
     }
 
     /// Gives it an order, and returns when it is what it was told to become.
@@ -53,17 +63,22 @@ impl Ready {
         image: Option<&Image>,
         folder: Option<&OwnedFd>,
         streams: &Streams,
-    ) -> io::Result<Child> {
+    ) -> io::Result<Started> {
         let sent =
             send(&mut self.socket, order, streams, [folder, image.map(|image| &image.folder)]);
         match sent.and_then(|()| receive_error(&mut self.socket)) {
-            Ok(None) => Ok(self.child),
+            Ok(None) => Ok(Started { child: self.child, cgroup: self.cgroup }),
             Ok(Some(error)) | Err(error) => {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                self.end();
                 Err(error)
             }
         }
+    }
+
+    /// Without an order.
+    pub(super) fn end(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Whether nothing has happened to it.

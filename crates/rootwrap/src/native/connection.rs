@@ -158,10 +158,10 @@ impl Session<'_> {
         let streams = copied([stdin, stdout, stderr]).map_err(NotStarted::System)?;
         // Whoever asked may have given up while it waited for its turn.
         self.look_for_its_end()?;
-        let child = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
+        let started = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
         drop(fds);
         let _running = self.daemon.counters.running.held();
-        let running = Running::new(child, rule.timeout, on_terminal)
+        let running = Running::new(started, rule.timeout, on_terminal)
             .map_err(|error| NotRun::new(Why::Failed, error))?;
         // Where the caller is gone, it is seen below.
         let stream = self.incoming.stream();

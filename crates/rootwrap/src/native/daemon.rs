@@ -111,6 +111,7 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
         idle: AtomicUsize::new(0),
         ended,
     });
+    daemon.say_how_time_is_kept();
     daemon.open()?;
     notify(NotifyState::Ready);
     daemon.watch(&settings.policy, &reloads, &ends);
@@ -147,6 +148,19 @@ impl Daemon {
     /// The policy in force.
     pub(super) fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.read().expect("a thread that panics ends the process"))
+    }
+
+    fn say_how_time_is_kept(&self) {
+        match self.executor.cgroups() {
+            Ok(path) => say(&format_args!(
+                "commands that have a time-out are in cgroups of their own: {}",
+                path.display()
+            )),
+            Err(why) => say(&format_args!(
+                "commands that have a time-out are in no cgroups of their own, and what comes of them is looked \
+                 for by its parents: {why}"
+            )),
+        }
     }
 
     /// Waits for signals, until one ends the daemon.
@@ -282,6 +296,7 @@ impl Daemon {
             self.places.close_all();
             self.places.is_empty_within(KILL_TIME);
         }
+        self.executor.finish();
         self.journal.finish();
     }
 }

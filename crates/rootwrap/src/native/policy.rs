@@ -43,7 +43,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     (
         "timeout",
-        "After which the command is killed with everything that it started, also in process groups and sessions of their own: 500ms, 30s, 5m, 1h. By default never.",
+        "After which the command is killed with everything that it started, also in process groups and sessions of their own, by a cgroup where the daemon may make one: 500ms, 30s, 5m, 1h. By default never.",
     ),
     ("max_files", "Open files, from 3 on. By default as many as the daemon may have."),
     ("max_memory", "Address space in bytes, or 512KiB, 64MiB, 1GiB. By default without a bound."),

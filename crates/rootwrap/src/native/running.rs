@@ -2,7 +2,7 @@
 //! and ends all that came of it when its time or its caller is gone.
 
 use super::incoming::{Came, Incoming};
-use crate::exec::kill_descendants;
+use crate::exec::{Cgroup, Started, kill_descendants};
 use roster_exec::wire::{Answer, End};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -45,6 +45,7 @@ const STOPPING: [Signal; 4] = [Signal::TSTP, Signal::STOP, Signal::TTIN, Signal:
 pub(super) struct Ended {
     pub(super) end: End,
     child: Child,
+    _cgroup: Option<Cgroup>,
 }
 
 impl Ended {
@@ -66,6 +67,7 @@ pub(super) struct Bytes {
 /// A command that runs, in a group that has its process id.
 pub(super) struct Running {
     child: Child,
+    cgroup: Option<Cgroup>,
     group: Pid,
     process: OwnedFd,
     time_is_over: Option<Instant>,
@@ -83,15 +85,17 @@ pub(super) struct Running {
 impl Running {
     /// An error is that the command could not be watched, and was killed.
     pub(super) fn new(
-        mut child: Child,
+        started: Started,
         timeout: Option<Duration>,
         on_terminal: bool,
     ) -> io::Result<Self> {
+        let Started { mut child, cgroup } = started;
         let group = Pid::from_child(&child);
         // It was not waited for, so its number is nobody else's.
         match pidfd_open(group, PidfdFlags::empty()) {
             Ok(process) => Ok(Self {
                 child,
+                cgroup,
                 group,
                 process,
                 time_is_over: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
@@ -193,7 +197,9 @@ impl Running {
     fn kill(&mut self) {
         // It is stopped for a moment, which is not to be told.
         self.may_stop = false;
-        kill_descendants(self.group);
+        if self.cgroup.as_mut().is_none_or(|cgroup| cgroup.kill().is_err()) {
+            kill_descendants(self.group);
+        }
         self.signal(Signal::KILL);
     }
 
@@ -243,7 +249,7 @@ impl Running {
             self.signal(Signal::KILL);
         }
         let end = end_of(status?.as_ref(), self.is_over);
-        Ok(Ended { end, child: self.child })
+        Ok(Ended { end, child: self.child, _cgroup: self.cgroup })
     }
 }
 
@@ -270,6 +276,10 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
+    fn started(mut command: Command) -> Started {
+        Started { child: command.spawn().unwrap(), cgroup: None }
+    }
+
     fn run(script: &str, timeout: Option<Duration>, stream: &UnixStream) -> Ended {
         run_with(script, timeout, &mut Incoming::new(stream))
     }
@@ -277,7 +287,7 @@ mod tests {
     fn run_with(script: &str, timeout: Option<Duration>, incoming: &mut Incoming<'_>) -> Ended {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
-        let running = Running::new(command.spawn().unwrap(), timeout, false).unwrap();
+        let running = Running::new(started(command), timeout, false).unwrap();
         running.attend(incoming, |_| Ok(())).unwrap()
     }
 
@@ -304,7 +314,7 @@ mod tests {
         send(20);
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "exec sleep 60"]).process_group(0).stdin(Stdio::null());
-        let running = Running::new(command.spawn().unwrap(), None, false).unwrap();
+        let running = Running::new(started(command), None, false).unwrap();
         let mut told = Vec::new();
         let ended = running.attend(&mut Incoming::new(&stream), |answer| {
             told.push(answer.encode());
