@@ -774,22 +774,27 @@ fn a_journal_that_does_not_read_keeps_nobody_waiting() {
     assert_eq!(exec.record()["ROSTER_USER"], "bob");
 }
 
-/// A name service that never answers about one user.
-#[test]
-fn a_name_service_that_hangs_holds_up_nobody_else() {
-    root_or_return!();
-    let exec = Exec::prepare(SHELL);
+/// A host whose name service never answers about some users and a group.
+fn with_a_name_service_that_hangs(policy: &str, by: &str) -> Exec {
+    let mut exec = Exec::prepare(policy);
     let library = exec.host.path("lib");
     fs::create_dir(&library).unwrap();
     let module = c_program_with("stuck", "libnss_stuck.so.2", &["-shared", "-fPIC"]);
     fs::copy(module, library.join("libnss_stuck.so.2")).unwrap();
     fs::write(
         exec.host.path("etc/nsswitch.conf"),
-        "passwd: files stuck roster\ngroup: files roster\ninitgroups: files [SUCCESS=continue] roster\n",
+        "passwd: files stuck roster\ngroup: files stuck roster\ninitgroups: files [SUCCESS=continue] roster\n",
     )
     .unwrap();
-    let mut exec = exec;
-    exec.launch(&["env", &format!("LD_LIBRARY_PATH={}", library.display())]);
+    let library = format!("LD_LIBRARY_PATH={}", library.display());
+    exec.launch(&["env", &library, "sh", "-c", &format!(r#"{by} exec "$0" "$@""#)]);
+    exec
+}
+
+#[test]
+fn a_name_service_that_hangs_holds_up_nobody_else() {
+    root_or_return!();
+    let exec = with_a_name_service_that_hangs(SHELL, "");
     let mut stuck =
         exec.client(60_606, &["sh", "-c", "exit 3"]).stderr(Stdio::piped()).spawn().unwrap();
     for _ in 0..5 {
@@ -800,6 +805,52 @@ fn a_name_service_that_hangs_holds_up_nobody_else() {
     assert_eq!(done.status.code(), Some(125));
     let words = String::from_utf8_lossy(&done.stderr);
     assert!(words.contains("the name service of this host does not answer"), "{words}");
+}
+
+#[test]
+fn somebody_with_many_uids_asks_no_more_than_anybody_else() {
+    root_or_return!();
+    let given = r#"given=$(mktemp); echo carol:600000:65536 > "$given"; mount --bind "$given" /etc/subuid; rm "$given";"#;
+    let exec = with_a_name_service_that_hangs(SHELL, given);
+    let mut crowd = exec.host.command("sh");
+    let program = r#"for uid in $(seq 600000 600079); do
+        setpriv --reuid=$uid --regid=$uid --clear-groups "$0" --socket "$1" sh -c "exit 3" 2>/dev/null &
+    done; echo; wait"#;
+    crowd.args(["-c", program]).arg(exec.host.path("roster-exec")).arg(exec.socket());
+    let mut crowd = crowd.stdout(Stdio::piped()).spawn().unwrap();
+    crowd.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let threads = || fs::read_dir(format!("/proc/{}/task", exec.pid())).unwrap().count();
+    // Those who may not ask are told so at once.
+    let refused = || {
+        let reason = exec.record().remove("ROSTER_REASON").unwrap_or_default();
+        assert!(reason.contains("the name service of this host does not answer"), "{reason}");
+    };
+    (0..72).for_each(|_| refused());
+    assert!(threads() < 64, "{}", threads());
+    for user in [ALICE, BOB] {
+        assert_eq!(exec.run(user, &["sh", "-c", "exit 3"]).code, 3);
+    }
+    crowd.wait().unwrap();
+}
+
+#[test]
+fn a_group_that_is_not_answered_leaves_no_wider_rule_to_decide() {
+    root_or_return!();
+    let policy = format!(
+        "[[rule]]
+        name = \"narrow\"
+        groups = [\"stuck\"]
+        command = \"/bin/sh\"
+        args = [\"-c\", \"exit .\"]
+        max_files = 20
+        {SHELL}"
+    );
+    let exec = with_a_name_service_that_hangs(&policy, "");
+    let unanswered = exec.run(BOB, &["sh", "-c", "exit 3"]);
+    assert_eq!(unanswered.code, 125);
+    assert!(unanswered.error().contains("try again later"), "{}", unanswered.error());
+    // Where that rule could not decide whatever the answer, nothing is left open.
+    assert_eq!(exec.run(BOB, &["sh", "-c", "exit 3;"]).code, 3);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //! connection's own thread.
 
 use super::daemon::Daemon;
-use super::decide::{Caller, Permit, Wanted, decide};
+use super::decide::{Caller, Denial, Permit, Wanted, decide};
 use super::environment::environment;
 use super::incoming::{Incoming, Received};
-use super::names::Unanswered;
+use super::names::{self, Unanswered};
 use super::peer::Peer;
 use super::places::Place;
 use super::policy::Policy;
@@ -14,7 +14,6 @@ use super::running::{Ended, Running};
 use crate::exec::{NotStarted, Setting, Streams};
 use roster_exec::wire::{Answer, End, Request, Why};
 use rustix::termios::isatty;
-use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -200,18 +199,18 @@ impl Session<'_> {
         request: &Request,
         record: &mut Record,
     ) -> Result<Permit<'p>, NotRun> {
-        let Some(user) = self.daemon.names.caller(self.peer.uid)? else {
-            let words = format!("this host knows no user with uid {}", self.peer.uid);
+        let uid = self.peer.uid;
+        let Some(user) = self.daemon.names.caller(uid, self.daemon.persons.of(uid))? else {
+            let words = format!("this host knows no user with uid {uid}");
             return Err(NotRun::new(Why::Refused, words));
         };
         record.user.clone_from(&user.name);
-        let unanswered = Cell::new(None);
-        let is_in = |group: &str| match self.daemon.names.group(group) {
-            Ok(gid) => gid.is_some_and(|gid| user.gids.contains(&gid)),
-            Err(error) => {
-                unanswered.set(Some(error));
-                false
-            }
+        let began = Instant::now();
+        let is_in = |group: &str| {
+            // Many that are not answered take no longer than one.
+            let is_time = began.elapsed() < names::ANSWER_TIME;
+            let gid = is_time.then(|| self.daemon.names.group(group).ok()).flatten()?;
+            Some(gid.is_some_and(|gid| user.gids.contains(&gid)))
         };
         let caller = Caller { user: &user.name, is_in: &is_in };
         let wanted = Wanted {
@@ -221,10 +220,11 @@ impl Session<'_> {
         };
         let host = rustix::system::uname();
         decide(policy, &host.nodename().to_string_lossy(), &caller, &wanted).map_err(|denial| {
-            match unanswered.get() {
-                Some(unanswered) => unanswered.into(),
-                None => NotRun::new(Why::Refused, denial),
-            }
+            let why = match denial {
+                Denial::Unanswered => Why::Failed,
+                _ => Why::Refused,
+            };
+            NotRun::new(why, denial)
         })
     }
 

@@ -8,6 +8,7 @@ use super::connection::serve;
 use super::journal::Journal;
 use super::metrics::Counters;
 use super::names::Names;
+use super::persons::Persons;
 use super::places::{Place, Places, tell_busy};
 use super::policy::Policy;
 use super::socket::Socket;
@@ -74,6 +75,7 @@ pub(super) struct Daemon {
     pub(super) names: Names,
     pub(super) counters: Arc<Counters>,
     pub(super) journal: Journal,
+    pub(super) persons: Persons,
     places: Arc<Places>,
     closers: Closers,
     socket: Socket,
@@ -104,6 +106,7 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
         executor,
         journal: Journal::start(&counters)?,
         counters,
+        persons: Persons::default(),
         places: Places::new(),
         closers: Closers::default(),
         socket,
@@ -271,7 +274,7 @@ impl Daemon {
             self.closers.close(stream);
             return None;
         };
-        let (admitted, closed) = self.places.admit(peer.uid(), stream);
+        let (admitted, closed) = self.places.admit(self.persons.of(peer.uid()), stream);
         (0..closed).for_each(|_| self.counters.turned_out.add());
         admitted.map_err(|stream| self.turn_away(stream)).ok()
     }

@@ -10,8 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 pub struct Caller<'c> {
     /// The name.
     pub user: &'c str,
-    /// Whether a group of that name has the user: asked only where a rule turns on it.
-    pub is_in: &'c dyn Fn(&str) -> bool,
+    /// Whether a group of that name has the user, as far as the name service tells: asked only where a rule turns
+    /// on it.
+    pub is_in: &'c dyn Fn(&str) -> Option<bool>,
 }
 
 /// What somebody wants.
@@ -53,7 +54,7 @@ impl<'p> Permit<'p> {
     }
 }
 
-/// Why a caller may not run a command: what the rule lacked that came closest.
+/// Why a caller may not run a command: what the rule lacked that came closest, or that it cannot be told yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
     /// No rule is for this caller on this host, as far as that had to be found out.
@@ -64,6 +65,9 @@ pub enum Denial {
     User,
     /// None of those takes such arguments.
     Arguments,
+    /// Whether a rule is for this caller the name service did not say, and no rule before it decides: one behind it
+    /// might be for more.
+    Unanswered,
 }
 
 impl fmt::Display for Denial {
@@ -75,62 +79,107 @@ impl fmt::Display for Denial {
                 "no rule lets this user run that command as that user (root, where -u names none)"
             }
             Self::Arguments => "no rule lets this user run that command with such arguments",
+            Self::Unanswered => {
+                "the name service of this host does not tell whether this user is in a group that a rule names; try \
+                 again later"
+            }
         })
     }
 }
 
-/// Decides.
+/// Decides. No group is asked about for a rule that is for other users or numbers of arguments, and no pattern is
+/// tried for whom a rule is not for.
 pub fn decide<'p>(
     policy: &'p Policy,
     host: &str,
     caller: &Caller<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<Permit<'p>, Denial> {
-    let mut closest = Denial::Caller;
     for rule in &policy.rules {
-        match consider(rule, host, caller, wanted) {
-            Ok(()) => return Ok(permit(rule, wanted)),
-            Err(denial) => closest = closest.max(denial),
+        if is_about(rule, host, caller, wanted).is_err() || has_room_for(rule, wanted).is_err() {
+            continue;
+        }
+        let is_for = is_for(rule, caller);
+        if is_for != Some(false) && takes(rule, wanted).is_ok() {
+            return is_for.map(|_| permit(rule, wanted)).ok_or(Denial::Unanswered);
         }
     }
-    Err(closest)
+    let denials = policy.rules.iter().filter_map(|rule| {
+        if let Err(denial) = is_about(rule, host, caller, wanted) {
+            return Some(denial);
+        }
+        match is_for(rule, caller) {
+            Some(true) => has_room_for(rule, wanted).and_then(|()| takes(rule, wanted)).err(),
+            _ => None,
+        }
+    });
+    Err(denials.max().unwrap_or(Denial::Caller))
 }
 
-fn consider(
+/// Whether a rule is for that host and that command.
+fn is_about(
     rule: &Rule,
     host: &str,
     caller: &Caller<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<(), Denial> {
-    let is_named = rule.users.iter().any(|user| user == caller.user);
     let is_here =
         rule.hosts.is_empty() || rule.hosts.iter().any(|glob| glob.matches(host.as_bytes()));
     if !is_here {
         return Err(Denial::Caller);
     }
-    let (command, args) = wanted.argv.split_first().ok_or(Denial::Command)?;
+    let command = wanted.argv.first().ok_or(Denial::Command)?;
     let is_command = match command.as_bytes().contains(&b'/') {
         true => rule.command.as_os_str() == command,
         false => rule.command.file_name() == Some(command),
     };
-    if !is_command {
-        return Err(if is_named { Denial::Command } else { Denial::Caller });
+    match is_command {
+        true => Ok(()),
+        false if is_named(rule, caller) => Err(Denial::Command),
+        false => Err(Denial::Caller),
     }
-    if !is_named && !rule.groups.iter().any(|group| (caller.is_in)(group)) {
-        return Err(Denial::Caller);
+}
+
+fn is_named(rule: &Rule, caller: &Caller<'_>) -> bool {
+    rule.users.iter().any(|user| user == caller.user)
+}
+
+/// Whether a rule is for that caller; `None` if none of its groups is known to have the caller, and one may.
+fn is_for(rule: &Rule, caller: &Caller<'_>) -> Option<bool> {
+    if is_named(rule, caller) {
+        return Some(true);
     }
+    let mut is_for = Some(false);
+    for group in &rule.groups {
+        match (caller.is_in)(group) {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => is_for = None,
+        }
+    }
+    is_for
+}
+
+/// Whether a rule for that command is for that user and so many arguments.
+fn has_room_for(rule: &Rule, wanted: &Wanted<'_>) -> Result<(), Denial> {
     if wanted.run_as.unwrap_or("root") != rule.run_as {
         return Err(Denial::User);
     }
-    let is_count = args.len() == rule.args.len() || rule.any_args && args.len() > rule.args.len();
-    let matches = |(pattern, arg): (&crate::pattern::Pattern, &OsString)| {
-        pattern.matches(Mode::Strict, arg) == Ok(true)
-    };
-    let has_nul = wanted.argv.iter().any(|arg| arg.as_bytes().contains(&0));
-    if has_nul || !is_count || !rule.args.iter().zip(args).all(matches) {
-        return Err(Denial::Arguments);
+    let (count, least) = (wanted.argv.len().saturating_sub(1), rule.args.len());
+    match count == least || rule.any_args && count > least {
+        true => Ok(()),
+        false => Err(Denial::Arguments),
     }
-    Ok(())
+}
+
+/// Whether it takes those arguments.
+fn takes(rule: &Rule, wanted: &Wanted<'_>) -> Result<(), Denial> {
+    let has_nul = wanted.argv.iter().any(|arg| arg.as_bytes().contains(&0));
+    let mut pairs = rule.args.iter().zip(wanted.argv.iter().skip(1));
+    match !has_nul && pairs.all(|(pattern, arg)| pattern.matches(Mode::Strict, arg) == Ok(true)) {
+        true => Ok(()),
+        false => Err(Denial::Arguments),
+    }
 }
 
 fn permit<'p>(rule: &'p Rule, wanted: &Wanted<'_>) -> Permit<'p> {
@@ -184,7 +233,7 @@ mod tests {
                 .map(|name| (name.into(), "x".into()))
                 .to_vec();
         let wanted = Wanted { argv: &argv, run_as, environment: &environment };
-        let caller = Caller { user, is_in: &|group| groups.contains(&group) };
+        let caller = Caller { user, is_in: &|group| Some(groups.contains(&group)) };
         let permit = decide(&policy, host, &caller, &wanted)?;
         let kept: Vec<_> = permit.kept().iter().map(|(name, _)| name.to_str().unwrap()).collect();
         let argv: Vec<_> = permit.argv().iter().map(|word| word.to_str().unwrap()).collect();
@@ -201,6 +250,36 @@ mod tests {
         assert_eq!(decided("bob", &["ops"], "db1", None, &words), Err(Denial::Caller));
         assert_eq!(decided("alice", &[], "db1", None, &words), Err(Denial::Command));
         assert_eq!(decided("alice", &[], "web1", Some("bob"), &words), Err(Denial::User));
+    }
+
+    #[test]
+    fn no_rule_decides_behind_one_that_may_be_for_the_caller() {
+        let rules = "
+            [[rule]]
+            name = \"narrow\"
+            groups = [\"ops\", \"unanswered\", \"more\"]
+            command = \"/usr/bin/x\"
+            args = [\"a\"]
+            timeout = \"1s\"
+
+            [[rule]]
+            name = \"wide\"
+            users = [\"alice\"]
+            command = \"/usr/bin/x\"
+            any_args = true
+        ";
+        let policy = Policy::parse(Path::new("exec.toml"), rules).unwrap();
+        let decided = |groups: &[&str], words: &[&str]| {
+            let argv: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let is_in = |group: &str| (group != "unanswered").then(|| groups.contains(&group));
+            let caller = Caller { user: "alice", is_in: &is_in };
+            let wanted = Wanted { argv: &argv, run_as: None, environment: &[] };
+            decide(&policy, "host", &caller, &wanted).map(|permit| permit.rule().name.clone())
+        };
+        assert_eq!(decided(&[], &["x", "a"]), Err(Denial::Unanswered));
+        // What the others say is enough, and who asks for something else is not in question.
+        assert_eq!(decided(&["more"], &["x", "a"]), Ok("narrow".into()));
+        assert_eq!(decided(&[], &["x", "b"]), Ok("wide".into()));
     }
 
     #[test]

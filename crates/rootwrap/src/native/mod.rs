@@ -5,7 +5,7 @@
 //! [`decide`] say what [`policy`] permits, has [`crate::exec`] start that, and stays with the command
 //! until it has ended (`running`). What came of it goes to the log (`record`, `journal`) and is
 //! counted (`metrics`), and neither keeps a caller waiting. How much anybody may have at once is
-//! `places`' matter.
+//! `places`' matter, and who counts as one there `persons`'.
 
 pub mod daemon;
 pub mod decide;
@@ -18,6 +18,7 @@ mod journal;
 mod metrics;
 mod names;
 mod peer;
+mod persons;
 mod places;
 mod record;
 mod running;

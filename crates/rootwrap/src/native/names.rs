@@ -18,9 +18,10 @@ const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// How long it counts that there was none.
 const UNANSWERED_FOR: Duration = Duration::from_secs(1);
 /// How long an answer is waited for.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// Questions that are open, of one kind.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// Questions that are open, of one kind; and of them, those about the uids of one person.
 const OPEN_MAX: usize = 64;
+const OPEN_OF_PERSON_MAX: usize = 8;
 /// Answers that are kept, of one kind.
 const KNOWN_MAX: usize = 4096;
 /// The C library's look-ups need the most.
@@ -39,7 +40,7 @@ pub(super) struct Unanswered;
 
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name service of this host does not answer")
+        f.write_str("the name service of this host does not answer; try again later")
     }
 }
 
@@ -60,14 +61,14 @@ impl Names {
         Self { executor, own, callers, groups, accounts }
     }
 
-    /// Who has a uid; `None` if nobody has.
-    pub(super) fn caller(&self, uid: u32) -> Result<Option<Arc<Caller>>, Unanswered> {
+    /// Who has a uid, which is a person's; `None` if nobody has.
+    pub(super) fn caller(&self, uid: u32, person: u32) -> Result<Option<Arc<Caller>>, Unanswered> {
         match &self.own {
             Some(own) if uid == own.uid() => {
                 let (name, gids) = (own.name.clone(), own.groups().to_vec());
                 Ok(Some(Arc::new(Caller { name, gids })))
             }
-            _ => self.callers.answer(&uid, |&uid| look_up_caller(uid)),
+            _ => self.callers.answer_to(Some(person), &uid, |&uid| look_up_caller(uid)),
         }
     }
 
@@ -109,8 +110,8 @@ impl<K, V> Default for Questions<K, V> {
 }
 
 enum State<V> {
-    /// A thread asks.
-    Open,
+    /// A thread asks, for a person if it is one's own matter.
+    Open(Option<u32>),
     /// What counts, and until when.
     Known(Instant, Result<Option<Arc<V>>, Unanswered>),
 }
@@ -119,7 +120,7 @@ impl<V> State<V> {
     /// Until when it counts; `None` while it is open.
     fn until(&self) -> Option<Instant> {
         match self {
-            Self::Open => None,
+            Self::Open(_) => None,
             Self::Known(until, _) => Some(*until),
         }
     }
@@ -130,9 +131,19 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Send + Sync + 'static,
 {
-    /// The answer that counts, which `ask` finds where there is none.
+    /// The same for nobody in particular.
     fn answer(
         self: &Arc<Self>,
+        key: &K,
+        ask: impl FnOnce(&K) -> io::Result<Option<V>> + Send + 'static,
+    ) -> Result<Option<Arc<V>>, Unanswered> {
+        self.answer_to(None, key, ask)
+    }
+
+    /// The answer that counts, which `ask` finds where there is none.
+    fn answer_to(
+        self: &Arc<Self>,
+        person: Option<u32>,
         key: &K,
         ask: impl FnOnce(&K) -> io::Result<Option<V>> + Send + 'static,
     ) -> Result<Option<Arc<V>>, Unanswered> {
@@ -142,15 +153,18 @@ where
         loop {
             match asked.get(key) {
                 Some(State::Known(until, answer)) if began < *until => return answer.clone(),
-                Some(State::Open) => {
+                Some(State::Open(_)) => {
                     let left = ANSWER_TIME.checked_sub(began.elapsed()).ok_or(Unanswered)?;
                     let waited = self.answered.wait_timeout(asked, left);
                     asked = waited.expect("a thread that panics ends the process").0;
                 }
                 _ => {
                     let ask = ask.take().ok_or(Unanswered)?;
-                    make_room(&mut asked, began)?;
-                    asked.insert(key.clone(), State::Open);
+                    make_room(&mut asked, began);
+                    if !may_ask(&asked, person) {
+                        return Err(Unanswered);
+                    }
+                    asked.insert(key.clone(), State::Open(person));
                     let (questions, question) = (Arc::clone(self), key.clone());
                     let thread = thread::Builder::new().stack_size(STACK_BYTES);
                     let asks = thread.name("names".into()).spawn(move || {
@@ -183,18 +197,25 @@ where
 
 /// Somebody with thousands of uids costs the others a question each, and no more: when it is full, the older half of
 /// the answers goes. The younger ones are still waited for.
-fn make_room<K: Eq + Hash, V>(
-    asked: &mut HashMap<K, State<V>>,
-    now: Instant,
-) -> Result<(), Unanswered> {
+fn make_room<K: Eq + Hash, V>(asked: &mut HashMap<K, State<V>>, now: Instant) {
     if asked.len() >= KNOWN_MAX {
         let mut times: Vec<Instant> = asked.values().filter_map(State::until).collect();
         times.sort_unstable();
         let middle = times.get(times.len() / 2).map_or(now, |&middle| middle.max(now));
         asked.retain(|_, state| state.until().is_none_or(|until| middle < until));
     }
-    let open = asked.values().filter(|state| state.until().is_none()).count();
-    if open >= OPEN_MAX { Err(Unanswered) } else { Ok(()) }
+}
+
+/// Whether there are few enough questions, of all and of a person.
+fn may_ask<K, V>(asked: &HashMap<K, State<V>>, person: Option<u32>) -> bool {
+    let (mut open, mut of_person) = (0, 0);
+    for state in asked.values() {
+        if let State::Open(by) = state {
+            open += 1;
+            of_person += usize::from(person.is_some() && *by == person);
+        }
+    }
+    open < OPEN_MAX && of_person < OPEN_OF_PERSON_MAX
 }
 
 #[cfg(test)]
@@ -231,9 +252,19 @@ mod tests {
     fn questions_that_nobody_answers_are_bounded() {
         let questions: Arc<Questions<usize, u32>> = Arc::default();
         for key in 0..OPEN_MAX {
-            questions.asked().insert(key, State::Open);
+            questions.asked().insert(key, State::Open(None));
         }
         assert_eq!(questions.answer(&OPEN_MAX, |_| Ok(Some(1))), Err(Unanswered));
+    }
+
+    #[test]
+    fn one_person_does_not_ask_all_of_them() {
+        let questions: Arc<Questions<usize, u32>> = Arc::default();
+        for key in 0..OPEN_OF_PERSON_MAX {
+            questions.asked().insert(key, State::Open(Some(7)));
+        }
+        let answer = |person, key| questions.answer_to(Some(person), &key, |_| Ok(Some(1))).is_ok();
+        assert!(!answer(7, 100) && answer(8, 100) && answer(7, 100));
     }
 
     #[test]
