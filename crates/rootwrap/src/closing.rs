@@ -11,12 +11,11 @@ use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 use nix::unistd::gettid;
 use std::cell::RefCell;
-use std::mem::ManuallyDrop;
 use std::net::Shutdown;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -26,8 +25,9 @@ const WAIT: Duration = Duration::from_millis(5);
 const SIGNAL: Signal = Signal::SIGURG;
 /// Nothing here goes deep.
 const STACK_BYTES: usize = 128 << 10;
-/// Threads that close connections at once.
+/// Threads that close connections at once, and connections that wait for one.
 const THREADS_MAX: usize = 64;
+const LEFT_MAX: usize = 64;
 
 thread_local! {
     static TIMER: RefCell<Option<Timer>> = RefCell::new(timer().ok());
@@ -101,9 +101,22 @@ impl<T> Drop for Sent<T> {
     }
 }
 
-/// Closes connections that are not served, beside the thread that takes connections.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Closers(Arc<AtomicUsize>);
+/// Closes connections that are not served, beside the thread that takes connections. Those for which there is no thread
+/// wait for one; when too many do, no more should be taken, so that no descriptor is lost.
+#[derive(Clone, Debug)]
+pub(crate) struct Closers<T = Sent<UnixStream>>(Arc<Mutex<Waiting<T>>>);
+
+#[derive(Debug)]
+struct Waiting<T> {
+    threads: usize,
+    left: Vec<T>,
+}
+
+impl<T> Default for Closers<T> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Waiting { threads: 0, left: Vec::new() })))
+    }
+}
 
 impl Closers {
     /// Closes one for good, at once for its client.
@@ -113,20 +126,82 @@ impl Closers {
         if rustix::io::ioctl_fionread(&stream).is_ok_and(|bytes| bytes == 0) {
             return;
         }
-        // Who has hung that many threads in a file system of his own hangs not this one: it stays open.
-        let stream = ManuallyDrop::new(Sent::new(stream));
-        if self.0.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
-            self.0.fetch_sub(1, Ordering::Relaxed);
+        self.drop_elsewhere(Sent::new(stream));
+    }
+}
+
+impl<T: Send + 'static> Closers<T> {
+    /// Whether so many wait that nothing more is to be taken which may have to be closed.
+    pub(crate) fn are_behind(&self) -> bool {
+        self.waiting().left.len() >= LEFT_MAX
+    }
+
+    fn drop_elsewhere(&self, what: T) {
+        let mut waiting = self.waiting();
+        waiting.left.push(what);
+        if waiting.threads >= THREADS_MAX {
             return;
         }
-        let threads = Arc::clone(&self.0);
+        waiting.threads += 1;
+        drop(waiting);
+        let closers = Self(Arc::clone(&self.0));
         let thread = thread::Builder::new().stack_size(STACK_BYTES).name("closing".into());
-        let started = thread.spawn(move || {
-            drop(ManuallyDrop::into_inner(stream));
-            threads.fetch_sub(1, Ordering::Relaxed);
-        });
-        if started.is_err() {
-            self.0.fetch_sub(1, Ordering::Relaxed);
+        if thread.spawn(move || while closers.drop_next() {}).is_err() {
+            // Whoever comes next tries again.
+            self.waiting().threads -= 1;
         }
+    }
+
+    /// False, and one thread less, if there is nothing more.
+    fn drop_next(&self) -> bool {
+        let mut waiting = self.waiting();
+        let next = waiting.left.pop();
+        waiting.threads -= usize::from(next.is_none());
+        drop(waiting);
+        next.is_some()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.0.lock().expect("a thread that panics ends the process")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Instant;
+
+    /// Cannot be closed before it is told so.
+    struct Hangs(Receiver<()>);
+
+    impl Drop for Hangs {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    #[test]
+    fn what_hangs_is_bounded_and_closed_when_it_can_be() {
+        let closers: Closers<Hangs> = Closers::default();
+        let are = |threads, left| {
+            let until = Instant::now() + Duration::from_secs(30);
+            let found = || {
+                let waiting = closers.waiting();
+                (waiting.threads, waiting.left.len())
+            };
+            while found() != (threads, left) {
+                assert!(Instant::now() < until, "{:?}", found());
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let (holds, told): (Vec<_>, Vec<_>) =
+            (0..THREADS_MAX + LEFT_MAX).map(|_| channel()).unzip();
+        told.into_iter().for_each(|told| closers.drop_elsewhere(Hangs(told)));
+        are(THREADS_MAX, LEFT_MAX);
+        assert!(closers.are_behind());
+        drop(holds);
+        are(0, 0);
+        assert!(!closers.are_behind());
     }
 }

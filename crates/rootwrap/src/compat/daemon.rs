@@ -234,7 +234,12 @@ impl Daemon {
             }
             self.turn_out_late();
             let came = std::iter::from_fn(|| accept_one(socket));
-            for stream in came.take(if found[0] { TAKEN_AT_ONCE } else { 0 }) {
+            // Who comes may have to be closed.
+            let is_behind = found[0] && self.closers.are_behind();
+            if is_behind {
+                thread::sleep(EXHAUSTED);
+            }
+            for stream in came.take(if found[0] && !is_behind { TAKEN_AT_ONCE } else { 0 }) {
                 match allowed.is_among(&stream) {
                     true => self.admit(stream),
                     false => self.closers.close(stream),

@@ -120,6 +120,18 @@ pub enum NotStarted {
     Unfit(String),
     /// The system would not start anything.
     System(io::Error),
+    /// It did not begin in time.
+    Late(io::Error, Late),
+}
+
+/// What did not begin in time: ended, and waited for, when this is dropped, which may take as long as what holds it.
+#[derive(Debug)]
+pub struct Late(Option<stage::Ready>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(stage::Ready::end);
+    }
 }
 
 impl Executor {
@@ -176,7 +188,11 @@ impl Executor {
         };
         let (limits, adopts, has_folder) = (Vec::new(), false, false);
         let order = Order { credentials: wanted, limits, adopts, has_folder, action };
-        Ok(self.stages.take()?.go(&order, image.as_ref(), None, &streams)?.child)
+        let started = self.stages.take()?.go(&order, image.as_ref(), None, &streams);
+        started.map(|started| started.child).map_err(|(error, stage)| {
+            stage.end();
+            error
+        })
     }
 
     /// Starts what a policy of roster-exec permits, if nobody else could have changed it.
@@ -219,7 +235,14 @@ impl Executor {
         // What has a time is killed with all that came of it, which must not get out of sight.
         let adopts = has_time && !stage.has_cgroup();
         let order = Order { credentials, limits, adopts, has_folder: true, action };
-        stage.go(&order, image.as_ref(), Some(setting.folder), &streams).map_err(of_executable)
+        let started = stage.go(&order, image.as_ref(), Some(setting.folder), &streams);
+        started.map_err(|(error, stage)| {
+            if error.kind() == io::ErrorKind::TimedOut {
+                return NotStarted::Late(error, Late(Some(stage)));
+            }
+            stage.end();
+            of_executable(error)
+        })
     }
 
     /// A user as the name service has it; `None` if it has none.

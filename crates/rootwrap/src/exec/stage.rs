@@ -23,7 +23,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 
+/// In which one has to become a command: a folder whose file system does not answer holds it.
+const BEGIN_TIME: Duration = Duration::from_secs(10);
 /// How a stage is called, whatever the file is.
 const NAME: &str = "roster-rootwrap: stage";
 
@@ -40,6 +43,7 @@ impl Ready {
     /// one that is refused for once is no reason not to run a command.
     pub(super) fn new(own_group: bool, cgroups: Option<&Cgroups>) -> io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
+        socket.set_read_timeout(Some(BEGIN_TIME))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -56,22 +60,20 @@ impl Ready {
         self.cgroup.is_some()
     }
 
-    /// Gives it an order, and returns when it is what it was told to become.
+    /// Gives it an order, and returns when it is what it was told to become; or why it is not, with what there
+    /// is to be ended, which may take as long as what holds it.
     pub(super) fn go(
         mut self,
         order: &Order,
         image: Option<&Image>,
         folder: Option<&OwnedFd>,
         streams: &Streams,
-    ) -> io::Result<Started> {
+    ) -> Result<Started, (io::Error, Self)> {
         let sent =
             send(&mut self.socket, order, streams, [folder, image.map(|image| &image.folder)]);
         match sent.and_then(|()| receive_error(&mut self.socket)) {
             Ok(None) => Ok(Started { child: self.child, cgroup: self.cgroup }),
-            Ok(Some(error)) | Err(error) => {
-                self.end();
-                Err(error)
-            }
+            Ok(Some(error)) | Err(error) => Err((error, self)),
         }
     }
 
@@ -109,6 +111,10 @@ fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
     match from.read_exact(&mut number) {
         Ok(()) => Ok(Some(io::Error::from_raw_os_error(i32::from_le_bytes(number)))),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            let what = "what it needs, such as the file system of its folder, does not answer";
+            Err(io::Error::new(ErrorKind::TimedOut, what))
+        }
         Err(error) => Err(error),
     }
 }
@@ -218,4 +224,36 @@ fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
         }
     }
     Ok(fds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::credentials::Credentials;
+
+    #[test]
+    fn a_stage_that_does_not_begin_is_given_back_in_time() {
+        let (socket, theirs) = UnixStream::pair().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let child = Command::new("sleep").arg("600").stdin(OwnedFd::from(theirs)).spawn().unwrap();
+        let stage = Ready { child, socket, cgroup: None };
+        let order = Order {
+            credentials: Credentials::normalized().unwrap(),
+            limits: Vec::new(),
+            adopts: false,
+            has_folder: false,
+            action: Action::Run {
+                candidates: Vec::new(),
+                image: None,
+                argv: Vec::new(),
+                environment: Vec::new(),
+            },
+        };
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let streams = Streams { stdin: null(), stdout: null(), stderr: null() };
+        let (error, mut stage) = stage.go(&order, None, None, &streams).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(stage.is_alive());
+        stage.end();
+    }
 }

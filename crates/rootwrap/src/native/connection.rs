@@ -11,7 +11,7 @@ use super::places::Place;
 use super::policy::Policy;
 use super::record::{Record, Verdict, words};
 use super::running::{Ended, Running};
-use crate::exec::{NotStarted, Setting, Streams};
+use crate::exec::{Late, NotStarted, Setting, Streams};
 use roster_exec::wire::{Answer, End, Request, Why};
 use rustix::termios::isatty;
 use std::fmt::Display;
@@ -33,11 +33,13 @@ struct NotRun {
     words: String,
     /// By which the caller has told it to end before it began.
     signal: Option<u32>,
+    /// What there is still to be ended, when the caller was told.
+    late: Option<Late>,
 }
 
 impl NotRun {
     fn new(why: Why, words: impl Display) -> Self {
-        Self { why, words: words.to_string(), signal: None }
+        Self { why, words: words.to_string(), signal: None, late: None }
     }
 
     fn answer(&self) -> Answer {
@@ -100,9 +102,13 @@ impl Session<'_> {
     fn answer(&mut self, received: Received) -> io::Result<()> {
         let began = Instant::now();
         let mut record = self.record(&received.request);
+        let mut late = None;
         let (answer, verdict, ended) = match self.run(received, &mut record) {
             Ok(ended) => (Answer::Ended(ended.end), Verdict::Ran(ended.end), Some(ended)),
-            Err(not_run) => (not_run.answer(), Verdict::Denied(not_run.why, not_run.words), None),
+            Err(mut not_run) => {
+                late = not_run.late.take();
+                (not_run.answer(), Verdict::Denied(not_run.why, not_run.words), None)
+            }
         };
         let told = self.tell(&answer);
         record.time = began.elapsed();
@@ -110,6 +116,8 @@ impl Session<'_> {
         record.verdict = verdict;
         self.daemon.counters.count(&record.verdict, record.time);
         self.daemon.journal.tell(record);
+        // Until it has ended this connection is its caller's.
+        drop(late);
         told
     }
 
@@ -250,6 +258,10 @@ impl From<NotStarted> for NotRun {
             NotStarted::Unfit(why) => Self::new(Why::NotExecutable, why),
             NotStarted::System(error) => {
                 Self::new(Why::Failed, format!("it cannot be started: {error}"))
+            }
+            NotStarted::Late(error, late) => {
+                let not_run = Self::new(Why::Failed, format!("it did not begin in time: {error}"));
+                Self { late: Some(late), ..not_run }
             }
         }
     }

@@ -255,6 +255,11 @@ impl Daemon {
     }
 
     fn admit(&self) -> Option<Place> {
+        // Who comes may have to be closed.
+        if self.closers.are_behind() {
+            thread::sleep(EXHAUSTED);
+            return None;
+        }
         let stream = match self.socket.listener().accept() {
             Ok((stream, _)) => stream,
             Err(error)
