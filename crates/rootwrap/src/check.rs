@@ -13,9 +13,9 @@ mod hosts;
 mod order;
 
 use crate::explain::Word;
-use crate::filters::Rule;
+use crate::filters::{Class, Rule};
 use crate::host::Facts;
-use crate::judge::Mode;
+use crate::judge::{Mode, may_be_obeyed};
 use crate::policy::Policy;
 use crate::problem::Problem;
 use hosts::{Supposed, Wholly};
@@ -74,6 +74,14 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     let mut problems = policy.warnings.clone();
     for rule in policy.rules(Mode::Compat) {
         let Some(place) = &rule.place else { continue };
+        problems.extend(obeyed_variables(rule).map(|name| {
+            let what = format!(
+                "{}: {name} is the caller's, and some programs take that for a command, or for files that lead to one",
+                rule.name
+            );
+            let instead = "leave it out where the command does not need it";
+            Problem::warning(&place.file, place.line, what, instead)
+        }));
         // Those that could not even be read are among the warnings.
         for pattern in rule.class.patterns().iter().filter(|pattern| pattern.fault().is_none()) {
             let Some((mode, fault)) = [Mode::Compat, Mode::Strict]
@@ -90,6 +98,17 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     let mut search = Search::new(policy, facts);
     problems.extend(search.run());
     Report { problems, differences: search.into_differences() }
+}
+
+/// Those that an EnvFilter sets and that may be as good as code. What always is strict mode refuses, which is told
+/// with an example.
+fn obeyed_variables(rule: &Rule) -> impl Iterator<Item = &str> {
+    let settings = match &rule.class {
+        Class::Env(settings) => &settings[..],
+        _ => &[],
+    };
+    let names = settings.iter().filter_map(|setting| Some(setting.split_once('=')?.0));
+    names.filter(|name| may_be_obeyed(name.as_bytes(), false))
 }
 
 /// What there is to find of one rule.
@@ -229,6 +248,18 @@ mod tests {
         let filters = "a: CommandFilter, ls, root\nb: ReadFileFilter, /etc/shadow\n\
                        c: EnvFilter, env, root, A=, ls\nd: CommandFilter, /no/such, root\n";
         assert_eq!(differences(filters), [""; 0]);
+    }
+
+    #[test]
+    fn variables_that_some_programs_obey_are_warned_of() {
+        let rule = b"[Filters]\na: EnvFilter, env, root, HOME=, LC_ALL=, GIT_DIR=, ls\n";
+        let policy = Policy::of_texts(b"[DEFAULT]\nfilters_path=/x\n", &[rule]).unwrap();
+        let told: Vec<String> = check(&policy, &ThisHost::new())
+            .problems
+            .iter()
+            .map(|problem| problem.what.split(',').next().unwrap().to_owned())
+            .collect();
+        assert_eq!(told, ["a: HOME is the caller's", "a: GIT_DIR is the caller's"]);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub const DAEMON: Page = Page {
             &[
                 (
                     "0",
-                    "Ended as told, with its client, or because nothing was asked for daemon_timeout seconds.",
+                    "Ended as told, because its client has, or because nothing was asked for daemon_timeout seconds; each once what runs has ended.",
                 ),
                 ("1", "The socket cannot be made."),
                 BAD_CONFIG,

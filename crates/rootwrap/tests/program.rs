@@ -415,6 +415,16 @@ fn a_policy_is_checked_and_must_be_nobody_elses() {
     let known = "[[rule]]\nname = \"a\"\nusers = [\"daemon\"]\ncommand = \"/bin/ls\"\n";
     fs::write(&file, known).unwrap();
     assert_eq!(check(), (0, "exec.toml: errors: 0, warnings: 0, rules: 1\n".into()));
+    fs::write(&file, format!("{known}keep_env = [\"LC_*\", \"LD_X\", \"GIT_*\", \"HOME\"]\n"))
+        .unwrap();
+    let (code, text) = check();
+    assert_eq!(code, 0);
+    let told = ["keep_env has LD_X: that is never kept", "keep_env has GIT_*: some", "HOME: some"];
+    assert!(told.iter().all(|told| text.contains(told)) && !text.contains("LC_"), "{text}");
+    fs::write(&file, format!("{known}keep_env = [\"*\"]\n")).unwrap();
+    let (code, text) = check();
+    assert!(code == 1 && text.contains("exec.toml:5: keep_env cannot be that"), "{text}");
+    fs::write(&file, known).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     let (code, text) = check();
     assert_eq!(code, 1);

@@ -91,9 +91,63 @@ pub(crate) fn is_dangerous(name: &[u8]) -> bool {
         || FAMILIES.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
+/// Beginnings of names that programs take for a command, or for a folder or a file whose contents they obey.
+/// Whether that is so depends on the command, so a rule may name them.
+const OBEYED_FAMILIES: [&str; 6] = ["CARGO", "GIT_", "LESS", "MAKE", "SYSTEMD_", "XDG_"];
+
+const OBEYED: [&str; 18] = [
+    "ANSIBLE_CONFIG",
+    "BROWSER",
+    "CVS_RSH",
+    "EDITOR",
+    "EXINIT",
+    "HOME",
+    "INPUTRC",
+    "LVM_SYSTEM_DIR",
+    "MANPAGER",
+    "PAGER",
+    "PSQL_PAGER",
+    "RSYNC_RSH",
+    "SHELL",
+    "SSH_ASKPASS",
+    "SUDO_ASKPASS",
+    "TAR_OPTIONS",
+    "VIMINIT",
+    "VISUAL",
+];
+
+/// Whether some name that begins so, or is just that, may be as good as code to the one or the other program.
+pub(crate) fn may_be_obeyed(name: &[u8], is_beginning: bool) -> bool {
+    let starts = |start: &&str| {
+        name.starts_with(start.as_bytes()) || is_beginning && start.as_bytes().starts_with(name)
+    };
+    let is = |known: &&str| {
+        known.as_bytes() == name || is_beginning && known.as_bytes().starts_with(name)
+    };
+    OBEYED_FAMILIES.iter().any(starts) || OBEYED.iter().any(is)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_one_program_obeys_is_known_by_its_name_or_a_beginning() {
+        for (name, is_beginning) in [
+            ("HOME", false),
+            ("GIT_SSH_COMMAND", false),
+            ("PAGER", false),
+            ("G", true),
+            ("GIT_S", true),
+        ] {
+            assert!(may_be_obeyed(name.as_bytes(), is_beginning), "{name}");
+        }
+        for (name, is_beginning) in
+            [("LC_", true), ("LANG", false), ("HO", false), ("HOMER", false)]
+        {
+            assert!(!may_be_obeyed(name.as_bytes(), is_beginning), "{name}");
+        }
+    }
 
     #[test]
     fn what_loads_code_is_kept_out_whatever_its_family_calls_it_next() {

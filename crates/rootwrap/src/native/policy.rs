@@ -1,7 +1,7 @@
 //! exec.toml: who may run what as whom. docs/exec-protocol.md has the keys.
 
 use crate::host::ThisHost;
-use crate::judge::Mode;
+use crate::judge::{Mode, is_dangerous, may_be_obeyed};
 use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::trust::distrust;
@@ -160,9 +160,9 @@ impl Policy {
     }
 
     /// What rules name and this host does not have: as long as it has not, they are for nobody or
-    /// run nothing.
+    /// run nothing. And what they keep of a caller's environment that is never kept, or may be as good as code.
     #[must_use]
-    pub fn unknown_here(&self, file: &Path) -> Vec<Problem> {
+    pub fn doubts(&self, file: &Path) -> Vec<Problem> {
         let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
         let is_no_group = |name: &String| matches!(Group::from_name(name), Ok(None));
         let mut problems = Vec::new();
@@ -178,6 +178,13 @@ impl Policy {
             let as_group = rule.run_as_group.iter();
             for name in rule.groups.iter().chain(as_group).filter(|name| is_no_group(name)) {
                 warn(format!("there is no group {name}"), "look whether the name is spelt so");
+            }
+            let kept = rule.keep_env.iter().map(|Glob(glob)| glob.as_str());
+            for (glob, what) in kept.filter_map(|glob| Some((glob, doubt_about(glob)?))) {
+                warn(
+                    format!("keep_env has {glob}: {what}"),
+                    "name what the command needs, one by one",
+                );
             }
             if !rule.command.exists() {
                 let what = format!("there is no {}", rule.command.display());
@@ -371,6 +378,19 @@ fn variable(value: &DeValue<'_>) -> Option<Glob> {
     let text = text(value).filter(|text| !text.contains('='))?;
     let name = text.strip_suffix('*').unwrap_or(text);
     (!name.is_empty() && !name.contains('*')).then(|| Glob(text.to_owned()))
+}
+
+/// What is doubtful about keeping a variable, or all that begin so.
+fn doubt_about(glob: &str) -> Option<&'static str> {
+    let (name, is_beginning) = match glob.strip_suffix('*') {
+        Some(name) => (name.as_bytes(), true),
+        None => (glob.as_bytes(), false),
+    };
+    if is_dangerous(name) || name == b"PATH" {
+        return Some("that is never kept");
+    }
+    let obeyed = "some programs take that for a command, or for files that lead to one";
+    may_be_obeyed(name, is_beginning).then_some(obeyed)
 }
 
 fn path(value: &DeValue<'_>) -> Option<PathBuf> {
