@@ -281,12 +281,12 @@ mod tests {
         let only = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
         let hybrid = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
             33 31 0:30 / /sys/fs/cgroup/pids rw shared:9 master:1 - cgroup cgroup rw,pids\n\
-            38 31 0:38 / /sys/fs/cgroup/uni\\040fied rw - cgroup2 none rw";
+            38 31 0:38 / /sys/fs/cgroup/v\\0402 rw - cgroup2 none rw";
         let nested = "30 23 0:26 /a/b /mnt rw - cgroup2 none rw";
         let service = "1:name=systemd:/x\n0::/system.slice/roster-exec.service\n";
         for (cgroup, mounts, found) in [
             (service, only, Some("/sys/fs/cgroup/system.slice/roster-exec.service")),
-            ("8:pids:/\n0::/\n", hybrid, Some("/sys/fs/cgroup/uni fied")),
+            ("8:pids:/\n0::/\n", hybrid, Some("/sys/fs/cgroup/v 2")),
             ("0::/a/b/c", nested, Some("/mnt/c")),
             ("0::/a/bc", nested, None),
             ("0::/../x", only, None),
