@@ -94,7 +94,7 @@ impl<D: Dialect> Exchange<D> {
         let channel = match self.way.protocol {
             Protocol::Udp => {
                 let socket = route.datagrams(self.turn).map_err(failed)?;
-                poll.add(&socket, user).map_err(epoll)?;
+                poll.add_datagrams(&socket, user).map_err(epoll)?;
                 Channel::Udp(socket)
             }
             Protocol::Tcp => {

@@ -1,5 +1,8 @@
 //! Waiting for sockets and processes of many users at once, and for times that are finer than the
 //! milliseconds of epoll. Each thread has one.
+//!
+//! No wait has a time of its own where it can be helped: to set a clock before each sleep costs more than
+//! the system call, in a virtual machine above all. A timer that always ticks ends it.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
@@ -14,8 +17,10 @@ use std::io;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// What the timer is called by.
+/// What the timers are called by.
 const TIMER: u64 = u64::MAX;
+/// The longest wait.
+const TICK: Duration = Duration::from_millis(5);
 /// Events that are taken at once.
 const EVENTS_MAX: usize = 256;
 
@@ -24,6 +29,8 @@ const EVENTS_MAX: usize = 256;
 pub struct Poll {
     epoll: OwnedFd,
     timer: OwnedFd,
+    /// Open for what it does alone.
+    _ticks: OwnedFd,
 }
 
 /// Something happened to what a user waits for.
@@ -39,44 +46,52 @@ impl Poll {
     pub fn new() -> io::Result<Self> {
         set_current_timer_slack(NonZeroU64::new(1))?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let timer = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )?;
-        let data = EventData::new_u64(TIMER);
-        epoll::add(&epoll, &timer, data, EventFlags::IN | EventFlags::ET)?;
-        Ok(Self { epoll, timer })
+        let timer = || {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+            epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)?;
+            io::Result::Ok(timer)
+        };
+        let (timer, ticks) = (timer()?, timer()?);
+        set(&ticks, TICK, TICK)?;
+        Ok(Self { epoll, timer, _ticks: ticks })
     }
 
     /// Tells of everything that happens to a socket from now on, once for each time: whoever is told
     /// reads to the end. It is forgotten when it is closed.
     pub fn add(&self, source: impl AsFd, user: usize) -> io::Result<()> {
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(user as u64);
-        Ok(epoll::add(&self.epoll, source, data, flags)?)
+        self.watch(source, user, EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP)
     }
 
-    /// Waits for events, at most so long. `fine` asks for better than milliseconds.
+    /// The same for a socket of datagrams, which never waits for room: each that was sent would be told
+    /// of as room for the next.
+    pub fn add_datagrams(&self, source: impl AsFd, user: usize) -> io::Result<()> {
+        self.watch(source, user, EventFlags::IN)
+    }
+
+    fn watch(&self, source: impl AsFd, user: usize, events: EventFlags) -> io::Result<()> {
+        let data = EventData::new_u64(user as u64);
+        Ok(epoll::add(&self.epoll, source, data, events | EventFlags::ET)?)
+    }
+
+    /// Waits for events, at most a few milliseconds, or so long.
     pub fn wait(
         &self,
-        at_most: Duration,
-        fine: bool,
+        at_most: Option<Duration>,
         buffer: &mut Vec<Event>,
         ready: &mut Vec<Ready>,
     ) -> io::Result<()> {
-        let mut at_most = at_most;
-        if fine && !at_most.is_zero() {
-            self.arm(at_most)?;
-            // The timer comes first; this is for the case that it does not.
-            at_most += Duration::from_millis(1);
-        }
-        let timeout = Timespec {
-            tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: at_most.subsec_nanos().into(),
+        let timeout = match at_most {
+            Some(Duration::ZERO) => Some(Timespec::default()),
+            Some(at_most) => {
+                set(&self.timer, at_most, Duration::ZERO)?;
+                None
+            }
+            None => None,
         };
         buffer.clear();
         buffer.reserve(EVENTS_MAX);
-        match epoll::wait(&self.epoll, spare_capacity(buffer), Some(&timeout)) {
+        match epoll::wait(&self.epoll, spare_capacity(buffer), timeout.as_ref()) {
             // A signal: whoever waits looks after it.
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -86,15 +101,14 @@ impl Poll {
         ready.extend(users.filter_map(|user| Some(Ready { user: usize::try_from(user).ok()? })));
         Ok(())
     }
+}
 
-    fn arm(&self, after: Duration) -> io::Result<()> {
-        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let after = Timespec {
-            tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: after.subsec_nanos().into(),
-        };
-        let once = Itimerspec { it_interval: never, it_value: after };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
-        Ok(())
-    }
+fn set(timer: &OwnedFd, first: Duration, every: Duration) -> io::Result<()> {
+    let spec = |time: Duration| Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    let times = Itimerspec { it_interval: spec(every), it_value: spec(first) };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &times)?;
+    Ok(())
 }

@@ -225,8 +225,8 @@ impl<'r, E: Engine> Worker<'r, E> {
             if Instant::now() > deadline && open > 0 {
                 return Err(Failure::TimedOut);
             }
-            let at_most = if open > 0 { TICK } else { Duration::ZERO };
-            poll.wait(at_most, false, &mut buffer, &mut ready)
+            let at_most = if open > 0 { None } else { Some(Duration::ZERO) };
+            poll.wait(at_most, &mut buffer, &mut ready)
                 .map_err(|error| Failure::system("epoll", &error))?;
             for one in ready.drain(..) {
                 if waiting.get(one.user) != Some(&true) {
@@ -292,9 +292,9 @@ impl<'r, E: Engine> Worker<'r, E> {
             {
                 continue;
             }
-            let wake = self.next_start(now).map_or(next_tick, |due| due.min(next_tick));
-            let at_most = wake.saturating_duration_since(Instant::now());
-            self.poll.wait(at_most, wake < next_tick, &mut buffer, &mut ready)?;
+            let start = self.next_start(now).filter(|&due| due <= next_tick);
+            let at_most = start.map(|due| due.saturating_duration_since(Instant::now()));
+            self.poll.wait(at_most, &mut buffer, &mut ready)?;
             for one in ready.drain(..) {
                 self.take(one.user);
             }
@@ -524,7 +524,7 @@ pub fn one_by_one<E: Engine>(
                 engine.give_up(USER);
                 return Err(Failure::TimedOut);
             }
-            poll.wait(TICK, false, &mut buffer, &mut ready).map_err(failed)?;
+            poll.wait(None, &mut buffer, &mut ready).map_err(failed)?;
             if !ready.is_empty() {
                 progress = engine.advance(USER, &poll);
             }
