@@ -3,8 +3,10 @@
 mod common;
 
 use common::{count, lab, number, run};
-use roster_system_tests::servers::Relay;
-use roster_system_tests::{Directory, Domain, Rosterd, Schema, Setup, Slapd, needs_root, wait_for};
+use roster_system_tests::servers::{Relay, Sssd};
+use roster_system_tests::{
+    Directory, Domain, Rosterd, Schema, Setup, Slapd, needs_root, run as exec, tool, wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -102,6 +104,14 @@ fn provider(hop: &str) -> Option<&'static str> {
     has_one.then_some("corp (ldap)")
 }
 
+/// Whether the host of an installed daemon finds a user, by one question.
+fn finds(rosterd: &Rosterd, user: &str) -> bool {
+    let mut command = rosterd.inside(&tool("getent", "libc-bin"));
+    let done = exec(command.args(["-s", "roster", "passwd", user]));
+    assert!([0, 2].contains(&done.code), "{user}: {}", done.error());
+    done.code == 0
+}
+
 fn on_demand(name: &str, slapd: &Slapd, relay: &Relay) -> Domain {
     Domain::ldap_through(name, slapd, &[&relay.uri()]).with("mode", "\"on-demand\"")
 }
@@ -130,11 +140,11 @@ fn every_hop_is_seen_as_often_as_somebody_asked_and_a_slow_directory_at_its_own_
     let trace = Trace::of(&mut rosterd);
     let before = slapd.searches();
     for user in 0..20 {
-        assert!(rosterd.getent("passwd", &format!("u{user}")).is_some(), "u{user}");
+        assert!(finds(&rosterd, &format!("u{user}")), "u{user}");
     }
-    assert_eq!(rosterd.getent("passwd", "nobody-there"), None);
+    assert!(!finds(&rosterd, "nobody-there"));
     // Remembered: nobody but the responder is asked.
-    assert_eq!(rosterd.getent("passwd", "nobody-there"), None);
+    assert!(!finds(&rosterd, "nobody-there"));
     let searches = slapd.searches() - before;
     let (text, report) = trace.end();
     assert_eq!(count(&report, "/requests"), 22);
@@ -153,7 +163,7 @@ fn every_hop_is_seen_as_often_as_somebody_asked_and_a_slow_directory_at_its_own_
     relay.slow_down(SLOW);
     let trace = Trace::of(&mut rosterd);
     for user in 20..30 {
-        assert!(rosterd.getent("passwd", &format!("u{user}")).is_some(), "u{user}");
+        assert!(finds(&rosterd, &format!("u{user}")), "u{user}");
     }
     let (_, report) = trace.end();
     for hop in HOPS {
@@ -202,22 +212,56 @@ fn of_two_providers_the_slow_one_is_named() {
     }
 }
 
+#[test]
+fn the_probes_that_sssd_has_tell_of_its_searches_too() {
+    if !needs_root() {
+        return;
+    }
+    let ldif = Directory::new(Schema::Rfc2307).populated(100, 10, 5);
+    let slapd = Slapd::serving(Setup::new(Schema::Rfc2307), &ldif);
+    let relay = Relay::to(slapd.port());
+    let sssd = Sssd::before(&slapd, &relay.uri());
+    // It has a connection then.
+    wait_for(READY_WITHIN, || match sssd.getent("passwd", "u99") {
+        done if done.code == 0 => Ok(()),
+        done => Err(done.error()),
+    });
+    relay.slow_down(SLOW);
+    let pid = sssd.back_end().expect("a back-end").as_raw_nonzero().to_string();
+    let trace = Trace::with(&["--sssd", "--pid", &pid]);
+    for user in 0..5 {
+        assert_eq!(sssd.getent("passwd", &format!("u{user}")).code, 0, "u{user}");
+    }
+    let (_, report) = trace.end();
+    assert_eq!(count(&report, "/kinds/Account"), 5);
+    assert_eq!(count(&report, "/results/answered"), count(&report, "/requests"));
+    let of = |hop| row(&report, hop, Some("corp"));
+    assert_eq!(count(of("LDAP provider"), "/count"), 5);
+    assert!(count(of("directory"), "/count") >= 5 && count(of("cache"), "/count") >= 5);
+    for hop in ["LDAP provider", "directory"] {
+        let median = percentile(of(hop), 50.0);
+        assert!(median >= SLOW.as_secs_f64() * 1e3, "{hop}: {median} ms");
+    }
+    let median = percentile(of("cache"), 50.0);
+    assert!(median < QUICK_MS, "{median} ms");
+}
+
 /// What it says when it cannot do what it was told, and how it ends.
 fn refused(command: &mut Command) -> (Option<i32>, String) {
     let done = command.output().expect("start roster-lab");
     (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
-/// A program that is called rosterd and is none.
+/// A program that is called as another and is none.
 struct Impostor {
     child: Child,
     _folder: TempDir,
 }
 
 impl Impostor {
-    fn start() -> Self {
+    fn start(name: &str) -> Self {
         let folder = tempfile::tempdir().expect("make a folder");
-        let path = folder.path().join("rosterd");
+        let path = folder.path().join(name);
         fs::copy("/bin/sleep", &path).expect("copy a program");
         let child = Command::new(&path).arg("300").spawn().expect("start it");
         let exe = format!("/proc/{}/exe", child.id());
@@ -241,7 +285,8 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
     if !needs_root() {
         return;
     }
-    let impostor = Impostor::start();
+    let (impostor, peer) = (Impostor::start("rosterd"), Impostor::start("sssd_be"));
+    let peer = peer.child.id().to_string();
     let pid = impostor.child.id().to_string();
     let trace = |arguments: &[&str]| lab(&[&["trace", "--duration", "0.3"], arguments].concat());
     // Where another user can execute it.
@@ -261,6 +306,7 @@ fn what_keeps_it_from_looking_is_said_with_what_to_do() {
         (&mut trace(&["--pid", &pid]), "has none of rosterd's probes"),
         (&mut trace(&["--pid", "1"]), "--pid 1: is no process of rosterd"),
         (&mut trace(&["--sssd", "--pid", &pid]), "is no back-end of SSSD"),
+        (&mut trace(&["--sssd", "--pid", &peer]), "this SSSD has no probes"),
     ] {
         let (code, error) = refused(command);
         assert_eq!(code, Some(1), "{error}");

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// A part of a request's way.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Hop {
     /// Its name.
     pub name: &'static str,
@@ -117,7 +117,7 @@ pub struct Report {
     /// Hops in the order in which requests come by.
     pub hops: Vec<Row>,
     /// What hops mean.
-    pub meanings: BTreeMap<&'static str, &'static str>,
+    pub meanings: Vec<Hop>,
     /// How long probes were looked at.
     pub seconds: f64,
     /// Times that a probe was passed.
@@ -137,13 +137,13 @@ pub struct Report {
 pub fn rows(
     hops: &'static [Hop],
     times: BTreeMap<(usize, String), Vec<u64>>,
-) -> (Vec<Row>, BTreeMap<&'static str, &'static str>) {
+) -> (Vec<Row>, Vec<Hop>) {
     let rows: Vec<Row> = times
         .into_iter()
         .filter_map(|((hop, place), times)| Some(Row::new(hops.get(hop)?.name, &place, times)))
         .collect();
     let seen = hops.iter().filter(|hop| rows.iter().any(|row| row.hop == hop.name));
-    let meanings = seen.map(|hop| (hop.name, hop.meaning)).collect();
+    let meanings = seen.copied().collect();
     (rows, meanings)
 }
 
@@ -192,7 +192,7 @@ impl Report {
             writeln!(out)?;
         }
         writeln!(out)?;
-        for (name, meaning) in &self.meanings {
+        for Hop { name, meaning } in &self.meanings {
             writeln!(out, "{name}: {meaning}")?;
         }
         for warning in &self.warnings {

@@ -1,6 +1,6 @@
 //! The report as a page: what has no provider in one chart, and one for each domain with its provider.
 
-use super::{Report, Row};
+use super::{Hop, Report, Row};
 use crate::compare::chart::{Chart, Line, Theme, escaped};
 use crate::compare::page::{framed, write_origin};
 use crate::report::text::milliseconds;
@@ -48,7 +48,7 @@ pub fn html(report: &Report) -> String {
     body.push_str("</div>");
     write_table(&report.hops, &mut body);
     body.push_str("<h2>What hops are</h2><ul>");
-    for (name, meaning) in &report.meanings {
+    for Hop { name, meaning } in &report.meanings {
         let _ = write!(body, "<li><b>{}</b>: {}</li>", escaped(name), escaped(meaning));
     }
     body.push_str("</ul><details><summary>Where these figures come from</summary>");
