@@ -40,7 +40,8 @@ fn boxes(all: &[Measured], theme: Theme) -> Chart {
         series: at,
         points: one.best().percentiles_ms.clone(),
     };
-    Chart::boxes(theme, "Latency", &all.iter().enumerate().map(row).collect::<Vec<_>>())
+    let rows: Vec<Line> = all.iter().enumerate().map(row).collect();
+    Chart::boxes(theme, "Latency", &rows, &rows)
 }
 
 fn rates(all: &[Measured], theme: Theme) -> Chart {

@@ -40,9 +40,11 @@ pub fn html(report: &Report) -> String {
         body.push_str("</ul></section>");
     }
     body.push_str("<div class=\"charts\">");
+    let all: Vec<&Row> = report.hops.iter().collect();
+    let among: Vec<Line> = all.iter().enumerate().map(line).collect();
     for (title, rows) in charts(&report.hops) {
         let lines: Vec<Line> = rows.iter().enumerate().map(line).collect();
-        let chart = Chart::boxes(Theme::Page, &title, &lines);
+        let chart = Chart::boxes(Theme::Page, &title, &lines, &among);
         let _ = write!(body, "<figure>{}</figure>", chart.svg());
     }
     body.push_str("</div>");
