@@ -20,7 +20,7 @@ use crate::policy::Policy;
 use crate::problem::Problem;
 use hosts::{Supposed, Wholly};
 use order::Rules;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -72,16 +72,9 @@ impl fmt::Display for Difference {
 #[must_use]
 pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     let mut problems = policy.warnings.clone();
+    problems.extend(obeyed_variables(policy));
     for rule in policy.rules(Mode::Compat) {
         let Some(place) = &rule.place else { continue };
-        problems.extend(obeyed_variables(rule).map(|name| {
-            let what = format!(
-                "{}: {name} is the caller's, and some programs take that for a command, or for files that lead to one",
-                rule.name
-            );
-            let instead = "leave it out where the command does not need it";
-            Problem::warning(&place.file, place.line, what, instead)
-        }));
         // Those that could not even be read are among the warnings.
         for pattern in rule.class.patterns().iter().filter(|pattern| pattern.fault().is_none()) {
             let Some((mode, fault)) = [Mode::Compat, Mode::Strict]
@@ -100,15 +93,32 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     Report { problems, differences: search.into_differences() }
 }
 
-/// Those that an EnvFilter sets and that may be as good as code. What always is strict mode refuses, which is told
-/// with an example.
-fn obeyed_variables(rule: &Rule) -> impl Iterator<Item = &str> {
-    let settings = match &rule.class {
-        Class::Env(settings) => &settings[..],
-        _ => &[],
-    };
-    let names = settings.iter().filter_map(|setting| Some(setting.split_once('=')?.0));
-    names.filter(|name| may_be_obeyed(name.as_bytes(), false))
+/// Those that EnvFilters set and that may be as good as code: one warning for each, at the first rule that has it.
+/// What always is strict mode refuses, which is told with an example.
+fn obeyed_variables(policy: &Policy) -> impl Iterator<Item = Problem> {
+    let mut rules_by_name: BTreeMap<&str, Vec<&Rule>> = BTreeMap::new();
+    for rule in policy.rules(Mode::Compat) {
+        let Class::Env(settings) = &rule.class else { continue };
+        let names = settings.iter().filter_map(|setting| Some(setting.split_once('=')?.0));
+        for name in names.filter(|name| may_be_obeyed(name.as_bytes(), false)) {
+            rules_by_name.entry(name).or_default().push(rule);
+        }
+    }
+    rules_by_name.into_iter().filter_map(|(name, rules)| {
+        let (first, others) = rules.split_first()?;
+        let place = first.place.as_ref()?;
+        let more = match others.len() {
+            0 => String::new(),
+            1 => " (and in another rule)".into(),
+            more => format!(" (and in {more} other rules)"),
+        };
+        let what = format!(
+            "{}: {name} is the caller's{more}, and some programs take that for a command, or for files that lead to one",
+            first.name
+        );
+        let instead = "leave it out where the command does not need it";
+        Some(Problem::warning(&place.file, place.line, what, instead))
+    })
 }
 
 /// What there is to find of one rule.
@@ -252,14 +262,18 @@ mod tests {
 
     #[test]
     fn variables_that_some_programs_obey_are_warned_of() {
-        let rule = b"[Filters]\na: EnvFilter, env, root, HOME=, LC_ALL=, GIT_DIR=, ls\n";
-        let policy = Policy::of_texts(b"[DEFAULT]\nfilters_path=/x\n", &[rule]).unwrap();
+        let rules = b"[Filters]\na: EnvFilter, env, root, HOME=, LC_ALL=, GIT_DIR=, ls\n\
+                      b: EnvFilter, env, root, HOME=, cat\n";
+        let policy = Policy::of_texts(b"[DEFAULT]\nfilters_path=/x\n", &[rules]).unwrap();
         let told: Vec<String> = check(&policy, &ThisHost::new())
             .problems
             .iter()
             .map(|problem| problem.what.split(',').next().unwrap().to_owned())
             .collect();
-        assert_eq!(told, ["a: HOME is the caller's", "a: GIT_DIR is the caller's"]);
+        assert_eq!(
+            told,
+            ["a: GIT_DIR is the caller's", "a: HOME is the caller's (and in another rule)"]
+        );
     }
 
     #[test]
