@@ -535,8 +535,10 @@ fn versions(text: &str) -> Result<Versions, String> {
 ///
 /// Measures binds by each scheme that the server offers, as many users of its own below --base, which are
 /// removed afterwards; ranks speed beside strength, and says which to take for whom. While it measures,
-/// hashing anew on bind is off and policies of single entries are on; both are put back, after Ctrl-C and
-/// failures too. Nobody else's password is stored otherwise meanwhile.
+/// hashing anew on bind is off and policies of single entries are on; both are put back, also after Ctrl-C,
+/// failures and the loss of the terminal. What is to be put back stands in cn=roster-lab
+/// schemes,cn=config meanwhile: the next run does it for one that was killed. Nobody else's password is
+/// stored otherwise meanwhile.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("schemes"))]
 pub struct Schemes {
@@ -603,6 +605,10 @@ pub struct Schemes {
     /// Measure nothing
     #[arg(long)]
     pub no_measure: bool,
+
+    /// Only put back what a run that was killed has left behind
+    #[arg(long, conflicts_with_all = ["apply", "whose_not", "json"])]
+    pub undo: bool,
 
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -39,6 +39,7 @@ pub mod failure;
 pub mod foreign;
 pub mod krb5;
 pub mod ldap;
+mod limits;
 pub mod locust;
 pub mod net;
 pub mod nss;

@@ -228,6 +228,10 @@ const PAGES: &[Page] = &[
                 "roster-lab schemes ldap://localhost --base dc=example,dc=com --bind-password @dm --no-measure --apply PBKDF2-SHA512 --subtree ou=admins,dc=example,dc=com",
                 "Take it for administrators, and see whose hash is still the old one.",
             ),
+            (
+                "roster-lab schemes ldap://localhost --base dc=example,dc=com --bind-password @dm --undo",
+                "Put back what a run left behind that was killed.",
+            ),
         ],
         exit: &[
             ("0", "Done."),

@@ -199,6 +199,23 @@ fn workers_in_network_namespaces_of_their_own_serve_one_master() {
 }
 
 #[test]
+fn a_crowd_larger_than_a_shell_allows_open_files_is_served() {
+    let slapd = slapd(|_| {});
+    let bench = Bench::new(&binds(&slapd, "    think = \"200ms\"\n"));
+    let run = ["1", "-u", "300", "-r", "100", "-t", "6s"];
+    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let master_port = format!("127.0.0.1:{}", bench.port);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 120 && exec \"$0\" worker --master \"$1\""]);
+    shell.arg(lab(&[]).get_program()).arg(master_port);
+    let worker = Process::start(&mut shell, &bench.path("worker.log"));
+    ended_well(master, "the master");
+    ended_well(worker, "the worker");
+    assert!(bench.count("Binds", "Request Count") > 2000, "{}", bench.log());
+    assert_eq!(bench.count("Binds", "Failure Count"), 0);
+}
+
+#[test]
 fn users_come_and_go_and_a_stop_loses_no_request() {
     let slapd = slapd(|_| {});
     // 40 users, more than a wave has places, come ten a second; then 5; then the run is stopped.
