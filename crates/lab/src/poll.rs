@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// What the timers are called by.
 const TIMER: u64 = u64::MAX;
+const TICKS: u64 = u64::MAX - 1;
 /// The longest wait.
 const TICK: Duration = Duration::from_millis(5);
 /// Events that are taken at once.
@@ -29,8 +30,8 @@ const EVENTS_MAX: usize = 256;
 pub struct Poll {
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// Open for what it does alone.
-    _ticks: OwnedFd,
+    /// Ticks on when it is read.
+    ticks: OwnedFd,
 }
 
 /// Something happened to what a user waits for.
@@ -46,15 +47,15 @@ impl Poll {
     pub fn new() -> io::Result<Self> {
         set_current_timer_slack(NonZeroU64::new(1))?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let timer = || {
+        let timer = |name| {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-            epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)?;
+            epoll::add(&epoll, &timer, EventData::new_u64(name), EventFlags::IN | EventFlags::ET)?;
             io::Result::Ok(timer)
         };
-        let (timer, ticks) = (timer()?, timer()?);
+        let (timer, ticks) = (timer(TIMER)?, timer(TICKS)?);
         set(&ticks, TICK, TICK)?;
-        Ok(Self { epoll, timer, _ticks: ticks })
+        Ok(Self { epoll, timer, ticks })
     }
 
     /// Tells of everything that happens to a socket from now on, once for each time: whoever is told
@@ -97,7 +98,11 @@ impl Poll {
             Err(error) => return Err(error.into()),
         }
         ready.clear();
-        let users = buffer.iter().map(|event| event.data.u64()).filter(|&data| data != TIMER);
+        if buffer.iter().any(|event| event.data.u64() == TICKS) {
+            // The kernel winds it up again no sooner.
+            let _ = rustix::io::read(&self.ticks, &mut [0; 8]);
+        }
+        let users = buffer.iter().map(|event| event.data.u64()).filter(|&data| data < TICKS);
         ready.extend(users.filter_map(|user| Some(Ready { user: usize::try_from(user).ok()? })));
         Ok(())
     }
@@ -111,4 +116,25 @@ fn set(timer: &OwnedFd, first: Duration, every: Duration) -> io::Result<()> {
     let times = Itimerspec { it_interval: spec(every), it_value: spec(first) };
     timerfd_settime(timer, TimerfdTimerFlags::empty(), &times)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn a_wait_for_nothing_ends_each_time() {
+        let (say, heard) = mpsc::channel();
+        thread::spawn(move || {
+            let (poll, mut buffer, mut ready) = (Poll::new().unwrap(), Vec::new(), Vec::new());
+            for _ in 0..10 {
+                poll.wait(None, &mut buffer, &mut ready).unwrap();
+                assert!(ready.is_empty());
+            }
+            say.send(()).unwrap();
+        });
+        assert!(heard.recv_timeout(Duration::from_secs(10)).is_ok());
+    }
 }
