@@ -637,6 +637,11 @@ pub struct Worker {
     #[arg(long)]
     pub allow_commands: bool,
 
+    /// What users of each class do, and commands and modules too, is what this file of JSON says and nothing
+    /// that comes over the network: roster-lab up has one for its own
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["plan", "allow_commands"])]
+    pub classes: Option<PathBuf>,
+
     /// Addresses of this host to connect from to the servers that are loaded, in turn
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub source: Vec<IpAddr>,

@@ -194,7 +194,8 @@ struct Times {
 }
 
 impl<'r, E: Engine> Worker<'r, E> {
-    /// Has every user make ready.
+    /// Has every user make ready. Where users come and go, a server that is away now is no reason to end:
+    /// what is wrong shows in the request that comes next.
     pub fn prepare(
         mut engine: E,
         stage: Stage,
@@ -208,10 +209,12 @@ impl<'r, E: Engine> Worker<'r, E> {
         let mut waiting = vec![false; present];
         let (mut next, mut open) = (0, 0);
         let deadline = now + stage.timeout;
+        let comes_and_goes = reins.present.is_some();
+        let judge = |result: Result<(), Failure>| if comes_and_goes { Ok(()) } else { result };
         while next < present || open > 0 {
             while next < present && open < PREPARING_MAX {
                 match engine.prepare(next, &poll) {
-                    Progress::Done(result) => result?,
+                    Progress::Done(result) => judge(result)?,
                     Progress::Waiting => {
                         waiting[next] = true;
                         open += 1;
@@ -223,7 +226,9 @@ impl<'r, E: Engine> Worker<'r, E> {
                 break;
             }
             if Instant::now() > deadline && open > 0 {
-                return Err(Failure::TimedOut);
+                judge(Err(Failure::TimedOut))?;
+                (0..present).filter(|&user| waiting[user]).for_each(|user| engine.give_up(user));
+                break;
             }
             let at_most = if open > 0 { None } else { Some(Duration::ZERO) };
             poll.wait(at_most, &mut buffer, &mut ready)
@@ -233,7 +238,7 @@ impl<'r, E: Engine> Worker<'r, E> {
                     continue;
                 }
                 if let Progress::Done(result) = engine.advance(one.user, &poll) {
-                    result?;
+                    judge(result)?;
                     waiting[one.user] = false;
                     open -= 1;
                 }
