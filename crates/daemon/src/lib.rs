@@ -14,6 +14,7 @@
 pub mod backend;
 mod cli;
 mod exit;
+mod hops;
 mod logging;
 mod manual;
 mod metrics;

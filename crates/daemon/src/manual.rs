@@ -45,6 +45,22 @@ const SECTIONS: &[Section] = &[
         ],
     ),
     (
+        "Probes",
+        &[
+            (
+                "roster:*",
+                "Static probes at each hop of a request that programs make of domains with mode = \
+                 \"on-demand\": in the responder, on the bus, in the publisher, in back-ends and at their \
+                 directories. Until somebody looks at them they cost nothing.",
+            ),
+            (
+                "roster-lab trace",
+                "Shows at which hop, and at which domain, requests spend their time. What each probe carries is \
+                 in docs/probes.md of the source; bpftrace -l 'usdt:/usr/local/sbin/rosterd:roster:*' lists them.",
+            ),
+        ],
+    ),
+    (
         "Environment",
         &[(
             "NOTIFY_SOCKET, WATCHDOG_USEC, JOURNAL_STREAM",
@@ -81,7 +97,10 @@ const SECTIONS: &[Section] = &[
     ),
     (
         "See also",
-        &[("roster.toml(5), roster-status(1), roster-check-config(1), dbus-daemon(1)", "")],
+        &[(
+            "roster.toml(5), roster-status(1), roster-check-config(1), roster-lab-trace(1), dbus-daemon(1)",
+            "",
+        )],
     ),
 ];
 

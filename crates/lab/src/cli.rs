@@ -58,6 +58,7 @@ pub enum Command {
     Compare(Compare),
     Bisect(Box<Bisect>),
     Schemes(Box<Schemes>),
+    Trace(Trace),
     Worker(Worker),
     Up(Up),
     Man(Man),
@@ -353,11 +354,11 @@ pub struct Network {
 }
 
 /// What every kind of load has.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Clone)]
 #[command(next_help_heading = "Load")]
 pub struct Common {
     /// Users, of whom each has one request at a time; a list of numbers is as many runs. With --rate,
-    /// the most requests at a time [default: 16, with --rate 64]
+    /// the most requests at a time [default: 16, of look-ups as many as processors, with --rate 64]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub users: Vec<u32>,
 
@@ -613,6 +614,40 @@ pub struct Schemes {
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+}
+
+/// Show at which hop requests spend their time
+///
+/// Looks at the probes of rosterd's processes with bpftrace, and puts together what they tell of each request:
+/// how long it was in the responder, on the bus, in the publisher, in a back-end and at its directory. Requests
+/// are those that programs make of the daemon, of domains that are asked on demand; what the snapshot answers
+/// passes no probe. It takes root, and a kernel with uprobes and BPF. Ctrl-C ends it with a report.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("trace"))]
+pub struct Trace {
+    /// A process of the rosterd, or with --sssd the back-end [default: the one that runs, or all back-ends]
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+
+    /// How long to look
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
+    pub duration: Duration,
+
+    /// Look at the probes that SSSD's back-ends have: requests, the LDAP provider, searches, the cache
+    #[arg(long)]
+    pub sssd: bool,
+
+    /// Write the report as JSON to this file; - for standard output, in place of the text
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+
+    /// Write a page with box plots to this file, which needs no other
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+
+    /// Draw no progress
+    #[arg(long)]
+    pub quiet: bool,
 }
 
 /// Make the requests of a master of Locust

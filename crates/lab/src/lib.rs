@@ -17,6 +17,7 @@
 //! | [`locust`] | what a worker of Locust and its master say to each other |
 //! | [`report`] | figures, and what to think of them |
 //! | [`schemes`] | ways to store passwords, ranked |
+//! | [`trace`] | at which hop requests spend their time |
 //! | [`compare`], [`bisect`] | reports side by side, as a page or a picture too; one after the other |
 //!
 //! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
@@ -56,5 +57,6 @@ pub mod schedule;
 pub mod schemes;
 pub mod server;
 pub mod template;
+pub mod trace;
 mod view;
 pub mod worker;

@@ -242,6 +242,27 @@ const PAGES: &[Page] = &[
         see_also: &["roster-lab-ldap(1)", "dsconf(8)"],
     },
     Page {
+        name: "trace",
+        examples: &[
+            (
+                "roster-lab trace --duration 60",
+                "Where the look-ups of the next minute spend their time.",
+            ),
+            (
+                "roster-lab trace --pid \"$(cat /run/roster/rosterd.pid)\" --json trace.json --html trace.html",
+                "Of that rosterd, for programs and as a page with box plots.",
+            ),
+            ("roster-lab trace --sssd", "The same of SSSD, as far as its probes go."),
+        ],
+        exit: &[
+            ("0", "Requests were seen."),
+            ("1", "Nobody asked anything, or probes cannot be looked at; the message says why."),
+            ("2", "Wrong options or arguments."),
+            ("130", "Ended by Ctrl-C; what was seen until then was reported."),
+        ],
+        see_also: &["rosterd(8)", "bpftrace(8)"],
+    },
+    Page {
         name: "worker",
         examples: &[
             ("roster-lab worker --master loadmaster", "Serve the master on another host."),

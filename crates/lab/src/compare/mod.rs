@@ -8,7 +8,7 @@ pub mod stats;
 use crate::report::text::milliseconds;
 use crate::report::{Figures, Finding, Host, Report};
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -55,7 +55,7 @@ pub struct Measured {
 }
 
 /// A warning.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Said {
     /// A word.
     pub kind: String,
@@ -75,7 +75,7 @@ pub struct Probe {
 }
 
 /// Where figures come from.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct From {
     /// Of the lab.
     pub version: String,

@@ -2,7 +2,7 @@
 //! charts.
 
 use super::chart::{self, Axis, Bar, Chart, Line, Theme, Unit, WIDTH, escaped};
-use super::{Measured, judge, percent, sentences, stats, unlike};
+use super::{From, Measured, judge, percent, sentences, stats, unlike};
 use crate::report::Figures;
 use crate::report::text::milliseconds;
 use anyhow::{Context, Result, ensure};
@@ -40,7 +40,8 @@ fn boxes(all: &[Measured], theme: Theme) -> Chart {
         series: at,
         points: one.best().percentiles_ms.clone(),
     };
-    Chart::boxes(theme, "Latency", &all.iter().enumerate().map(row).collect::<Vec<_>>())
+    let rows: Vec<Line> = all.iter().enumerate().map(row).collect();
+    Chart::boxes(theme, "Latency", &rows, &rows)
 }
 
 fn rates(all: &[Measured], theme: Theme) -> Chart {
@@ -148,6 +149,12 @@ pub fn html(all: &[Measured]) -> String {
     body.push_str("</div>");
     write_probes(all, &mut body);
     write_origins(all, &mut body);
+    framed(&title, &body)
+}
+
+/// A page with that title; what it shows is HTML already.
+#[must_use]
+pub fn framed(title: &str, body: &str) -> String {
     let (light, dark) = (variables(&chart::LIGHT), variables(&chart::DARK));
     let style = STYLE.replace("/*light*/", &light).replace("/*dark*/", &dark);
     format!(
@@ -155,7 +162,7 @@ pub fn html(all: &[Measured]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>{style}</style>\n\
          </head>\n<body>\n<main>{body}</main>\n</body>\n</html>\n",
-        escaped(&title)
+        escaped(title)
     )
 }
 
@@ -295,23 +302,27 @@ fn write_probes(all: &[Measured], body: &mut String) {
 fn write_origins(all: &[Measured], body: &mut String) {
     body.push_str("<details><summary>Where these figures come from</summary>");
     for one in all {
-        let from = &one.origin;
-        let host = &from.host;
-        let plan = serde_json::to_string_pretty(&from.plan).unwrap_or_default();
-        let _ = write!(
-            body,
-            "<h3>{}</h3><p>roster-lab {} on {}: {}, {} × {}; begun <time>{}</time>.</p><pre>{}</pre>",
-            escaped(&one.name),
-            escaped(&from.version),
-            escaped(&host.name),
-            escaped(&host.kernel),
-            host.processors,
-            escaped(&host.processor),
-            moment(from.time),
-            escaped(&plan)
-        );
+        write_origin(&one.name, &one.origin, body);
     }
     body.push_str("</details>");
+}
+
+/// Where the figures of one come from.
+pub fn write_origin(name: &str, from: &From, body: &mut String) {
+    let host = &from.host;
+    let plan = serde_json::to_string_pretty(&from.plan).unwrap_or_default();
+    let _ = write!(
+        body,
+        "<h3>{}</h3><p>roster-lab {} on {}: {}, {} × {}; begun <time>{}</time>.</p><pre>{}</pre>",
+        escaped(name),
+        escaped(&from.version),
+        escaped(&host.name),
+        escaped(&host.kernel),
+        host.processors,
+        escaped(&host.processor),
+        moment(from.time),
+        escaped(&plan)
+    );
 }
 
 /// `2026-11-22 13:27:10 UTC`.

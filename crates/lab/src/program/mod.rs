@@ -5,6 +5,7 @@ mod loads;
 mod schemes;
 mod serve;
 mod session;
+mod trace;
 mod up;
 
 use crate::cli::{self, Cli};
@@ -71,6 +72,7 @@ fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
         cli::Command::Compare(args) => side_by_side(args, out).map(|()| 0),
         cli::Command::Bisect(args) => bisect::run(args, out).map(|()| 0),
         cli::Command::Schemes(args) => schemes::run(args, out),
+        cli::Command::Trace(args) => trace::run(args, options(matches), out),
         cli::Command::Worker(args) => serve::run(args),
         cli::Command::Up(args) => up::run(args),
         cli::Command::Man(args) => pages::write_man_pages(&args.folder, out).map(|()| 0),

@@ -137,7 +137,7 @@ pub struct Field<'a> {
     record: Record,
     identities: u64,
     password: String,
-    stop: &'a AtomicBool,
+    stop: &'a Arc<AtomicBool>,
     is_undone: bool,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Field<'a> {
         server: &'a Administrator,
         base: &str,
         identities: u64,
-        stop: &'a AtomicBool,
+        stop: &'a Arc<AtomicBool>,
     ) -> Result<Self> {
         let (record, password) = (Record::new(server, base)?, password()?);
         record.keep(server)?;
@@ -227,15 +227,14 @@ impl<'a> Field<'a> {
         }
         ensure!(recorder.requests > 0, "no bind was answered in {} s", args.duration.as_secs_f64());
         let ms = |percentile| recorder.percentile(percentile).as_secs_f64() * 1e3;
-        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-        let requests = recorder.requests as f64;
+        let served = recorder.served.max(f64::MIN_POSITIVE);
         Ok(Measured {
             name: name.to_owned(),
             stored,
-            rate: requests / outcome.measured.as_secs_f64(),
+            rate: outcome.rate(),
             p50_ms: ms(50.0),
             p99_ms: ms(99.0),
-            server_cpu_ms: outcome.server.map(|used| used.cpu.as_secs_f64() * 1e3 / requests),
+            server_cpu_ms: outcome.server.map(|used| used.cpu.as_secs_f64() * 1e3 / served),
         })
     }
 

@@ -20,6 +20,7 @@ use field::Field;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CONFIG: &str = "cn=config";
@@ -107,7 +108,7 @@ fn measure(
     args: &cli::Schemes,
     server: &Administrator,
     offered: &[String],
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     report: &mut Report,
 ) -> Result<()> {
     if field::clear_up_after(server, false)? {
