@@ -328,7 +328,8 @@ pub struct Pam {
 /// discarded. Its arguments may vary as identities do. The latency of a run is from its start to its
 /// end; what of that a process takes that does nothing (true(1)) is measured at the same load and shown
 /// apart. An exit code other than 0 is a failure. Reports of several commands or hosts stand side by
-/// side with roster-lab compare.
+/// side with roster-lab compare. They tell the command, without what stands behind -w or a name as --password
+/// and PASSWORD=; whatever else must not be seen belongs into a file.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("command"))]
 pub struct Shell {
@@ -505,6 +506,10 @@ pub struct Bisect {
     /// The figure; of a curve, that of the run with the highest rate
     #[arg(long, value_enum, default_value = "rate")]
     pub figure: Figure,
+
+    /// The share of requests that may fail: a release of which more do counts as one that cannot be tested
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.01")]
+    pub failures: f64,
 
     /// A command that takes longer has failed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]

@@ -34,6 +34,15 @@ fn reports_go_where_they_are_asked_to() {
 }
 
 #[test]
+fn no_report_has_the_passwords_of_its_options() {
+    let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0", "--probe", "0"];
+    let words = ["--", "sh", "-c", "PASSWORD=geheim; exit 0", "--password", "geheim"];
+    let output = run(&[&["command", "--json", "-"], &brief[..], &words].concat());
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(report.contains("(left out)") && !report.contains("geheim"), "{report}");
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_said_before_the_run() {
     for option in ["--json", "--hdr"] {
         let output = run(&["command", option, "/no/such/folder/file", "--", "true"]);
