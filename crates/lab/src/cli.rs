@@ -452,7 +452,8 @@ pub struct Run {
 /// Shows reports that runs wrote with --json side by side: a table, and for each against the first a
 /// sentence that says what differs and how sure that is. Of a curve the run with the highest rate
 /// counts. How sure a difference is comes from the spread within the runs: differences between one
-/// start of a server and the next are not in it, for which several runs of each are to be made.
+/// start of a server and the next are not in it. Of five runs or more of each, under one name, it comes
+/// from the spread between them.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("compare"))]
 pub struct Compare {
@@ -460,7 +461,8 @@ pub struct Compare {
     #[arg(value_name = "FILE", required = true, num_args = 1..=64, value_hint = ValueHint::FilePath)]
     pub reports: Vec<PathBuf>,
 
-    /// What they are called, with commas between [default: the files' names]
+    /// What they are called, with commas between; those of one name are runs of the same [default: the files'
+    /// names]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub names: Vec<String>,
 

@@ -92,6 +92,7 @@ fn side_by_side(args: &cli::Compare, out: &mut dyn Write) -> Result<()> {
     };
     let read = args.reports.iter().zip(names).map(|(path, name)| Measured::read(path, name));
     let all = read.collect::<Result<Vec<_>>>()?;
+    let all = if args.names.is_empty() { all } else { compare::pooled(all) };
     let write = |path: &Path, bytes: &[u8]| {
         fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
     };
