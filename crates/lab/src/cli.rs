@@ -354,11 +354,11 @@ pub struct Network {
 }
 
 /// What every kind of load has.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Clone)]
 #[command(next_help_heading = "Load")]
 pub struct Common {
     /// Users, of whom each has one request at a time; a list of numbers is as many runs. With --rate,
-    /// the most requests at a time [default: 16, with --rate 64]
+    /// the most requests at a time [default: 16, of look-ups as many as processors, with --rate 64]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub users: Vec<u32>,
 

@@ -40,6 +40,32 @@ fn a_report_that_cannot_be_written_is_said_before_the_run() {
 }
 
 #[test]
+fn a_full_disk_costs_no_figures() {
+    for option in ["--json", "--hdr", "--html"] {
+        let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0", "--probe", "0"];
+        let output =
+            run(&[&["command", option, "/dev/full"], &brief[..], &["--", "true"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1), "{said}");
+        assert!(said.contains("cannot write /dev/full: No space left on device"), "{said}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("latency    p50 "), "{option}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_start_leaves_the_last_report_and_no_empty_one() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let (old, new) = (folder.path().join("old.json"), folder.path().join("new.html"));
+    fs::write(&old, "the last report").expect("write it");
+    let paths = [&old, &new].map(|path| path.to_str().expect("a plain path"));
+    let nobody = ["ldap", "--uri", "ldap://127.0.0.1:1", "--dn", "cn=x", "--password", "y"];
+    let output = run(&[&nobody[..], &["--json", paths[0], "--html", paths[1]]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&old).expect("still there"), "the last report");
+    assert!(!new.exists());
+}
+
+#[test]
 fn no_live_view_is_drawn_where_there_is_no_terminal() {
     let output = run(&[
         "command",

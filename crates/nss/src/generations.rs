@@ -18,9 +18,10 @@
 //! its parent's counts and marks: at the worst it keeps the memory of generations that were in use,
 //! and sees the next one after [`REFRESH_MS_MAX`].
 //!
-//! A thread that is killed or jumps away in the middle of a call leaves a pin, or the mark that it
-//! is refreshing, behind for ever. Should either block a refresh, the whole [`State`] is left to
-//! itself and a fresh one takes its place, at most [`STATES_MAX`] times in a process.
+//! A thread that is cancelled or jumps away in the middle of a call leaves its pin behind for ever. A
+//! refresh cannot be cancelled, but be left by a signal handler that jumps: the mark that it goes on
+//! stays then. Should either block a refresh, the whole [`State`] is left to itself and a fresh one
+//! takes its place, at most [`STATES_MAX`] times in a process.
 #![allow(unsafe_code)]
 
 use crate::enumerate;
@@ -296,7 +297,7 @@ enum Refresh {
     NoSlot,
     /// It would have been the first, and calls have answered from a newer one meanwhile.
     Overtaken,
-    /// Another thread is at it, or was when it was killed.
+    /// Another thread is at it, or was when it jumped away.
     TakenBy {
         since: u64,
     },
@@ -341,6 +342,7 @@ impl State {
 
     /// [`State::refresh`] if no other thread is at it.
     fn refresh_alone(&'static self, kind: Kind, now: u64) -> Refresh {
+        let _uncancelled = system::Uncancelled::new();
         let mark = now.max(1);
         if let Err(since) = self.refreshing_ms.compare_exchange(0, mark, SeqCst, SeqCst) {
             return Refresh::TakenBy { since };

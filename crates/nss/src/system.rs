@@ -334,6 +334,34 @@ pub fn poll(socket: Option<&Descriptor>, events: i16, ms: u64) -> Result<bool, c
     if ready < 0 { Err(error_number()) } else { Ok(ready > 0) }
 }
 
+/// The calling thread is not cancelled while this lives; what was asked for meanwhile happens after
+/// it, in a thread of the asynchronous kind at once.
+pub struct Uncancelled(c_int);
+
+impl Uncancelled {
+    pub fn new() -> Self {
+        let mut before = PTHREAD_CANCEL_ENABLE;
+        // SAFETY: changes the calling thread alone; `before` has room for what it was.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state that the thread had before; it need not be told what it has now.
+        unsafe { pthread_setcancelstate(self.0, ptr::null_mut()) };
+    }
+}
+
+/// The values of glibc and of musl.
+const PTHREAD_CANCEL_ENABLE: c_int = 0;
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
 /// The calling thread's error number as it was when this was made, and will be when it is dropped.
 pub struct KeptErrorNumber(c_int);
 

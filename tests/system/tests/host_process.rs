@@ -129,6 +129,24 @@ fn cancelled_threads_and_signal_handlers_leave_nothing_locked() {
     }
 }
 
+/// Threads are cancelled while they look whether there is a new generation, which strace makes them
+/// do for longer than the program waits before it cancels: the next one is seen in time all the same.
+#[test]
+fn a_thread_that_is_cancelled_in_a_refresh_finishes_it() {
+    let host = Host::serving(&corpus(1), "");
+    let interrupted = helper("interrupted", &host);
+    let mut strace = Command::new(tool("strace", "strace"));
+    strace.args(["-f", "-o", "/dev/null", "-e", "trace=newfstatat"]);
+    strace.args(["--seccomp-bpf", "-e", "inject=newfstatat:delay_enter=5000"]);
+    strace.arg(interrupted.get_program()).args(["400", "alice"]);
+    strace.envs(interrupted.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut interrupted = Caller::start(&mut strace);
+    assert_eq!(interrupted.hear(), "found every time");
+    host.publish(&corpus(2));
+    thread::sleep(2 * REFRESH);
+    assert_eq!(interrupted.say(""), "generation 2");
+}
+
 /// Services with a system call filter were written for `files`.
 #[test]
 fn a_seccomp_filter_that_lets_files_through_lets_roster_through() {

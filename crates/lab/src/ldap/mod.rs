@@ -11,7 +11,7 @@ pub mod reply;
 use crate::ber::Message;
 use crate::failure::Failure;
 use crate::net::{Heard, Link, Route, Tls};
-use crate::poll::Poll;
+use crate::poll::{Poll, Ready};
 use crate::template::Template;
 use crate::worker::{Engine, Progress};
 use reply::{Reply, tag};
@@ -354,7 +354,7 @@ impl Ldap {
     }
 
     /// Reads answers and goes on; true when the request is over.
-    fn hear(&mut self, user: usize) -> Result<bool, Failure> {
+    fn hear(&mut self, Ready { user, is_last }: Ready) -> Result<bool, Failure> {
         let session = &mut self.sessions[user];
         let Some(link) = &mut session.link else { return Err(Failure::Closed) };
         if !session.stands {
@@ -362,7 +362,7 @@ impl Ldap {
             session.stands = true;
         }
         link.flush()?;
-        let heard = link.read(&mut self.scratch, &mut session.inbox)?;
+        let heard = link.read(&mut self.scratch, &mut session.inbox, is_last)?;
         let (read, result) = self.take_answers(user);
         let session = &mut self.sessions[user];
         session.inbox.drain(..read);
@@ -514,17 +514,18 @@ impl Engine for Ldap {
         self.told(user, step, false)
     }
 
-    fn advance(&mut self, user: usize, _: &Poll) -> Progress {
+    fn advance(&mut self, ready: Ready, _: &Poll) -> Progress {
+        let user = ready.user;
         let prepares = self.sessions[user].request.is_none();
-        let step = self.hear(user);
+        let step = self.hear(ready);
         self.told(user, step, prepares)
     }
 
-    fn disturbed(&mut self, user: usize) {
+    fn disturbed(&mut self, Ready { user, is_last }: Ready) {
         // An edge of epoll without news, or the server's good-bye.
         let session = &mut self.sessions[user];
         let Some(link) = &mut session.link else { return };
-        let heard = link.read(&mut self.scratch, &mut session.inbox);
+        let heard = link.read(&mut self.scratch, &mut session.inbox, is_last);
         if heard != Ok(Heard::All) || !session.inbox.is_empty() {
             self.close(user);
         }

@@ -34,7 +34,7 @@ pub struct Crowd {
     index: u64,
     shared: Mutex<Shared>,
     wished: Condvar,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +132,7 @@ impl Crowd {
     }
 
     /// Makes requests until it is stopped.
-    pub fn serve<E: Engine>(
+    pub fn serve<E: Engine + Send + 'static>(
         &self,
         job: &Job<'_>,
         make: &(impl Fn(Seat, Manner) -> Result<E> + Sync),
@@ -161,7 +161,7 @@ impl Crowd {
                 waves.push(wave);
                 let make = &make;
                 let carry = move || {
-                    let reins = Reins { stop: &self.stop, present: Some(&present) };
+                    let reins = Reins { stop: Arc::clone(&self.stop), present: Some(present) };
                     let look = |sight: &crate::run::Sight<'_>| self.heard(sight.latest);
                     match carry_out(stage, crew, None, reins, make, look) {
                         Ok(outcome) => self.ended(&outcome, places),
@@ -181,7 +181,7 @@ impl Crowd {
         let first = (self.index << WAVE_BITS | wave as u64) << NUMBER_BITS;
         Stage {
             load: Load::Closed { think: job.common.think },
-            numbers: Numbers { first, step: 1 },
+            numbers: Numbers { first, ..Numbers::ALL },
             warm_up: Duration::ZERO,
             duration: UNTIL_TOLD,
             timeout: job.common.timeout,

@@ -112,7 +112,7 @@ fn measure(
     args: &cli::Schemes,
     server: &Administrator,
     offered: &[String],
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     report: &mut Report,
 ) -> Result<()> {
     let field = Field::set_up(server, &args.base, args.identities)?;
@@ -294,7 +294,7 @@ impl<'a> Field<'a> {
         format!("uid=u{{0..{last}}},{folder}").parse().map_err(|why| anyhow!("{why}"))
     }
 
-    fn measure(&self, args: &cli::Schemes, name: &str, stop: &AtomicBool) -> Result<Measured> {
+    fn measure(&self, args: &cli::Schemes, name: &str, stop: &Arc<AtomicBool>) -> Result<Measured> {
         self.server.set(&self.policy(), SCHEME, name)?;
         let password = fixed(&self.password);
         let change = Request::Modify(self.user()?, "userPassword".to_owned(), password.clone());
@@ -324,15 +324,14 @@ impl<'a> Field<'a> {
         }
         ensure!(recorder.requests > 0, "no bind was answered in {} s", args.duration.as_secs_f64());
         let ms = |percentile| recorder.percentile(percentile).as_secs_f64() * 1e3;
-        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-        let requests = recorder.requests as f64;
+        let served = recorder.served.max(f64::MIN_POSITIVE);
         Ok(Measured {
             name: name.to_owned(),
             stored,
-            rate: requests / outcome.measured.as_secs_f64(),
+            rate: outcome.rate(),
             p50_ms: ms(50.0),
             p99_ms: ms(99.0),
-            server_cpu_ms: outcome.server.map(|used| used.cpu.as_secs_f64() * 1e3 / requests),
+            server_cpu_ms: outcome.server.map(|used| used.cpu.as_secs_f64() * 1e3 / served),
         })
     }
 
