@@ -8,6 +8,7 @@ use roster_lab::exchange;
 use roster_lab::krb5::message::{self as krb5, Answer, Op};
 use roster_lab::ldap::reply;
 use roster_lab::locust::{message as locust, zmtp};
+use roster_lab::schemes;
 use roster_lab::trace::script::{self, Event, Probe, Texts};
 use roster_lab::trace::{rosterd, sssd};
 use std::collections::HashMap;
@@ -20,8 +21,13 @@ fuzz_target!(|bytes: &[u8]| {
         for short in [0, 1, 2, length / 2, length - 1] {
             assert!(matches!(reply::next(&rest[..short]), Ok(None)), "{short} of {length}");
         }
+        // An entry, and how its passwords are stored.
+        for (_, values) in reply::attributes(&rest[..length]).unwrap_or_default() {
+            values.iter().for_each(|value| drop(schemes::read(value)));
+        }
         rest = &rest[length..];
     }
+    drop(schemes::read(bytes));
 
     for octets in [2, 4] {
         if let Ok(Some((begin, end))) = exchange::frame(bytes, octets) {
