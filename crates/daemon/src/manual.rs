@@ -3,11 +3,9 @@
 
 use crate::cli::Cli;
 use crate::exit;
-use anyhow::Context as _;
 use clap::CommandFactory;
-use roster_manual::{Page, Section};
-use std::io::{self, Write};
-use std::path::Path;
+use roster_manual::{ForPackagers, Page, Section};
+use std::io;
 
 /// Of rosterd.
 pub const PAGE: Page = Page {
@@ -104,29 +102,12 @@ const SECTIONS: &[Section] = &[
     ),
 ];
 
-/// Writes rosterd.8; gives the exit status.
-pub fn write_page(folder: &Path) -> u8 {
-    let written = || -> anyhow::Result<()> {
-        let path = PAGE
-            .write(Cli::command(), folder)
-            .with_context(|| format!("cannot write the man page into {}", folder.display()))?;
-        Ok(writeln!(io::stdout(), "{}", path.display())?)
-    };
-    status(written())
-}
-
-/// Prints a completion script; gives the exit status.
-pub fn write_completions(shell: clap_complete::Shell) -> u8 {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "rosterd", &mut script);
-    status(io::stdout().write_all(&script).context("cannot write"))
-}
-
-fn status(result: anyhow::Result<()>) -> u8 {
-    match result {
+/// Does what packagers ask for; gives the exit status.
+pub fn write(what: &ForPackagers) -> u8 {
+    match what.write(&PAGE, Cli::command(), &mut io::stdout()) {
         Ok(()) => 0,
         Err(error) => {
-            crate::say(format_args!("rosterd: {error:#}"));
+            crate::say(format_args!("rosterd: {error}"));
             exit::CANNOT_CREATE
         }
     }

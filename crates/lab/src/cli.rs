@@ -328,7 +328,8 @@ pub struct Pam {
 /// discarded. Its arguments may vary as identities do. The latency of a run is from its start to its
 /// end; what of that a process takes that does nothing (true(1)) is measured at the same load and shown
 /// apart. An exit code other than 0 is a failure. Reports of several commands or hosts stand side by
-/// side with roster-lab compare.
+/// side with roster-lab compare. They tell the command, without what stands behind -w or a name as --password
+/// and PASSWORD=; whatever else must not be seen belongs into a file.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("command"))]
 pub struct Shell {
@@ -451,7 +452,8 @@ pub struct Run {
 /// Shows reports that runs wrote with --json side by side: a table, and for each against the first a
 /// sentence that says what differs and how sure that is. Of a curve the run with the highest rate
 /// counts. How sure a difference is comes from the spread within the runs: differences between one
-/// start of a server and the next are not in it, for which several runs of each are to be made.
+/// start of a server and the next are not in it. Of five runs or more of each, under one name, it comes
+/// from the spread between them.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("compare"))]
 pub struct Compare {
@@ -459,7 +461,8 @@ pub struct Compare {
     #[arg(value_name = "FILE", required = true, num_args = 1..=64, value_hint = ValueHint::FilePath)]
     pub reports: Vec<PathBuf>,
 
-    /// What they are called, with commas between [default: the files' names]
+    /// What they are called, with commas between; those of one name are runs of the same [default: the files'
+    /// names]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub names: Vec<String>,
 
@@ -506,6 +509,10 @@ pub struct Bisect {
     #[arg(long, value_enum, default_value = "rate")]
     pub figure: Figure,
 
+    /// The share of requests that may fail: a release of which more do counts as one that cannot be tested
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.01")]
+    pub failures: f64,
+
     /// A command that takes longer has failed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
     pub cmd_timeout: Duration,
@@ -536,8 +543,10 @@ fn versions(text: &str) -> Result<Versions, String> {
 ///
 /// Measures binds by each scheme that the server offers, as many users of its own below --base, which are
 /// removed afterwards; ranks speed beside strength, and says which to take for whom. While it measures,
-/// hashing anew on bind is off and policies of single entries are on; both are put back, after Ctrl-C and
-/// failures too. Nobody else's password is stored otherwise meanwhile.
+/// hashing anew on bind is off and policies of single entries are on; both are put back, also after Ctrl-C,
+/// failures and the loss of the terminal. What is to be put back stands in cn=roster-lab
+/// schemes,cn=config meanwhile: the next run does it for one that was killed. Nobody else's password is
+/// stored otherwise meanwhile.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("schemes"))]
 pub struct Schemes {
@@ -605,6 +614,10 @@ pub struct Schemes {
     #[arg(long)]
     pub no_measure: bool,
 
+    /// Only put back what a run that was killed has left behind
+    #[arg(long, conflicts_with_all = ["apply", "whose_not", "json"])]
+    pub undo: bool,
+
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
@@ -665,6 +678,11 @@ pub struct Worker {
     /// Let the master have commands run and modules loaded, with the rights of this program
     #[arg(long)]
     pub allow_commands: bool,
+
+    /// What users of each class do, and commands and modules too, is what this file of JSON says and nothing
+    /// that comes over the network: roster-lab up has one for its own
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["plan", "allow_commands"])]
+    pub classes: Option<PathBuf>,
 
     /// Addresses of this host to connect from to the servers that are loaded, in turn
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]

@@ -20,7 +20,8 @@
 //! | [`trace`] | at which hop requests spend their time |
 //! | [`compare`], [`bisect`] | reports side by side, as a page or a picture too; one after the other |
 //!
-//! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
+//! But for `roster-manual`, which knows no program, nothing here knows another crate of Roster: the lab measures it
+//! from outside as it does all others.
 
 // But for `foreign`, as the workspace has it.
 #![deny(unsafe_code)]
@@ -40,6 +41,7 @@ pub mod failure;
 pub mod foreign;
 pub mod krb5;
 pub mod ldap;
+mod limits;
 pub mod locust;
 pub mod net;
 pub mod nss;

@@ -232,7 +232,8 @@ impl Times {
 }
 
 impl<E: Engine> Worker<E> {
-    /// Has every user make ready.
+    /// Has every user make ready. Where users come and go, a server that is away now is no reason to end:
+    /// what is wrong shows in the request that comes next.
     pub fn prepare(
         mut engine: E,
         stage: Stage,
@@ -247,10 +248,12 @@ impl<E: Engine> Worker<E> {
         // Since when.
         let mut waiting: Vec<Option<Instant>> = vec![None; present];
         let (mut next, mut open) = (0, 0);
+        let comes_and_goes = reins.present.is_some();
+        let judge = |result: Result<(), Failure>| if comes_and_goes { Ok(()) } else { result };
         while next < present || open > 0 {
             while next < present && open < PREPARING_MAX {
                 match engine.prepare(next, &poll) {
-                    Progress::Done(result) => result?,
+                    Progress::Done(result) => judge(result)?,
                     Progress::Waiting => {
                         waiting[next] = Some(Instant::now());
                         open += 1;
@@ -263,7 +266,14 @@ impl<E: Engine> Worker<E> {
             }
             let is_late = |since: &Instant| since.elapsed() > stage.timeout;
             if open > 0 && waiting.iter().flatten().any(is_late) {
-                return Err(Failure::TimedOut);
+                judge(Err(Failure::TimedOut))?;
+                for (user, since) in waiting.iter_mut().enumerate() {
+                    if since.take_if(|since| is_late(since)).is_some() {
+                        engine.give_up(user);
+                        open -= 1;
+                    }
+                }
+                continue;
             }
             let at_most = if open > 0 { None } else { Some(Duration::ZERO) };
             poll.wait(at_most, &mut buffer, &mut ready)
@@ -273,7 +283,7 @@ impl<E: Engine> Worker<E> {
                     continue;
                 }
                 if let Progress::Done(result) = engine.advance(one, &poll) {
-                    result?;
+                    judge(result)?;
                     waiting[one.user] = None;
                     open -= 1;
                 }

@@ -188,19 +188,9 @@ pub fn called() -> PathBuf {
     std::env::args_os().next().unwrap_or_default().into()
 }
 
-/// Writes the page of one of these programs into a folder, and its path to `out`.
-pub fn write_page(
-    page: &Page,
-    program: Command,
-    folder: &Path,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    writeln!(out, "{}", page.write(program, folder)?.display())
-}
-
 /// Writes roster-exec(1) and exec.toml(5) into a folder, and their paths to `out`.
 pub fn write_exec_pages(folder: &Path, out: &mut dyn Write) -> io::Result<()> {
-    write_page(&EXEC, exec_command(), folder, out)?;
+    EXEC.put(exec_command(), folder, out)?;
     let mut text = Vec::new();
     render_policy(&mut text)?;
     let path = folder.join("exec.toml.5");

@@ -2,7 +2,9 @@
 //! charts.
 
 use super::chart::{self, Axis, Bar, Chart, Line, Theme, Unit, WIDTH, escaped};
-use super::{From, Measured, judge, percent, sentences, stats, unlike};
+use super::{
+    From, Measured, is_open, is_repeated, judge, percent, samples, sentences, stats, unlike,
+};
 use crate::report::Figures;
 use crate::report::text::milliseconds;
 use anyhow::{Context, Result, ensure};
@@ -23,9 +25,7 @@ fn charts(all: &[Measured], theme: Theme) -> Vec<Chart> {
     // Low ones first, two by two, so that a page of two columns has no gaps.
     let mut charts = vec![rates(all, theme), boxes(all, theme)];
     charts.extend(processor(all, theme));
-    if all.iter().any(|one| one.stages.len() > 1) {
-        charts.extend(curves(all, theme));
-    }
+    charts.extend([false, true].into_iter().flat_map(|open| curves(all, open, theme)));
     let lines: Vec<Line> = all.iter().enumerate().map(|(at, one)| percentiles(at, one)).collect();
     let x = Axis { unit: Unit::Percentile, label: "of requests took no longer", is_log: true };
     let y = Axis { unit: Unit::Milliseconds, label: "", is_log: true };
@@ -47,7 +47,7 @@ fn boxes(all: &[Measured], theme: Theme) -> Chart {
 fn rates(all: &[Measured], theme: Theme) -> Chart {
     let bars = all.iter().enumerate().map(|(at, one)| {
         let run = one.best();
-        let pieces: Vec<f64> = run.batches.iter().map(|piece| piece.0).collect();
+        let pieces = samples(one, is_repeated(one), |piece| piece.0);
         let spread = stats::spread(&pieces).map(|(_, spread)| spread);
         Bar { name: one.name.clone(), series: at, value: run.rate, spread }
     });
@@ -55,11 +55,17 @@ fn rates(all: &[Measured], theme: Theme) -> Chart {
     Chart::bars(theme, "Requests a second", Unit::Count, label, &bars.collect::<Vec<_>>())
 }
 
-/// Load curves, of those that have several runs.
-fn curves(all: &[Measured], theme: Theme) -> Vec<Chart> {
-    let is_open = all.iter().any(|one| one.runs().iter().any(|run| run.offered.is_some()));
+/// Load curves if there is one with several runs, by users or by the rate that was asked for.
+fn curves(all: &[Measured], open: bool, theme: Theme) -> Vec<Chart> {
+    let of_kind = |one: &Measured| one.runs().iter().any(is_open) == open;
+    if !all.iter().any(|one| of_kind(one) && one.stages.len() > 1) {
+        return Vec::new();
+    }
     let load = |run: &Figures| run.offered.unwrap_or(f64::from(run.users));
-    let label = if is_open { "requests a second, offered" } else { "users" };
+    let (label, by) = match open {
+        true => ("requests a second, offered", "offered rate"),
+        false => ("users", "users"),
+    };
     let lines = |value: fn(&Figures) -> f64| -> Vec<Line> {
         let line = |(at, one): (usize, &Measured)| {
             let mut points: Vec<(f64, f64)> =
@@ -67,15 +73,33 @@ fn curves(all: &[Measured], theme: Theme) -> Vec<Chart> {
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             Line { name: one.name.clone(), series: at, points }
         };
-        all.iter().enumerate().map(line).collect()
+        all.iter().enumerate().filter(|(_, one)| of_kind(one)).map(line).collect()
     };
-    let x = Axis { unit: Unit::Count, label, is_log: !is_open };
+    let x = Axis { unit: Unit::Count, label, is_log: !open };
     let count = Axis { unit: Unit::Count, label: "", is_log: false };
     let time = Axis { unit: Unit::Milliseconds, label: "", is_log: true };
     vec![
-        Chart::lines(theme, "Requests a second, by load", x, count, &lines(|run| run.rate)),
-        Chart::lines(theme, "Median latency, by load", x, time, &lines(|run| run.latency_ms.p50)),
-        Chart::lines(theme, "99th percentile, by load", x, time, &lines(|run| run.latency_ms.p99)),
+        Chart::lines(
+            theme,
+            &format!("Requests a second, by {by}"),
+            x,
+            count,
+            &lines(|run| run.rate),
+        ),
+        Chart::lines(
+            theme,
+            &format!("Median latency, by {by}"),
+            x,
+            time,
+            &lines(|run| run.latency_ms.p50),
+        ),
+        Chart::lines(
+            theme,
+            &format!("99th percentile, by {by}"),
+            x,
+            time,
+            &lines(|run| run.latency_ms.p99),
+        ),
     ]
 }
 
@@ -89,24 +113,22 @@ fn percentiles(at: usize, one: &Measured) -> Line {
     Line { name: one.name.clone(), series: at, points }
 }
 
-/// Processor time, of the servers if all of them were looked at, and of the client.
+/// Processor time, of the servers that were looked at, and of the client.
 fn processor(all: &[Measured], theme: Theme) -> Vec<Chart> {
-    let bars = |of: fn(&Figures) -> Option<f64>| -> Option<Vec<Bar>> {
+    let bars = |of: fn(&Figures) -> Option<f64>| -> Vec<Bar> {
         let bar = |(at, one): (usize, &Measured)| {
             let value = of(one.best())?;
             Some(Bar { name: one.name.clone(), series: at, value, spread: None })
         };
-        all.iter().enumerate().map(bar).collect()
+        all.iter().enumerate().filter_map(bar).collect()
     };
-    let mut charts = Vec::new();
     let label = "processor time a request";
-    if let Some(bars) = bars(|run| run.server_cpu_us_per_op) {
-        charts.push(Chart::bars(theme, "Cost for the server", Unit::Microseconds, label, &bars));
-    }
-    if let Some(bars) = bars(|run| Some(run.client_cpu_us_per_op)) {
-        charts.push(Chart::bars(theme, "Cost for the client", Unit::Microseconds, label, &bars));
-    }
-    charts
+    let costs = [
+        ("Cost for the server", bars(|run| run.server_cpu_us_per_op)),
+        ("Cost for the client", bars(|run| Some(run.client_cpu_us_per_op))),
+    ];
+    let known = costs.into_iter().filter(|(_, bars)| !bars.is_empty());
+    known.map(|(title, bars)| Chart::bars(theme, title, Unit::Microseconds, label, &bars)).collect()
 }
 
 /// The run from its begin to its end, so that what is not steady is seen.

@@ -69,7 +69,7 @@ pub enum Request {
     Compare(Template, String, Template),
     /// Entry, attribute, value.
     Modify(Template, String, Template),
-    /// Entry; attributes, each with a value.
+    /// Entry; attributes with their values, those of one side by side.
     Add(Template, Vec<(&'static str, Template)>),
     /// Entry.
     Delete(Template),
@@ -118,10 +118,12 @@ impl Request {
             Self::Add(dn, attributes) => message.constructed(0x68, |message| {
                 message.value(0x04, dn);
                 message.constructed(0x30, |message| {
-                    for (name, value) in attributes {
+                    for values in attributes.chunk_by(|(one, _), (next, _)| one == next) {
                         message.constructed(0x30, |message| {
-                            message.constant(0x04, name.as_bytes());
-                            message.constructed(0x31, |message| message.value(0x04, value));
+                            message.constant(0x04, values[0].0.as_bytes());
+                            message.constructed(0x31, |message| {
+                                values.iter().for_each(|(_, value)| message.value(0x04, value));
+                            });
                         });
                     }
                 });

@@ -6,6 +6,7 @@ use crate::cli::Common;
 use crate::clock::{self, Watch};
 use crate::compare::{Measured, page};
 use crate::ldap::look::{self, Change, Look};
+use crate::limits::Descriptors;
 use crate::ports::Budget;
 use crate::probes::{self, Manner, Traits, Trial};
 use crate::recorder::Recorder;
@@ -18,10 +19,9 @@ use crate::server::Server;
 use crate::view::View;
 use crate::worker::{Engine, Numbers, Seat, Stage, one_by_one};
 use anyhow::{Context, Result, anyhow, ensure};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use serde_json::Value;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -33,8 +33,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Requests at a time that nobody asked for.
 const USERS: u32 = 16;
 const USERS_OPEN: u32 = 64;
-/// Descriptors that are not users'.
-const SPARE_DESCRIPTORS: u64 = 64;
 /// Runs of one curve.
 const STAGES_MAX: usize = 100;
 
@@ -252,8 +250,8 @@ where
 
     /// A run, whose requests are none of an earlier one's.
     fn run(&self, trial: Trial, server: Option<&Server>, view: &mut View) -> Result<Outcome> {
-        allow_descriptors(trial.users)?;
         let crew = self.crew(trial.users);
+        let _held = Descriptors::of::<E>(crew)?;
         let mut stage = trial.stage;
         stage.numbers.first = stage.numbers.first.wrapping_add(self.next.get());
         let make = &self.make;
@@ -600,7 +598,7 @@ fn find_knee(
 /// The first signal ends the run, the second the program.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in signals() {
         // In this order: the first one finds the flag not yet set.
         signal_hook::flag::register_conditional_shutdown(
             signal,
@@ -613,19 +611,25 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Each user has a descriptor.
-fn allow_descriptors(users: u32) -> Result<()> {
-    let needed = u64::from(users) + SPARE_DESCRIPTORS;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
+/// Any signal ends the run, and none the program before what it changed is as it was: all that is waited
+/// for until then has a deadline.
+pub fn stop_before_clearing_up() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in signals() {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    ensure!(
-        limit.maximum.is_none_or(|maximum| maximum >= needed),
-        "{users} users need {needed} open files, and this process may have {}: raise the limit \
-         (ulimit -Hn {needed})",
-        limit.maximum.unwrap_or_default()
-    );
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
-        .with_context(|| format!("cannot allow {needed} open files"))
+    Ok(stop)
+}
+
+/// Those that ask us to end. A terminal that goes away does, unless `nohup` said not to care.
+fn signals() -> impl Iterator<Item = i32> {
+    [SIGINT, SIGTERM].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP))
+}
+
+/// Whether whoever started us has us pass over a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -82,6 +82,13 @@ fn nothing(args: &cli::Trace, collected: &Collected, joined: &Joined) -> String 
             joined.unfinished
         );
     }
+    if collected.others > 0 && collected.events.is_empty() {
+        return format!(
+            "roster-lab: in {seconds:.1} s all {} events were of other processes than these; if this is a container, \
+             run it on the host, whose numbers of processes bpftrace sees",
+            collected.others
+        );
+    }
     match args.sssd {
         true => format!(
             "roster-lab: nobody asked SSSD's back-ends anything in {seconds:.1} s; what its caches have it \

@@ -26,6 +26,8 @@ pub struct Collected {
     pub events: Vec<Event>,
     /// What they say in words.
     pub texts: Texts,
+    /// Events of other processes.
+    pub others: u64,
     /// Events that bpftrace could not keep.
     pub lost: u64,
     /// For how long.
@@ -92,7 +94,11 @@ pub fn collect(
     let mut take = |collected: &mut Collected, line: &str| {
         collected.lost += script::lost(line).unwrap_or_default();
         let event = script::read(line, &probes, &mut collected.texts);
-        collected.events.extend(event.filter(|event| belongs(event.pid)));
+        match event {
+            Some(event) if belongs(event.pid) => collected.events.push(event),
+            Some(_) => collected.others += 1,
+            None => {}
+        }
     };
     loop {
         let elapsed = began.elapsed();

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use roster_manual::completions;
 use roster_rootwrap::compat::daemon::serve_clients;
 use roster_rootwrap::exec::{self, Executor};
 use roster_rootwrap::host::ThisHost;
@@ -110,15 +111,13 @@ fn main() -> ExitCode {
     let done = match (cli.command, cli.conf) {
         (Some(Command::Man { folder }), _) => {
             let mut out = io::stdout();
-            manual::write_page(&manual::DAEMON, Cli::command(), &folder, &mut out)
+            manual::DAEMON
+                .put(Cli::command(), &folder, &mut out)
                 .and_then(|()| manual::write_exec_pages(&folder, &mut out))
         }
         (Some(Command::Completions { shell, client }), _) => {
-            let mut out = Vec::new();
-            let mut command = if client { manual::exec_command() } else { Cli::command() };
-            let name = command.get_name().to_owned();
-            clap_complete::generate(shell, &mut command, name, &mut out);
-            io::stdout().write_all(&out)
+            let program = if client { manual::exec_command() } else { Cli::command() };
+            io::stdout().write_all(&completions(shell, program))
         }
         (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),
         (None, None) => Ok(()),
