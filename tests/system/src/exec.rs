@@ -134,6 +134,27 @@ impl Exec {
         fs::read_to_string(self.host.path("log")).unwrap_or_default()
     }
 
+    /// Where its cgroups are, by its own word, if it has any.
+    #[must_use]
+    pub fn cgroups(&self) -> Option<PathBuf> {
+        let log = self.log();
+        let line = log.lines().rfind(|line| line.contains("are in cgroups of their own: "))?;
+        Some(line.rsplit(": ").next()?.into())
+    }
+
+    /// Those that a killed daemon has left: the next one in the same cgroup would do it.
+    fn remove_cgroups(&self) {
+        let Some(folder) = self.cgroups().filter(|folder| folder.exists()) else { return };
+        let _ = fs::write(folder.join("cgroup.kill"), "1");
+        wait_until(SOON, "its cgroups are gone", || {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let _ = fs::remove_dir(entry.path());
+            }
+            let _ = fs::remove_dir(&folder);
+            !folder.exists()
+        });
+    }
+
     /// A program as somebody on the host; 0 is root.
     #[must_use]
     pub fn as_user(&self, uid: u32, program: &str) -> Command {
@@ -169,6 +190,7 @@ impl Drop for Exec {
         if let Some(daemon) = &mut self.daemon {
             let _ = daemon.kill();
             let _ = daemon.wait();
+            self.remove_cgroups();
         }
     }
 }

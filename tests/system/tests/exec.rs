@@ -344,11 +344,8 @@ fn time_is_kept_for_all_who_leave(exec: &Exec, [roots, bobs]: [&str; 2]) {
     }
 }
 
-/// Where the daemon's cgroups are, by its own word.
 fn cgroups(exec: &Exec) -> PathBuf {
-    let log = exec.log();
-    let line = log.lines().rfind(|line| line.contains("are in cgroups of their own: "));
-    PathBuf::from(line.unwrap_or_else(|| panic!("{log}")).rsplit(": ").next().unwrap())
+    exec.cgroups().unwrap_or_else(|| panic!("{}", exec.log()))
 }
 
 #[test]
