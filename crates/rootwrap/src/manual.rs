@@ -86,7 +86,7 @@ pub const DAEMON: Page = Page {
             &[
                 (
                     "SIGTERM, SIGINT",
-                    "Take no new command, let those that run end, hand their results over, and end. With --native, what runs for a minute longer is ended.",
+                    "Take no new command, let those that run end, hand their results over, and end. With --native, what runs for a minute longer is ended; until then who asks through systemd's socket is told to try again later, which roster-exec does for five seconds.",
                 ),
                 (
                     "SIGHUP",

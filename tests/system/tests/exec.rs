@@ -398,7 +398,16 @@ fn systemd_may_hand_the_socket_over() {
     let mut daemon = exec.daemon_command(&["sh", "-c", hand, "sh"]);
     let mut daemon = daemon.stdin(std::os::fd::OwnedFd::from(listener)).spawn().unwrap();
     assert_eq!(exec.run(ALICE, &["sh", "-c", "ls /proc/$$/fd; exit 3"]).code, 3);
+    // What goes on keeps others waiting no longer than they are told to ask again.
+    let mut client = exec.client(ALICE, &["sh", "-c", "echo ready; read line; exit 5"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
     assert_eq!(run(Command::new("kill").arg(daemon.id().to_string())).code, 0);
+    let ending = exec.run(ALICE, &["sh", "-c", "exit 3"]);
+    assert_eq!(ending.code, 125);
+    assert!(ending.error().contains("the daemon is about to end"), "{}", ending.error());
+    client.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert_eq!(client.wait().unwrap().code(), Some(5));
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
     assert!(exec.socket().exists());
     fs::remove_file(exec.socket()).unwrap();
@@ -570,6 +579,16 @@ fn a_connection_is_worth_nothing_to_who_inherits_it() {
     let exec = Exec::start(SHELL);
     assert_eq!(says(&exec, "inherited"), "D 1");
     assert_eq!(exec.record()["ROSTER_REASON"], "the process that has connected is gone");
+}
+
+#[test]
+fn a_connection_is_worth_nothing_to_who_has_given_up_its_rights() {
+    root_or_return!();
+    let exec = Exec::start(&SHELL.replace("bob", "root"));
+    let script = fs::read_to_string(script("exec_client.py")).expect("read the script");
+    let mut client = exec.as_user(0, "python3");
+    let told = run(client.args(["-c", &script]).arg(exec.socket()).arg("given_up")).text();
+    assert_eq!(told, "S E 0 0 then end, as root again S E 0 0");
 }
 
 #[test]

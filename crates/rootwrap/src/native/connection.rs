@@ -2,7 +2,7 @@
 //! connection's own thread.
 
 use super::daemon::Daemon;
-use super::decide::{Caller, Permit, Wanted, decide};
+use super::decide::{Caller, Denial, Permit, Wanted, decide};
 use super::environment::environment;
 use super::incoming::{Incoming, Received};
 use super::names::Unanswered;
@@ -13,6 +13,7 @@ use super::record::{Record, Verdict, words};
 use super::running::{Ended, Running};
 use crate::exec::{NotStarted, Setting, Streams};
 use roster_exec::wire::{Answer, End, Request, Why};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::isatty;
 use std::cell::Cell;
 use std::fmt::Display;
@@ -27,6 +28,10 @@ const FIRST_TIME: Duration = Duration::from_secs(10);
 const NEXT_TIME: Duration = Duration::from_secs(600);
 /// How long a client may leave an answer lying.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long patterns are matched before it is looked whether anybody waits for that.
+const MATCH_LOOK: Duration = Duration::from_millis(50);
+/// And at the longest.
+const MATCH_TIME: Duration = Duration::from_secs(2);
 
 /// Why a command does not run.
 struct NotRun {
@@ -61,7 +66,7 @@ pub(super) fn serve(daemon: &Daemon, place: &Place) -> io::Result<()> {
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     let peer = Peer::of(stream)?;
     let mut session = Session { daemon, place, peer, incoming: Incoming::new(stream) };
-    let mut begins_in = FIRST_TIME;
+    let (mut begins_in, mut is_first) = (FIRST_TIME, true);
     loop {
         let mut room = None;
         let received = session.incoming.request(begins_in, |bytes| {
@@ -79,6 +84,11 @@ pub(super) fn serve(daemon: &Daemon, place: &Place) -> io::Result<()> {
                 return Err(error);
             }
         };
+        // Who has taken on another user's rights since is to connect as that user.
+        if !is_first && !session.peer.is_same_user() {
+            return Ok(());
+        }
+        is_first = false;
         place.works();
         session.answer(received)?;
         daemon.executor.make_ready();
@@ -193,6 +203,11 @@ impl Session<'_> {
         }
     }
 
+    /// Whether both the caller and this daemon go on.
+    fn is_waited_for(&self) -> bool {
+        self.peer.is_alive() && !self.place.ends() && !is_closed(self.incoming.stream())
+    }
+
     /// What the policy says to the request of whom the kernel says.
     fn permit<'p>(
         &self,
@@ -214,15 +229,22 @@ impl Session<'_> {
             }
         };
         let caller = Caller { user: &user.name, is_in: &is_in };
+        let began = Instant::now();
+        let goes_on = || {
+            let time = began.elapsed();
+            time < MATCH_LOOK || time < MATCH_TIME && self.is_waited_for()
+        };
         let wanted = Wanted {
             argv: &request.argv,
             run_as: request.run_as.as_deref(),
             environment: &request.environment,
+            goes_on: &goes_on,
         };
         let host = rustix::system::uname();
         decide(policy, &host.nodename().to_string_lossy(), &caller, &wanted).map_err(|denial| {
             match unanswered.get() {
                 Some(unanswered) => unanswered.into(),
+                None if denial == Denial::Abandoned => NotRun::new(Why::Failed, denial),
                 None => NotRun::new(Why::Refused, denial),
             }
         })
@@ -231,6 +253,12 @@ impl Session<'_> {
     fn tell(&self, answer: &Answer) -> io::Result<()> {
         tell(self.incoming.stream(), answer)
     }
+}
+
+fn is_closed(stream: &UnixStream) -> bool {
+    // A hang-up is told whatever is asked for.
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(stream, PollFlags::empty())], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// For a command's start, which closes them when the caller's are still open: it waits for none.

@@ -1,7 +1,7 @@
 //! Which rule lets a caller run a command. Pure: who the caller is, and where, was found out before.
 
 use super::policy::{Policy, Rule};
-use crate::judge::{Mode, is_dangerous};
+use crate::judge::{Mode, WORD_BYTES_MAX, is_dangerous};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ pub struct Caller<'c> {
 }
 
 /// What somebody wants.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Wanted<'c> {
     /// The words.
     pub argv: &'c [OsString],
@@ -23,6 +23,8 @@ pub struct Wanted<'c> {
     pub run_as: Option<&'c str>,
     /// The caller's environment.
     pub environment: &'c [(OsString, OsString)],
+    /// Whether somebody still waits for the answer: asked before each word that is matched.
+    pub goes_on: &'c dyn Fn() -> bool,
 }
 
 /// Proof that a caller may run a command. Made here alone.
@@ -64,6 +66,10 @@ pub enum Denial {
     User,
     /// None of those takes such arguments.
     Arguments,
+    /// With a word so long nothing can be run.
+    LongWord,
+    /// Nobody waits for the answer any more.
+    Abandoned,
 }
 
 impl fmt::Display for Denial {
@@ -75,6 +81,10 @@ impl fmt::Display for Denial {
                 "no rule lets this user run that command as that user (root, where -u names none)"
             }
             Self::Arguments => "no rule lets this user run that command with such arguments",
+            Self::LongWord => "a word is of 128 KiB or more, with which nothing can be run",
+            Self::Abandoned => {
+                "its caller or this daemon is about to end, or the rules take too long"
+            }
         })
     }
 }
@@ -86,10 +96,14 @@ pub fn decide<'p>(
     caller: &Caller<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<Permit<'p>, Denial> {
+    if wanted.argv.iter().any(|arg| arg.len() > WORD_BYTES_MAX) {
+        return Err(Denial::LongWord);
+    }
     let mut closest = Denial::Caller;
     for rule in &policy.rules {
         match consider(rule, host, caller, wanted) {
             Ok(()) => return Ok(permit(rule, wanted)),
+            Err(Denial::Abandoned) => return Err(Denial::Abandoned),
             Err(denial) => closest = closest.max(denial),
         }
     }
@@ -123,12 +137,17 @@ fn consider(
         return Err(Denial::User);
     }
     let is_count = args.len() == rule.args.len() || rule.any_args && args.len() > rule.args.len();
-    let matches = |(pattern, arg): (&crate::pattern::Pattern, &OsString)| {
-        pattern.matches(Mode::Strict, arg) == Ok(true)
-    };
     let has_nul = wanted.argv.iter().any(|arg| arg.as_bytes().contains(&0));
-    if has_nul || !is_count || !rule.args.iter().zip(args).all(matches) {
+    if has_nul || !is_count {
         return Err(Denial::Arguments);
+    }
+    for (pattern, arg) in rule.args.iter().zip(args) {
+        if !(wanted.goes_on)() {
+            return Err(Denial::Abandoned);
+        }
+        if pattern.matches(Mode::Strict, arg) != Ok(true) {
+            return Err(Denial::Arguments);
+        }
     }
     Ok(())
 }
@@ -183,7 +202,7 @@ mod tests {
             ["LC_ALL", "LD_PRELOAD", "PATH", "PYTHONUSERBASE", "HOME"]
                 .map(|name| (name.into(), "x".into()))
                 .to_vec();
-        let wanted = Wanted { argv: &argv, run_as, environment: &environment };
+        let wanted = Wanted { argv: &argv, run_as, environment: &environment, goes_on: &|| true };
         let caller = Caller { user, is_in: &|group| groups.contains(&group) };
         let permit = decide(&policy, host, &caller, &wanted)?;
         let kept: Vec<_> = permit.kept().iter().map(|(name, _)| name.to_str().unwrap()).collect();
@@ -219,6 +238,22 @@ mod tests {
         ] {
             assert_eq!(decided(words), Err(Denial::Arguments), "{words:?}");
         }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_or_nothing_runs_with_is_not_matched() {
+        let policy = Policy::parse(Path::new("exec.toml"), RULES).unwrap();
+        let decided = |word: &str, goes_on: bool| {
+            let argv = ["systemctl", "restart", word].map(OsString::from);
+            let wanted =
+                Wanted { argv: &argv, run_as: None, environment: &[], goes_on: &|| goes_on };
+            let caller = Caller { user: "alice", is_in: &|_| false };
+            decide(&policy, "web1", &caller, &wanted).err()
+        };
+        assert_eq!(decided("nginx", true), None);
+        assert_eq!(decided("nginx", false), Some(Denial::Abandoned));
+        assert_eq!(decided(&"x".repeat(WORD_BYTES_MAX), true), Some(Denial::Arguments));
+        assert_eq!(decided(&"x".repeat(WORD_BYTES_MAX + 1), true), Some(Denial::LongWord));
     }
 
     #[test]
