@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn a_rule_that_looks_ahead_is_tried_or_told_of() {
-        let found = differences("cp: RegExpFilter, cp, root, cp, (?=/srv/images/).*, /dst|/other\n");
+        let found =
+            differences("cp: RegExpFilter, cp, root, cp, (?=/srv/images/).*, /dst|/other\n");
         assert!(found.iter().any(|found| found.contains("'/dst and more'` runs")), "{found:?}");
         let filters = "[Filters]\nx: RegExpFilter, cp, root, cp, (?=.*b)(?=.*c)[bc]*(?<!b)(?<!c)\n";
         let conf = b"[DEFAULT]\nfilters_path=/x\nexec_dirs=/usr/bin\n";

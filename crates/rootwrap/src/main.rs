@@ -229,7 +229,10 @@ fn run_check(conf: &Path, json: bool, out: &mut dyn Write) -> io::Result<u8> {
 fn run_check_policy(file: &Path, out: &mut dyn Write) -> io::Result<u8> {
     let read = native::policy::Policy::load(file);
     let (rules, errors, problems) = match read {
-        Ok(policy) => (policy.rules.len(), 0, policy.unknown_here(file)),
+        Ok(policy) => {
+            let warnings = [policy.odd(file), policy.unknown_here(file)].concat();
+            (policy.rules.len(), 0, warnings)
+        }
         Err(problems) => (0, problems.len(), problems),
     };
     for problem in &problems {

@@ -4,6 +4,7 @@
 
 use crate::native::policy::KEYS;
 use clap::{Arg, Command, ValueHint};
+use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
 use roster_exec::options;
 use roster_manual::{Page, section, source};
@@ -176,6 +177,17 @@ pub fn exec_command() -> Command {
                 .value_hint(ValueHint::CommandWithArguments)
                 .help("The command with its arguments"),
         )
+}
+
+/// Writes the completions of `roster-exec`.
+pub fn write_exec_completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
+    if shell != Shell::Bash {
+        clap_complete::generate(shell, &mut exec_command(), options::NAME, out);
+        return Ok(());
+    }
+    let names = |option: &options::Opt| format!("-{} --{}", option.short, option.long);
+    let names: Vec<String> = options::OPTIONS.iter().map(names).collect();
+    out.write_all(include_str!("exec.bash").replace("@OPTIONS@", &names.join(" ")).as_bytes())
 }
 
 /// The program by the name that it was called by.

@@ -389,7 +389,7 @@ fn hostile_words_are_refused_quickly_in_both_modes() {
         };
         assert!(judged(&words[0]).unwrap_err().contains("128 KiB"));
         assert_eq!(judged(&words[1]), Ok(()));
-        let spawned = |word: &OsString| std::process::Command::new("/bin/true").arg(word).status();
+        let spawned = |word: &OsString| Command::new("/bin/true").arg(word).status();
         assert!(spawned(&words[0]).is_err() && spawned(&words[1]).is_ok());
     }
 }

@@ -254,8 +254,8 @@ class Running:
         except OSError:
             if cwd is not None:
                 raise
-            # Who may not enter it any more is in none.
-            folder = os.open("/", flags)
+            # Who may not enter it any more is in it all the same.
+            folder = os.open("/proc/self/cwd", flags)
         self._handed.append(folder)
         return folder
 

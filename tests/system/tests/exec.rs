@@ -150,14 +150,20 @@ fn a_command_has_three_descriptors_its_callers_folder_and_signals_as_they_should
         // As the file is, not as a number of a descriptor.
         assert!(lines[7].ends_with("sh"), "{user}: {text}");
     }
-    // Where its user may not be it is in the root folder.
-    let outer = format!("cd /root && exec {client} -s {} -u bob sh -c pwd", socket.display());
+    // Where its user may not look around it is all the same: relative names are no other files.
+    let script = "pwd; ls -d ./etc ./. 2>/dev/null || echo none";
+    let outer = format!(
+        "mkdir -m 700 $1/private; cd $1/private && exec {client} -s {} -u bob sh -c '{script}'",
+        socket.display()
+    );
     fs::set_permissions(exec.host.path("etc"), Permissions::from_mode(0o755)).unwrap();
     let mut inside = exec.as_user(0, "sh");
     exec.write_policy(&format!("{policy}\n[[rule]]\nname = \"root\"\nusers = [\"root\"]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \".*\"]\nrun_as = \"bob\""));
     exec.signal("HUP");
     wait_until(SOON, "the policy is taken over", || exec.log().contains("rules taken over: 3"));
-    assert_eq!(run(inside.args(["-c", &outer])).text(), "/");
+    let told = run(inside.args(["-c", &outer, "sh"]).arg(exec.host.path("etc"))).text();
+    let private = exec.host.path("etc").join("private");
+    assert_eq!(told, format!("{}\nnone", private.display()));
 }
 
 /// A shell that alice runs as bob, with more keys.

@@ -115,10 +115,19 @@ fn main() -> ExitCode {
         }
         (Some(Command::Completions { shell, client }), _) => {
             let mut out = Vec::new();
-            let mut command = if client { manual::exec_command() } else { Cli::command() };
-            let name = command.get_name().to_owned();
-            clap_complete::generate(shell, &mut command, name, &mut out);
-            io::stdout().write_all(&out)
+            let written = match client {
+                true => manual::write_exec_completions(shell, &mut out),
+                false => {
+                    clap_complete::generate(
+                        shell,
+                        &mut Cli::command(),
+                        manual::DAEMON.name,
+                        &mut out,
+                    );
+                    Ok(())
+                }
+            };
+            written.and_then(|()| io::stdout().write_all(&out))
         }
         (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),
         (None, None) => Ok(()),

@@ -23,7 +23,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub(crate) use variables::is_dangerous;
+pub(crate) use variables::{is_dangerous, is_dangerous_family};
 
 /// How the rules are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,6 +112,11 @@ pub(crate) fn is_dangerous(name: &[u8]) -> bool {
         || FAMILIES.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
+/// Whether all variables whose names begin so would.
+pub(crate) fn is_dangerous_family(start: &[u8]) -> bool {
+    FAMILIES.iter().any(|known| start.starts_with(known.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
