@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Of roster-exec, for what clap's own script does not know: users, and what is behind the command.
 _roster_exec() {
     local word=${COMP_WORDS[COMP_CWORD]} before='' at=1

@@ -151,7 +151,7 @@ fn a_command_has_three_descriptors_its_callers_folder_and_signals_as_they_should
         assert!(lines[7].ends_with("sh"), "{user}: {text}");
     }
     // Where its user may not look around it is all the same: relative names are no other files.
-    let script = "pwd; ls -d ./etc ./. 2>/dev/null || echo none";
+    let script = "readlink /proc/self/cwd; ls -d ./etc ./. 2>/dev/null || echo none";
     let outer = format!(
         "mkdir -m 700 $1/private; cd $1/private && exec {client} -s {} -u bob sh -c '{script}'",
         socket.display()
