@@ -1,4 +1,4 @@
-//! Replies as the load generator reads them: no bytes may crash it, what is taken is there, and what is
+//! Replies, and lines of bpftrace, as the lab reads them: no bytes may crash it, what is taken is there, and what is
 //! not whole yet is taken only when more has come.
 #![no_main]
 
@@ -8,6 +8,10 @@ use roster_lab::exchange;
 use roster_lab::krb5::message::{self as krb5, Answer, Op};
 use roster_lab::ldap::reply;
 use roster_lab::locust::{message as locust, zmtp};
+use roster_lab::schemes;
+use roster_lab::trace::script::{self, Event, Probe, Texts};
+use roster_lab::trace::{rosterd, sssd};
+use std::collections::HashMap;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
@@ -17,8 +21,13 @@ fuzz_target!(|bytes: &[u8]| {
         for short in [0, 1, 2, length / 2, length - 1] {
             assert!(matches!(reply::next(&rest[..short]), Ok(None)), "{short} of {length}");
         }
+        // An entry, and how its passwords are stored.
+        for (_, values) in reply::attributes(&rest[..length]).unwrap_or_default() {
+            values.iter().for_each(|value| drop(schemes::read(value)));
+        }
         rest = &rest[length..];
     }
+    drop(schemes::read(bytes));
 
     for octets in [2, 4] {
         if let Ok(Some((begin, end))) = exchange::frame(bytes, octets) {
@@ -51,4 +60,24 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let _ = krb5::hint(bytes);
     let _ = krb5::session(bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let (events, texts) = read_lines(text, &rosterd::PROBES);
+        let _ = rosterd::join(&events, &texts);
+        let (events, texts) = read_lines(text, &sssd::PROBES);
+        let domains = events.iter().map(|event| (event.pid, "corp".to_owned()));
+        let _ = sssd::join(&events, &texts, &domains.collect::<HashMap<_, _>>());
+    }
 });
+
+/// What lines of bpftrace say; each names its probe by one letter, lest none be met by chance.
+fn read_lines(text: &str, probes: &'static [Probe]) -> (Vec<Event>, Texts) {
+    let (all, mut texts) = (probes.iter().collect::<Vec<_>>(), Texts::default());
+    let line = |line: &str| {
+        let number = usize::from(line.bytes().next()?);
+        let rest = line.get(1..)?;
+        let line = format!("{}\t{rest}", probes.get(number % probes.len())?.name);
+        script::read(&line, &all, &mut texts)
+    };
+    let events = text.lines().filter_map(line).collect();
+    (events, texts)
+}

@@ -52,6 +52,16 @@ pub enum Kind {
     GroupsOf,
 }
 
+/// To which request of a program a question belongs, and which call of it this is: what probes are joined by,
+/// see docs/probes.md. No answer depends on it. 0 is nobody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Type)]
+pub struct Trace {
+    /// As the responder numbers them.
+    pub request: u64,
+    /// As the publisher numbers what it asks back-ends.
+    pub call: u64,
+}
+
 /// Every role, so that the monitor and people can see to it.
 #[zbus::proxy(interface = "org.roster.Role1")]
 pub trait Role {
@@ -149,11 +159,21 @@ pub trait Backend {
     /// front of them stand the epoch and the sequence of the state that they are of, as in the header
     /// of an image: another process may have given the same numbers to others, and whoever has fetched
     /// that state has all of it, as it is told or as it became since.
-    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<(u64, u64, Vec<u8>), Error>;
+    fn look_up(
+        &self,
+        trace: Trace,
+        kind: Kind,
+        name: &[u8],
+        id: u32,
+    ) -> Result<(u64, u64, Vec<u8>), Error>;
     /// Asks the directory for many entries, [`LOOK_UPS_AT_ONCE`] at the most, each by kind, name and id
     /// as in [`look_up`](Self::look_up), and in as few questions as that takes. Gives the same of all
     /// that there are, without members of groups or groups of users: it is for whether they are there.
-    fn look_up_all(&self, questions: &[(Kind, &[u8], u32)]) -> Result<(u64, u64, Vec<u8>), Error>;
+    fn look_up_all(
+        &self,
+        trace: Trace,
+        questions: &[(Kind, &[u8], u32)],
+    ) -> Result<(u64, u64, Vec<u8>), Error>;
     /// How the domain is.
     fn status(&self) -> Result<DomainStatus, Error>;
     /// Connects and enumerates anew.
@@ -239,8 +259,8 @@ pub struct Rejected {
 )]
 pub trait Publisher {
     /// Answers a program's question about domains that are asked on demand. The reply is a frame of
-    /// the responders' sockets (crate `roster-wire`), ready to be sent on.
-    fn look_up(&self, kind: Kind, name: &[u8], id: u32) -> Result<Vec<u8>, Error>;
+    /// the responders' sockets (crate `roster-wire`), ready to be sent on. `request` is that of [`Trace`].
+    fn look_up(&self, request: u64, kind: Kind, name: &[u8], id: u32) -> Result<Vec<u8>, Error>;
     /// How the snapshot is.
     fn status(&self) -> Result<PublisherStatus, Error>;
     /// Entries of a domain that are not served, from that position on.

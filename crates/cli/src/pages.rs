@@ -7,9 +7,8 @@ use crate::cli::Cli;
 use crate::manual;
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
-use clap_mangen::Man;
-use clap_mangen::roff::{Inline, Roff, bold, roman};
-use roster_manual::{explained, section, source};
+use clap_mangen::roff::{Inline, Roff, bold};
+use roster_manual::{begin, completions, examples, explained, section, see_also};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -479,48 +478,19 @@ fn put(folder: &Path, name: &str, text: &[u8], out: &mut dyn Write) -> Result<()
 
 /// Prints the completion script.
 pub fn write_completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "roster", &mut script);
-    Ok(out.write_all(&script)?)
+    Ok(out.write_all(&completions(shell, Cli::command()))?)
 }
 
 fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> {
-    let man = Man::new(command.clone()).manual("Roster").source(source());
-    man.render_title(out)?;
-    man.render_name_section(out)?;
-    // The usage that `--help` shows: clap_mangen's own lacks the values of options.
-    let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ");
-    let words = command.get_bin_name().unwrap_or(command.get_name());
-    let mut synopsis = Roff::new();
-    synopsis.control("SH", ["SYNOPSIS"]);
-    synopsis.text([bold(words), roman(usage.strip_prefix(words).unwrap_or(usage))]);
-    synopsis.to_writer(out)?;
-    man.render_description_section(out)?;
-    man.render_options_section(out)?;
-    if command.has_subcommands() {
-        man.render_subcommands_section(out)?;
-    }
+    begin(command, out)?;
     let Some(page) = page(name) else { return Ok(()) };
     let mut roff = Roff::new();
     section(&mut roff, "Exit status", page.exit, bold);
     section(&mut roff, "Environment", page.environment, bold);
     section(&mut roff, "Files", page.files, |file| Inline::Italic(file.to_owned()));
-    roff.control("SH", ["EXAMPLES"]);
-    for (command, meaning) in page.examples {
-        roff.control("PP", []);
-        roff.text([roman(*meaning)]);
-        roff.control("PP", []);
-        roff.control("RS", ["4"]);
-        roff.control("nf", []);
-        roff.text([bold(*command)]);
-        roff.control("fi", []);
-        roff.control("RE", []);
-    }
-    let program = if name.is_empty() { None } else { Some("roster(1)") };
-    let others: Vec<&str> = program.into_iter().chain(page.see_also.iter().copied()).collect();
-    roff.control("SH", ["SEE ALSO"]);
-    roff.text([roman(others.join(", "))]);
+    examples(&mut roff, page.examples);
+    let program = (!name.is_empty()).then_some("roster(1)");
+    see_also(&mut roff, program, page.see_also);
     roff.to_writer(out)
 }
 

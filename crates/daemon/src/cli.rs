@@ -3,6 +3,7 @@
 use crate::manual;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueHint};
+use roster_manual::ForPackagers;
 use std::path::PathBuf;
 
 const STYLES: Styles = Styles::styled()
@@ -76,17 +77,6 @@ pub enum Command {
         /// Which
         name: String,
     },
-    /// Write the man page rosterd.8 into a folder, for packagers
-    #[command(hide = true)]
-    Man {
-        /// The folder, which is made if need be
-        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-        folder: PathBuf,
-    },
-    /// Print shell completions, for packagers
-    #[command(hide = true)]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
+    #[command(flatten)]
+    ForPackagers(ForPackagers),
 }

@@ -14,6 +14,7 @@
 pub mod backend;
 mod cli;
 mod exit;
+mod hops;
 mod logging;
 mod manual;
 mod metrics;
@@ -40,8 +41,7 @@ pub fn main() -> ExitCode {
         None => monitor::main(&cli.options),
         // The name is there for whoever lists processes; the rest comes by standard input.
         Some(cli::Command::Role { .. }) => role::main(),
-        Some(cli::Command::Man { folder }) => manual::write_page(&folder),
-        Some(cli::Command::Completions { shell }) => manual::write_completions(shell),
+        Some(cli::Command::ForPackagers(what)) => manual::write(&what),
     })
 }
 

@@ -3,11 +3,9 @@
 
 use crate::cli::Cli;
 use crate::exit;
-use anyhow::Context as _;
 use clap::CommandFactory;
-use roster_manual::{Page, Section};
-use std::io::{self, Write};
-use std::path::Path;
+use roster_manual::{ForPackagers, Page, Section};
+use std::io;
 
 /// Of rosterd.
 pub const PAGE: Page = Page {
@@ -42,6 +40,22 @@ const SECTIONS: &[Section] = &[
             ("73", "A folder, socket or file cannot be made."),
             ("75", "Another rosterd runs with the same folders."),
             ("78", "The configuration, or a file that it names, is wrong or cannot be read."),
+        ],
+    ),
+    (
+        "Probes",
+        &[
+            (
+                "roster:*",
+                "Static probes at each hop of a request that programs make of domains with mode = \
+                 \"on-demand\": in the responder, on the bus, in the publisher, in back-ends and at their \
+                 directories. Until somebody looks at them they cost nothing.",
+            ),
+            (
+                "roster-lab trace",
+                "Shows at which hop, and at which domain, requests spend their time. What each probe carries is \
+                 in docs/probes.md of the source; bpftrace -l 'usdt:/usr/local/sbin/rosterd:roster:*' lists them.",
+            ),
         ],
     ),
     (
@@ -81,33 +95,19 @@ const SECTIONS: &[Section] = &[
     ),
     (
         "See also",
-        &[("roster.toml(5), roster-status(1), roster-check-config(1), dbus-daemon(1)", "")],
+        &[(
+            "roster.toml(5), roster-status(1), roster-check-config(1), roster-lab-trace(1), dbus-daemon(1)",
+            "",
+        )],
     ),
 ];
 
-/// Writes rosterd.8; gives the exit status.
-pub fn write_page(folder: &Path) -> u8 {
-    let written = || -> anyhow::Result<()> {
-        let path = PAGE
-            .write(Cli::command(), folder)
-            .with_context(|| format!("cannot write the man page into {}", folder.display()))?;
-        Ok(writeln!(io::stdout(), "{}", path.display())?)
-    };
-    status(written())
-}
-
-/// Prints a completion script; gives the exit status.
-pub fn write_completions(shell: clap_complete::Shell) -> u8 {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "rosterd", &mut script);
-    status(io::stdout().write_all(&script).context("cannot write"))
-}
-
-fn status(result: anyhow::Result<()>) -> u8 {
-    match result {
+/// Does what packagers ask for; gives the exit status.
+pub fn write(what: &ForPackagers) -> u8 {
+    match what.write(&PAGE, Cli::command(), &mut io::stdout()) {
         Ok(()) => 0,
         Err(error) => {
-            crate::say(format_args!("rosterd: {error:#}"));
+            crate::say(format_args!("rosterd: {error}"));
             exit::CANNOT_CREATE
         }
     }

@@ -435,7 +435,7 @@ fn as_a_responder() {
         let publisher = PublisherProxy::new(&connection).await.unwrap();
         assert!(is_denied(publisher.publish().await), "had the publisher work");
         let name = b"nobody-of-that-name";
-        let asked = publisher.look_up(roster_bus::interfaces::Kind::UserByName, name, 0).await;
+        let asked = publisher.look_up(0, roster_bus::interfaces::Kind::UserByName, name, 0).await;
         assert!(!is_denied(asked), "may not ask the publisher");
     });
 }
@@ -451,7 +451,7 @@ fn as_the_responder_of_metrics() {
         }
         may_not_stop_anybody(&connection).await;
         let publisher = PublisherProxy::new(&connection).await.unwrap();
-        let asked = publisher.look_up(roster_bus::interfaces::Kind::UserByName, b"a", 0).await;
+        let asked = publisher.look_up(0, roster_bus::interfaces::Kind::UserByName, b"a", 0).await;
         assert!(is_denied(asked), "asked for users");
     });
 }

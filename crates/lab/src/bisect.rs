@@ -243,11 +243,34 @@ fn measure(args: &cli::Bisect, version: &str, out: &mut dyn Write) -> Result<Kno
     }
     let measured = Measured::read(&report, version.to_owned())?;
     let _ = fs::remove_file(&report);
-    let figure = args.figure.of(measured.best()).with_context(
+    let run = measured.best();
+    if let Some(share) = too_many_failed(run, args.failures) {
+        let (most, _) = run.failures_by_kind.iter().max_by_key(|(_, count)| **count).unzip();
+        writeln!(
+            out,
+            "{version}: could not be measured: {:.1} % of its requests failed{}{}",
+            share * 100.0,
+            if most.is_some() { ": " } else { "" },
+            most.map_or("", String::as_str)
+        )?;
+        return Ok(Known::Untestable);
+    }
+    let figure = args.figure.of(run).with_context(
         || "--figure server-cpu: the plan does not look at the server (server-pid, server-unit)",
     )?;
     writeln!(out, "{version}: {}", args.figure.show(figure))?;
+    for warning in &measured.warnings {
+        writeln!(out, "  {}: {}", warning.kind, warning.text)?;
+    }
     Ok(Known::Measured(figure))
+}
+
+/// The share of a run's requests that failed, if it is more than `at_most`: what fails is over at once, or
+/// waits for nothing but time, and no figure is of the release.
+fn too_many_failed(run: &Figures, at_most: f64) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let share = run.failures as f64 / run.requests.max(1) as f64;
+    (share > at_most).then_some(share)
 }
 
 /// Runs the command, which may leave a server behind.

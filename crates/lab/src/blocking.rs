@@ -2,7 +2,7 @@
 //! function of its number.
 
 use crate::failure::Failure;
-use crate::poll::Poll;
+use crate::poll::{Poll, Ready};
 use crate::worker::{Engine, Progress};
 
 /// The one user of a thread.
@@ -29,11 +29,11 @@ impl<F: FnMut(u64) -> Result<(), Failure>> Engine for Blocking<F> {
         Progress::Done((self.request)(request))
     }
 
-    fn advance(&mut self, _: usize, _: &Poll) -> Progress {
+    fn advance(&mut self, _: Ready, _: &Poll) -> Progress {
         Progress::Waiting
     }
 
-    fn disturbed(&mut self, _: usize) {}
+    fn disturbed(&mut self, _: Ready) {}
 
     fn give_up(&mut self, _: usize) {}
 }

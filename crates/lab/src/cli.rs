@@ -58,6 +58,7 @@ pub enum Command {
     Compare(Compare),
     Bisect(Box<Bisect>),
     Schemes(Box<Schemes>),
+    Trace(Trace),
     Worker(Worker),
     Up(Up),
     Man(Man),
@@ -327,7 +328,8 @@ pub struct Pam {
 /// discarded. Its arguments may vary as identities do. The latency of a run is from its start to its
 /// end; what of that a process takes that does nothing (true(1)) is measured at the same load and shown
 /// apart. An exit code other than 0 is a failure. Reports of several commands or hosts stand side by
-/// side with roster-lab compare.
+/// side with roster-lab compare. They tell the command, without what stands behind -w or a name as --password
+/// and PASSWORD=; whatever else must not be seen belongs into a file.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("command"))]
 pub struct Shell {
@@ -353,11 +355,11 @@ pub struct Network {
 }
 
 /// What every kind of load has.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Clone)]
 #[command(next_help_heading = "Load")]
 pub struct Common {
     /// Users, of whom each has one request at a time; a list of numbers is as many runs. With --rate,
-    /// the most requests at a time [default: 16, with --rate 64]
+    /// the most requests at a time [default: 16, of look-ups as many as processors, with --rate 64]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub users: Vec<u32>,
 
@@ -450,7 +452,8 @@ pub struct Run {
 /// Shows reports that runs wrote with --json side by side: a table, and for each against the first a
 /// sentence that says what differs and how sure that is. Of a curve the run with the highest rate
 /// counts. How sure a difference is comes from the spread within the runs: differences between one
-/// start of a server and the next are not in it, for which several runs of each are to be made.
+/// start of a server and the next are not in it. Of five runs or more of each, under one name, it comes
+/// from the spread between them.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("compare"))]
 pub struct Compare {
@@ -458,7 +461,8 @@ pub struct Compare {
     #[arg(value_name = "FILE", required = true, num_args = 1..=64, value_hint = ValueHint::FilePath)]
     pub reports: Vec<PathBuf>,
 
-    /// What they are called, with commas between [default: the files' names]
+    /// What they are called, with commas between; those of one name are runs of the same [default: the files'
+    /// names]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub names: Vec<String>,
 
@@ -505,6 +509,10 @@ pub struct Bisect {
     #[arg(long, value_enum, default_value = "rate")]
     pub figure: Figure,
 
+    /// The share of requests that may fail: a release of which more do counts as one that cannot be tested
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.01")]
+    pub failures: f64,
+
     /// A command that takes longer has failed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
     pub cmd_timeout: Duration,
@@ -535,8 +543,10 @@ fn versions(text: &str) -> Result<Versions, String> {
 ///
 /// Measures binds by each scheme that the server offers, as many users of its own below --base, which are
 /// removed afterwards; ranks speed beside strength, and says which to take for whom. While it measures,
-/// hashing anew on bind is off and policies of single entries are on; both are put back, after Ctrl-C and
-/// failures too. Nobody else's password is stored otherwise meanwhile.
+/// hashing anew on bind is off and policies of single entries are on; both are put back, also after Ctrl-C,
+/// failures and the loss of the terminal. What is to be put back stands in cn=roster-lab
+/// schemes,cn=config meanwhile: the next run does it for one that was killed. Nobody else's password is
+/// stored otherwise meanwhile.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("schemes"))]
 pub struct Schemes {
@@ -604,9 +614,47 @@ pub struct Schemes {
     #[arg(long)]
     pub no_measure: bool,
 
+    /// Only put back what a run that was killed has left behind
+    #[arg(long, conflicts_with_all = ["apply", "whose_not", "json"])]
+    pub undo: bool,
+
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+}
+
+/// Show at which hop requests spend their time
+///
+/// Looks at the probes of rosterd's processes with bpftrace, and puts together what they tell of each request:
+/// how long it was in the responder, on the bus, in the publisher, in a back-end and at its directory. Requests
+/// are those that programs make of the daemon, of domains that are asked on demand; what the snapshot answers
+/// passes no probe. It takes root, and a kernel with uprobes and BPF. Ctrl-C ends it with a report.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("trace"))]
+pub struct Trace {
+    /// A process of the rosterd, or with --sssd the back-end [default: the one that runs, or all back-ends]
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+
+    /// How long to look
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10")]
+    pub duration: Duration,
+
+    /// Look at the probes that SSSD's back-ends have: requests, the LDAP provider, searches, the cache
+    #[arg(long)]
+    pub sssd: bool,
+
+    /// Write the report as JSON to this file; - for standard output, in place of the text
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+
+    /// Write a page with box plots to this file, which needs no other
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+
+    /// Draw no progress
+    #[arg(long)]
+    pub quiet: bool,
 }
 
 /// Make the requests of a master of Locust
@@ -630,6 +678,11 @@ pub struct Worker {
     /// Let the master have commands run and modules loaded, with the rights of this program
     #[arg(long)]
     pub allow_commands: bool,
+
+    /// What users of each class do, and commands and modules too, is what this file of JSON says and nothing
+    /// that comes over the network: roster-lab up has one for its own
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["plan", "allow_commands"])]
+    pub classes: Option<PathBuf>,
 
     /// Addresses of this host to connect from to the servers that are loaded, in turn
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]

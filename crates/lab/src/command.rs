@@ -4,7 +4,7 @@
 //! one thread looks after any number.
 
 use crate::failure::Failure;
-use crate::poll::Poll;
+use crate::poll::{Poll, Ready};
 use crate::template::Template;
 use crate::worker::{Engine, Progress};
 use anyhow::{Context, Result, bail};
@@ -145,7 +145,7 @@ impl Engine for Commands {
         }
     }
 
-    fn advance(&mut self, user: usize, _: &Poll) -> Progress {
+    fn advance(&mut self, Ready { user, .. }: Ready, _: &Poll) -> Progress {
         let Some(process) = &self.processes[user] else { return Progress::Waiting };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let status = match waitid(WaitId::PidFd(process.pidfd.as_fd()), options) {
@@ -164,7 +164,7 @@ impl Engine for Commands {
         })
     }
 
-    fn disturbed(&mut self, _: usize) {}
+    fn disturbed(&mut self, _: Ready) {}
 
     fn give_up(&mut self, user: usize) {
         let Some(process) = self.processes[user].take() else { return };

@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::net::{Heard, Link, Route};
-use crate::poll::Poll;
+use crate::poll::{Poll, Ready};
 use crate::worker::{Engine, Progress};
 use socket2::Socket;
 use std::io::{ErrorKind, Read, Write};
@@ -140,7 +140,10 @@ impl<D: Dialect> Exchange<D> {
     }
 
     /// Reads what has come; what the answer says, if it is there.
-    fn hear(&mut self, user: usize) -> Result<Option<Result<(), Failure>>, Failure> {
+    fn hear(
+        &mut self,
+        Ready { user, is_last }: Ready,
+    ) -> Result<Option<Result<(), Failure>>, Failure> {
         let Session { channel, stands, asked, inbox, .. } = &mut self.sessions[user];
         match channel {
             None => Err(Failure::Closed),
@@ -162,7 +165,7 @@ impl<D: Dialect> Exchange<D> {
                     *stands = true;
                 }
                 link.flush()?;
-                let heard = link.read(&mut self.scratch, inbox)?;
+                let heard = link.read(&mut self.scratch, inbox, is_last)?;
                 let frame = |inbox: &[u8]| frame(inbox, D::LENGTH_OCTETS);
                 while let Some((begin, end)) = frame(inbox).map_err(Failure::Malformed)? {
                     let said = self.dialect.read(&inbox[begin..end], asked);
@@ -230,15 +233,16 @@ impl<D: Dialect> Engine for Exchange<D> {
         }
     }
 
-    fn advance(&mut self, user: usize, poll: &Poll) -> Progress {
+    fn advance(&mut self, ready: Ready, poll: &Poll) -> Progress {
+        let user = ready.user;
         if self.sessions[user].asked.is_empty() {
             // Only to be made ready: the first news is that the connection stands, or does not.
-            return match self.hear(user) {
+            return match self.hear(ready) {
                 Ok(_) => Progress::Done(Ok(())),
                 Err(failure) => self.failed(user, failure),
             };
         }
-        let said = match self.hear(user) {
+        let said = match self.hear(ready) {
             Ok(None) => return Progress::Waiting,
             Ok(Some(said)) => said,
             // A server may close a connection that it has served when it likes, and whoever asks just
@@ -261,10 +265,10 @@ impl<D: Dialect> Engine for Exchange<D> {
         Progress::Done(said)
     }
 
-    fn disturbed(&mut self, user: usize) {
+    fn disturbed(&mut self, Ready { user, is_last }: Ready) {
         let Session { channel, inbox, .. } = &mut self.sessions[user];
         let Some(Channel::Tcp(link)) = channel else { return };
-        if link.read(&mut self.scratch, inbox) != Ok(Heard::All) {
+        if link.read(&mut self.scratch, inbox, is_last) != Ok(Heard::All) {
             self.close(user);
         }
     }

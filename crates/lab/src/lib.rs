@@ -17,9 +17,11 @@
 //! | [`locust`] | what a worker of Locust and its master say to each other |
 //! | [`report`] | figures, and what to think of them |
 //! | [`schemes`] | ways to store passwords, ranked |
+//! | [`trace`] | at which hop requests spend their time |
 //! | [`compare`], [`bisect`] | reports side by side, as a page or a picture too; one after the other |
 //!
-//! Nothing here knows another crate of Roster: the lab measures it from outside as it does all others.
+//! But for `roster-manual`, which knows no program, nothing here knows another crate of Roster: the lab measures it
+//! from outside as it does all others.
 
 // But for `foreign`, as the workspace has it.
 #![deny(unsafe_code)]
@@ -39,6 +41,7 @@ pub mod failure;
 pub mod foreign;
 pub mod krb5;
 pub mod ldap;
+mod limits;
 pub mod locust;
 pub mod net;
 pub mod nss;
@@ -55,5 +58,6 @@ pub mod schedule;
 pub mod schemes;
 pub mod server;
 pub mod template;
+pub mod trace;
 mod view;
 pub mod worker;

@@ -200,8 +200,14 @@ impl Link {
         Ok(())
     }
 
-    /// Appends everything that has come to `inbox`, by way of `scratch`.
-    pub fn read(&mut self, scratch: &mut [u8], inbox: &mut Vec<u8>) -> Result<Heard, Failure> {
+    /// Appends everything that has come to `inbox`, by way of `scratch`. `is_last` says that an end is
+    /// behind it.
+    pub fn read(
+        &mut self,
+        scratch: &mut [u8],
+        inbox: &mut Vec<u8>,
+        is_last: bool,
+    ) -> Result<Heard, Failure> {
         const FLOOD: Failure = Failure::Malformed("more than any answer holds");
         let Some(tls) = &mut self.tls else {
             loop {
@@ -213,7 +219,7 @@ impl Link {
                     Ok(read) => {
                         inbox.extend_from_slice(&scratch[..read]);
                         // Less than asked for is all there is: epoll tells of what comes next.
-                        if read < scratch.len() {
+                        if read < scratch.len() && !is_last {
                             return Ok(Heard::All);
                         }
                     }

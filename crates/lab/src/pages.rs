@@ -4,8 +4,8 @@
 use crate::cli::Cli;
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
-use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::roff::{Roff, bold};
+use roster_manual::{begin, completions, examples, section, see_also};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -228,6 +228,10 @@ const PAGES: &[Page] = &[
                 "roster-lab schemes ldap://localhost --base dc=example,dc=com --bind-password @dm --no-measure --apply PBKDF2-SHA512 --subtree ou=admins,dc=example,dc=com",
                 "Take it for administrators, and see whose hash is still the old one.",
             ),
+            (
+                "roster-lab schemes ldap://localhost --base dc=example,dc=com --bind-password @dm --undo",
+                "Put back what a run left behind that was killed.",
+            ),
         ],
         exit: &[
             ("0", "Done."),
@@ -236,6 +240,27 @@ const PAGES: &[Page] = &[
             ("130", "Ended by Ctrl-C; the server is as it was, and what was measured was told."),
         ],
         see_also: &["roster-lab-ldap(1)", "dsconf(8)"],
+    },
+    Page {
+        name: "trace",
+        examples: &[
+            (
+                "roster-lab trace --duration 60",
+                "Where the look-ups of the next minute spend their time.",
+            ),
+            (
+                "roster-lab trace --pid \"$(cat /run/roster/rosterd.pid)\" --json trace.json --html trace.html",
+                "Of that rosterd, for programs and as a page with box plots.",
+            ),
+            ("roster-lab trace --sssd", "The same of SSSD, as far as its probes go."),
+        ],
+        exit: &[
+            ("0", "Requests were seen."),
+            ("1", "Nobody asked anything, or probes cannot be looked at; the message says why."),
+            ("2", "Wrong options or arguments."),
+            ("130", "Ended by Ctrl-C; what was seen until then was reported."),
+        ],
+        see_also: &["rosterd(8)", "bpftrace(8)"],
     },
     Page {
         name: "worker",
@@ -336,52 +361,17 @@ pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
 
 /// Prints the completion script.
 pub fn write_completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "roster-lab", &mut script);
-    Ok(out.write_all(&script)?)
+    Ok(out.write_all(&completions(shell, Cli::command()))?)
 }
 
 fn render(command: &Command, name: &str, out: &mut dyn Write) -> io::Result<()> {
-    let source = format!("roster {}", env!("CARGO_PKG_VERSION"));
-    let man = Man::new(command.clone()).manual("Roster").source(source);
-    man.render_title(out)?;
-    man.render_name_section(out)?;
-    // The usage that `--help` shows: clap_mangen's own lacks the values of options.
-    let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ");
-    let words = command.get_bin_name().unwrap_or(command.get_name());
-    let mut synopsis = Roff::new();
-    synopsis.control("SH", ["SYNOPSIS"]);
-    synopsis.text([bold(words), roman(usage.strip_prefix(words).unwrap_or(usage))]);
-    synopsis.to_writer(out)?;
-    man.render_description_section(out)?;
-    man.render_options_section(out)?;
-    if command.has_subcommands() {
-        man.render_subcommands_section(out)?;
-    }
+    begin(command, out)?;
     let Some(page) = page(name) else { return Ok(()) };
     let mut roff = Roff::new();
-    roff.control("SH", ["EXIT STATUS"]);
-    for (code, meaning) in page.exit {
-        roff.control("TP", []);
-        roff.text([bold(*code)]);
-        roff.text([roman(*meaning)]);
-    }
-    roff.control("SH", ["EXAMPLES"]);
-    for (command, meaning) in page.examples {
-        roff.control("PP", []);
-        roff.text([roman(*meaning)]);
-        roff.control("PP", []);
-        roff.control("RS", ["4"]);
-        roff.control("nf", []);
-        roff.text([bold(*command)]);
-        roff.control("fi", []);
-        roff.control("RE", []);
-    }
+    section(&mut roff, "Exit status", page.exit, bold);
+    examples(&mut roff, page.examples);
     let program = (!name.is_empty()).then_some("roster-lab(1)");
-    let others: Vec<&str> = program.into_iter().chain(page.see_also.iter().copied()).collect();
-    roff.control("SH", ["SEE ALSO"]);
-    roff.text([roman(others.join(", "))]);
+    see_also(&mut roff, program, page.see_also);
     roff.to_writer(out)
 }
 

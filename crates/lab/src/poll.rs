@@ -8,7 +8,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::io::{Errno, read};
 use rustix::thread::set_current_timer_slack;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// What the timers are called by.
 const TIMER: u64 = u64::MAX;
+const TICKS: u64 = TIMER - 1;
 /// The longest wait.
 const TICK: Duration = Duration::from_millis(5);
 /// Events that are taken at once.
@@ -29,8 +30,7 @@ const EVENTS_MAX: usize = 256;
 pub struct Poll {
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// Open for what it does alone.
-    _ticks: OwnedFd,
+    ticks: OwnedFd,
 }
 
 /// Something happened to what a user waits for.
@@ -38,6 +38,9 @@ pub struct Poll {
 pub struct Ready {
     /// Whose it is.
     pub user: usize,
+    /// Whether the other side has said its last word, which then is to be read to the end: nothing more
+    /// will be told.
+    pub is_last: bool,
 }
 
 impl Poll {
@@ -46,15 +49,15 @@ impl Poll {
     pub fn new() -> io::Result<Self> {
         set_current_timer_slack(NonZeroU64::new(1))?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let timer = || {
+        let timer = |name| {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-            epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)?;
+            epoll::add(&epoll, &timer, EventData::new_u64(name), EventFlags::IN | EventFlags::ET)?;
             io::Result::Ok(timer)
         };
-        let (timer, ticks) = (timer()?, timer()?);
+        let (timer, ticks) = (timer(TIMER)?, timer(TICKS)?);
         set(&ticks, TICK, TICK)?;
-        Ok(Self { epoll, timer, _ticks: ticks })
+        Ok(Self { epoll, timer, ticks })
     }
 
     /// Tells of everything that happens to a socket from now on, once for each time: whoever is told
@@ -97,8 +100,19 @@ impl Poll {
             Err(error) => return Err(error.into()),
         }
         ready.clear();
-        let users = buffer.iter().map(|event| event.data.u64()).filter(|&data| data != TIMER);
-        ready.extend(users.filter_map(|user| Some(Ready { user: usize::try_from(user).ok()? })));
+        let last = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        for event in buffer.iter() {
+            let flags = event.flags;
+            match event.data.u64() {
+                TIMER => {}
+                // It goes on only when it was read.
+                TICKS => drop(read(&self.ticks, &mut [0; 8])),
+                user => {
+                    let user = usize::try_from(user).unwrap_or(usize::MAX);
+                    ready.push(Ready { user, is_last: flags.intersects(last) });
+                }
+            }
+        }
         Ok(())
     }
 }

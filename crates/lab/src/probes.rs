@@ -14,14 +14,22 @@ use std::time::Duration;
 pub const USERS: u32 = 4;
 /// or, where requests come at a rate of their own, to make them.
 const USERS_OPEN: u32 = 16;
-/// One against many, twice, so that what else the machine does meets both.
+/// One after the other, twice, so that what else the machine does meets both.
 const ROUNDS: u32 = 2;
 /// Answers that a comparison needs on either side.
 const ANSWERS_MIN: u64 = 20;
+/// An identity comes so often in a row, as users who ask for it at once may all be the first; less often
+/// where requests come at a low rate, and so one by one.
+const REPEAT: u64 = 4 * USERS as u64;
+const REPEAT_MIN: u64 = 4;
+/// Identities differ, so that a few of them have to come.
+const IDENTITIES_MIN: u64 = 4;
 /// Beyond this, requests are not of the same kind of work.
 const CACHED: f64 = 2.0;
 /// Numbers of identities beyond which one of them cannot be asked for again and again.
 const PERIOD_MAX: u64 = 1 << 32;
+/// What is compared to find a cache of results.
+const CACHE: &str = "one identity against many";
 /// An answer that took so many times the median stalled,
 const STALLED: u32 = 20;
 /// if it took this long, which on a busy machine nobody else explains.
@@ -77,18 +85,24 @@ pub fn compare(
     let probe = Probe { planned, time };
     let Some(many) = probe.trial(Numbers::ALL) else {
         let seen = "the rate is too low to compare anything in the time of a probe (--probe)";
-        found.unseen("cache", "one identity against many", seen.to_owned());
+        found.unseen("cache", CACHE, seen.to_owned());
         return Ok((found.findings, found.warnings));
     };
-    match one_identity(traits) {
+    let repeat = probe.repeat();
+    match again_and_again(traits, repeat) {
         Some(numbers) => {
             let one = Trial { stage: Stage { numbers, ..many.stage }, ..many };
             let (one, many) = probe.both(one, many, carry)?;
-            found.identities(&one, &many, traits);
+            if one.requests < IDENTITIES_MIN * repeat {
+                let seen = format!("too few answers to compare identities: {}", one.requests);
+                found.unseen("cache", CACHE, seen);
+            } else {
+                found.identities(&one, &many, traits);
+            }
         }
         None => {
             let seen = "all requests name the same".to_owned();
-            found.unseen("cache", "one identity against many", seen);
+            found.unseen("cache", CACHE, seen);
         }
     }
     if let Some(is_planned) = traits.repeats_bytes {
@@ -116,17 +130,27 @@ pub fn compare(
     Ok((found.findings, found.warnings))
 }
 
-/// The numbers of requests that all name one identity, from the middle of the list, where a search
-/// through it takes its mean; none if there is but one anyway.
-fn one_identity(traits: Traits) -> Option<Numbers> {
+/// The numbers of requests of which many in a row name the same identity, and no two have the same
+/// bytes; none if there is but one anyway. Cheap and dear identities come as often as in the run, for
+/// otherwise one that is cheap would pass for one that is kept.
+fn again_and_again(traits: Traits, repeat: u64) -> Option<Numbers> {
     let Traits { period, endless, repeats_bytes } = traits;
     match (period, endless) {
-        (2..=PERIOD_MAX, false) => Some(Numbers { first: period / 2, step: period }),
+        (2..=PERIOD_MAX, false) => {
+            // From all over the list, and each as often.
+            let far = period * 5 / 8;
+            let stride = (far..period).find(|&far| far > 0 && gcd(far, period) == 1).unwrap_or(1);
+            Some(Numbers { first: 0, step: period, repeat, stride })
+        }
         (0 | 1, false) => None,
         // What never comes twice is had twice only with the same number, which makes the same bytes too.
         _ if repeats_bytes.is_some() => None,
-        _ => Some(Numbers { first: 0, step: 0 }),
+        _ => Some(Numbers { first: 0, step: 0, repeat, stride: 1 }),
     }
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { gcd(other, one % other) }
 }
 
 struct Probe {
@@ -135,6 +159,17 @@ struct Probe {
 }
 
 impl Probe {
+    /// How often an identity is to come in a row.
+    fn repeat(&self) -> u64 {
+        match self.planned.stage.load {
+            Load::Closed { .. } => REPEAT,
+            Load::Open(pace) => {
+                let answers = pace.from.min(pace.to) * self.time.as_secs_f64();
+                ((answers as u64) / IDENTITIES_MIN).clamp(REPEAT_MIN, REPEAT)
+            }
+        }
+    }
+
     /// A piece of a probe; none if it could not have enough answers.
     fn trial(&self, numbers: Numbers) -> Option<Trial> {
         let time = self.time / ROUNDS;
@@ -216,8 +251,7 @@ impl Findings {
     }
 
     fn identities(&mut self, one: &Recorder, many: &Recorder, traits: Traits) {
-        let what = "one identity against many";
-        let Some((ratio, seen)) = self.ratio("cache", what, one, many) else { return };
+        let Some((ratio, seen)) = self.ratio("cache", CACHE, one, many) else { return };
         if ratio < CACHED {
             return;
         }
@@ -229,8 +263,8 @@ impl Findings {
             kind: "cache",
             ratio,
             text: format!(
-                "the server answers one identity that comes again and again {ratio:.1} times as fast as \
-                 many ({seen}): it keeps results, as 389-ds does of hashed passwords. This run {names}; \
+                "the server answers an identity that comes again at once {ratio:.1} times as fast as one \
+                 among many ({seen}): it keeps results, as 389-ds does of hashed passwords. This run {names}; \
                  see to it that these are as many as in real use, and compare it with no figure of a \
                  single identity."
             ),
@@ -419,13 +453,27 @@ mod tests {
     }
 
     #[test]
-    fn one_identity_is_one_and_varies_in_all_else() {
+    fn identities_come_again_in_other_bytes_and_each_as_often() {
         let traits = |period, endless, repeats_bytes| Traits { period, endless, repeats_bytes };
-        let numbers = one_identity(traits(10, false, None)).unwrap();
-        assert_eq!((numbers.first % 10, numbers.step), (5, 10));
-        assert_eq!(one_identity(traits(1, false, None)), None);
-        assert_eq!(one_identity(traits(1, true, None)), Some(Numbers { first: 0, step: 0 }));
-        assert_eq!(one_identity(traits(1, true, Some(false))), None);
+        for period in [2, 3, 10, 100, 1000] {
+            let numbers = again_and_again(traits(period, false, None), REPEAT).unwrap();
+            let all: Vec<u64> = (0..period * REPEAT).map(|request| numbers.of(request)).collect();
+            assert!(
+                all.chunks(REPEAT as usize)
+                    .all(|row| row.iter().all(|n| n % period == row[0] % period))
+            );
+            let mut times = vec![0; period as usize];
+            all.iter().for_each(|number| times[(number % period) as usize] += 1);
+            assert!(times.iter().all(|&times| times == REPEAT), "{period}: {times:?}");
+            let mut distinct = all.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(distinct.len(), all.len(), "{period}");
+        }
+        assert_eq!(again_and_again(traits(1, false, None), REPEAT), None);
+        let numbers = again_and_again(traits(1, true, None), REPEAT).unwrap();
+        assert_eq!((numbers.of(0), numbers.of(REPEAT - 1), numbers.of(REPEAT)), (0, 0, 1));
+        assert_eq!(again_and_again(traits(1, true, Some(false)), REPEAT), None);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What was measured: counts, latencies, and how late the generator itself was.
 //!
-//! Each thread fills a [`Recorder`] of its own, hands it over a few times a second and begins another;
-//! whoever collects adds them up. So nothing is shared while requests run, and every request is in
-//! exactly one.
+//! Each thread fills the [`Recorder`] of its own [`Desk`], which is taken away a few times a second, and
+//! begins another; whoever collects adds them up. So every request is in exactly one, and what a thread
+//! recorded is there even if its next request never comes back.
 
 use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Latencies are kept in nanoseconds up to a day; a longer one counts as a day.
@@ -31,13 +33,39 @@ pub struct Batch {
     pub sum: Duration,
 }
 
+/// Where a thread records.
+#[derive(Debug, Default)]
+pub struct Desk {
+    recorder: Mutex<Recorder>,
+}
+
+impl Desk {
+    /// Records something.
+    pub fn note<R>(&self, note: impl FnOnce(&mut Recorder) -> R) -> R {
+        note(&mut self.recorder.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What was recorded since this was asked last.
+    pub fn take(&self) -> Recorder {
+        // Made outside of the lock, which the thread waits for.
+        let mut fresh = Recorder::default();
+        self.note(|recorder| mem::swap(recorder, &mut fresh));
+        fresh
+    }
+}
+
 /// Measurements that add up.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// Requests that ended, well or not, those of the warm-up left out.
+    /// Requests that ended, well or not, those left out that were meant to start in the warm-up.
     pub requests: u64,
+    /// How many requests the measured time saw: of each that share of it that lay within, whenever it
+    /// began and ended. So the rate is right where a request takes as long as the run.
+    pub served: f64,
     /// Those that failed, by kind.
     pub failures: BTreeMap<Failure, u64>,
+    /// How long users asked for nothing because the server could not be talked to, all together.
+    pub paused: Duration,
     /// Failures of kinds beyond those that are told apart.
     pub other_failures: u64,
     /// Requests of the warm-up.
@@ -56,7 +84,9 @@ impl Default for Recorder {
     fn default() -> Self {
         Self {
             requests: 0,
+            served: 0.0,
             failures: BTreeMap::new(),
+            paused: Duration::ZERO,
             other_failures: 0,
             warm_up: 0,
             latency: histogram(DIGITS),
@@ -73,22 +103,14 @@ fn histogram(digits: u8) -> Histogram<u64> {
 }
 
 impl Recorder {
-    /// A request that ended, in this piece of the run; in none if that was behind the end.
-    pub fn record_in(
-        &mut self,
-        batch: Option<usize>,
-        intended: Instant,
-        ended: Instant,
-        result: Result<(), Failure>,
-    ) {
-        if let Some(batch) = batch.and_then(|at| self.batches.get_mut(at)) {
-            batch.requests += 1;
-            if result.as_ref().err().is_none_or(Failure::has_latency) {
-                batch.latencies += 1;
-                batch.sum += ended.duration_since(intended);
-            }
+    /// What a piece of the run saw of a request that ended in it.
+    pub fn record_in(&mut self, batch: usize, latency: Option<Duration>) {
+        let Some(batch) = self.batches.get_mut(batch) else { return };
+        batch.requests += 1;
+        if let Some(latency) = latency {
+            batch.latencies += 1;
+            batch.sum += latency;
         }
-        self.record(intended, ended, result);
     }
 
     /// A request that ended.
@@ -119,7 +141,12 @@ impl Recorder {
 
     /// Adds what another measured.
     pub fn add(&mut self, other: Self) {
+        if other.is_blank() {
+            return;
+        }
         self.requests += other.requests;
+        self.served += other.served;
+        self.paused += other.paused;
         self.warm_up += other.warm_up;
         self.starved += other.starved;
         self.other_failures += other.other_failures;
@@ -138,6 +165,12 @@ impl Recorder {
         // Of the same bounds, so nothing is left out.
         let _ = self.latency.add(&other.latency);
         let _ = self.lag.add(&other.lag);
+    }
+
+    /// Whether nothing was recorded.
+    fn is_blank(&self) -> bool {
+        let Self { requests, warm_up, starved, served, .. } = self;
+        (requests, warm_up, starved) == (&0, &0, &0) && *served == 0.0 && self.lag.is_empty()
     }
 
     /// A percentile of the latencies; zero where there are none.

@@ -1,22 +1,25 @@
 //! Carries a run out: threads for its users, one clock for all, and one place where what they record
 //! comes together.
+//!
+//! A request that blocks its thread, such as a look-up, may never come back. Nothing ends it, so no run
+//! waits for it: what is left of a thread is its own, and stays behind where it hangs.
 
 use crate::failure::Failure;
-use crate::recorder::Recorder;
-use crate::schedule::Load;
+use crate::recorder::{Desk, Recorder};
 use crate::server::{Consumed, Server};
-use crate::worker::{Cost, Engine, Reins, Seat, Stage, Worker};
+use crate::worker::{Cost, Done, Engine, Reins, Seat, Stage, Worker};
 use anyhow::{Result, anyhow, bail};
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Between the last thread that is ready and the first request: longer than it takes to wake them.
 const RUN_UP: Duration = Duration::from_millis(20);
-/// The live view is drawn so often.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What was recorded is collected and shown so often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A thread whose request is late is left behind if it does not come so soon after.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Users and threads.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +47,7 @@ impl Crew {
 pub struct Outcome {
     /// What the users met with.
     pub recorder: Recorder,
-    /// The time that the figures are of.
+    /// The time that the figures are of: what was planned, or until the run was stopped.
     pub measured: Duration,
     /// The time that they were to be of.
     pub planned: Duration,
@@ -56,6 +59,19 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Whether requests blocked the threads, which then are busy with the requests themselves.
     pub blocks: bool,
+    /// Threads whose requests never came back.
+    pub left: usize,
+    /// The server that was looked at has ended in the run.
+    pub server_is_gone: bool,
+}
+
+impl Outcome {
+    /// Requests a second; zero of no time.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        let seconds = self.measured.as_secs_f64();
+        if seconds > 0.0 { self.recorder.served / seconds } else { 0.0 }
+    }
 }
 
 /// How a run goes, for a live view.
@@ -67,13 +83,14 @@ pub struct Sight<'r> {
     pub latest: &'r Recorder,
     /// Since the first request.
     pub elapsed: Duration,
+    /// Nothing begins any more: the last answers are waited for.
+    pub is_ending: bool,
 }
 
 enum Word {
     Ready,
     Failed(Failure),
-    Recorded(Box<Recorder>),
-    Over(Result<Cost, std::io::Error>),
+    Over(Result<Done, std::io::Error>),
 }
 
 /// Where threads wait until all are ready.
@@ -103,118 +120,162 @@ impl Gate {
 
 /// Carries `stage` out with engines that `make` makes, one for each thread, until it is over or stopped.
 /// Everything measured has been shown to `look` in the end.
-pub fn carry_out<'r, E: Engine>(
+pub fn carry_out<E: Engine + Send + 'static>(
     stage: Stage,
     crew: Crew,
     server: Option<&Server>,
-    reins: impl Into<Reins<'r>>,
-    make: impl Fn(Seat) -> Result<E> + Sync,
-    mut look: impl FnMut(&Sight<'_>),
+    reins: impl Into<Reins>,
+    make: impl Fn(Seat) -> Result<E>,
+    look: impl FnMut(&Sight<'_>),
 ) -> Result<Outcome> {
     let reins = reins.into();
-    let gate = Gate::default();
-    let (say, heard) = mpsc::channel();
     let crew = if E::BLOCKS { Crew { threads: crew.users, ..crew } } else { crew };
-    let (blocks, planned) = (E::BLOCKS, stage.duration);
-    let mut outcome = Outcome { blocks, planned, ..Outcome::default() };
-    thread::scope(|scope| {
-        let mut running = 0;
-        for seat in crew.seats() {
-            let (say, gate, make) = (say.clone(), &gate, &make);
-            let spawned = thread::Builder::new()
-                .name(format!("users-{}", seat.thread))
-                .spawn_scoped(scope, move || work(stage, seat, reins, gate, make, &say));
-            if let Err(error) = spawned {
+    let gate = Arc::new(Gate::default());
+    let (say, heard) = mpsc::channel();
+    let mut desks = Vec::new();
+    for seat in crew.seats() {
+        let desk = Arc::new(Desk::default());
+        desks.push(Arc::clone(&desk));
+        let (say, passed, reins) = (say.clone(), Arc::clone(&gate), reins.clone());
+        let spawned = make(seat).and_then(|engine| {
+            let work = move || work(engine, stage, seat, reins, desk, &passed, &say);
+            let name = format!("users-{}", seat.thread);
+            let spawned = thread::Builder::new().name(name).spawn(work);
+            spawned.map_err(|error| anyhow!("cannot start thread {}: {error}", seat.thread + 1))
+        });
+        if let Err(error) = spawned {
+            gate.open(None);
+            return Err(error);
+        }
+    }
+    drop(say);
+    for _ in &desks {
+        match heard.recv() {
+            Ok(Word::Ready) => {}
+            Ok(Word::Failed(failure)) => {
                 gate.open(None);
-                bail!("cannot start thread {}: {error}", seat.thread + 1);
+                bail!("{failure}");
             }
-            running += 1;
-        }
-        drop(say);
-        for _ in 0..running {
-            match heard.recv() {
-                Ok(Word::Ready) => {}
-                Ok(Word::Failed(failure)) => {
-                    gate.open(None);
-                    bail!("{failure}");
-                }
-                _ => {
-                    gate.open(None);
-                    bail!("a thread has ended before the run");
-                }
+            _ => {
+                gate.open(None);
+                bail!("a thread has ended before the run");
             }
         }
-        let start = Instant::now() + RUN_UP;
-        gate.open(Some(start));
-        let measured_from = start + stage.warm_up;
-        // What the server had cost when the figures began.
-        let (mut before, mut begun) = (None, false);
-        let mut latest = Recorder::default();
-        let mut next_look = start;
+    }
+    let start = Instant::now() + RUN_UP;
+    gate.open(Some(start));
+    let from = start + stage.warm_up;
+    let watch = Watch { start, from, end: from + stage.duration, stage, reins, server };
+    let outcome = Outcome { blocks: E::BLOCKS, planned: stage.duration, ..Outcome::default() };
+    watch.until_all_are_over(&desks, &heard, look, outcome)
+}
+
+/// What a run is watched with.
+struct Watch<'s> {
+    start: Instant,
+    /// The measured time.
+    from: Instant,
+    end: Instant,
+    stage: Stage,
+    reins: Reins,
+    server: Option<&'s Server>,
+}
+
+impl Watch<'_> {
+    fn until_all_are_over(
+        mut self,
+        desks: &[Arc<Desk>],
+        heard: &mpsc::Receiver<Word>,
+        mut look: impl FnMut(&Sight<'_>),
+        mut outcome: Outcome,
+    ) -> Result<Outcome> {
+        // What the server had cost when the figures began, and when they ended.
+        let (mut before, mut after) = (None, None);
+        let mut running = desks.len();
+        let mut next_look = self.start;
+        let (mut ends, mut is_cut) = (Vec::new(), false);
         while running > 0 {
-            let mut wait = LOOK_EVERY;
-            if let (Some(server), false) = (server, begun) {
-                let left = measured_from.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    begun = true;
-                    before = server.consumed().ok();
-                } else {
-                    wait = wait.min(left);
-                }
+            let now = Instant::now();
+            if !is_cut && now < self.end && self.reins.is_stopped() {
+                is_cut = true;
+                self.end = now;
             }
-            match heard.recv_timeout(wait) {
-                Ok(Word::Recorded(recorded)) => {
-                    latest.add((*recorded).clone());
-                    outcome.recorder.add(*recorded);
-                }
-                Ok(Word::Over(cost)) => {
-                    outcome.threads.push(cost.map_err(|error| anyhow!("epoll: {error}"))?);
+            let is_ending = now >= self.end;
+            let consumed = || self.server.map(Server::consumed);
+            if now >= self.from {
+                before = before.or_else(consumed);
+            }
+            if is_ending {
+                after = after.or_else(consumed);
+            }
+            if now >= next_look {
+                next_look += LOOK_EVERY;
+                self.show(desks, is_ending, &mut look, &mut outcome.recorder);
+            }
+            if outcome.blocks && now > self.end + self.stage.timeout + GRACE {
+                outcome.left = running;
+                break;
+            }
+            let times = [self.from, self.end, next_look];
+            let next = times.iter().filter(|&&time| time > now).min().unwrap_or(&next_look);
+            match heard.recv_timeout(next.saturating_duration_since(now)) {
+                Ok(Word::Over(done)) => {
+                    let done = done.map_err(|error| anyhow!("epoll: {error}"))?;
+                    outcome.threads.push(done.cost);
+                    ends.push(done.end);
                     running -= 1;
                 }
                 Ok(Word::Ready | Word::Failed(_)) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if Instant::now() >= next_look || running == 0 {
-                next_look += LOOK_EVERY;
-                let elapsed = start.elapsed();
-                look(&Sight { so_far: &outcome.recorder, latest: &latest, elapsed });
-                latest = Recorder::default();
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("a thread has ended before its work was done");
+                }
             }
         }
-        outcome.interrupted = reins.stop.load(Ordering::Relaxed);
-        let ended = Instant::now();
-        let planned = measured_from + stage.duration;
-        // An open loop that is behind ends later than planned, and its rate is that of the whole time.
-        let end = match stage.load {
-            _ if outcome.interrupted => ended,
-            Load::Closed { .. } => planned,
-            Load::Open(_) => ended.max(planned),
-        };
-        outcome.measured = end.saturating_duration_since(measured_from);
-        if let (Some(server), Some(before)) = (server, before) {
-            // One that has ended meanwhile tells nothing any more.
-            outcome.server = server.consumed().ok().map(|after| after.since(before));
+        for _ in 0..outcome.left {
+            let now = Instant::now();
+            let begun = now.checked_sub(self.stage.timeout).unwrap_or(now);
+            outcome.recorder.record(begun, now, Err(Failure::TimedOut));
         }
-        Ok(())
-    })?;
-    Ok(outcome)
+        self.show(desks, true, &mut look, &mut outcome.recorder);
+        let end = ends.into_iter().max().unwrap_or(self.end);
+        outcome.interrupted = self.reins.is_stopped();
+        outcome.measured = end.saturating_duration_since(self.from);
+        // All may have ended before it was looked at again.
+        match (before, after.or_else(|| self.server.map(Server::consumed))) {
+            (Some(Ok(before)), Some(Ok(after))) => outcome.server = Some(after.since(before)),
+            (Some(Ok(_)), Some(Err(_))) => outcome.server_is_gone = true,
+            _ => {}
+        }
+        Ok(outcome)
+    }
+
+    /// Collects what was recorded, and shows it.
+    fn show(
+        &self,
+        desks: &[Arc<Desk>],
+        is_ending: bool,
+        look: &mut impl FnMut(&Sight<'_>),
+        so_far: &mut Recorder,
+    ) {
+        let mut latest = Recorder::default();
+        desks.iter().for_each(|desk| latest.add(desk.take()));
+        so_far.add(latest.clone());
+        look(&Sight { so_far, latest: &latest, elapsed: self.start.elapsed(), is_ending });
+    }
 }
 
 /// What a thread does.
 fn work<E: Engine>(
+    engine: E,
     stage: Stage,
     seat: Seat,
-    reins: Reins<'_>,
+    reins: Reins,
+    desk: Arc<Desk>,
     gate: &Gate,
-    make: &(impl Fn(Seat) -> Result<E> + Sync),
     say: &Sender<Word>,
 ) {
     // Whoever hears is gone only when the run is.
-    let ready = match make(seat) {
-        Ok(engine) => Worker::prepare(engine, stage, seat, reins),
-        Err(error) => Err(Failure::Setup(format!("{error:#}"))),
-    };
-    let worker = match ready {
+    let worker = match Worker::prepare(engine, stage, seat, reins, desk) {
         Ok(worker) => worker,
         Err(failure) => {
             let _ = say.send(Word::Failed(failure));
@@ -223,10 +284,7 @@ fn work<E: Engine>(
     };
     let _ = say.send(Word::Ready);
     let Some(start) = gate.pass() else { return };
-    let cost = worker.run(start, |recorded| {
-        let _ = say.send(Word::Recorded(Box::new(recorded)));
-    });
-    let _ = say.send(Word::Over(cost));
+    let _ = say.send(Word::Over(worker.run(start)));
 }
 
 #[cfg(test)]

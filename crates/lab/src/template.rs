@@ -63,6 +63,12 @@ impl Template {
         Self { parts: vec![Part::Text(text)] }
     }
 
+    /// One of these texts after the other, of which there must be one.
+    #[must_use]
+    pub fn of_list(texts: Vec<Vec<u8>>) -> Self {
+        Self { parts: vec![Part::Lines(texts.into())] }
+    }
+
     /// Of a value in a search filter, in which `\28` is a parenthesis.
     pub fn of_filter_value(text: &str) -> Result<Self, String> {
         Self::read(text, true)

@@ -4,6 +4,7 @@ use crate::report::text::milliseconds;
 use crate::run::Sight;
 use crate::worker::Stage;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Figures of less than half a second jump too much to be read.
@@ -14,6 +15,11 @@ pub struct View {
     bar: ProgressBar,
     sum: crate::recorder::Recorder,
     since: Instant,
+    timeout: Duration,
+    quiet: bool,
+    /// Since when nothing begins any more.
+    ending: Option<Instant>,
+    says_so: bool,
 }
 
 impl View {
@@ -27,13 +33,25 @@ impl View {
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} % {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(what);
-        Self { bar, sum: crate::recorder::Recorder::default(), since: Instant::now() }
+        Self {
+            bar,
+            sum: crate::recorder::Recorder::default(),
+            since: Instant::now(),
+            timeout: stage.timeout,
+            quiet,
+            ending: None,
+            says_so: false,
+        }
     }
 
     /// Shows how it goes.
     pub fn show(&mut self, sight: &Sight<'_>) {
         self.bar.set_position(u64::try_from(sight.elapsed.as_millis()).unwrap_or(u64::MAX));
         self.sum.add(sight.latest.clone());
+        if sight.is_ending {
+            self.say_it_ends();
+            return;
+        }
         let time = self.since.elapsed();
         if time < SHOWN_EVERY {
             return;
@@ -54,6 +72,22 @@ impl View {
             at(99.0),
             sight.so_far.failed()
         ));
+    }
+}
+
+impl View {
+    /// Answers may take as long as a request may.
+    fn say_it_ends(&mut self) {
+        let ending = *self.ending.get_or_insert_with(Instant::now);
+        if ending.elapsed() < SHOWN_EVERY || self.says_so {
+            return;
+        }
+        self.says_so = true;
+        let what = format!("waits for the last answers, {} s at most", self.timeout.as_secs_f64());
+        self.bar.set_message(what.clone());
+        if self.bar.is_hidden() && !self.quiet {
+            let _ = writeln!(io::stderr(), "roster-lab: {what}");
+        }
     }
 }
 

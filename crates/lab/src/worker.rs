@@ -6,21 +6,19 @@
 //! before the next requests are sent, so that sending does not count as waiting.
 
 use crate::failure::Failure;
-use crate::poll::Poll;
-use crate::recorder::{BATCHES, Recorder};
+use crate::poll::{Poll, Ready};
+use crate::recorder::{BATCHES, Desk};
 use crate::schedule::Load;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fs;
 use std::io;
-use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks at time-outs, signals and what was recorded.
+/// Between two looks at time-outs and signals.
 const TICK: Duration = Duration::from_millis(10);
-/// Recordings are handed over so often.
-const HAND_OVER_EVERY: Duration = Duration::from_millis(250);
 /// A user in a closed loop that cannot talk to the server waits so long, lest a refused connection be
 /// tried a hundred thousand times a second.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -50,10 +48,10 @@ pub trait Engine {
     fn begin(&mut self, user: usize, request: u64, poll: &Poll) -> Progress;
 
     /// Something happened to what a user waits for; perhaps nothing that matters.
-    fn advance(&mut self, user: usize, poll: &Poll) -> Progress;
+    fn advance(&mut self, ready: Ready, poll: &Poll) -> Progress;
 
     /// Something happened to what a user has while nothing is asked, such as the end of a connection.
-    fn disturbed(&mut self, user: usize);
+    fn disturbed(&mut self, ready: Ready);
 
     /// Gives a request up that took too long.
     fn give_up(&mut self, user: usize);
@@ -67,16 +65,30 @@ pub trait Engine {
 pub struct Numbers {
     /// The first one's.
     pub first: u64,
-    /// From each to the next.
+    /// From each to the next,
     pub step: u64,
+    /// and after so many more,
+    pub repeat: u64,
+    /// this much besides.
+    pub stride: u64,
 }
 
 impl Numbers {
     /// Every request is another.
-    pub const ALL: Self = Self { first: 0, step: 1 };
+    pub const ALL: Self = Self { first: 0, step: 1, repeat: 1, stride: 0 };
 
-    fn of(self, request: u64) -> u64 {
-        self.first.wrapping_add(request.wrapping_mul(self.step))
+    /// The number of a run's request.
+    #[must_use]
+    pub fn of(self, request: u64) -> u64 {
+        let turns = request.checked_div(self.repeat).unwrap_or_default();
+        let steps = request.wrapping_mul(self.step);
+        self.first.wrapping_add(steps).wrapping_add(turns.wrapping_mul(self.stride))
+    }
+
+    /// More than so many requests go on by, whichever they are.
+    #[must_use]
+    pub fn past(self, requests: u64) -> u64 {
+        requests.saturating_mul(self.step.saturating_add(self.stride).max(1))
     }
 }
 
@@ -116,34 +128,44 @@ impl Seat {
 }
 
 /// By which a run is held from outside.
-#[derive(Clone, Copy, Debug)]
-pub struct Reins<'r> {
+#[derive(Clone, Debug)]
+pub struct Reins {
     /// Ends the run: what is in flight ends as it would, and nothing begins.
-    pub stop: &'r AtomicBool,
+    pub stop: Arc<AtomicBool>,
     /// How many of all users are there, the first ones; all of them where nobody says.
-    pub present: Option<&'r AtomicUsize>,
+    pub present: Option<Arc<AtomicUsize>>,
 }
 
-impl<'r> From<&'r AtomicBool> for Reins<'r> {
-    fn from(stop: &'r AtomicBool) -> Self {
-        Self { stop, present: None }
+impl From<&Arc<AtomicBool>> for Reins {
+    fn from(stop: &Arc<AtomicBool>) -> Self {
+        Self { stop: Arc::clone(stop), present: None }
     }
 }
 
-impl Reins<'_> {
-    fn is_stopped(self) -> bool {
+impl Reins {
+    /// Whether the run is to end.
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// How many of a thread's users are there.
-    fn present(self, seat: Seat) -> usize {
-        let Some(present) = self.present else { return seat.users };
+    fn present(&self, seat: Seat) -> usize {
+        let Some(present) = &self.present else { return seat.users };
         let others = present.load(Ordering::Relaxed).saturating_sub(seat.thread);
         others.div_ceil(seat.threads.max(1)).min(seat.users)
     }
 }
 
-/// What a thread cost from the end of the warm-up on.
+/// What a thread came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// In the measured time.
+    pub cost: Cost,
+    /// When that was over: as planned, or when the run was stopped.
+    pub end: Instant,
+}
+
+/// What a thread cost in the measured time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// On a processor.
@@ -164,12 +186,12 @@ struct Flight {
 }
 
 /// A thread at work.
-pub struct Worker<'r, E> {
+pub struct Worker<E> {
     engine: E,
     stage: Stage,
     seat: Seat,
     poll: Poll,
-    reins: Reins<'r>,
+    reins: Reins,
     /// How many of the users are there.
     present: usize,
     flights: Vec<Option<Flight>>,
@@ -178,7 +200,7 @@ pub struct Worker<'r, E> {
     idle: VecDeque<(usize, Instant)>,
     /// Users who think or pause, and until when.
     resting: BinaryHeap<Reverse<(Instant, usize)>>,
-    recorder: Recorder,
+    desk: Arc<Desk>,
     /// Requests begun.
     begun: u64,
     /// Arrivals of this thread that are past, in an open loop.
@@ -193,27 +215,47 @@ struct Times {
     end: Instant,
 }
 
-impl<'r, E: Engine> Worker<'r, E> {
-    /// Has every user make ready.
+impl Times {
+    /// The share of a request that lay in the measured time.
+    fn share(&self, begun: Instant, ended: Instant) -> f64 {
+        let whole = ended.saturating_duration_since(begun);
+        if whole.is_zero() {
+            return f64::from(u8::from(self.measured <= ended && ended < self.end));
+        }
+        self.inside(begun, ended).as_secs_f64() / whole.as_secs_f64()
+    }
+
+    /// How much of a time lay in the measured one.
+    fn inside(&self, begun: Instant, ended: Instant) -> Duration {
+        ended.min(self.end).saturating_duration_since(begun.max(self.measured))
+    }
+}
+
+impl<E: Engine> Worker<E> {
+    /// Has every user make ready. Where users come and go, a server that is away now is no reason to end:
+    /// what is wrong shows in the request that comes next.
     pub fn prepare(
         mut engine: E,
         stage: Stage,
         seat: Seat,
-        reins: Reins<'r>,
+        reins: Reins,
+        desk: Arc<Desk>,
     ) -> Result<Self, Failure> {
         let poll = Poll::new().map_err(|error| Failure::system("epoll", &error))?;
         let now = Instant::now();
         let (mut buffer, mut ready) = (Vec::new(), Vec::new());
         let present = reins.present(seat);
-        let mut waiting = vec![false; present];
+        // Since when.
+        let mut waiting: Vec<Option<Instant>> = vec![None; present];
         let (mut next, mut open) = (0, 0);
-        let deadline = now + stage.timeout;
+        let comes_and_goes = reins.present.is_some();
+        let judge = |result: Result<(), Failure>| if comes_and_goes { Ok(()) } else { result };
         while next < present || open > 0 {
             while next < present && open < PREPARING_MAX {
                 match engine.prepare(next, &poll) {
-                    Progress::Done(result) => result?,
+                    Progress::Done(result) => judge(result)?,
                     Progress::Waiting => {
-                        waiting[next] = true;
+                        waiting[next] = Some(Instant::now());
                         open += 1;
                     }
                 }
@@ -222,19 +264,27 @@ impl<'r, E: Engine> Worker<'r, E> {
             if reins.is_stopped() {
                 break;
             }
-            if Instant::now() > deadline && open > 0 {
-                return Err(Failure::TimedOut);
+            let is_late = |since: &Instant| since.elapsed() > stage.timeout;
+            if open > 0 && waiting.iter().flatten().any(is_late) {
+                judge(Err(Failure::TimedOut))?;
+                for (user, since) in waiting.iter_mut().enumerate() {
+                    if since.take_if(|since| is_late(since)).is_some() {
+                        engine.give_up(user);
+                        open -= 1;
+                    }
+                }
+                continue;
             }
             let at_most = if open > 0 { None } else { Some(Duration::ZERO) };
             poll.wait(at_most, &mut buffer, &mut ready)
                 .map_err(|error| Failure::system("epoll", &error))?;
             for one in ready.drain(..) {
-                if waiting.get(one.user) != Some(&true) {
+                if waiting.get(one.user).is_none_or(Option::is_none) {
                     continue;
                 }
-                if let Progress::Done(result) = engine.advance(one.user, &poll) {
-                    result?;
-                    waiting[one.user] = false;
+                if let Progress::Done(result) = engine.advance(one, &poll) {
+                    judge(result)?;
+                    waiting[one.user] = None;
                     open -= 1;
                 }
             }
@@ -250,23 +300,22 @@ impl<'r, E: Engine> Worker<'r, E> {
             in_flight: 0,
             idle: VecDeque::new(),
             resting: BinaryHeap::new(),
-            recorder: Recorder::default(),
+            desk,
             begun: 0,
             arrived: 0,
             times: Times { start: now, measured: now, end: now },
         })
     }
 
-    /// Runs from `start` on, which may be in the future, and hands what it records to `hand_over`.
-    pub fn run(mut self, start: Instant, mut hand_over: impl FnMut(Recorder)) -> io::Result<Cost> {
+    /// Runs from `start` on, which may be in the future.
+    pub fn run(mut self, start: Instant) -> io::Result<Done> {
         let measured = start + self.stage.warm_up;
         self.times = Times { start, measured, end: measured + self.stage.duration };
         let last = self.times.end + self.stage.timeout;
         self.seat_users();
         let (mut buffer, mut ready) = (Vec::new(), Vec::new());
         let mut next_tick = start;
-        let mut next_hand_over = start + HAND_OVER_EVERY;
-        let mut before: Option<(Instant, Usage)> = None;
+        let (mut before, mut after) = (None, None);
         loop {
             let now = Instant::now();
             if now >= next_tick {
@@ -278,11 +327,10 @@ impl<'r, E: Engine> Worker<'r, E> {
                 if before.is_none() && now >= measured {
                     before = Some((now, Usage::of_this_thread()));
                 }
-                self.give_up_late(now);
-                if now >= next_hand_over {
-                    next_hand_over = now + HAND_OVER_EVERY;
-                    hand_over(mem::take(&mut self.recorder));
+                if after.is_none() && now >= self.times.end {
+                    after = Some((now, Usage::of_this_thread()));
                 }
+                self.give_up_late(now);
             }
             self.dispatch(now);
             if now >= self.times.end && self.in_flight == 0 && !self.is_behind() || now >= last {
@@ -296,14 +344,15 @@ impl<'r, E: Engine> Worker<'r, E> {
             let at_most = start.map(|due| due.saturating_duration_since(Instant::now()));
             self.poll.wait(at_most, &mut buffer, &mut ready)?;
             for one in ready.drain(..) {
-                self.take(one.user);
+                self.take(one);
             }
         }
         self.give_up_all();
-        hand_over(mem::take(&mut self.recorder));
-        let now = Instant::now();
-        let (since, usage) = before.unwrap_or((now, Usage::of_this_thread()));
-        Ok(Usage::of_this_thread().since(usage, now - since))
+        let now = (Instant::now(), Usage::of_this_thread());
+        let (until, used) = after.unwrap_or(now);
+        let (since, usage) = before.unwrap_or(now);
+        let cost = used.since(usage, until.saturating_duration_since(since));
+        Ok(Done { cost, end: self.times.end })
     }
 
     /// Users who think begin one after the other, as they would come.
@@ -390,8 +439,10 @@ impl<'r, E: Engine> Worker<'r, E> {
             self.idle.pop_front();
             self.arrived += 1;
             if due >= self.times.measured {
-                self.recorder.record_lag(now - due.max(since));
-                self.recorder.starved += u64::from(since > due);
+                self.desk.note(|recorder| {
+                    recorder.record_lag(now - due.max(since));
+                    recorder.starved += u64::from(since > due);
+                });
             }
             self.start(user, due, now);
         }
@@ -431,14 +482,14 @@ impl<'r, E: Engine> Worker<'r, E> {
     }
 
     /// Looks after a user whose socket has news.
-    fn take(&mut self, user: usize) {
-        match self.flights.get(user) {
+    fn take(&mut self, ready: Ready) {
+        match self.flights.get(ready.user) {
             Some(Some(_)) => {
-                if let Progress::Done(result) = self.engine.advance(user, &self.poll) {
-                    self.finish(user, result);
+                if let Progress::Done(result) = self.engine.advance(ready, &self.poll) {
+                    self.finish(ready.user, result);
                 }
             }
-            Some(None) => self.engine.disturbed(user),
+            Some(None) => self.engine.disturbed(ready),
             None => {}
         }
     }
@@ -448,13 +499,26 @@ impl<'r, E: Engine> Worker<'r, E> {
         self.in_flight -= 1;
         let now = Instant::now();
         let pause = result.as_ref().err().is_some_and(Failure::is_of_transport);
-        if flight.prepares {
-            // What is wrong shows in the request that comes next.
-        } else if flight.intended < self.times.measured {
-            self.recorder.warm_up += 1;
-        } else {
-            let batch = self.batch(now);
-            self.recorder.record_in(batch, flight.intended, now, result);
+        // What is wrong with making ready shows in the request that comes next.
+        if !flight.prepares {
+            let (batch, served) = (self.batch(now), self.times.share(flight.begun, now));
+            let is_warm_up = flight.intended < self.times.measured;
+            // A request that blocks cannot be given up, and is late all the same.
+            let is_late = E::BLOCKS && now - flight.begun > self.stage.timeout;
+            let result = if is_late { Err(Failure::TimedOut) } else { result };
+            let has_latency = result.as_ref().err().is_none_or(Failure::has_latency);
+            let latency = (has_latency && !is_warm_up).then(|| now - flight.intended);
+            self.desk.note(|recorder| {
+                recorder.served += served;
+                if let Some(batch) = batch {
+                    recorder.record_in(batch, latency);
+                }
+                if is_warm_up {
+                    recorder.warm_up += 1;
+                } else {
+                    recorder.record(flight.intended, now, result);
+                }
+            });
         }
         if user >= self.present {
             self.engine.leave(user);
@@ -463,6 +527,10 @@ impl<'r, E: Engine> Worker<'r, E> {
         match self.stage.load {
             Load::Closed { think } if pause || !think.is_zero() => {
                 let rest = if pause { think.max(PAUSE) } else { think };
+                if pause {
+                    let paused = self.times.inside(now + think, now + rest);
+                    self.desk.note(|recorder| recorder.paused += paused);
+                }
                 self.resting.push(Reverse((now + rest, user)));
             }
             _ => self.idle.push_back((user, now)),
@@ -498,7 +566,10 @@ impl<'r, E: Engine> Worker<'r, E> {
         while let Some(due) = self.next_arrival() {
             self.arrived += 1;
             if due >= self.times.measured {
-                self.recorder.record(due, now.max(due), Err(Failure::NotSent));
+                self.desk.note(|all| {
+                    all.starved += 1;
+                    all.record(due, now.max(due), Err(Failure::NotSent));
+                });
             }
         }
     }
@@ -525,8 +596,10 @@ pub fn one_by_one<E: Engine>(
                 return Err(Failure::TimedOut);
             }
             poll.wait(None, &mut buffer, &mut ready).map_err(failed)?;
-            if !ready.is_empty() {
-                progress = engine.advance(USER, &poll);
+            for one in ready.drain(..) {
+                if let Progress::Waiting = progress {
+                    progress = engine.advance(one, &poll);
+                }
             }
         }
     };
@@ -560,6 +633,31 @@ impl Usage {
             cpu: self.cpu.saturating_sub(before.cpu),
             queued: self.queued.saturating_sub(before.queued),
             wall,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_counts_by_its_share_in_the_measured_time() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let times = Times { start, measured: at(10), end: at(20) };
+        for (begun, ended, share) in [
+            (at(12), at(13), 1.0),
+            (at(8), at(12), 0.5),
+            (at(18), at(22), 0.5),
+            (at(5), at(25), 0.5),
+            (at(1), at(2), 0.0),
+            (at(21), at(22), 0.0),
+            (at(15), at(15), 1.0),
+            (at(9), at(9), 0.0),
+            (at(20), at(20), 0.0),
+        ] {
+            assert!((times.share(begun, ended) - share).abs() < 1e-9, "{begun:?} {ended:?}");
         }
     }
 }

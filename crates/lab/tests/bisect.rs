@@ -35,9 +35,7 @@ impl Product {
             program = self.path("program").display()
         );
         let versions: Vec<String> = (1..=16).map(|version| version.to_string()).collect();
-        let (plan, state) = (self.path("plan.toml"), self.path("state.json"));
-        let output = run(&[
-            "bisect",
+        self.of(&[
             "--versions",
             &versions.join(","),
             "--good",
@@ -46,13 +44,15 @@ impl Product {
             bad,
             "--cmd",
             &cmd,
-            "--plan",
-            path(&plan),
-            "--state",
-            path(&state),
             "--figure",
             "p50",
-        ]);
+        ])
+    }
+
+    fn of(&self, options: &[&str]) -> (Option<i32>, String) {
+        let (plan, state) = (self.path("plan.toml"), self.path("state.json"));
+        let files = ["--plan", path(&plan), "--state", path(&state)];
+        let output = run(&[&["bisect"], options, &files].concat());
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     }
@@ -95,7 +95,10 @@ fn the_release_that_changed_a_figure_is_found_and_nothing_is_measured_twice() {
 #[test]
 fn releases_that_do_not_differ_and_one_that_cannot_be_tested_are_told() {
     let product = Product::new();
-    // Both of the slow ones, whose sleep is long against what a busy machine adds.
+    // Both of the slow ones, so often that what a busy machine adds does not make the median.
+    let plan = fs::read_to_string(product.path("plan.toml")).expect("the plan");
+    let longer = plan.replace("duration = 0.5", "duration = 4");
+    fs::write(product.path("plan.toml"), longer).expect("write the plan");
     let (code, said) = product.bisect("12", "14");
     assert!(code == Some(1) && said.contains("too close"), "{said}");
     fs::remove_file(product.path("state.json")).expect("there is one");
@@ -103,4 +106,26 @@ fn releases_that_do_not_differ_and_one_that_cannot_be_tested_are_told() {
     assert!(code == Some(1) && said.contains("8 could not be tested"), "{said}");
     let (code, said) = product.bisect("1", "99");
     assert!(code == Some(1) && said.contains("--bad 99: is not among the --versions"), "{said}");
+}
+
+#[test]
+fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
+    let product = Product::new();
+    // 12 of 16: nineteen of twenty requests end at once, in failure.
+    let plan = format!(
+        "[command]\ncommand = [\"sh\", \"{}\", \"{{n}}\"]\nusers = 1\nduration = 0.6\nwarm-up = 0\n\
+         probe = 0\n",
+        product.path("program").display()
+    );
+    fs::write(product.path("plan.toml"), plan).expect("write the plan");
+    let program = product.path("program");
+    let program = program.display();
+    let cmd = format!(
+        "[ {{version}} -ge 3 ] && echo sleep 0.4 >{program} || echo sleep 0.04 >{program}
+         [ {{version}} != 2 ] || echo '[ $(($1 % 20)) = 7 ] || exit 1' >{program}"
+    );
+    let said = product.of(&["--versions", "1,2,3", "--good", "1", "--bad", "3", "--cmd", &cmd]).1;
+    assert!(said.contains("2: could not be measured: 9"), "{said}");
+    assert!(said.contains("of its requests failed: exit code 1"), "{said}");
+    assert!(said.contains("changed with one of 2, 3"), "{said}");
 }

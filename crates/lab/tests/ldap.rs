@@ -181,6 +181,8 @@ fn answers_that_are_none_are_failures_of_a_kind_each() {
             "malformed answer: an answer of another type",
         ),
         (b"\x30\x84\xff\xff\xff\xff", "malformed answer: an element that is too long"),
+        // Told of in one piece with its end.
+        (b"\x30\x0c\x02", "the server closed the connection"),
     ] {
         let uri = server_that_says(words);
         let bind = ["ldap", "--uri", &uri, "--dn", "cn=x", "--password", "y"];
@@ -191,6 +193,27 @@ fn answers_that_are_none_are_failures_of_a_kind_each() {
         assert_eq!(count(&report, &format!("/failures_by_kind/{kind}")), failures, "{report}");
         assert_eq!(number(&report, "/latency_ms/max"), 0.0, "no such answer is a quick one");
     }
+}
+
+#[test]
+fn each_connection_has_its_own_time_to_stand() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let uri = format!("ldap://{}", listener.local_addr().expect("its number"));
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // One at a time: together they take twice as long as a request may.
+            thread::sleep(Duration::from_millis(20));
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"\x30\x0c\x02\x01\x01\x61\x07\x0a\x01\x00\x04\x00\x04\x00");
+            std::mem::forget(stream);
+        }
+    });
+    let search = ["ldap", "--uri", &uri, "--op", "search", "--dn", "cn=x", "--users", "200"];
+    let bind = ["--bind-dn", "cn=x", "--bind-password", "y", "--timeout", "2"];
+    let (_, report) =
+        report(&[&search[..], &bind, &["--duration", "1", "--warm-up", "0"]].concat());
+    let late = count(&report, "/failures_by_kind/no answer in time");
+    assert_eq!((late, count(&report, "/requests")), (200, 200), "{report}");
 }
 
 #[test]
@@ -212,6 +235,22 @@ fn a_server_that_never_stops_talking_is_a_failure_in_bounded_memory() {
     assert_eq!(code, 1, "{report}");
     assert!(count(&report, "/failures") > 0, "{report}");
     assert_eq!(number(&report, "/latency_ms/max"), 0.0, "{report}");
+}
+
+#[test]
+fn a_server_that_ends_in_the_run_is_told_though_failures_are_few() {
+    let mut slapd = slapd(|_| {});
+    let (uri, pid) = (slapd.uri(), slapd.process().pid().as_raw_nonzero().to_string());
+    let bind = ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--server-pid", &pid];
+    let how = ["--json", "-", "--probe", "0", "--duration", "3", "--warm-up", "0", "--users", "4"];
+    let child = lab(&[&bind[..], &how].concat()).stdout(Stdio::piped()).spawn().expect("start");
+    thread::sleep(Duration::from_millis(1500));
+    drop(slapd);
+    let (code, report) = read(&child.wait_with_output().expect("wait"));
+    assert_eq!(code, 0, "{report}");
+    for kind in ["unreachable", "server"] {
+        assert!(warnings(&report).contains(&kind), "{kind}: {report}");
+    }
 }
 
 #[test]

@@ -7,10 +7,12 @@ use resvg::tiny_skia::Pixmap;
 use roster_system_tests::servers::Process;
 use roster_system_tests::{Server, Slapd, tool};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
-use std::io::Read;
-use std::net::TcpListener;
+use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -49,14 +51,20 @@ impl Bench {
 
     /// A master with these options; its figures go to files `run_…`.
     fn master(&self, options: &[&str]) -> Process {
-        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src");
         let mut command = Command::new(python());
         command.args(["-B", "-m", "locust", "--master", "--master-bind-host", "127.0.0.1"]);
         command.args(["--master-bind-port", &self.port.to_string(), "--csv", "run"]);
         command.args(["--html", "run.html", "-f", "locustfile.py"]).args(options);
-        command.current_dir(self.folder.path()).env("PYTHONPATH", package);
+        command.current_dir(self.folder.path()).env("PYTHONPATH", package());
         command.env("ROSTER_LAB", env!("CARGO_BIN_EXE_roster-lab"));
         Process::start(&mut command, &self.path("master.log"))
+    }
+
+    /// A master with workers beside it, by the one command; its options, and then Locust's.
+    fn up(&self, options: &[&str]) -> Process {
+        let mut up = lab(&["up", "--port", &self.port.to_string(), "--python"]);
+        up.arg(python()).args(options).current_dir(self.folder.path()).env("PYTHONPATH", package());
+        Process::start(&mut up, &self.path("master.log"))
     }
 
     fn worker(&self, options: &[&str]) -> Process {
@@ -93,6 +101,11 @@ impl Bench {
     fn count(&self, name: &str, column: &str) -> u64 {
         self.figure(name, column) as u64
     }
+}
+
+/// The package of classes for locustfiles.
+fn package() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src")
 }
 
 /// Waits for its end, which must be well.
@@ -188,7 +201,7 @@ fn workers_in_network_namespaces_of_their_own_serve_one_master() {
     let mut command = Command::new("unshare");
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     command.args(["--map-root-user", "--net", "sh", "-c", &script]).env("PATH", path);
-    command.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src"));
+    command.env("PYTHONPATH", package());
     let output = command.current_dir(bench.folder.path()).output().expect("start unshare");
     let said = String::from_utf8_lossy(&output.stderr);
     let made = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>();
@@ -196,6 +209,23 @@ fn workers_in_network_namespaces_of_their_own_serve_one_master() {
     assert_eq!(bench.count("Binds", "Request Count"), made, "{said}{}", bench.log());
     assert!(made > 1000, "{made}");
     assert!(bench.log().contains("2 workers connected"), "{}", bench.log());
+}
+
+#[test]
+fn a_crowd_larger_than_a_shell_allows_open_files_is_served() {
+    let slapd = slapd(|_| {});
+    let bench = Bench::new(&binds(&slapd, "    think = \"200ms\"\n"));
+    let run = ["1", "-u", "300", "-r", "100", "-t", "6s"];
+    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let master_port = format!("127.0.0.1:{}", bench.port);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 120 && exec \"$0\" worker --master \"$1\""]);
+    shell.arg(lab(&[]).get_program()).arg(master_port);
+    let worker = Process::start(&mut shell, &bench.path("worker.log"));
+    ended_well(master, "the master");
+    ended_well(worker, "the worker");
+    assert!(bench.count("Binds", "Request Count") > 2000, "{}", bench.log());
+    assert_eq!(bench.count("Binds", "Failure Count"), 0);
 }
 
 #[test]
@@ -276,7 +306,6 @@ fn what_goes_wrong_is_an_exception_of_the_master_s_and_a_failure_its_figure() {
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
     for what in [
         "Slip: userz: there is no such key; did you mean users?",
-        "Nobody: connect: Connection refused",
         "Shell: the master names a command or module to run on",
         "Other: nothing says what these users do",
     ] {
@@ -287,6 +316,168 @@ fn what_goes_wrong_is_an_exception_of_the_master_s_and_a_failure_its_figure() {
     assert_eq!(bench.count("Binds", "Failure Count"), 0);
     let failures = fs::read_to_string(bench.path("run_failures.csv")).expect("failures");
     assert!(failures.contains("LDAP 49 invalidCredentials"), "{failures}");
+    // A server that cannot be reached is the requests' trouble: it may come yet.
+    assert!(failures.contains("connect: Connection refused"), "{failures}");
+    assert!(bench.count("Nobody", "Failure Count") > 0);
+}
+
+#[test]
+fn a_server_that_is_away_while_users_come_is_served_to_when_it_is_back() {
+    let mut slapd = slapd(|_| {});
+    let shape = "\nfrom locust import LoadTestShape\n\nclass Shape(LoadTestShape):\n    \
+                 def tick(self):\n        t = self.get_run_time()\n        \
+                 return (10, 10) if t < 4 else (60, 100) if t < 12 else None\n";
+    let bench = Bench::new(&binds(&slapd, &format!("    think = \"50ms\"\n{shape}")));
+    let mut master = bench.master(&[&HEADLESS[..], &["1"]].concat());
+    let worker = bench.worker(&[]);
+    bench.wait_for("All users spawned: {\"Binds\": 10}");
+    slapd.process().kill();
+    bench.wait_for("All users spawned: {\"Binds\": 60}");
+    thread::sleep(Duration::from_secs(1));
+    slapd.start();
+    while master.runs() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    ended_well(worker, "the worker");
+    let (all, failed) =
+        (bench.count("Binds", "Request Count"), bench.count("Binds", "Failure Count"));
+    assert!(failed > 0 && all - failed > 1000, "{failed} of {all}: {}", bench.log());
+    let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
+    assert_eq!(exceptions.lines().count(), 1, "{exceptions}");
+}
+
+#[test]
+fn what_users_of_up_do_is_known_to_its_own_workers_only_and_taken_from_nobody_else() {
+    let made = tempfile::tempdir().expect("make a folder");
+    let mark = made.path().join("mark");
+    let file = format!(
+        "from roster_locust import CommandUser\n\nclass Run(CommandUser):\n    \
+         command = [\"touch\", \"{}\"]\n    think = \"50ms\"\n    probe = 0\n",
+        mark.display()
+    );
+    let told_nothing = "nothing says what these users do";
+    // Someone else on this host connects as a worker does.
+    let bench = Bench::new(&file);
+    let stranger = bench.worker(&["--allow-commands", "--patience", "60"]);
+    let headless = ["--headless", "--only-summary", "--expect-workers", "2", "--csv", "run"];
+    let run = ["-u", "4", "-r", "4", "-t", "4s"];
+    let mut up = bench.up(&[&["--workers", "1", "--"], &headless[..], &run].concat());
+    while up.runs() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    ended_well(stranger, "the stranger");
+    assert!(mark.exists() && bench.count("Run", "Request Count") > 10, "{}", bench.log());
+    let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
+    assert!(exceptions.contains(told_nothing), "{exceptions}");
+    // Someone else has the port, and says what is to be run.
+    fs::remove_file(&mark).expect("remove the mark");
+    let bench = Bench::new(&file);
+    let mut master = bench.master(&[&HEADLESS[..], &["1"], &run].concat());
+    let worker = bench.worker(&["--classes", "/no/such/file"]);
+    while master.runs() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    ended_well(worker, "the worker");
+    let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
+    assert!(exceptions.contains(told_nothing) && !mark.exists(), "{exceptions}");
+    // And before we begin, it is said.
+    let held = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = held.local_addr().expect("its number").port().to_string();
+    let output = lab(&["up", "--port", &port]).output().expect("start");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("--port: cannot listen"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// What a program in Python says, which may import the package.
+fn python_says(program: &str, more: &[(&str, &Path)]) -> String {
+    let mut command = Command::new(python());
+    command.args(["-B", "-c", program]).env("PYTHONPATH", package()).envs(more.iter().copied());
+    let output = command.output().expect("start Python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_host_is_that_of_the_users_it_is_for_and_no_argument_has_a_password() {
+    let classes = "from roster_locust import LdapUser, DnsUser, master\n\
+                   class Binds(LdapUser):\n    dn = 'cn=x'\n    password = 'geheim'\n\
+                   class Names(DnsUser):\n    server = '127.0.0.1:53'\n    name = 'x\"y'\n\
+                   Binds.host = Names.host = 'ldap://other'\n";
+    let told = python_says(&format!("{classes}print(Binds.options(), Names.options())"), &[]);
+    assert!(told.contains("'uri': 'ldap://other'") && told.contains("'127.0.0.1:53'"), "{told}");
+    // In the place of roster-lab: what it is given as arguments, and what to read.
+    let folder = tempfile::tempdir().expect("make a folder");
+    let script = folder.path().join("script");
+    fs::write(&script, "#!/bin/sh\nplan=$(cat)\necho \"$* <$plan>\" >&2\n").expect("write");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it run");
+    let program = format!("{classes}print(master.check(Binds)['failed'])");
+    let told = python_says(&program, &[("ROSTER_LAB", &script)]);
+    let (arguments, plan) = told.split_once('<').expect("a plan");
+    assert!(!arguments.contains("geheim") && plan.contains("password = \"geheim\""), "{told}");
+    // The real one takes it.
+    let lab = Path::new(env!("CARGO_BIN_EXE_roster-lab"));
+    let told = python_says(&format!("{classes}print(master.check(Names))"), &[("ROSTER_LAB", lab)]);
+    assert!(told.contains("findings") || told.contains("probes"), "{told}");
+}
+
+/// What the page of a master answers.
+fn page(port: u16, path: &str, form: Option<&str>) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connect to the page");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set a deadline");
+    let body = form.unwrap_or_default();
+    let method = if form.is_some() { "POST" } else { "GET" };
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("ask");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200"), "{answer}");
+    answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
+}
+
+#[test]
+fn the_tab_is_of_the_host_that_was_typed_and_of_the_time_since_a_reset() {
+    let slapd = slapd(|_| {});
+    let file = binds(&slapd, "    think = \"5ms\"\n");
+    let file = file.replace(&format!("uri = \"{}\"", slapd.uri()), "host = \"ldap://127.0.0.1:1\"");
+    let bench = Bench::new(&file.replace("    probe = 0\n", "    probe = \"100ms\"\n"));
+    let web = free_port();
+    let mut up = bench.up(&["--workers", "1", "--web", &format!("127.0.0.1:{web}")]);
+    bench.wait_for("the page is http://");
+    let data =
+        || -> Value { serde_json::from_str(&page(web, "/roster-lab/data", None)).expect("JSON") };
+    let failed = |data: &Value| data["warnings"].to_string().contains("not checked");
+    let until = |what: &str, mut holds: Box<dyn FnMut(&Value) -> bool + '_>| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !holds(&data()) {
+            assert!(Instant::now() < deadline, "{what}: {} {}", data(), bench.log());
+            thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until("the host of the file is dead", Box::new(&failed));
+    bench.wait_for("1 workers connected");
+    let form = format!("user_count=4&spawn_rate=4&host={}", slapd.uri());
+    page(web, "/swarm", Some(&form));
+    let made = |data: &Value| data["curves"][0]["requests"].as_u64().unwrap_or_default();
+    until("requests", Box::new(|data| made(data) > 100));
+    assert!(!failed(&data()), "{}", data());
+    thread::sleep(Duration::from_secs(10));
+    let cost = |data: &Value| data["client_cpu_us"].as_f64().unwrap_or_default();
+    let before = cost(&data());
+    page(web, "/stats/reset", Some(""));
+    until("requests after the reset", Box::new(|data| made(data) > 300 && cost(data) > 0.0));
+    let after = cost(&data());
+    assert!(before > 0.0 && after < 2.5 * before, "{before} {after}");
+    up.signal(Signal::INT);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while up.runs() {
+        assert!(Instant::now() < deadline, "{}", bench.log());
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -373,11 +564,8 @@ fn the_page_in_a_browser_starts_a_run_shows_our_tab_and_gives_the_report() {
     let file = binds(&slapd, &format!("    server_pid = {server}\n    think = \"2ms\"\n"));
     let bench = Bench::new(&file.replace("    probe = 0\n", "    probe = \"200ms\"\n"));
     let web = free_port();
-    let mut up = lab(&["up", "--file", "locustfile.py", "--source", "127.0.0.2,127.0.0.3"]);
-    up.args(["--web", &format!("127.0.0.1:{web}"), "--port", &bench.port.to_string()]);
-    up.arg("--python").arg(python()).current_dir(bench.folder.path());
-    up.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/src"));
-    let mut up = Process::start(&mut up, &bench.path("master.log"));
+    let mut up =
+        bench.up(&["--source", "127.0.0.2,127.0.0.3", "--web", &format!("127.0.0.1:{web}")]);
     bench.wait_for("Starting web interface");
     let before = bound(&slapd);
     let mut browser = Command::new(python());

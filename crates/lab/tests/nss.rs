@@ -20,7 +20,9 @@ fn who_is_there_is_found_by_name_and_id() {
         let (code, report) = look_up(lookup, key);
         assert_eq!((code, count(&report, "/failures")), (0, 0), "{lookup} {key}: {report}");
         assert!(count(&report, "/requests") > 0 && number(&report, "/latency_ms/p50") > 0.0);
-        assert!(common::warnings(&report).is_empty(), "threads that work are no limit: {report}");
+        // Whether there was a processor for each is the machine's affair.
+        let others = common::warnings(&report).into_iter().find(|&kind| kind != "generator");
+        assert_eq!(others, None, "threads that work are no limit: {report}");
     }
 }
 
@@ -36,6 +38,10 @@ fn who_is_not_there_is_a_failure() {
 
 /// Runs a look-up by a module that counts; the report, and how many calls it counted.
 fn counted(lookup: &str, key: &str) -> (i32, serde_json::Value, u64) {
+    counted_by(lookup, key, &["--users", "2"])
+}
+
+fn counted_by(lookup: &str, key: &str, how: &[&str]) -> (i32, serde_json::Value, u64) {
     let flags = ["-shared", "-fPIC", "-Wl,-soname,libnss_counting.so.2"];
     let module = c_program_with("nss_counting", "libnss_counting.so.2", &flags);
     let folder = tempfile::tempdir().expect("make a folder");
@@ -43,8 +49,8 @@ fn counted(lookup: &str, key: &str) -> (i32, serde_json::Value, u64) {
     fs::write(&calls, "").expect("write the file");
     let module = module.to_str().expect("a plain path");
     let what = ["nss", "--lookup", lookup, "--key", key, "--module", module, "--json", "-"];
-    let brief = ["--probe", "0", "--duration", "1", "--warm-up", "100ms", "--users", "2"];
-    let output = lab(&[&what[..], &brief].concat()).env("ROSTER_CALLS", &calls).output();
+    let brief = ["--probe", "0", "--duration", "1", "--warm-up", "100ms"];
+    let output = lab(&[&what[..], &brief, how].concat()).env("ROSTER_CALLS", &calls).output();
     let (code, report) = read(&output.expect("start roster-lab"));
     (code, report, fs::metadata(&calls).expect("the file").len())
 }
@@ -81,6 +87,14 @@ fn what_a_module_cannot_answer_is_a_failure_of_its_kind() {
         assert!(code == 1 && failures > 0, "{lookup} {key}: {report}");
         assert_eq!(failures, count(&report, "/requests"), "{lookup} {key}: {report}");
     }
+}
+
+#[test]
+fn look_ups_that_never_come_back_hold_no_report_up() {
+    let how = ["--timeout", "1", "--users", "4"];
+    let (_, report, _) = counted_by("passwd", "u{0..1000}", &how);
+    assert_eq!(count(&report, "/failures_by_kind/no answer in time"), 4, "{report}");
+    assert!(common::warnings(&report).contains(&"hung"), "{report}");
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 mod common;
 
-use common::{count, number, run};
+use common::{count, lab, number, run};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 #[test]
 fn reports_go_where_they_are_asked_to() {
@@ -30,6 +34,15 @@ fn reports_go_where_they_are_asked_to() {
 }
 
 #[test]
+fn no_report_has_the_passwords_of_its_options() {
+    let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0", "--probe", "0"];
+    let words = ["--", "sh", "-c", "PASSWORD=geheim; exit 0", "--password", "geheim"];
+    let output = run(&[&["command", "--json", "-"], &brief[..], &words].concat());
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(report.contains("(left out)") && !report.contains("geheim"), "{report}");
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_said_before_the_run() {
     for option in ["--json", "--hdr"] {
         let output = run(&["command", option, "/no/such/folder/file", "--", "true"]);
@@ -37,6 +50,32 @@ fn a_report_that_cannot_be_written_is_said_before_the_run() {
         assert_eq!(output.status.code(), Some(1));
         assert!(said.contains("cannot write /no/such/folder/file"), "{said}");
     }
+}
+
+#[test]
+fn a_full_disk_costs_no_figures() {
+    for option in ["--json", "--hdr", "--html"] {
+        let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0", "--probe", "0"];
+        let output =
+            run(&[&["command", option, "/dev/full"], &brief[..], &["--", "true"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1), "{said}");
+        assert!(said.contains("cannot write /dev/full: No space left on device"), "{said}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("latency    p50 "), "{option}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_start_leaves_the_last_report_and_no_empty_one() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let (old, new) = (folder.path().join("old.json"), folder.path().join("new.html"));
+    fs::write(&old, "the last report").expect("write it");
+    let paths = [&old, &new].map(|path| path.to_str().expect("a plain path"));
+    let nobody = ["ldap", "--uri", "ldap://127.0.0.1:1", "--dn", "cn=x", "--password", "y"];
+    let output = run(&[&nobody[..], &["--json", paths[0], "--html", paths[1]]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&old).expect("still there"), "the last report");
+    assert!(!new.exists());
 }
 
 #[test]
@@ -57,6 +96,38 @@ fn no_live_view_is_drawn_where_there_is_no_terminal() {
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said, "", "nothing but mistakes and warnings goes to standard error");
+}
+
+#[test]
+fn threads_have_their_open_files_whatever_a_shell_allows() {
+    let command = lab(&["nss", "--lookup", "passwd", "--key", "root", "--users", "40"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 100 && exec \"$0\" \"$@\""]).arg(command.get_program());
+    shell.args(command.get_args()).args(["--probe", "0", "--duration", "300ms"]);
+    let output = shell.stdin(Stdio::null()).output().expect("start");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_the_run_with_its_report_unless_nohup_says_otherwise() {
+    let short = ["--users", "1", "--probe", "0", "--warm-up", "0", "--duration", "2", "--", "true"];
+    for (program, code, least) in [("env", 130, 0.0), ("nohup", 0, 1.9)] {
+        let folder = tempfile::tempdir().expect("make a folder");
+        let json = folder.path().join("run.json");
+        let mut command = Command::new(program);
+        command.arg(lab(&[]).get_program()).args(["command", "--json"]).arg(&json).args(short);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
+        thread::sleep(Duration::from_millis(700));
+        kill_process(Pid::from_child(&child), Signal::HUP).expect("signal");
+        let output = child.wait_with_output().expect("wait");
+        assert_eq!(output.status.code(), Some(code), "{program}");
+        let report = fs::read(json).expect("the report");
+        let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+        let rate = number(&report, "/rate");
+        #[expect(clippy::cast_precision_loss, reason = "a count of a few seconds")]
+        let seconds = count(&report, "/requests") as f64 / rate;
+        assert!(seconds >= least && (program == "nohup" || seconds < 1.9), "{program}: {seconds}");
+    }
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::lab;
-use roster_system_tests::{Ds389, Server};
+use common::{lab, report};
+use roster_system_tests::{Ds389, Server, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const BASE: &str = "dc=example,dc=com";
 
 /// Two people, whose passwords are stored as SSHA.
 fn server() -> Ds389 {
-    let server = Ds389::serving(
+    let server = Ds389::as_delivered(
         "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
          dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
          dn: ou=admins,dc=example,dc=com\nobjectClass: organizationalUnit\nou: admins\n\n",
@@ -123,19 +124,46 @@ fn a_scheme_is_applied_to_a_subtree_or_everywhere_and_old_hashes_are_told() {
     assert_eq!(report["default_scheme"], "SSHA512");
 }
 
+/// Users of a run that can log in.
+fn users(server: &Ds389) -> String {
+    let found = server.search(BASE, "(&(cn=roster-lab)(userPassword=*))", &["dn"]);
+    String::from_utf8(found).expect("text")
+}
+
+/// Starts a measurement, and waits until it has begun.
+fn begun(server: &Ds389, more: &[&str]) -> Child {
+    let uri = server.uri();
+    let mut command = lab(&arguments(&uri, more));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    wait_until(Duration::from_secs(60), "users of a run with their passwords", || {
+        users(server).contains("uid=u19,") && config(server).contains("upgrade-hash: off")
+    });
+    child
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("signal");
+}
+
+const SLOW: [&str; 4] = ["--duration", "2", "--identities", "20"];
+
 #[test]
-fn ctrl_c_leaves_the_server_as_it_was_and_mistakes_are_told() {
+fn whatever_ends_it_leaves_the_server_as_it_was_and_mistakes_are_told() {
     let server = server();
     let (before, entries_before) = (config(&server), entries(&server));
+    // Ctrl-C, an impatient one, a terminal that goes away.
+    for signals in [&[Signal::INT][..], &[Signal::INT, Signal::TERM, Signal::INT], &[Signal::HUP]] {
+        let child = begun(&server, &SLOW);
+        for signal in signals {
+            send(&child, *signal);
+            thread::sleep(Duration::from_millis(20));
+        }
+        let output = child.wait_with_output().expect("wait");
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
+        assert_eq!(record(&server), "");
+    }
     let uri = server.uri();
-    let mut command = lab(&arguments(&uri, &["--duration", "2", "--identities", "20"]));
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
-    thread::sleep(Duration::from_secs(3));
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal");
-    let output = child.wait_with_output().expect("wait");
-    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!((config(&server), entries(&server)), (before, entries_before));
     for (more, why) in [
         (&["--no-measure", "--apply", "ROT13"][..], "ROT13: is none of the schemes"),
         (&["--no-measure", "--bind-dn", "cn=nobody"], "LDAP "),
@@ -144,4 +172,67 @@ fn ctrl_c_leaves_the_server_as_it_was_and_mistakes_are_told() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(why), "{why}: {said}");
     }
+}
+
+/// What the server keeps of a run.
+fn record(server: &Ds389) -> String {
+    let found = server.search("cn=config", "(cn=roster-lab schemes)", &["description"]);
+    String::from_utf8(found).expect("text")
+}
+
+#[test]
+fn what_a_killed_run_left_behind_is_undone_by_the_next_and_a_running_one_is_left_alone() {
+    let server = server();
+    let (before, entries_before) = (config(&server), entries(&server));
+    let uri = server.uri();
+    let told = |more: &[&str]| {
+        let output = lab(&arguments(&uri, more)).output().expect("start");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let mut child = begun(&server, &SLOW);
+    let brief = ["--duration", "300ms", "--identities", "4", "--only", "SSHA"];
+    for more in [&brief[..], &["--undo"]] {
+        let (code, said) = told(more);
+        assert!(code == Some(1) && said.contains("measures this server already"), "{said}");
+    }
+    // Nobody can make out their passwords of what is seen of them.
+    let users = users(&server);
+    let name = users.lines().find_map(|line| line.strip_prefix("dn: ")).expect("a user");
+    let number = name.split("ou=roster-lab-").nth(1).and_then(|rest| rest.split(',').next());
+    let guess = format!("Roster-{}", number.expect("a number"));
+    let bind = ["--dn", name, "--password", &guess, "--users", "1", "--duration", "300ms"];
+    let (code, tried) = report(&[&["ldap", "--uri", &uri][..], &bind].concat());
+    assert!(code == 1 && tried.to_string().contains("LDAP 49"), "{tried}");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert_ne!(config(&server), before);
+    assert!(record(&server).contains("dn: cn=roster-lab"));
+    let (code, said) = told(&brief);
+    assert!(code == Some(0) && said.contains("an earlier run had left behind"), "{said}");
+    // It has looked at one scheme, which is not fit; the server has better ones.
+    assert!(said.contains("No advice: ") && !said.contains("For users"), "{said}");
+    assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
+    // And without a measurement.
+    let mut child = begun(&server, &SLOW);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    for (code, said) in [told(&["--undo"]), told(&["--undo"])] {
+        assert!(code == Some(0) && said.contains("arlier run ha"), "{said}");
+        assert_eq!((config(&server), entries(&server)), (before.clone(), entries_before.clone()));
+    }
+    assert_eq!(record(&server), "");
+}
+
+#[test]
+fn more_users_than_a_shell_allows_open_files_are_no_failure() {
+    let server = server();
+    let uri = server.uri();
+    let crowded = ["--users", "200", "--only", "SSHA", "--duration", "500ms"];
+    let command = lab(&arguments(&uri, &[&crowded[..], &["--identities", "20"]].concat()));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 100 && exec \"$0\" \"$@\""]).arg(command.get_program());
+    let output = shell.args(command.get_args()).output().expect("start");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !told.contains("not measured"), "{told}");
 }

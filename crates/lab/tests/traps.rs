@@ -74,6 +74,18 @@ fn results_that_389ds_keeps_of_hashed_passwords_are_told() {
     assert!(!warnings(&report).contains(&"cache"), "{report}");
 }
 
+/// Whoever is cheap or dear is so whether it comes again or not.
+#[test]
+fn identities_that_differ_in_cost_are_not_taken_for_a_cache() {
+    let _alone = ALONE.lock();
+    for dear in ["case u{0..3} in u2) ;; *) sleep 0.02;; esac", "[ u{0..3} != u2 ] || sleep 0.02"] {
+        let what = ["check", "command", "--json", "-", "--", "sh", "-c", dear];
+        let (_, report) = read(&run(&what));
+        assert!(compared(&report, "cache").is_some(), "{report}");
+        assert!(!warnings(&report).contains(&"cache"), "{report}");
+    }
+}
+
 #[test]
 fn passwords_that_are_hashed_anew_by_a_bind_are_told() {
     let _alone = ALONE.lock();
@@ -86,9 +98,13 @@ fn passwords_that_are_hashed_anew_by_a_bind_are_told() {
     assert_eq!(compared(&report, "upgrade"), Some(0.0), "{report}");
     assert!(!warnings(&report).contains(&"upgrade"), "{report}");
     server.set("cn=config", "nsslapd-enable-upgrade-hash", &["on"]);
-    // One fresh server more would say the same: the first eight are as they were stored.
-    let (code, report) = check(&server.uri(), &bind);
+    // A check of a few leaves the others as they were stored.
+    let few = DN.replace("99", "7");
+    let what = ["check", "ldap", "--uri", &server.uri(), "--dn", &few, "--password", PASSWORD];
+    let (code, report) = whole_report(&[&what[..], &bind].concat());
     assert_eq!((code, compared(&report, "upgrade")), (3, Some(1.0)), "{report}");
+    let (code, report) = check(&server.uri(), &bind);
+    assert!(code == 3 && compared(&report, "upgrade") >= Some(0.5), "{report}");
     assert!(said(&report, "upgrade").contains("from SSHA to PBKDF2-SHA512"), "{report}");
     // Who may not read entries is told so, and not that all is well.
     let (_, report) = check(&server.uri(), &[]);

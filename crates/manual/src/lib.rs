@@ -2,15 +2,18 @@
 //! sections feeds the end of `--help` and the man page; all else in both comes from the definition
 //! that parses the program's arguments.
 //!
+//! A program whose commands have pages of their own puts them together of [`begin`], [`section`], [`examples`]
+//! and [`see_also`].
+//!
 //! Knows no program; each has its own table.
 
 #![forbid(unsafe_code)]
 
-use clap::Command;
+use clap::{Command, Subcommand, ValueHint};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Of an explanation in `--help`, which clap leaves as it is.
@@ -56,6 +59,16 @@ impl Page {
         let path = folder.join(format!("{}.{}", self.name, self.section));
         fs::write(&path, text)?;
         Ok(path)
+    }
+
+    /// The same; its path goes to `out`.
+    pub fn put(&self, program: Command, folder: &Path, out: &mut dyn Write) -> io::Result<()> {
+        let path = self.write(program, folder).map_err(|error| {
+            let shown = folder.display();
+            let text = format!("cannot write the man page into {shown}: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        writeln!(out, "{}", path.display())
     }
 
     fn render(&self, program: Command, out: &mut Vec<u8>) -> io::Result<()> {
@@ -139,6 +152,86 @@ fn wrapped(text: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What packagers ask of a program, which `--help` does not show.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ForPackagers {
+    /// Write the man page into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is made if need be
+        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print shell completions
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+impl ForPackagers {
+    /// Does it for a program with that page: writes the path of what was written to `out`, or the script.
+    pub fn write(&self, page: &Page, program: Command, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Man { folder } => page.put(program, folder, out),
+            Self::Completions { shell } => out.write_all(&completions(*shell, program)),
+        }
+    }
+}
+
+/// A completion script. Made in memory first: the generator ends the program where it cannot write.
+#[must_use]
+pub fn completions(shell: clap_complete::Shell, mut program: Command) -> Vec<u8> {
+    let mut script = Vec::new();
+    let name = program.get_name().to_owned();
+    clap_complete::generate(shell, &mut program, name, &mut script);
+    script
+}
+
+/// Begins the man page of a program, or of one of its commands, that was built: up to the commands below it.
+pub fn begin(command: &Command, out: &mut dyn Write) -> io::Result<()> {
+    let man = Man::new(command.clone()).manual("Roster").source(source());
+    man.render_title(out)?;
+    man.render_name_section(out)?;
+    // The usage that `--help` shows: clap_mangen's own lacks the values of options.
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let words = command.get_bin_name().unwrap_or(command.get_name());
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]);
+    synopsis.text([bold(words), roman(usage.strip_prefix(words).unwrap_or(usage))]);
+    synopsis.to_writer(out)?;
+    man.render_description_section(out)?;
+    man.render_options_section(out)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(out)?;
+    }
+    Ok(())
+}
+
+/// The examples of a man page: commands, each below what it does.
+pub fn examples(roff: &mut Roff, examples: &[(&'static str, &'static str)]) {
+    roff.control("SH", ["EXAMPLES"]);
+    for (command, meaning) in examples {
+        roff.control("PP", []);
+        roff.text([roman(*meaning)]);
+        roff.control("PP", []);
+        roff.control("RS", ["4"]);
+        roff.control("nf", []);
+        roff.text([bold(*command)]);
+        roff.control("fi", []);
+        roff.control("RE", []);
+    }
+}
+
+/// The other pages that a man page names: of a command, its program's first.
+pub fn see_also(roff: &mut Roff, program: Option<&str>, others: &[&str]) {
+    let others: Vec<&str> = program.into_iter().chain(others.iter().copied()).collect();
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([roman(others.join(", "))]);
 }
 
 /// A section of a man page; nothing where there are no terms.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint};
+use roster_manual::ForPackagers;
 use roster_rootwrap::check::{self, Difference};
 use roster_rootwrap::exec::{self, Executor, Streams};
 use roster_rootwrap::explain::explain;
@@ -72,19 +73,8 @@ enum Command {
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Write the man page roster-rootwrap.8 into a folder, for packagers
-    #[command(hide = true)]
-    Man {
-        /// The folder, which is made if need be
-        #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-        folder: PathBuf,
-    },
-    /// Print shell completions, for packagers
-    #[command(hide = true)]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
+    #[command(flatten)]
+    ForPackagers(ForPackagers),
     /// The rootwrap.conf, and the command to run with its arguments
     #[command(external_subcommand)]
     Run(Vec<OsString>),
@@ -115,17 +105,9 @@ fn main() -> ExitCode {
         Command::Check { conf, json } => run_check(&conf, json, &mut out),
         Command::Explain { conf, mode, command } => run_explain(&conf, mode, &command, &mut out),
         Command::CheckPolicy { file } => run_check_policy(&file, &mut out),
-        Command::Man { folder } => manual::write_page(
-            &manual::ROOTWRAP,
-            <Cli as clap::CommandFactory>::command(),
-            &folder,
-            &mut out,
-        )
-        .map(|()| 0),
-        Command::Completions { shell } => {
-            let mut command = <Cli as clap::CommandFactory>::command();
-            clap_complete::generate(shell, &mut command, manual::ROOTWRAP.name, &mut out);
-            Ok(0)
+        Command::ForPackagers(what) => {
+            let program = <Cli as clap::CommandFactory>::command();
+            what.write(&manual::ROOTWRAP, program, &mut out).map(|()| 0)
         }
         Command::Run(words) => return ExitCode::from(run_command(&words)),
     };

@@ -7,7 +7,7 @@ use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
 use roster_exec::options;
-use roster_manual::{Page, section, source};
+use roster_manual::{Page, completions, section, source};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -179,15 +179,15 @@ pub fn exec_command() -> Command {
         )
 }
 
-/// Writes the completions of `roster-exec`.
-pub fn write_exec_completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
+/// The completions of `roster-exec`.
+#[must_use]
+pub fn exec_completions(shell: Shell) -> Vec<u8> {
     if shell != Shell::Bash {
-        clap_complete::generate(shell, &mut exec_command(), options::NAME, out);
-        return Ok(());
+        return completions(shell, exec_command());
     }
     let names = |option: &options::Opt| format!("-{} --{}", option.short, option.long);
     let names: Vec<String> = options::OPTIONS.iter().map(names).collect();
-    out.write_all(include_str!("exec.bash").replace("@OPTIONS@", &names.join(" ")).as_bytes())
+    include_str!("exec.bash").replace("@OPTIONS@", &names.join(" ")).into()
 }
 
 /// The program by the name that it was called by.
@@ -196,19 +196,9 @@ pub fn called() -> PathBuf {
     std::env::args_os().next().unwrap_or_default().into()
 }
 
-/// Writes the page of one of these programs into a folder, and its path to `out`.
-pub fn write_page(
-    page: &Page,
-    program: Command,
-    folder: &Path,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    writeln!(out, "{}", page.write(program, folder)?.display())
-}
-
 /// Writes roster-exec(1) and exec.toml(5) into a folder, and their paths to `out`.
 pub fn write_exec_pages(folder: &Path, out: &mut dyn Write) -> io::Result<()> {
-    write_page(&EXEC, exec_command(), folder, out)?;
+    EXEC.put(exec_command(), folder, out)?;
     let mut text = Vec::new();
     render_policy(&mut text)?;
     let path = folder.join("exec.toml.5");

@@ -19,6 +19,8 @@ from .users import NativeUser
 
 log = logging.getLogger(__name__)
 
+#: Where `roster-lab up` has its workers read what users do, which then nobody hears who can connect.
+CLASSES = "ROSTER_LAB_CLASSES"
 #: A comparison of each class takes a few seconds.
 CHECK_SECONDS_MAX = 120
 
@@ -32,19 +34,29 @@ class Lab:
         self.checks: Dict[str, Dict[str, Any]] = {}
         #: The last word of each worker.
         self.workers: Dict[str, Dict[str, Any]] = {}
+        #: Theirs when the statistics were reset.
+        self.workers_at_reset: Dict[str, Dict[str, Any]] = {}
         self._checking: Optional[gevent.Greenlet] = None
+        #: What a comparison that no run has followed yet was of.
+        self._checked: Optional[Dict[str, Any]] = None
 
     def classes(self) -> List[Any]:
         return [cls for cls in self.environment.user_classes if issubclass(cls, NativeUser)]
 
     def tell_workers(self) -> None:
-        """Puts what users do where workers find it: among the options."""
-        if self.environment.parsed_options is None:
-            self.environment.parsed_options = argparse.Namespace()
+        """Puts what users do where workers find it: among the options, or in a file."""
         told = {}
         for cls in self.classes():
             options = {key: value for key, value in cls.options().items() if key != "probe"}
             told[cls.__name__] = {cls.load: options}
+        path = os.environ.get(CLASSES)
+        if path:
+            with open(path + ".new", "w") as file:
+                json.dump(told, file)
+            os.replace(path + ".new", path)
+            return
+        if self.environment.parsed_options is None:
+            self.environment.parsed_options = argparse.Namespace()
         self.environment.parsed_options.roster_lab = told
 
     def is_idle(self) -> bool:
@@ -58,19 +70,32 @@ class Lab:
 
     def on_test_start(self, **_: Any) -> None:
         self.workers.clear()
+        self.workers_at_reset.clear()
         self.tell_workers()
-        if self._checking is None:
-            self.start_check()
+        # Comparisons are of a server that is left alone.
         if self._checking is not None:
-            # Comparisons are of a server that is left alone.
             self._checking.join()
+        if self._checked != self._options():
+            # It was another server's, or an earlier run's.
+            self._checking = gevent.spawn(self._check)
+            self._checking.join()
+        self._checked = None
+
+    def on_reset(self) -> None:
+        """From now on requests are counted anew, and so is what they cost."""
+        self.workers_at_reset = dict(self.workers)
+
+    def _options(self) -> Dict[str, Any]:
+        return {cls.__name__: cls.options() for cls in self.classes()}
 
     def on_report(self, client_id: str, data: Dict[str, Any], **_: Any) -> None:
         if "roster_lab" in data:
             self.workers[client_id] = data["roster_lab"]
 
     def _check(self) -> None:
+        checked = self._options()
         self.checks = {cls.__name__: check(cls) for cls in self.classes()}
+        self._checked = checked
         for name, found in self.checks.items():
             for warning in found.get("warnings", ()):
                 log.warning("%s: %s", name, warning["text"])
@@ -94,10 +119,11 @@ class Lab:
         Several workers beside one server see the same process: of a host the most counts.
         """
         seconds: Dict[Tuple[str, str, str], float] = {}
-        for worker in self.workers.values():
+        for client, worker in self.workers.items():
+            before = {(name, what): cpu for name, what, cpu in self._at_reset(client).get("server_cpu", ())}
             for name, what, cpu in worker["server_cpu"]:
                 key = (name, worker["host"], what)
-                seconds[key] = max(seconds.get(key, 0.0), cpu)
+                seconds[key] = max(seconds.get(key, 0.0), cpu - before.get((name, what), 0.0))
         requests = {}
         for (name, _), entry in list(self.environment.stats.entries.items()):
             requests[name] = requests.get(name, 0) + entry.num_requests
@@ -109,22 +135,20 @@ class Lab:
     def client_cpu_us(self) -> Optional[float]:
         """Microseconds of the workers' processors for each request."""
         requests = self.environment.stats.total.num_requests
-        cpu = sum(worker["client_cpu"] for worker in self.workers.values())
+        cpu = sum(
+            worker["client_cpu"] - self._at_reset(client).get("client_cpu", 0.0)
+            for client, worker in self.workers.items()
+        )
         return cpu * 1e6 / requests if requests and self.workers else None
 
+    def _at_reset(self, client: str) -> Dict[str, Any]:
+        return self.workers_at_reset.get(client, {})
 
-def arguments(cls: Any) -> List[str]:
-    """The options of a class as they would be typed."""
-    flags, words = [], []
-    for key, value in cls.options().items():
-        if key == "command":
-            words = ["--", *value]
-        elif value is True:
-            flags.append("--" + key)
-        elif value is not False:
-            text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-            flags.append("--%s=%s" % (key, text))
-    return flags + words
+
+def plan(cls: Any) -> str:
+    """What users of a class do as a plan of roster-lab: strings, lists and numbers of JSON are TOML's too."""
+    lines = ["%s = %s" % (key, json.dumps(value, ensure_ascii=False)) for key, value in cls.options().items()]
+    return "\n".join(["[%s]" % cls.load, *lines, ""])
 
 
 def check(cls: Any) -> Dict[str, Any]:
@@ -134,11 +158,12 @@ def check(cls: Any) -> Dict[str, Any]:
     program = os.environ.get("ROSTER_LAB") or shutil.which("roster-lab")
     if program is None:
         return {"failed": "roster-lab is not on this host, which would look for traps before a run."}
-    command = [program, "check", cls.load, "--json=-", "--quiet", *arguments(cls)]
+    # Not as arguments, which everybody on this host sees: passwords may be among them.
+    command = [program, "run", "/dev/stdin", "--check", "--json=-", "--quiet"]
     try:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=plan(cls).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             timeout=CHECK_SECONDS_MAX,
@@ -175,6 +200,14 @@ def listen() -> None:
         StatsCSV._percentile_fields = _with_fractions
         environment.events.test_start.add_listener(lab.on_test_start)
         environment.events.worker_report.add_listener(lab.on_report)
+        # Locust's event tells of the page's button only.
+        reset_all = environment.stats.reset_all
+
+        def reset() -> None:
+            reset_all()
+            lab.on_reset()
+
+        environment.stats.reset_all = reset
         if web_ui is not None:
             page.add(web_ui, lab)
             lab.start_check()

@@ -5,7 +5,7 @@ typed; what is not an option the worker names. Locust's own attributes (weight, 
 mean there.
 """
 
-from typing import Any, ClassVar, Dict, Optional
+from typing import Any, ClassVar, Dict, Optional, Tuple
 
 from locust import User, task
 
@@ -19,6 +19,8 @@ class NativeUser(User):
     load: ClassVar[str] = ""
     #: The option that the host of Locust's page takes the place of.
     target: ClassVar[Optional[str]] = None
+    #: How hosts begin that are for it; those of others do not stand in the place of its own.
+    schemes: ClassVar[Tuple[str, ...]] = ()
 
     @classmethod
     def options(cls) -> Dict[str, Any]:
@@ -31,9 +33,13 @@ class NativeUser(User):
                 if not name.startswith("_") and name not in _NOT_OPTIONS and value is not None:
                     options[name.replace("_", "-")] = value
         host = getattr(cls, "host", None)
-        if cls.target and host:
+        if cls.target and host and (cls._is_for(host) or cls.target not in options):
             options[cls.target] = host
         return options
+
+    @classmethod
+    def _is_for(cls, host: str) -> bool:
+        return host.startswith(cls.schemes) if cls.schemes else "://" not in host
 
     @task
     def made_by_a_worker(self) -> None:
@@ -43,7 +49,7 @@ class NativeUser(User):
         )
 
 
-_NOT_OPTIONS = frozenset(dir(NativeUser)) | {"load", "target"}
+_NOT_OPTIONS = frozenset(dir(NativeUser)) | {"load", "target", "schemes"}
 
 
 class LdapUser(NativeUser):
@@ -52,6 +58,7 @@ class LdapUser(NativeUser):
     abstract = True
     load = "ldap"
     target = "uri"
+    schemes = ("ldap://", "ldaps://")
 
 
 class DnsUser(NativeUser):
@@ -87,7 +94,7 @@ class PamUser(NativeUser):
 class CommandUser(NativeUser):
     """Runs `command`, a list of words, on the worker's host: see roster-lab-command(1).
 
-    Workers do so with --allow-commands only.
+    Workers do so with --allow-commands only, and those of roster-lab up.
     """
 
     abstract = True

@@ -2,7 +2,7 @@
  *
  * The file that ROSTER_CALLS names gets a byte a call. Users and groups "u0" to "u99" are there, with
  * ids from 1000 on; "gone" is UNAVAIL, "later" TRYAGAIN; what begins with "big" takes more room than a
- * caller has at first.
+ * caller has at first. "u1000" is never answered.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -36,6 +36,8 @@ static enum nss_status find(const char *name, size_t buflen, int *errnop)
         return miss(NSS_STATUS_UNAVAIL, ENOENT, errnop);
     if (strcmp(name, "later") == 0)
         return miss(NSS_STATUS_TRYAGAIN, EAGAIN, errnop);
+    while (strcmp(name, "u1000") == 0)
+        pause();
     if (strncmp(name, "big", 3) == 0) {
         if (buflen < BIG_BYTES)
             return miss(NSS_STATUS_TRYAGAIN, ERANGE, errnop);

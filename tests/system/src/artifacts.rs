@@ -1,6 +1,7 @@
 //! What is under test, built when it is missing or old: the module, the programs `roster` and
 //! `rosterd`, and the C helpers. Test binaries run side by side, so one file lock covers every build.
 
+use crate::host::run;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -95,6 +96,40 @@ pub fn c_program_with(source: &str, output: &str, flags: &[&str]) -> PathBuf {
         fs::rename(&fresh, &program).expect("move the program into place");
     }
     program
+}
+
+/// The folder with the files of a Debian package, which is not installed.
+pub(crate) fn unpacked(package: &str) -> PathBuf {
+    let packages = scratch().join("packages");
+    let folder = packages.join(package);
+    let _lock = lock();
+    if folder.is_dir() {
+        return folder;
+    }
+    let fresh = packages.join(format!("{package}.new"));
+    let _ = fs::remove_dir_all(&fresh);
+    fs::create_dir_all(&fresh).expect("create a folder for the package");
+    let mut fetch = Command::new("apt-get");
+    fetch.args(["-q", "-o", "APT::Sandbox::User=root", "download", package]).current_dir(&fresh);
+    let done = run(&mut fetch);
+    assert_eq!(done.code, 0, "apt-get download {package} (after apt-get update): {}", done.error());
+    let archive =
+        fs::read_dir(&fresh).expect("read it").flatten().next().expect("an archive").path();
+    let files = fresh.join("files");
+    let done = run(Command::new("dpkg").arg("-x").arg(&archive).arg(&files));
+    assert_eq!(done.code, 0, "dpkg -x {}: {}", archive.display(), done.error());
+    // /lib is /usr/lib here, and some packages are older than that.
+    if files.join("lib").is_dir() {
+        let merge = "mkdir -p usr && cp -a lib usr/";
+        assert_eq!(
+            run(Command::new("sh").args(["-c", merge]).current_dir(&files)).code,
+            0,
+            "{merge}"
+        );
+    }
+    fs::rename(&files, &folder).expect("move the files into place");
+    fs::remove_dir_all(&fresh).expect("remove the archive");
+    folder
 }
 
 /// A folder for what the harness makes and keeps between runs.

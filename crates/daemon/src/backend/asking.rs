@@ -6,8 +6,9 @@
 //! other.
 
 use super::engine::{Engine, Found};
+use crate::hops::{Outcome, Place};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use roster_bus::interfaces::{CALL_DEADLINE, Error, LOOK_UP_DEADLINE};
+use roster_bus::interfaces::{CALL_DEADLINE, Error, LOOK_UP_DEADLINE, Trace};
 use roster_config::Mode;
 use roster_provider::{Keys, LookUp, Of, Provider, Unanswered};
 use std::collections::{HashMap, HashSet};
@@ -47,6 +48,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Of so many the list is cleared of those whose time is over: they may be gone.
 const FAILING_MAX: usize = 10_000;
 
+/// What is asked of our own accord.
+const NOBODYS: Trace = Trace { request: 0, call: 0 };
+
 /// An entry by number and name.
 type Known = (u32, Vec<u8>);
 
@@ -54,6 +58,7 @@ type Known = (u32, Vec<u8>);
 pub struct Asking<P> {
     engine: Arc<Engine>,
     provider: Arc<P>,
+    place: Arc<Place>,
     mode: Mode,
     /// How long an answer counts.
     refresh: Duration,
@@ -99,10 +104,17 @@ fn fits(answer: Found) -> Result<Found, Error> {
 
 impl<P: Provider + 'static> Asking<P> {
     /// Asks this provider, which reports into that engine; an answer counts for so long.
-    pub fn new(engine: Arc<Engine>, provider: Arc<P>, mode: Mode, refresh: Duration) -> Self {
+    pub fn new(
+        engine: Arc<Engine>,
+        provider: Arc<P>,
+        place: Arc<Place>,
+        mode: Mode,
+        refresh: Duration,
+    ) -> Self {
         Self {
             engine,
             provider,
+            place,
             mode,
             refresh,
             places: Semaphore::new(QUESTIONS_MAX + WAITING_MAX),
@@ -115,21 +127,21 @@ impl<P: Provider + 'static> Asking<P> {
 
     /// The records that answer the question; none when the directory has no such entry. While it
     /// does not answer, what is known of the entry.
-    pub async fn look_up(&self, what: &LookUp) -> Result<Found, Error> {
+    pub async fn look_up(&self, trace: Trace, what: &LookUp) -> Result<Found, Error> {
         self.is_asked()?;
-        let (result, answer) = self.answer(what).await;
+        let (result, answer) = self.answer(trace, what).await;
         metrics::counter!("roster_directory_lookups_total", "result" => result).increment(1);
         answer.and_then(fits)
     }
 
     /// The entries that these questions are about, without the lists that belong to them. All of them
     /// are told, or none.
-    pub async fn look_up_all(&self, what: &[LookUp]) -> Result<Found, Error> {
+    pub async fn look_up_all(&self, trace: Trace, what: &[LookUp]) -> Result<Found, Error> {
         self.is_asked()?;
         let untold = self.engine.untold(what, self.refresh);
         if !untold.is_empty() {
             let Ok(_place) = self.places.try_acquire() else { return Err(busy()) };
-            let asked = timeout(LOOK_UP_DEADLINE, self.ask_together(&untold)).await;
+            let asked = timeout(LOOK_UP_DEADLINE, self.ask_together(trace, &untold)).await;
             if let Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) =
                 asked.unwrap_or_else(|_| Err(late()))
                 // As for a single one: what is known of an entry is told while the directory is away.
@@ -150,7 +162,7 @@ impl<P: Provider + 'static> Asking<P> {
     }
 
     /// Asks for entries by the hundred.
-    async fn ask_together(&self, what: &[&LookUp]) -> Result<(), Unanswered> {
+    async fn ask_together(&self, trace: Trace, what: &[&LookUp]) -> Result<(), Unanswered> {
         let ways: [fn(&LookUp) -> bool; 4] = [
             |what| matches!(what, LookUp::UserByName(_) | LookUp::GroupsOf(_)),
             |what| matches!(what, LookUp::UserByUid(_)),
@@ -159,18 +171,18 @@ impl<P: Provider + 'static> Asking<P> {
         ];
         let ways = ways.map(|is_one| what.iter().copied().filter(|what| is_one(what)).collect());
         let batches: Vec<_> = ways.iter().flat_map(|way: &Vec<_>| way.chunks(BATCH)).collect();
-        let asked = batches.into_iter().map(|batch| Ok(self.ask_by_halves(batch)));
+        let asked = batches.into_iter().map(|batch| Ok(self.ask_by_halves(trace, batch)));
         let asked = stream::iter(asked.collect::<Vec<_>>());
         asked.try_buffer_unordered(TOGETHER_MAX).try_collect::<()>().await
     }
 
     /// Asks for entries with one question or, if the server refuses that, which may have a limit, with
     /// one for each half of them.
-    async fn ask_by_halves(&self, batch: &[&LookUp]) -> Result<(), Unanswered> {
+    async fn ask_by_halves(&self, trace: Trace, batch: &[&LookUp]) -> Result<(), Unanswered> {
         let mut parts = vec![batch];
         while let Some(part) = parts.pop() {
             let _turn = self.turns.acquire().await;
-            match self.ask_alike(part).await {
+            match self.ask_alike(trace, part).await {
                 Err(Unanswered::Failed(_)) if part.len() > 1 => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -182,7 +194,7 @@ impl<P: Provider + 'static> Asking<P> {
     }
 
     /// Asks for entries that are all asked for by name, or all by id.
-    async fn ask_alike(&self, what: &[&LookUp]) -> Result<(), Unanswered> {
+    async fn ask_alike(&self, trace: Trace, what: &[&LookUp]) -> Result<(), Unanswered> {
         let (mut names, mut ids) = (Vec::new(), Vec::new());
         let mut of = Of::Users;
         for what in what {
@@ -201,12 +213,12 @@ impl<P: Provider + 'static> Asking<P> {
         }
         let keys = if names.is_empty() { Keys::Ids(&ids) } else { Keys::Names(&names) };
         let inquiry = self.engine.inquire(what.iter().copied());
-        self.provider.look_up_all(of, keys).await?;
+        self.ask_provider(trace, of, keys).await?;
         self.engine.conclude(inquiry);
         Ok(())
     }
 
-    async fn answer(&self, what: &LookUp) -> (&'static str, Result<Found, Error>) {
+    async fn answer(&self, trace: Trace, what: &LookUp) -> (&'static str, Result<Found, Error>) {
         // Asked for a moment ago, with others or for somebody else.
         if let Some(found) = self.engine.fresh(what, self.refresh) {
             return ("known", Ok(found));
@@ -218,7 +230,7 @@ impl<P: Provider + 'static> Asking<P> {
             let _turn = self.turns.acquire().await;
             match self.engine.fresh(what, self.refresh) {
                 Some(_) => Ok(true),
-                None => self.ask_ahead(what).await,
+                None => self.ask_ahead(trace, what).await,
             }
         };
         match timeout(LOOK_UP_DEADLINE, asked).await.unwrap_or_else(|_| Err(late())) {
@@ -243,7 +255,7 @@ impl<P: Provider + 'static> Asking<P> {
 
     /// Asks a question and, if it is for one of the groups of a user, for others of them with it:
     /// `id` asks for all, one after the other.
-    async fn ask_ahead(&self, what: &LookUp) -> Result<bool, Unanswered> {
+    async fn ask_ahead(&self, trace: Trace, what: &LookUp) -> Result<bool, Unanswered> {
         let mut groups = self.engine.asked_next(what);
         groups.retain(|(number, _)| !self.is_failing(*number));
         let most = self.ahead.load(Ordering::Relaxed);
@@ -252,7 +264,7 @@ impl<P: Provider + 'static> Asking<P> {
             // Whoever gives up waiting leaves word for the next.
             self.ahead.store((most / 4).max(AHEAD_MIN), Ordering::Relaxed);
             let began = Instant::now();
-            let asked = self.ask_all(Of::GroupsWithMembers, &groups).await;
+            let asked = self.ask_all(trace, Of::GroupsWithMembers, &groups).await;
             if let Err(Unanswered::Unreachable(_)) = asked {
                 return asked.map(|()| false);
             }
@@ -266,20 +278,30 @@ impl<P: Provider + 'static> Asking<P> {
                 }
             }
         }
-        self.ask(what).await
+        self.ask(trace, what).await
     }
 
-    async fn ask(&self, what: &LookUp) -> Result<bool, Unanswered> {
+    async fn ask(&self, trace: Trace, what: &LookUp) -> Result<bool, Unanswered> {
         let inquiry = self.engine.inquire([what]);
-        let found = self.provider.look_up(what).await?;
+        let question = self.place.asks(trace);
+        let found = self.provider.look_up(what).await;
+        question.answered(Outcome::of(&found, |found| *found));
+        let found = found?;
         self.engine.conclude(inquiry);
         Ok(found)
     }
 
-    async fn ask_all(&self, of: Of, entries: &[Known]) -> Result<(), Unanswered> {
+    async fn ask_provider(&self, trace: Trace, of: Of, keys: Keys<'_>) -> Result<(), Unanswered> {
+        let question = self.place.asks(trace);
+        let asked = self.provider.look_up_all(of, keys).await;
+        question.answered(Outcome::of(&asked, |()| true));
+        asked
+    }
+
+    async fn ask_all(&self, trace: Trace, of: Of, entries: &[Known]) -> Result<(), Unanswered> {
         let (numbers, names): (Vec<u32>, Vec<Vec<u8>>) = entries.iter().cloned().unzip();
         let inquiry = self.engine.inquire_all(numbers);
-        self.provider.look_up_all(of, Keys::Names(&names)).await?;
+        self.ask_provider(trace, of, Keys::Names(&names)).await?;
         self.engine.conclude(inquiry);
         Ok(())
     }
@@ -294,7 +316,7 @@ impl<P: Provider + 'static> Asking<P> {
         }
         let what = self.engine.question(what);
         let late = || Err(Unanswered::Failed("it did not answer in time".into()));
-        match timeout(CALL_DEADLINE, self.ask(&what)).await.unwrap_or_else(|_| late()) {
+        match timeout(CALL_DEADLINE, self.ask(NOBODYS, &what)).await.unwrap_or_else(|_| late()) {
             Ok(_) => Ok(()),
             Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
                 Err(Error::Unavailable(format!(
@@ -419,7 +441,7 @@ impl<P: Provider + 'static> Asking<P> {
 
     /// What came of a question; an error is that no server answers.
     async fn ask_in_time(&self, of: Of, entries: &[Known]) -> Result<Heard, ()> {
-        match timeout(CALL_DEADLINE, self.ask_all(of, entries)).await {
+        match timeout(CALL_DEADLINE, self.ask_all(NOBODYS, of, entries)).await {
             Ok(Ok(())) => {
                 let mut failing = self.failing();
                 for (number, _) in entries {

@@ -23,6 +23,7 @@ mod rejected;
 mod tests;
 mod writer;
 
+use crate::hops::Place;
 use crate::role::{self, Context};
 use anyhow::Context as _;
 use asking::Asking;
@@ -91,15 +92,25 @@ async fn serve<P: Provider + 'static>(
     let domain = &context.config.domain;
     let provider = Arc::new(provider);
     engine.begin(provider.parts());
-    let asking =
-        Asking::new(Arc::clone(&engine), Arc::clone(&provider), domain.mode, domain.refresh);
-    let asking = Arc::new(asking);
+    let place = Arc::new(Place::new(&domain.name, provider_name));
+    let asking = Arc::new(Asking::new(
+        Arc::clone(&engine),
+        Arc::clone(&provider),
+        Arc::clone(&place),
+        domain.mode,
+        domain.refresh,
+    ));
     if domain.mode == Mode::OnDemand {
         asking.read_by(&provider.reading());
     }
     let path = context.role.path();
-    let object =
-        Object::new(Arc::clone(&engine), Arc::clone(&provider), Arc::clone(&asking), provider_name);
+    let object = Object::new(
+        Arc::clone(&engine),
+        Arc::clone(&provider),
+        Arc::clone(&asking),
+        provider_name,
+        place,
+    );
     context.connection.object_server().at(path.clone(), object).await?;
     context.ready().await?;
 

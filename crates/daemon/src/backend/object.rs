@@ -2,8 +2,9 @@
 
 use super::asking::Asking;
 use super::engine::{Engine, Found, News};
+use crate::hops::{Outcome, Place, What};
 use roster_bus::interfaces::{
-    CALL_DEADLINE, DomainStatus, Error, Kind, LOOK_UPS_AT_ONCE, REJECTED_AT_ONCE, Rejected,
+    CALL_DEADLINE, DomainStatus, Error, Kind, LOOK_UPS_AT_ONCE, REJECTED_AT_ONCE, Rejected, Trace,
 };
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
 use roster_provider::{LookUp, Provider};
@@ -21,6 +22,7 @@ pub struct Object<P> {
     asking: Arc<Asking<P>>,
     /// As people write it in the configuration.
     provider_name: &'static str,
+    place: Arc<Place>,
     images: Semaphore,
 }
 
@@ -30,8 +32,20 @@ impl<P: Provider + 'static> Object<P> {
         provider: Arc<P>,
         asking: Arc<Asking<P>>,
         provider_name: &'static str,
+        place: Arc<Place>,
     ) -> Self {
-        Self { engine, provider, asking, provider_name, images: Semaphore::new(IMAGES_MAX) }
+        Self { engine, provider, asking, provider_name, place, images: Semaphore::new(IMAGES_MAX) }
+    }
+
+    fn answer(
+        &self,
+        trace: Trace,
+        found: Result<Found, Error>,
+    ) -> Result<(u64, u64, Vec<u8>), Error> {
+        let outcome = Outcome::of(&found, |found| !found.records.is_empty());
+        self.place.answered(trace, outcome);
+        let Found { sequence, records } = found?;
+        Ok((self.engine.epoch(), sequence, records))
     }
 }
 
@@ -53,25 +67,29 @@ impl<P: Provider + 'static> Object<P> {
 
     async fn look_up(
         &self,
+        trace: Trace,
         kind: Kind,
         name: Vec<u8>,
         id: u32,
     ) -> Result<(u64, u64, Vec<u8>), Error> {
-        let Found { sequence, records } = self.asking.look_up(&question(kind, name, id)).await?;
-        Ok((self.engine.epoch(), sequence, records))
+        self.place.received(trace, What::of(kind));
+        let found = self.asking.look_up(trace, &question(kind, name, id)).await;
+        self.answer(trace, found)
     }
 
     async fn look_up_all(
         &self,
+        trace: Trace,
         questions: Vec<(Kind, Vec<u8>, u32)>,
     ) -> Result<(u64, u64, Vec<u8>), Error> {
+        self.place.received(trace, What::SEVERAL);
         if questions.len() > LOOK_UPS_AT_ONCE {
             return Err(Error::Invalid(format!("ask {LOOK_UPS_AT_ONCE} questions at most")));
         }
         let what: Vec<LookUp> =
             questions.into_iter().map(|(kind, name, id)| question(kind, name, id)).collect();
-        let Found { sequence, records } = self.asking.look_up_all(&what).await?;
-        Ok((self.engine.epoch(), sequence, records))
+        let found = self.asking.look_up_all(trace, &what).await;
+        self.answer(trace, found)
     }
 
     async fn status(&self) -> DomainStatus {

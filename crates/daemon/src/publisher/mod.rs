@@ -148,10 +148,11 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
             .path(role.path())
             .build()
             .await?;
-        proxies.push((role, proxy));
+        proxies.push(proxy);
     }
-    let asked = config.domains.iter().zip(&proxies).map(|(domain, (role, proxy))| {
-        (domain.mode == Mode::OnDemand).then(|| (role.clone(), proxy.clone(), domain.negative))
+    let asked = config.domains.iter().zip(&proxies).map(|(domain, proxy)| {
+        let asked = || (domain.name.clone(), proxy.clone(), domain.negative);
+        (domain.mode == Mode::OnDemand).then(asked)
     });
     let asker = Asker::new(asked);
     let mut state = State::new(&config, &context.run_dir.join(RESPONDER), served, previous);
@@ -174,7 +175,7 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         .context("cannot watch the host's own accounts")?;
     let host = config.host.clone();
     tokio::spawn(follow_locals(Arc::clone(&hub), host.passwd, host.group, watch));
-    for (position, (domain, (_, proxy))) in config.domains.iter().zip(proxies).enumerate() {
+    for (position, (domain, proxy)) in config.domains.iter().zip(proxies).enumerate() {
         tokio::spawn(lose_patience(Arc::clone(&hub), position, proxy.clone()));
         tokio::spawn(follow_domain(Arc::clone(&hub), position, domain.name.clone(), proxy));
     }

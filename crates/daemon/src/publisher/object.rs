@@ -1,8 +1,9 @@
 //! The publisher's interface on the bus.
 
 use super::build::PASSWD;
-use super::on_demand::{Answer, Question, Unavailable, look_up};
+use super::on_demand::{Answer, Inquiry, Question, Unavailable, look_up};
 use super::{Hub, SNAPSHOT};
+use crate::hops::{self, Outcome};
 use roster_bus::interfaces::{
     Error, Kind, MESSAGE_BYTES_MAX, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown,
 };
@@ -62,9 +63,20 @@ fn frame(answer: &Answer) -> Vec<u8> {
 
 #[interface(name = "org.roster.Publisher1")]
 impl Object {
-    async fn look_up(&self, kind: Kind, name: Vec<u8>, id: u32) -> Result<Vec<u8>, Error> {
-        let answer = look_up(&*self.hub, &Question { kind, name, id }).await;
-        Ok(frame(&answer.map_err(|Unavailable(reason)| Error::Unavailable(reason))?))
+    async fn look_up(
+        &self,
+        request: u64,
+        kind: Kind,
+        name: Vec<u8>,
+        id: u32,
+    ) -> Result<Vec<u8>, Error> {
+        hops::publisher_received(request, kind);
+        let inquiry = Inquiry { hub: &self.hub, request };
+        let answer = look_up(&inquiry, &Question { kind, name, id }).await;
+        let outcome = Outcome::of(&answer, |answer| *answer != Answer::Absent);
+        let frame = answer.map(|answer| frame(&answer));
+        hops::publisher_answered(request, kind, outcome);
+        frame.map_err(|Unavailable(reason)| Error::Unavailable(reason))
     }
 
     async fn status(&self) -> Result<PublisherStatus, Error> {

@@ -15,13 +15,15 @@ use super::learnt::Found;
 use super::merge::Claimant;
 use super::model::{Entry, Refused, Untold, User, record_number};
 use super::state::{Forget, State};
+use crate::hops::{self, Outcome, What};
 use futures_util::{TryStreamExt, stream};
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::exchange::{Record, Records};
-use roster_bus::interfaces::{self, BackendProxy, Kind, LOOK_UP_DEADLINE, LOOK_UPS_AT_ONCE};
+use roster_bus::interfaces::{self, BackendProxy, Kind, LOOK_UP_DEADLINE, LOOK_UPS_AT_ONCE, Trace};
 use roster_bus::names::{BACKEND, Role};
 use roster_config::Mode;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::RwLock;
@@ -97,6 +99,7 @@ pub(super) struct Asker {
 }
 
 struct BackEnd {
+    domain: CString,
     role: Role,
     proxy: BackendProxy<'static>,
     absent: Mutex<Absent>,
@@ -105,11 +108,11 @@ struct BackEnd {
 impl Asker {
     /// Asks these; the durations are how long "no" is believed.
     pub(super) fn new(
-        back_ends: impl Iterator<Item = Option<(Role, BackendProxy<'static>, Duration)>>,
+        back_ends: impl Iterator<Item = Option<(String, BackendProxy<'static>, Duration)>>,
     ) -> Self {
-        let back_end = |(role, proxy, negative)| {
+        let back_end = |(domain, proxy, negative): (String, _, _)| {
             let absent = Mutex::new(Absent::new(negative));
-            BackEnd { role, proxy, absent }
+            BackEnd { domain: hops::text(&domain), role: Role::Backend(domain), proxy, absent }
         };
         Self {
             back_ends: back_ends.map(|found| found.map(back_end)).collect(),
@@ -126,7 +129,7 @@ impl Asker {
     }
 
     /// Asks one domain: the records it has, none when it has nothing, or is not to be asked.
-    async fn ask(&self, domain: usize, question: &Question) -> Asked {
+    async fn ask(&self, request: u64, domain: usize, question: &Question) -> Asked {
         let Some(Some(back_end)) = self.back_ends.get(domain) else {
             return Ok(Arc::default());
         };
@@ -134,10 +137,13 @@ impl Asker {
             return Ok(Arc::default());
         }
         let Question { kind, name, id } = question.clone();
-        let request =
-            async move |proxy: BackendProxy<'static>| proxy.look_up(kind, &name, id).await;
+        let trace = Trace { request, call: hops::number() };
+        hops::call_sent(trace, What::of(kind), &back_end.domain);
+        let ask =
+            async move |proxy: BackendProxy<'static>| proxy.look_up(trace, kind, &name, id).await;
         let (asked_at, asked) =
-            self.call(back_end, "org.roster.Backend1.LookUp", question.args(), request).await;
+            self.call(back_end, "org.roster.Backend1.LookUp", question.args(), ask).await;
+        hops::call_returned(trace, outcome(&asked));
         if asked.as_ref().is_ok_and(|found| found.records.is_empty()) {
             back_end.absent().note([question], asked_at, Instant::now());
         }
@@ -153,18 +159,21 @@ impl Asker {
     }
 
     /// Asks one domain many questions with one call: the entries that it has, without lists.
-    async fn ask_all(&self, domain: usize, questions: Vec<Question>) -> Asked {
+    async fn ask_all(&self, request: u64, domain: usize, questions: Vec<Question>) -> Asked {
         let Some(Some(back_end)) = self.back_ends.get(domain) else {
             return Ok(Arc::default());
         };
         let args = questions.iter().flat_map(Question::args).collect();
         let sent = questions.clone();
-        let request = async move |proxy: BackendProxy<'static>| {
+        let trace = Trace { request, call: hops::number() };
+        hops::call_sent(trace, What::SEVERAL, &back_end.domain);
+        let ask = async move |proxy: BackendProxy<'static>| {
             let sent: Vec<_> = sent.iter().map(|sent| (sent.kind, &*sent.name, sent.id)).collect();
-            proxy.look_up_all(&sent).await
+            proxy.look_up_all(trace, &sent).await
         };
         let (asked_at, asked) =
-            self.call(back_end, "org.roster.Backend1.LookUpAll", args, request).await;
+            self.call(back_end, "org.roster.Backend1.LookUpAll", args, ask).await;
+        hops::call_returned(trace, outcome(&asked));
         let asked = asked?;
         let told = told(&asked.records);
         let untold = questions.iter().filter(|question| !told.contains(question));
@@ -221,6 +230,10 @@ impl Asker {
             back_end.absent().until.remove(question);
         }
     }
+}
+
+fn outcome(asked: &Asked) -> Outcome {
+    Outcome::of(asked, |found| !found.records.is_empty())
 }
 
 fn late() -> Unavailable {
@@ -320,29 +333,38 @@ pub(super) trait Directories: Sync {
     ) -> impl Future<Output = Result<(), Unavailable>> + Send;
 }
 
-impl Directories for Hub {
+/// What is learnt for one request of a program.
+pub(super) struct Inquiry<'a> {
+    pub(super) hub: &'a Hub,
+    /// Its number.
+    pub(super) request: u64,
+}
+
+impl Directories for Inquiry<'_> {
     fn state(&self) -> &RwLock<State> {
-        &self.state
+        &self.hub.state
     }
 
     async fn ask(&self, domain: usize, question: &Question) -> Result<(), Unavailable> {
-        if self.state.read().await.owner(question).is_some_and(|(owner, _)| owner == domain) {
+        let Self { hub, request } = *self;
+        if hub.state.read().await.owner(question).is_some_and(|(owner, _)| owner == domain) {
             // It came to be known otherwise, and what is asked for is its list.
-            self.asker.forget_one(domain, question);
+            hub.asker.forget_one(domain, question);
         }
-        let found = self.asker.ask(domain, question).await?;
-        learn(self, domain, &found).await
+        let found = hub.asker.ask(request, domain, question).await?;
+        learn(hub, domain, &found).await
     }
 
     async fn ask_all(&self, domain: usize, questions: &[&Question]) -> Result<(), Unavailable> {
-        let open = self.asker.open(domain, questions);
-        let calls =
-            open.chunks(LOOK_UPS_AT_ONCE).map(|questions| {
-                let questions = questions.to_vec();
-                Ok(async move {
-                    learn(self, domain, &self.asker.ask_all(domain, questions).await?).await
-                })
-            });
+        let Self { hub, request } = *self;
+        let open = hub.asker.open(domain, questions);
+        let calls = open.chunks(LOOK_UPS_AT_ONCE).map(|questions| {
+            let questions = questions.to_vec();
+            Ok(async move {
+                let found = hub.asker.ask_all(request, domain, questions).await?;
+                learn(hub, domain, &found).await
+            })
+        });
         let calls = stream::iter(calls.collect::<Vec<_>>());
         let calls = calls.try_buffer_unordered(CALLS_AT_ONCE).try_collect::<()>();
         timeout(LOOK_UP_DEADLINE, calls).await.unwrap_or_else(|_| Err(late()))

@@ -15,6 +15,7 @@ mod large;
 mod remembered;
 
 use super::gate::{self, Admitted, Gate, Limits};
+use crate::hops::{self, Outcome};
 use crate::role::{self, Context};
 use anyhow::Context as _;
 use connection::{Connection, Listener};
@@ -126,8 +127,11 @@ async fn serve(
     let mut room = [0; REQUEST_BYTES_MAX];
     let (connection, request) = timeout(REQUEST_WAIT, connection.question(&mut room)).await??;
     admitted.has_asked();
-    let answer = responder.answer(&request, &admitted).await;
-    timeout(REPLY_WAIT, connection.reply(&answer)).await?
+    let hop = hops::Request::received(bus_kind(request.kind));
+    let (outcome, answer) = responder.answer(&request, &hop, &admitted).await;
+    let replied = timeout(REPLY_WAIT, connection.reply(&answer)).await;
+    hop.answered(outcome);
+    replied?
 }
 
 /// A whole reply, shared by all who wait for it.
@@ -142,7 +146,12 @@ struct Responder {
 
 impl Responder {
     /// The reply to a question, whatever happens.
-    async fn answer(self: &Arc<Self>, request: &Request<'_>, admitted: &Admitted) -> Frame {
+    async fn answer(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        hop: &hops::Request,
+        admitted: &Admitted,
+    ) -> (Outcome, Frame) {
         let start = Instant::now();
         let answer = async {
             if let Some(frame) = self.recall(request) {
@@ -152,20 +161,21 @@ impl Responder {
             // It may have been found out meanwhile.
             match self.recall(request) {
                 Some(frame) => frame,
-                None => self.ask(request).await,
+                None => self.ask(request, hop).await,
             }
         };
         let late = |_| Arc::from(encode::UNAVAILABLE);
         let frame = timeout(LOOK_UP_DEADLINE, answer).await.unwrap_or_else(late);
-        let result = match ReplyHeader::of_frame(&frame).map(|header| header.reply) {
-            Ok(Reply::Absent) => "absent",
-            Ok(Reply::Unavailable) | Err(_) => "unavailable",
-            Ok(Reply::User { .. } | Reply::Group { .. } | Reply::Groups { .. }) => "found",
+        let outcome = match ReplyHeader::of_frame(&frame).map(|header| header.reply) {
+            Ok(Reply::Absent) => Outcome::Absent,
+            Ok(Reply::Unavailable) | Err(_) => Outcome::Unavailable,
+            Ok(Reply::User { .. } | Reply::Group { .. } | Reply::Groups { .. }) => Outcome::Found,
         };
+        let result = outcome.label();
         let kind = label(request.kind);
         metrics::counter!("roster_lookups_total", "kind" => kind, "result" => result).increment(1);
         metrics::histogram!("roster_lookup_seconds").record(start.elapsed().as_secs_f64());
-        frame
+        (outcome, frame)
     }
 
     fn recall(&self, request: &Request<'_>) -> Option<Frame> {
@@ -183,7 +193,7 @@ impl Responder {
     }
 
     /// Asks the publisher, or waits with those who did.
-    async fn ask(self: &Arc<Self>, request: &Request<'_>) -> Frame {
+    async fn ask(self: &Arc<Self>, request: &Request<'_>, hop: &hops::Request) -> Frame {
         let Request { kind, name, id } = *request;
         let key = Key {
             uid: self.uid,
@@ -202,8 +212,9 @@ impl Responder {
         // What was said to exist since the publisher was asked does, even if its answer is older.
         let news = self.remembered().news();
         let (publisher, name) = (self.publisher.clone(), name.to_vec());
+        let number = hop.number();
         let call = || async move {
-            let call = publisher.look_up(bus_kind(kind), &name, id);
+            let call = publisher.look_up(number, bus_kind(kind), &name, id);
             match timeout(LOOK_UP_DEADLINE, call).await {
                 Ok(Ok(frame)) if ReplyHeader::of_frame(&frame).is_ok() => Frame::from(frame),
                 Ok(Ok(_)) => {
@@ -220,7 +231,9 @@ impl Responder {
                 }
             }
         };
+        hop.sent();
         let answered = self.in_flight.ask_after(news, key, joined, call).await;
+        hop.returned();
         let (asked_at, frame) = answered.unwrap_or_else(|busy| {
             debug!("{busy}");
             (news, Arc::from(encode::UNAVAILABLE))

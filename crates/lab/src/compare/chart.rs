@@ -332,13 +332,13 @@ impl Chart {
     }
 
     /// A box for each row, whose points are percentiles: from the 25th to the 75th percentile, the median in it, whiskers from the 1st
-    /// to the 99th, a dot at the longest.
+    /// to the 99th, a dot at the longest. The axis is long enough for all of `among`, so that several charts have the same.
     #[must_use]
-    pub fn boxes(theme: Theme, title: &str, rows: &[Line]) -> Self {
+    pub fn boxes(theme: Theme, title: &str, rows: &[Line], among: &[Line]) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a few")]
         let bottom = TOP + ROW * rows.len() as f64;
         let mut chart = Self::new(theme, bottom + BOTTOM, title);
-        let values = rows.iter().flat_map(|row| {
+        let values = among.iter().flat_map(|row| {
             row.points.iter().filter(|(percentile, _)| *percentile >= 1.0).map(|(_, value)| *value)
         });
         let scale = Scale::log(values, NAMES, WIDTH - RIGHT);

@@ -8,7 +8,7 @@ pub mod stats;
 use crate::report::text::milliseconds;
 use crate::report::{Figures, Finding, Host, Report};
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -39,6 +39,9 @@ pub struct Measured {
     /// What it is called here.
     #[serde(skip)]
     pub name: String,
+    /// Requests a second and mean latency of each of several reports that this one stands for.
+    #[serde(skip)]
+    pub repeated: Vec<(f64, f64)>,
     /// Of all its runs.
     #[serde(flatten)]
     pub figures: Figures,
@@ -55,7 +58,7 @@ pub struct Measured {
 }
 
 /// A warning.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Said {
     /// A word.
     pub kind: String,
@@ -75,7 +78,7 @@ pub struct Probe {
 }
 
 /// Where figures come from.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct From {
     /// Of the lab.
     pub version: String,
@@ -114,6 +117,7 @@ impl Measured {
         let origin = &report.origin;
         Self {
             name,
+            repeated: Vec::new(),
             figures: report.figures.clone(),
             stages: report.stages.clone(),
             warnings: report.warnings.iter().map(|one| said(one.kind, &one.text)).collect(),
@@ -141,6 +145,50 @@ impl Measured {
     }
 }
 
+/// Reports of the same name as one: that of the run with the middle rate, which knows of the others.
+#[must_use]
+pub fn pooled(all: Vec<Measured>) -> Vec<Measured> {
+    let mut groups: Vec<Vec<Measured>> = Vec::new();
+    for one in all {
+        match groups.iter_mut().find(|group| group[0].name == one.name) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups.into_iter().filter_map(pool).collect()
+}
+
+fn pool(mut group: Vec<Measured>) -> Option<Measured> {
+    group.sort_by(|one, other| one.best().rate.total_cmp(&other.best().rate));
+    let mean = |run: &Figures| {
+        let latencies = run.batches.iter().map(|piece| piece.1).sum::<f64>();
+        #[expect(clippy::cast_precision_loss, reason = "a few")]
+        let count = run.batches.len().max(1) as f64;
+        (run.rate, latencies / count)
+    };
+    let repeated = group.iter().map(|one| mean(one.best())).collect();
+    let mut warnings: Vec<Said> = Vec::new();
+    for said in group.iter().flat_map(|one| &one.warnings) {
+        if !warnings.iter().any(|known| known.kind == said.kind) {
+            warnings.push(said.clone());
+        }
+    }
+    let middle = group.len().saturating_sub(1) / 2;
+    let single = group.len() == 1;
+    let middle = group.into_iter().nth(middle)?;
+    Some(if single { middle } else { Measured { repeated, warnings, ..middle } })
+}
+
+fn is_repeated(one: &Measured) -> bool {
+    one.repeated.len() >= stats::PIECES_MIN
+}
+
+/// Means of runs, if there are enough of them to tell how far they spread; or of the pieces of the one.
+fn samples(one: &Measured, repeats: bool, of: fn(&(f64, f64)) -> f64) -> Vec<f64> {
+    let from = if repeats { &one.repeated } else { &one.best().batches };
+    from.iter().map(of).collect()
+}
+
 /// Whether requests came at a rate that was asked for, so that the rate says nothing of the server.
 fn is_open(run: &Figures) -> bool {
     run.offered.is_some()
@@ -163,10 +211,10 @@ pub struct Verdict {
 #[must_use]
 pub fn judge(first: &Measured, second: &Measured) -> Verdict {
     let (a, b) = (first.best(), second.best());
-    let pieces = |run: &Figures, of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
-        run.batches.iter().map(of).collect()
+    let repeats = is_repeated(first) && is_repeated(second);
+    let compare = |of: fn(&(f64, f64)) -> f64| {
+        stats::ratio(&samples(first, repeats, of), &samples(second, repeats, of))
     };
-    let compare = |of: fn(&(f64, f64)) -> f64| stats::ratio(&pieces(a, of), &pieces(b, of));
     let (rate, latency) = (compare(|piece| piece.0), compare(|piece| piece.1));
     let server = a.server_cpu_us_per_op.zip(b.server_cpu_us_per_op);
     let server = server.filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a);
@@ -182,6 +230,16 @@ fn sentence(
 ) -> String {
     let (a, b) = (first.best(), second.best());
     let (one, other) = (&first.name, &second.name);
+    if is_open(a) != is_open(b) {
+        return format!(
+            "{one} and {other} cannot be compared: one was loaded at a rate that was asked for, the \
+             other by users who wait for answers."
+        );
+    }
+    let basis = match is_repeated(first) && is_repeated(second) {
+        true => format!("of {} and {} runs", first.repeated.len(), second.repeated.len()),
+        false => "within these two runs alone".to_owned(),
+    };
     let (ratio, what, more, less) = match is_open(a) && is_open(b) {
         true => (latency, "mean latency", "longer", "shorter"),
         false => (rate, "rate of requests", "higher", "lower"),
@@ -194,14 +252,14 @@ fn sentence(
                 value => format!("{:.1} % {way} than that of {one}", (value - 1.0).abs() * 100.0),
             };
             format!(
-                "The {what} of {other} is {much} (95 % confidence: {} to {}).",
+                "The {what} of {other} is {much} (95 % confidence, {basis}: {} to {}).",
                 percent(ratio.low),
                 percent(ratio.high)
             )
         }
         Some(ratio) => format!(
             "These runs show no difference in {what} between {other} and {one}: it lies between {} and \
-             {} (95 % confidence).",
+             {} (95 % confidence, {basis}).",
             percent(ratio.low),
             percent(ratio.high)
         ),
@@ -280,7 +338,7 @@ pub fn write_text(all: &[Measured], out: &mut dyn Write) -> io::Result<()> {
     )?;
     for one in all {
         let run = one.best();
-        let rates: Vec<f64> = run.batches.iter().map(|piece| piece.0).collect();
+        let rates = samples(one, is_repeated(one), |piece| piece.0);
         let rate = match stats::spread(&rates) {
             Some((_, spread)) => format!("{:.0} ± {spread:.0}", run.rate),
             None => format!("{:.0}", run.rate),
@@ -363,6 +421,27 @@ mod tests {
         assert!(worse.contains("is 10.0 % lower than that of a"), "{worse}");
         let same = judge(&a, &measured("b", 1003.0, None, 0.05)).sentence;
         assert!(same.starts_with("These runs show no difference in rate of requests"), "{same}");
+    }
+
+    #[test]
+    fn of_several_runs_each_the_spread_between_them_decides() {
+        // Each run is steady, and no two of them are the same.
+        let runs = |name: &str, rates: [f64; 5]| rates.map(|rate| measured(name, rate, None, 0.01));
+        let a = runs("a", [1000.0, 1200.0, 800.0, 900.0, 1100.0]);
+        let b = runs("b", [1100.0, 900.0, 1300.0, 1000.0, 1200.0]);
+        let alone = judge(&a[0], &b[0]).sentence;
+        assert!(alone.contains("is 10.0 % higher") && alone.contains("two runs alone"), "{alone}");
+        let all = pooled([a, b].concat());
+        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!((names, all[0].figures.rate), (vec!["a", "b"], 1000.0));
+        let said = judge(&all[0], &all[1]).sentence;
+        assert!(said.contains("no difference") && said.contains("of 5 and 5 runs"), "{said}");
+    }
+
+    #[test]
+    fn a_rate_that_was_asked_for_is_not_compared_with_one_that_came_of_itself() {
+        let (a, b) = (measured("a", 9.0, None, 0.1), measured("b", 1.0, Some(1.0), 0.1));
+        assert!(judge(&a, &b).sentence.contains("cannot be compared"));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! charts.
 
 use super::chart::{self, Axis, Bar, Chart, Line, Theme, Unit, WIDTH, escaped};
-use super::{Measured, judge, percent, sentences, stats, unlike};
+use super::{
+    From, Measured, is_open, is_repeated, judge, percent, samples, sentences, stats, unlike,
+};
 use crate::report::Figures;
 use crate::report::text::milliseconds;
 use anyhow::{Context, Result, ensure};
@@ -23,9 +25,7 @@ fn charts(all: &[Measured], theme: Theme) -> Vec<Chart> {
     // Low ones first, two by two, so that a page of two columns has no gaps.
     let mut charts = vec![rates(all, theme), boxes(all, theme)];
     charts.extend(processor(all, theme));
-    if all.iter().any(|one| one.stages.len() > 1) {
-        charts.extend(curves(all, theme));
-    }
+    charts.extend([false, true].into_iter().flat_map(|open| curves(all, open, theme)));
     let lines: Vec<Line> = all.iter().enumerate().map(|(at, one)| percentiles(at, one)).collect();
     let x = Axis { unit: Unit::Percentile, label: "of requests took no longer", is_log: true };
     let y = Axis { unit: Unit::Milliseconds, label: "", is_log: true };
@@ -40,13 +40,14 @@ fn boxes(all: &[Measured], theme: Theme) -> Chart {
         series: at,
         points: one.best().percentiles_ms.clone(),
     };
-    Chart::boxes(theme, "Latency", &all.iter().enumerate().map(row).collect::<Vec<_>>())
+    let rows: Vec<Line> = all.iter().enumerate().map(row).collect();
+    Chart::boxes(theme, "Latency", &rows, &rows)
 }
 
 fn rates(all: &[Measured], theme: Theme) -> Chart {
     let bars = all.iter().enumerate().map(|(at, one)| {
         let run = one.best();
-        let pieces: Vec<f64> = run.batches.iter().map(|piece| piece.0).collect();
+        let pieces = samples(one, is_repeated(one), |piece| piece.0);
         let spread = stats::spread(&pieces).map(|(_, spread)| spread);
         Bar { name: one.name.clone(), series: at, value: run.rate, spread }
     });
@@ -54,11 +55,17 @@ fn rates(all: &[Measured], theme: Theme) -> Chart {
     Chart::bars(theme, "Requests a second", Unit::Count, label, &bars.collect::<Vec<_>>())
 }
 
-/// Load curves, of those that have several runs.
-fn curves(all: &[Measured], theme: Theme) -> Vec<Chart> {
-    let is_open = all.iter().any(|one| one.runs().iter().any(|run| run.offered.is_some()));
+/// Load curves if there is one with several runs, by users or by the rate that was asked for.
+fn curves(all: &[Measured], open: bool, theme: Theme) -> Vec<Chart> {
+    let of_kind = |one: &Measured| one.runs().iter().any(is_open) == open;
+    if !all.iter().any(|one| of_kind(one) && one.stages.len() > 1) {
+        return Vec::new();
+    }
     let load = |run: &Figures| run.offered.unwrap_or(f64::from(run.users));
-    let label = if is_open { "requests a second, offered" } else { "users" };
+    let (label, by) = match open {
+        true => ("requests a second, offered", "offered rate"),
+        false => ("users", "users"),
+    };
     let lines = |value: fn(&Figures) -> f64| -> Vec<Line> {
         let line = |(at, one): (usize, &Measured)| {
             let mut points: Vec<(f64, f64)> =
@@ -66,15 +73,33 @@ fn curves(all: &[Measured], theme: Theme) -> Vec<Chart> {
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             Line { name: one.name.clone(), series: at, points }
         };
-        all.iter().enumerate().map(line).collect()
+        all.iter().enumerate().filter(|(_, one)| of_kind(one)).map(line).collect()
     };
-    let x = Axis { unit: Unit::Count, label, is_log: !is_open };
+    let x = Axis { unit: Unit::Count, label, is_log: !open };
     let count = Axis { unit: Unit::Count, label: "", is_log: false };
     let time = Axis { unit: Unit::Milliseconds, label: "", is_log: true };
     vec![
-        Chart::lines(theme, "Requests a second, by load", x, count, &lines(|run| run.rate)),
-        Chart::lines(theme, "Median latency, by load", x, time, &lines(|run| run.latency_ms.p50)),
-        Chart::lines(theme, "99th percentile, by load", x, time, &lines(|run| run.latency_ms.p99)),
+        Chart::lines(
+            theme,
+            &format!("Requests a second, by {by}"),
+            x,
+            count,
+            &lines(|run| run.rate),
+        ),
+        Chart::lines(
+            theme,
+            &format!("Median latency, by {by}"),
+            x,
+            time,
+            &lines(|run| run.latency_ms.p50),
+        ),
+        Chart::lines(
+            theme,
+            &format!("99th percentile, by {by}"),
+            x,
+            time,
+            &lines(|run| run.latency_ms.p99),
+        ),
     ]
 }
 
@@ -88,24 +113,22 @@ fn percentiles(at: usize, one: &Measured) -> Line {
     Line { name: one.name.clone(), series: at, points }
 }
 
-/// Processor time, of the servers if all of them were looked at, and of the client.
+/// Processor time, of the servers that were looked at, and of the client.
 fn processor(all: &[Measured], theme: Theme) -> Vec<Chart> {
-    let bars = |of: fn(&Figures) -> Option<f64>| -> Option<Vec<Bar>> {
+    let bars = |of: fn(&Figures) -> Option<f64>| -> Vec<Bar> {
         let bar = |(at, one): (usize, &Measured)| {
             let value = of(one.best())?;
             Some(Bar { name: one.name.clone(), series: at, value, spread: None })
         };
-        all.iter().enumerate().map(bar).collect()
+        all.iter().enumerate().filter_map(bar).collect()
     };
-    let mut charts = Vec::new();
     let label = "processor time a request";
-    if let Some(bars) = bars(|run| run.server_cpu_us_per_op) {
-        charts.push(Chart::bars(theme, "Cost for the server", Unit::Microseconds, label, &bars));
-    }
-    if let Some(bars) = bars(|run| Some(run.client_cpu_us_per_op)) {
-        charts.push(Chart::bars(theme, "Cost for the client", Unit::Microseconds, label, &bars));
-    }
-    charts
+    let costs = [
+        ("Cost for the server", bars(|run| run.server_cpu_us_per_op)),
+        ("Cost for the client", bars(|run| Some(run.client_cpu_us_per_op))),
+    ];
+    let known = costs.into_iter().filter(|(_, bars)| !bars.is_empty());
+    known.map(|(title, bars)| Chart::bars(theme, title, Unit::Microseconds, label, &bars)).collect()
 }
 
 /// The run from its begin to its end, so that what is not steady is seen.
@@ -148,6 +171,12 @@ pub fn html(all: &[Measured]) -> String {
     body.push_str("</div>");
     write_probes(all, &mut body);
     write_origins(all, &mut body);
+    framed(&title, &body)
+}
+
+/// A page with that title; what it shows is HTML already.
+#[must_use]
+pub fn framed(title: &str, body: &str) -> String {
     let (light, dark) = (variables(&chart::LIGHT), variables(&chart::DARK));
     let style = STYLE.replace("/*light*/", &light).replace("/*dark*/", &dark);
     format!(
@@ -155,7 +184,7 @@ pub fn html(all: &[Measured]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>{style}</style>\n\
          </head>\n<body>\n<main>{body}</main>\n</body>\n</html>\n",
-        escaped(&title)
+        escaped(title)
     )
 }
 
@@ -295,23 +324,27 @@ fn write_probes(all: &[Measured], body: &mut String) {
 fn write_origins(all: &[Measured], body: &mut String) {
     body.push_str("<details><summary>Where these figures come from</summary>");
     for one in all {
-        let from = &one.origin;
-        let host = &from.host;
-        let plan = serde_json::to_string_pretty(&from.plan).unwrap_or_default();
-        let _ = write!(
-            body,
-            "<h3>{}</h3><p>roster-lab {} on {}: {}, {} × {}; begun <time>{}</time>.</p><pre>{}</pre>",
-            escaped(&one.name),
-            escaped(&from.version),
-            escaped(&host.name),
-            escaped(&host.kernel),
-            host.processors,
-            escaped(&host.processor),
-            moment(from.time),
-            escaped(&plan)
-        );
+        write_origin(&one.name, &one.origin, body);
     }
     body.push_str("</details>");
+}
+
+/// Where the figures of one come from.
+pub fn write_origin(name: &str, from: &From, body: &mut String) {
+    let host = &from.host;
+    let plan = serde_json::to_string_pretty(&from.plan).unwrap_or_default();
+    let _ = write!(
+        body,
+        "<h3>{}</h3><p>roster-lab {} on {}: {}, {} × {}; begun <time>{}</time>.</p><pre>{}</pre>",
+        escaped(name),
+        escaped(&from.version),
+        escaped(&host.name),
+        escaped(&host.kernel),
+        host.processors,
+        escaped(&host.processor),
+        moment(from.time),
+        escaped(&plan)
+    );
 }
 
 /// `2026-11-22 13:27:10 UTC`.

@@ -6,8 +6,8 @@
 
 /// The 97.5th percentile of the normal distribution: 95 % lie within it on both sides.
 const NORMAL: f64 = 1.959_964;
-/// Pieces that a comparison needs.
-const PIECES_MIN: usize = 5;
+/// Pieces, or runs, that a comparison needs.
+pub const PIECES_MIN: usize = 5;
 
 /// A quotient, and where it lies with 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]

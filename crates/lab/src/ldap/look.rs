@@ -15,7 +15,7 @@ pub const SAMPLE: u64 = 8;
 /// What changes with a hash: itself, where it may be read, and what tells of any change.
 const ATTRIBUTES: [&str; 4] = ["userPassword", "modifyTimestamp", "entryUSN", "entryCSN"];
 
-/// Reads the entries that the first requests bind as.
+/// Reads the entries that requests bind as.
 #[derive(Debug)]
 pub struct Look {
     settings: Arc<Settings>,
@@ -40,12 +40,12 @@ impl Look {
         Ok(Self { settings: Arc::new(settings), timeout })
     }
 
-    /// The entries of requests 0 to `count`.
-    pub fn entries(&self, count: u64) -> Result<Vec<Sight>, Failure> {
+    /// The entries of these requests.
+    pub fn entries(&self, requests: &[u64]) -> Result<Vec<Sight>, Failure> {
         let mut ldap = Ldap::new(Arc::clone(&self.settings), 1, 0);
         ldap.keep_entries();
         let mut seen = Vec::new();
-        for request in 0..count {
+        for &request in requests {
             match one_by_one(&mut ldap, std::iter::once(request), self.timeout) {
                 // Not there, or not for us to read.
                 Ok(()) | Err(Failure::Answered(..)) => {}

@@ -11,7 +11,7 @@ pub mod reply;
 use crate::ber::Message;
 use crate::failure::Failure;
 use crate::net::{Heard, Link, Route, Tls};
-use crate::poll::Poll;
+use crate::poll::{Poll, Ready};
 use crate::template::Template;
 use crate::worker::{Engine, Progress};
 use reply::{Reply, tag};
@@ -69,7 +69,7 @@ pub enum Request {
     Compare(Template, String, Template),
     /// Entry, attribute, value.
     Modify(Template, String, Template),
-    /// Entry; attributes, each with a value.
+    /// Entry; attributes with their values, those of one side by side.
     Add(Template, Vec<(&'static str, Template)>),
     /// Entry.
     Delete(Template),
@@ -118,10 +118,12 @@ impl Request {
             Self::Add(dn, attributes) => message.constructed(0x68, |message| {
                 message.value(0x04, dn);
                 message.constructed(0x30, |message| {
-                    for (name, value) in attributes {
+                    for values in attributes.chunk_by(|(one, _), (next, _)| one == next) {
                         message.constructed(0x30, |message| {
-                            message.constant(0x04, name.as_bytes());
-                            message.constructed(0x31, |message| message.value(0x04, value));
+                            message.constant(0x04, values[0].0.as_bytes());
+                            message.constructed(0x31, |message| {
+                                values.iter().for_each(|(_, value)| message.value(0x04, value));
+                            });
                         });
                     }
                 });
@@ -354,7 +356,7 @@ impl Ldap {
     }
 
     /// Reads answers and goes on; true when the request is over.
-    fn hear(&mut self, user: usize) -> Result<bool, Failure> {
+    fn hear(&mut self, Ready { user, is_last }: Ready) -> Result<bool, Failure> {
         let session = &mut self.sessions[user];
         let Some(link) = &mut session.link else { return Err(Failure::Closed) };
         if !session.stands {
@@ -362,7 +364,7 @@ impl Ldap {
             session.stands = true;
         }
         link.flush()?;
-        let heard = link.read(&mut self.scratch, &mut session.inbox)?;
+        let heard = link.read(&mut self.scratch, &mut session.inbox, is_last)?;
         let (read, result) = self.take_answers(user);
         let session = &mut self.sessions[user];
         session.inbox.drain(..read);
@@ -514,17 +516,18 @@ impl Engine for Ldap {
         self.told(user, step, false)
     }
 
-    fn advance(&mut self, user: usize, _: &Poll) -> Progress {
+    fn advance(&mut self, ready: Ready, _: &Poll) -> Progress {
+        let user = ready.user;
         let prepares = self.sessions[user].request.is_none();
-        let step = self.hear(user);
+        let step = self.hear(ready);
         self.told(user, step, prepares)
     }
 
-    fn disturbed(&mut self, user: usize) {
+    fn disturbed(&mut self, Ready { user, is_last }: Ready) {
         // An edge of epoll without news, or the server's good-bye.
         let session = &mut self.sessions[user];
         let Some(link) = &mut session.link else { return };
-        let heard = link.read(&mut self.scratch, &mut session.inbox);
+        let heard = link.read(&mut self.scratch, &mut session.inbox, is_last);
         if heard != Ok(Heard::All) || !session.inbox.is_empty() {
             self.close(user);
         }

@@ -5,6 +5,7 @@
 //! users who come one by one are a handful of runs.
 
 use super::session::{Job, server};
+use crate::limits::Descriptors;
 use crate::locust::stats::{Tally, now};
 use crate::probes::Manner;
 use crate::report::{self, Warning};
@@ -34,7 +35,7 @@ pub struct Crowd {
     index: u64,
     shared: Mutex<Shared>,
     wished: Condvar,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +133,7 @@ impl Crowd {
     }
 
     /// Makes requests until it is stopped.
-    pub fn serve<E: Engine>(
+    pub fn serve<E: Engine + Send + 'static>(
         &self,
         job: &Job<'_>,
         make: &(impl Fn(Seat, Manner) -> Result<E> + Sync),
@@ -148,20 +149,33 @@ impl Crowd {
         let make = |seat: Seat| make(seat, manner);
         thread::scope(|scope| {
             let (mut waves, mut wish): (Vec<Wave>, usize) = (Vec::new(), 0);
+            let mut held = None;
             while let Some(next) = self.next_wish(wish) {
                 wish = next;
+                let there = waves.iter().map(|wave| wave.places).sum();
+                let places = places_to_come(wish, there);
+                let count = waves.len() + usize::from(places > 0);
+                let threads_in_all = if E::BLOCKS { there + places } else { threads * count };
+                // In the place of those for the last wish.
+                drop(held.take());
+                match Descriptors::take(wish, threads_in_all) {
+                    Ok(all) => held = Some(all),
+                    Err(error) => {
+                        self.fail(format!("{error:#}"));
+                        continue;
+                    }
+                }
                 let missing = deal_out(wish, &waves);
                 if missing == 0 {
                     continue;
                 }
-                let places = missing.max(waves.iter().map(|wave| wave.places).sum()).max(PLACES);
                 let wave = Wave { places, present: Arc::new(AtomicUsize::new(missing)) };
                 let stage = self.stage(waves.len(), job);
                 let (crew, present) = (Crew { users: places, threads }, Arc::clone(&wave.present));
                 waves.push(wave);
                 let make = &make;
                 let carry = move || {
-                    let reins = Reins { stop: &self.stop, present: Some(&present) };
+                    let reins = Reins { stop: Arc::clone(&self.stop), present: Some(present) };
                     let look = |sight: &crate::run::Sight<'_>| self.heard(sight.latest);
                     match carry_out(stage, crew, None, reins, make, look) {
                         Ok(outcome) => self.ended(&outcome, places),
@@ -181,7 +195,7 @@ impl Crowd {
         let first = (self.index << WAVE_BITS | wave as u64) << NUMBER_BITS;
         Stage {
             load: Load::Closed { think: job.common.think },
-            numbers: Numbers { first, step: 1 },
+            numbers: Numbers { first, ..Numbers::ALL },
             warm_up: Duration::ZERO,
             duration: UNTIL_TOLD,
             timeout: job.common.timeout,
@@ -198,6 +212,11 @@ impl Crowd {
     }
 }
 
+/// Of a wave to be begun: as many as all before it have; 0 if so many users find a place without.
+fn places_to_come(users: usize, there: usize) -> usize {
+    if users <= there { 0 } else { (users - there).max(there).max(PLACES) }
+}
+
 /// Gives users to the waves in their order: how many find no place.
 fn deal_out(users: usize, waves: &[Wave]) -> usize {
     let mut left = users;
@@ -212,6 +231,15 @@ fn deal_out(users: usize, waves: &[Wave]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wave_has_as_many_places_as_those_before_it() {
+        for (users, there, places) in
+            [(0, 0, 0), (5, 0, PLACES), (100, 0, 100), (16, 16, 0), (17, 16, 16), (100, 32, 68)]
+        {
+            assert_eq!(places_to_come(users, there), places, "{users} {there}");
+        }
+    }
 
     #[test]
     fn users_take_the_places_of_the_first_waves_first() {

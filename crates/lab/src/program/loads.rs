@@ -163,7 +163,7 @@ fn exchange<D: Dialect>(way: &Way, dialect: D, seat: Seat, manner: Manner) -> Ex
     Exchange::new(way, dialect, seat.users, seat.thread * seat.users_in_all)
 }
 
-fn carry_exchange<D: Dialect>(
+fn carry_exchange<D: Dialect + Send + 'static>(
     common: &Common,
     way: &Way,
     task: Task,
@@ -233,7 +233,13 @@ fn run_nss(args: &cli::Nss, task: Task, out: &mut dyn Write) -> Result<u8> {
         let mut nss = Nss::new(Arc::clone(&settings));
         Ok(Blocking::new(move |request| nss.look_up(request)))
     };
-    carry(local(&args.common, task, 1, traits([&args.key].into_iter())), make, out)
+    // Look-ups wait for nobody as a rule: more threads than processors would wait for these.
+    let users = match (args.common.users.as_slice(), &args.common.rate) {
+        ([], None) => vec![available_parallelism().map_or(1, |all| all.get() as u32)],
+        (users, _) => users.to_vec(),
+    };
+    let common = Common { users, ..args.common.clone() };
+    carry(local(&common, task, 1, traits([&args.key].into_iter())), make, out)
 }
 
 /// A load that goes over no network.
@@ -303,7 +309,7 @@ fn run_command(args: &cli::Shell, task: Task, out: &mut dyn Write) -> Result<u8>
     // Starting a process blocks a thread until the process has become the program.
     let threads = available_parallelism().map_or(1, usize::from);
     let nothing = Arc::new(command::Settings::nothing()?);
-    let startup = |stage: Stage, crew: Crew, stop: &AtomicBool| {
+    let startup = |stage: Stage, crew: Crew, stop: &Arc<AtomicBool>| {
         let make = |seat: Seat| Ok(Commands::new(Arc::clone(&nothing), seat.users));
         carry_out(stage, crew, None, stop, make, |_| {})
     };

@@ -3,8 +3,10 @@
 mod crowd;
 mod loads;
 mod schemes;
+mod secrets;
 mod serve;
 mod session;
+mod trace;
 mod up;
 
 use crate::cli::{self, Cli};
@@ -71,6 +73,7 @@ fn run(cli: &Cli, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
         cli::Command::Compare(args) => side_by_side(args, out).map(|()| 0),
         cli::Command::Bisect(args) => bisect::run(args, out).map(|()| 0),
         cli::Command::Schemes(args) => schemes::run(args, out),
+        cli::Command::Trace(args) => trace::run(args, options(matches), out),
         cli::Command::Worker(args) => serve::run(args),
         cli::Command::Up(args) => up::run(args),
         cli::Command::Man(args) => pages::write_man_pages(&args.folder, out).map(|()| 0),
@@ -89,6 +92,7 @@ fn side_by_side(args: &cli::Compare, out: &mut dyn Write) -> Result<()> {
     };
     let read = args.reports.iter().zip(names).map(|(path, name)| Measured::read(path, name));
     let all = read.collect::<Result<Vec<_>>>()?;
+    let all = if args.names.is_empty() { all } else { compare::pooled(all) };
     let write = |path: &Path, bytes: &[u8]| {
         fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
     };
@@ -122,12 +126,12 @@ fn options(matches: &ArgMatches) -> Value {
         plan.insert("load".to_owned(), name.into());
         for arg in known {
             let Ok(Some(values)) = given.try_get_raw(arg.get_id().as_str()) else { continue };
-            let is_secret = arg.get_id().as_str().contains("password");
             let values = values.map(|value| value.to_string_lossy().into_owned());
-            let shown = |value: String| {
-                if is_secret && !value.starts_with('@') { "(left out)".to_owned() } else { value }
+            let values: Vec<String> = match arg.get_id().as_str() {
+                "command" => secrets::shown_words(&values.collect::<Vec<_>>()),
+                id => values.map(|value| secrets::shown(id, &value)).collect(),
             };
-            let values: Vec<Value> = values.map(|value| shown(value).into()).collect();
+            let values: Vec<Value> = values.into_iter().map(Value::from).collect();
             let key = arg.get_long().unwrap_or(arg.get_id().as_str()).to_owned();
             let is_list = arg.get_value_delimiter().is_some() || arg.get_long().is_none();
             let value = match (values.as_slice(), is_list) {

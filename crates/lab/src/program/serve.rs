@@ -15,10 +15,11 @@ use crate::server::Server;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -277,7 +278,7 @@ impl<'a> Worker<'a> {
     /// Users of a class, who begin at once; if they cannot, they have failed.
     fn member(&self, class: &str, users: usize, spawn: &Spawn) -> Member {
         let crowd = Arc::new(Crowd::new(self.index, users));
-        let load = self.load(spawn.parsed_options.get(OPTION).and_then(|all| all.get(class)));
+        let load = self.told(class, spawn).and_then(|told| self.load(told.as_ref()));
         let method = load.as_ref().map_or_else(|_| String::new(), method);
         let kind = Kind { name: class.to_owned(), method };
         let own = Arc::clone(&crowd);
@@ -291,7 +292,26 @@ impl<'a> Worker<'a> {
         Member { kind, crowd, thread }
     }
 
-    /// What users of a class do: what the master says, or else the plan.
+    /// What is said of a class, by whoever may say it.
+    fn told(&self, class: &str, spawn: &Spawn) -> Result<Option<Value>> {
+        let Some(path) = &self.args.classes else {
+            let all = spawn.parsed_options.get(OPTION);
+            return Ok(all.and_then(|all| all.get(class)).cloned());
+        };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            // No class of the master's file is ours.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        let mut all: Map<String, Value> = serde_json::from_str(&text)
+            .with_context(|| format!("{}: is no list of classes", path.display()))?;
+        Ok(all.remove(class))
+    }
+
+    /// What users of a class do: what was said of it, or else the plan.
     fn load(&self, told: Option<&Value>) -> Result<Load> {
         let load = match (told, &self.args.plan) {
             (Some(told), _) => {
@@ -317,7 +337,10 @@ impl<'a> Worker<'a> {
             _ => false,
         };
         ensure!(
-            told.is_none() || !wants_code || self.args.allow_commands,
+            self.args.classes.is_some()
+                || told.is_none()
+                || !wants_code
+                || self.args.allow_commands,
             "the master names a command or module to run on {}: start its worker with \
              --allow-commands if it may",
             self.node

@@ -6,6 +6,7 @@ use crate::cli::Common;
 use crate::clock::{self, Watch};
 use crate::compare::{Measured, page};
 use crate::ldap::look::{self, Change, Look};
+use crate::limits::Descriptors;
 use crate::ports::Budget;
 use crate::probes::{self, Manner, Traits, Trial};
 use crate::recorder::Recorder;
@@ -18,14 +19,13 @@ use crate::server::Server;
 use crate::view::View;
 use crate::worker::{Engine, Numbers, Seat, Stage, one_by_one};
 use anyhow::{Context, Result, anyhow, ensure};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use serde_json::Value;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,8 +33,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Requests at a time that nobody asked for.
 const USERS: u32 = 16;
 const USERS_OPEN: u32 = 64;
-/// Descriptors that are not users'.
-const SPARE_DESCRIPTORS: u64 = 64;
 /// Runs of one curve.
 const STAGES_MAX: usize = 100;
 
@@ -56,7 +54,7 @@ impl Task {
 }
 
 /// Carries a run out in which nothing is done.
-pub type Startup<'a> = dyn Fn(Stage, Crew, &AtomicBool) -> Result<Outcome> + 'a;
+pub type Startup<'a> = dyn Fn(Stage, Crew, &Arc<AtomicBool>) -> Result<Outcome> + 'a;
 
 /// A load that is ready to be carried out.
 pub struct Job<'a> {
@@ -154,6 +152,8 @@ impl Sum {
         self.outcome.planned = Duration::ZERO;
         self.outcome.threads.extend(outcome.threads);
         self.outcome.interrupted |= outcome.interrupted;
+        self.outcome.left += outcome.left;
+        self.outcome.server_is_gone |= outcome.server_is_gone;
         if let Some(server) = outcome.server {
             let cpu = self.outcome.server.map_or(Duration::ZERO, |before| before.cpu) + server.cpu;
             self.outcome.server = Some(crate::server::Consumed { cpu, ..server });
@@ -180,7 +180,7 @@ struct Session<'a, M> {
 }
 
 /// Carries a load out and reports it. `make` makes an engine for each thread.
-pub fn carry<E: Engine, M: Fn(Seat, Manner) -> Result<E> + Sync>(
+pub fn carry<E: Engine + Send + 'static, M: Fn(Seat, Manner) -> Result<E> + Sync>(
     job: Job<'_>,
     make: M,
     out: &mut dyn Write,
@@ -215,7 +215,7 @@ pub fn carry<E: Engine, M: Fn(Seat, Manner) -> Result<E> + Sync>(
     if session.job.task.checks_only {
         let code = if warnings.is_empty() { 0 } else { FOUND };
         let report = report::Checks { probes, warnings, interrupted, origin };
-        files.write(&report, None, |out| text::write_checks(&report, out), out)?;
+        files.write(&report, |out| text::write_checks(&report, out), out)?;
         return Ok(if interrupted { INTERRUPTED } else { code });
     }
     let Sum { outcome, mut stages, .. } = sum;
@@ -233,14 +233,13 @@ pub fn carry<E: Engine, M: Fn(Seat, Manner) -> Result<E> + Sync>(
     let interrupted = outcome.interrupted;
     let report =
         Report { figures, warnings, probes, probe_requests, stages, knee, interrupted, origin };
-    files.write(&report, Some(&outcome.recorder), |out| text::write(&report, out), out)?;
-    files.write_page(&report)?;
+    files.write_all(&report, &outcome.recorder, out)?;
     Ok(code(&outcome))
 }
 
 impl<E, M> Session<'_, M>
 where
-    E: Engine,
+    E: Engine + Send + 'static,
     M: Fn(Seat, Manner) -> Result<E> + Sync,
 {
     fn planned(&self, planned: Planned) -> Trial {
@@ -251,17 +250,16 @@ where
 
     /// A run, whose requests are none of an earlier one's.
     fn run(&self, trial: Trial, server: Option<&Server>, view: &mut View) -> Result<Outcome> {
-        allow_descriptors(trial.users)?;
         let crew = self.crew(trial.users);
+        let _held = Descriptors::of::<E>(crew)?;
         let mut stage = trial.stage;
-        let Numbers { first, step } = stage.numbers;
-        stage.numbers.first = first.wrapping_add(self.next.get());
+        stage.numbers.first = stage.numbers.first.wrapping_add(self.next.get());
         let make = &self.make;
         let make = |seat| make(seat, trial.manner);
-        let outcome = carry_out(stage, crew, server, &*self.stop, make, |sight| view.show(sight))?;
+        let outcome = carry_out(stage, crew, server, &self.stop, make, |sight| view.show(sight))?;
         // Threads do not come equally far.
         let made = outcome.recorder.requests + outcome.recorder.warm_up + 1;
-        let past = made.saturating_mul(outcome.threads.len() as u64).saturating_mul(step.max(1));
+        let past = stage.numbers.past(made.saturating_mul(crew.threads as u64));
         // The first identity begins again.
         let period = self.job.traits.period.max(1);
         let whole = past.div_ceil(period).saturating_mul(period);
@@ -303,20 +301,29 @@ where
         Ok(checked)
     }
 
-    /// What the first requests, each once, do to the entries that they name. What cannot be seen is no
+    /// What some of the requests, each once, do to the entries that they name. What cannot be seen is no
     /// reason to leave the run out.
     fn upgrade(&self, look: &Look, requests: &mut u64) -> Result<Result<Change, String>> {
-        let count = self.job.traits.period.min(look::SAMPLE);
-        let before = match look.entries(count) {
+        // Others than those that an earlier check bound as.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (period, from) = (self.job.traits.period.max(1), u64::from(now.subsec_micros()));
+        let sample: Vec<u64> = if period <= look::SAMPLE {
+            (0..period).collect()
+        } else {
+            (0..look::SAMPLE)
+                .map(|n| (from % period + n * (period / look::SAMPLE)) % period)
+                .collect()
+        };
+        let before = match look.entries(&sample) {
             Ok(before) => before,
             Err(failure) => return Ok(Err(failure.to_string())),
         };
         let seat = Seat { thread: 0, threads: 1, users: 1, users_in_all: 1 };
         let manner = Manner { same_bytes: false, spares_ports: true };
         let mut engine = (self.make)(seat, manner)?;
-        let asked = (0..count).inspect(|_| *requests += 1);
+        let asked = sample.iter().copied().inspect(|_| *requests += 1);
         let made = one_by_one(&mut engine, asked, self.job.common.timeout);
-        let after = made.and_then(|()| look.entries(count));
+        let after = made.and_then(|()| look.entries(&sample));
         Ok(after.map(|after| look::compare(&before, &after)).map_err(|failure| failure.to_string()))
     }
 
@@ -384,56 +391,111 @@ impl<M> Session<'_, M> {
     }
 }
 
-/// Where reports go, open before the run, so that none is made whose report cannot be written.
+/// Where a report goes: open before the run, so that none is made whose report cannot be written, and
+/// emptied only when there is one, so that a run that fails takes no earlier report with it.
+struct Place {
+    path: PathBuf,
+    file: File,
+    /// Made by us, and still empty.
+    is_blank: bool,
+}
+
+impl Place {
+    fn open(path: &Path) -> Result<Self> {
+        let is_blank = !path.exists();
+        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file, is_blank })
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+        let written = || -> Result<()> {
+            if self.file.metadata()?.is_file() {
+                self.file.set_len(0)?;
+            }
+            self.is_blank = false;
+            let mut file = BufWriter::new(&self.file);
+            write(&mut file)?;
+            Ok(file.flush()?)
+        };
+        let path = self.path.display().to_string();
+        written().with_context(|| format!("cannot write {path}"))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_blank {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Where reports go.
 struct Files {
-    json: Option<BufWriter<File>>,
-    hdr: Option<BufWriter<File>>,
-    html: Option<BufWriter<File>>,
+    json: Option<Place>,
+    hdr: Option<Place>,
+    html: Option<Place>,
     /// JSON takes the place of the text.
     shows_json: bool,
 }
 
 impl Files {
     fn create(common: &Common) -> Result<Self> {
-        let open = |path: &Path| -> Result<BufWriter<File>> {
-            let file = File::create(path);
-            Ok(BufWriter::new(file.with_context(|| format!("cannot write {}", path.display()))?))
-        };
+        let open = |path: &Option<PathBuf>| path.as_deref().map(Place::open).transpose();
         let shows_json = common.json.as_deref() == Some(Path::new("-"));
-        let json = common.json.as_deref().filter(|_| !shows_json).map(open).transpose()?;
-        let hdr = common.hdr.as_deref().map(open).transpose()?;
-        let html = common.html.as_deref().map(open).transpose()?;
-        Ok(Self { json, hdr, html, shows_json })
+        let json = if shows_json { None } else { open(&common.json)? };
+        Ok(Self { json, hdr: open(&common.hdr)?, html: open(&common.html)?, shows_json })
     }
 
-    fn write_page(&mut self, report: &Report) -> Result<()> {
-        let Some(html) = &mut self.html else { return Ok(()) };
-        // What was loaded is what a person calls the run.
-        let plan = &report.origin.plan;
-        let target = ["uri", "server", "kdc", "service", "module", "lookup"];
-        let target = target.iter().find_map(|key| plan.get(*key)?.as_str());
-        let load = plan.get("load").and_then(Value::as_str).unwrap_or_default();
-        let name = target.map_or(load.to_owned(), |target| format!("{load} {target}"));
-        html.write_all(page::html(&[Measured::of(report, name)]).as_bytes())?;
-        Ok(html.flush()?)
+    /// The report of a run.
+    fn write_all(
+        &mut self,
+        report: &Report,
+        recorder: &Recorder,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let shown = self.write(report, |out| text::write(report, out), out);
+        let hdr = |out: &mut dyn Write| Ok(report::write_percentiles(recorder, out)?);
+        let hdr = self.hdr.as_mut().map_or(Ok(()), |place| place.write(hdr));
+        let page = |out: &mut dyn Write| Ok(out.write_all(page(report).as_bytes())?);
+        let page = self.html.as_mut().map_or(Ok(()), |place| place.write(page));
+        all([shown, hdr, page])
     }
 
+    /// A report for people and as JSON: what cannot be written in one place is in the other.
     fn write(
         &mut self,
         report: &impl Serialize,
-        recorder: Option<&Recorder>,
         write_text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
         out: &mut dyn Write,
     ) -> Result<()> {
-        if let Some(json) = &mut self.json {
-            write_json(report, json)?;
-        }
-        if let (Some(hdr), Some(recorder)) = (&mut self.hdr, recorder) {
-            report::write_percentiles(recorder, hdr)?;
-            hdr.flush()?;
-        }
-        if self.shows_json { write_json(report, out) } else { Ok(write_text(out)?) }
+        let show = |out: &mut dyn Write| -> Result<()> {
+            if self.shows_json { write_json(report, out) } else { Ok(write_text(out)?) }
+        };
+        let shown = show(out).and_then(|()| Ok(out.flush()?));
+        let shown = shown.context("cannot write to the standard output");
+        let json = |out: &mut dyn Write| write_json(report, out);
+        all([shown, self.json.as_mut().map_or(Ok(()), |place| place.write(json))])
     }
+}
+
+/// The first that went wrong, behind all others, which are said.
+fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let mut wrong = results.into_iter().filter_map(Result::err);
+    let Some(first) = wrong.next() else { return Ok(()) };
+    wrong.for_each(|other| say(&format!("roster-lab: {other:#}")));
+    Err(first)
+}
+
+fn page(report: &Report) -> String {
+    // What was loaded is what a person calls the run.
+    let plan = &report.origin.plan;
+    let target = ["uri", "server", "kdc", "service", "module", "lookup"];
+    let target = target.iter().find_map(|key| plan.get(*key)?.as_str());
+    let load = plan.get("load").and_then(Value::as_str).unwrap_or_default();
+    let name = target.map_or(load.to_owned(), |target| format!("{load} {target}"));
+    page::html(&[Measured::of(report, name)])
 }
 
 fn code(outcome: &Outcome) -> u8 {
@@ -536,7 +598,7 @@ fn find_knee(
 /// The first signal ends the run, the second the program.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in signals() {
         // In this order: the first one finds the flag not yet set.
         signal_hook::flag::register_conditional_shutdown(
             signal,
@@ -549,19 +611,25 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Each user has a descriptor.
-fn allow_descriptors(users: u32) -> Result<()> {
-    let needed = u64::from(users) + SPARE_DESCRIPTORS;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
+/// Any signal ends the run, and none the program before what it changed is as it was: all that is waited
+/// for until then has a deadline.
+pub fn stop_before_clearing_up() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in signals() {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    ensure!(
-        limit.maximum.is_none_or(|maximum| maximum >= needed),
-        "{users} users need {needed} open files, and this process may have {}: raise the limit \
-         (ulimit -Hn {needed})",
-        limit.maximum.unwrap_or_default()
-    );
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
-        .with_context(|| format!("cannot allow {needed} open files"))
+    Ok(stop)
+}
+
+/// Those that ask us to end. A terminal that goes away does, unless `nohup` said not to care.
+fn signals() -> impl Iterator<Item = i32> {
+    [SIGINT, SIGTERM].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP))
+}
+
+/// Whether whoever started us has us pass over a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -5,6 +5,9 @@ use super::{FAILED, INTERRUPTED, say};
 use crate::cli;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::Permissions;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -50,6 +53,12 @@ impl Drop for Running {
     }
 }
 
+/// Says so before Locust does at length.
+fn is_free(option: &str, address: SocketAddr) -> Result<()> {
+    TcpListener::bind(address).with_context(|| format!("{option}: cannot listen on {address}"))?;
+    Ok(())
+}
+
 /// Starts all and waits until the master has ended; its exit code.
 pub fn run(args: &cli::Up) -> Result<u8> {
     let workers = match (args.workers, args.source.len()) {
@@ -66,7 +75,20 @@ pub fn run(args: &cli::Up) -> Result<u8> {
             sources
         }
     };
+    is_free("--port", SocketAddr::new(Ipv4Addr::LOCALHOST.into(), args.port))?;
+    let has_page = !args.options.iter().any(|option| option == "--headless");
+    if has_page {
+        is_free("--web", args.web)?;
+    }
     let stop = stop_on_signals()?;
+    // What users do, passwords too, goes this way: whoever else is on this host can reach the port of the
+    // master, or have it before.
+    let folder = tempfile::Builder::new()
+        .prefix("roster-lab-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
+        .context("cannot make a folder for what users do")?;
+    let classes = folder.path().join("classes.json");
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut master = Command::new(&args.python);
     master.args(["-m", "locust", "--master", "--locustfile"]).arg(&args.file);
@@ -74,29 +96,28 @@ pub fn run(args: &cli::Up) -> Result<u8> {
     master.args(["--expect-workers", &workers.to_string()]);
     master.args(["--web-host", &args.web.ip().to_string(), "--web-port"]);
     master.arg(args.web.port().to_string()).args(&args.options).env("ROSTER_LAB", &program);
+    master.env("ROSTER_LAB_CLASSES", &classes);
     let mut master = Running::start(format!("{} -m locust", args.python.display()), &mut master)?;
     let started = (0..workers).map(|number| {
         let mut worker = Command::new(&program);
-        worker.args([
-            "worker",
-            "--allow-commands",
-            "--master",
-            &format!("127.0.0.1:{}", args.port),
-        ]);
+        worker.args(["worker", "--master", &format!("127.0.0.1:{}", args.port)]);
+        worker.arg("--classes").arg(&classes);
         if let Some(source) = args.source.get(number) {
             worker.args(["--source", &source.to_string()]);
         }
         Running::start(format!("worker {}", number + 1), &mut worker)
     });
     let mut started = started.collect::<Result<Vec<_>>>()?;
-    if !args.options.iter().any(|option| option == "--headless") {
-        say(&format!("roster-lab: the page is http://{}/", args.web));
-    }
+    let mut has_page_to_tell_of = has_page;
     let (mut interrupted, mut told) = (false, Vec::new());
     let mut deadline = None;
     let code = loop {
         if let Some(code) = master.code()? {
             break code;
+        }
+        if has_page_to_tell_of && TcpStream::connect_timeout(&args.web, LOOK_EVERY).is_ok() {
+            has_page_to_tell_of = false;
+            say(&format!("roster-lab: the page is http://{}/", args.web));
         }
         if stop.load(Ordering::Relaxed) && !interrupted {
             interrupted = true;

@@ -19,6 +19,10 @@ const BUSY: f64 = 0.9;
 const STARVED: f64 = 0.01;
 /// The share of the latency's 99th percentile that the generator's own delay may make up.
 const LAG: f64 = 0.1;
+/// The share of the time that threads which block may wait for a processor.
+const QUEUED: f64 = 0.25;
+/// The share of the users' time that may go with a server that cannot be talked to.
+const UNREACHABLE: f64 = 0.01;
 /// Delays of the generator that are not worth a word.
 const LAG_LEAST: Duration = Duration::from_micros(200);
 
@@ -84,11 +88,11 @@ pub struct Figures {
     /// The rate that was asked for; none in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
-    /// Requests that ended, the warm-up's left out.
+    /// Requests that were meant to start in the measured time.
     pub requests: u64,
     /// Those that failed.
     pub failures: u64,
-    /// Requests a second that ended, well or not.
+    /// Requests a second that the measured time saw, well or not: of each the share that lay within it.
     pub rate: f64,
     /// From the intended start.
     pub latency_ms: Latency,
@@ -219,10 +223,8 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn microseconds_each(time: Duration, requests: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    let each = time.as_secs_f64() * 1e6 / requests.max(1) as f64;
-    each
+fn microseconds_each(time: Duration, requests: f64) -> f64 {
+    time.as_secs_f64() * 1e6 / requests.max(1.0)
 }
 
 impl Figures {
@@ -247,8 +249,7 @@ impl Figures {
             offered,
             requests: recorder.requests,
             failures: recorder.failed(),
-            #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-            rate: if seconds > 0.0 { recorder.requests as f64 / seconds } else { 0.0 },
+            rate: outcome.rate(),
             latency_ms: Latency {
                 p50: at(50.0),
                 p90: at(90.0),
@@ -256,9 +257,9 @@ impl Figures {
                 p999: at(99.9),
                 max: milliseconds(recorder.max()),
             },
-            client_cpu_us_per_op: microseconds_each(cpu, recorder.requests),
+            client_cpu_us_per_op: microseconds_each(cpu, recorder.served),
             server_cpu_us_per_op: server
-                .map(|server| microseconds_each(server.cpu, recorder.requests)),
+                .map(|server| microseconds_each(server.cpu, recorder.served)),
             server_memory_bytes: server.map(|server| server.memory),
             startup_ms: None,
             failures_by_kind: by_kind,
@@ -308,7 +309,9 @@ pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
     };
     let busy = share(|cost| cost.cpu + cost.queued);
     let queued = share(|cost| cost.queued);
-    if busy >= BUSY && !outcome.blocks {
+    // Of next to no time nothing can be said.
+    let is_measured = recorder.requests > 0;
+    if busy >= BUSY && !outcome.blocks && is_measured {
         let why = if queued > busy / 3.0 {
             format!(
                 "it waited for a processor {:.0} % of the time, because others use this host's",
@@ -323,6 +326,51 @@ pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
             text: format!(
                 "the generator was the limit: {why}. The server may be able to do more, and latencies \
                  hold waits of ours. Give it more --threads (now {threads}) and processors of its own."
+            ),
+        });
+    }
+    if queued >= QUEUED && outcome.blocks {
+        warnings.push(Warning {
+            kind: "generator",
+            ratio: queued,
+            text: format!(
+                "the processors were the limit: threads waited {:.0} % of the time for one, and this \
+                 is in the latencies. Each user is a thread: have no more --users than processors \
+                 (now {users}), or keep others off them.",
+                queued * 100.0
+            ),
+        });
+    }
+    let paused = recorder.paused.as_secs_f64() / f64::from(users.max(1));
+    let unreachable = paused / outcome.measured.as_secs_f64().max(1e-9);
+    if unreachable > UNREACHABLE {
+        warnings.push(Warning {
+            kind: "unreachable",
+            ratio: unreachable,
+            text: format!(
+                "for {:.0} % of the time users had nobody to talk to: a connection failed, and each waits a \
+                 moment before it tries again. So failures are few beside answers, and the rate is of both \
+                 times: look at the pieces of the run (batches) for the one and the other.",
+                unreachable.min(1.0) * 100.0
+            ),
+        });
+    }
+    if outcome.server_is_gone {
+        warnings.push(Warning {
+            kind: "server",
+            ratio: 1.0,
+            text: "the server that was looked at has ended in the run: what it cost is not known."
+                .to_owned(),
+        });
+    }
+    if outcome.left > 0 {
+        warnings.push(Warning {
+            kind: "hung",
+            ratio: ratio(outcome.left as u64, recorder.requests),
+            text: format!(
+                "{} requests had not come back in the end, and hang still; they count as failed. What \
+                 they ask (a directory, a daemon) does not answer, and has no time limit of its own.",
+                outcome.left
             ),
         });
     }
@@ -465,6 +513,7 @@ mod tests {
             recorder.record(start, start + Duration::from_micros(number * 10), Ok(()));
         }
         let cost = Cost { cpu: SECOND.mul_f64(busy), queued: SECOND.mul_f64(queued), wall: SECOND };
+        recorder.served = 1000.0;
         Outcome { recorder, measured: SECOND, threads: vec![cost], ..Outcome::default() }
     }
 
@@ -486,8 +535,10 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_are_busy_with_the_requests_themselves_are_no_limit() {
+    fn threads_that_are_busy_with_the_requests_themselves_are_no_limit_but_too_many_are() {
         assert!(kinds(&Outcome { blocks: true, ..outcome(1.0, 0.0) }).is_empty());
+        assert_eq!(kinds(&Outcome { blocks: true, ..outcome(0.2, 0.8) }), ["generator"]);
+        assert_eq!(kinds(&Outcome { blocks: true, left: 1, ..outcome(0.2, 0.0) }), ["hung"]);
     }
 
     #[test]

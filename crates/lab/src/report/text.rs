@@ -66,15 +66,23 @@ fn one(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
         Some(offered) => writeln!(out, " of {} offered", count(offered))?,
         None => writeln!(out, " with {} users", figures.users)?,
     }
-    writeln!(
-        out,
-        "latency    p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
-        milliseconds(latency.p50),
-        milliseconds(latency.p90),
-        milliseconds(latency.p99),
-        milliseconds(latency.p999),
-        milliseconds(latency.max)
-    )?;
+    if figures.requests == 0 {
+        let begun = figures.warm_up_requests;
+        let why = if begun > 0 { "all began in the warm-up" } else { "none began" };
+        writeln!(out, "latency    of no request: {why}; make --duration longer than one takes")?;
+    } else if latency.max == 0.0 {
+        writeln!(out, "latency    of no request: none was answered")?;
+    } else {
+        writeln!(
+            out,
+            "latency    p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
+            milliseconds(latency.p50),
+            milliseconds(latency.p90),
+            milliseconds(latency.p99),
+            milliseconds(latency.p999),
+            milliseconds(latency.max)
+        )?;
+    }
     if let Some(startup) = figures.startup_ms {
         writeln!(
             out,

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use roster_manual::completions;
 use roster_rootwrap::compat::daemon::serve_clients;
 use roster_rootwrap::exec::{self, Executor};
 use roster_rootwrap::host::ThisHost;
@@ -110,24 +111,15 @@ fn main() -> ExitCode {
     let done = match (cli.command, cli.conf) {
         (Some(Command::Man { folder }), _) => {
             let mut out = io::stdout();
-            manual::write_page(&manual::DAEMON, Cli::command(), &folder, &mut out)
+            manual::DAEMON
+                .put(Cli::command(), &folder, &mut out)
                 .and_then(|()| manual::write_exec_pages(&folder, &mut out))
         }
         (Some(Command::Completions { shell, client }), _) => {
-            let mut out = Vec::new();
-            let written = match client {
-                true => manual::write_exec_completions(shell, &mut out),
-                false => {
-                    clap_complete::generate(
-                        shell,
-                        &mut Cli::command(),
-                        manual::DAEMON.name,
-                        &mut out,
-                    );
-                    Ok(())
-                }
-            };
-            written.and_then(|()| io::stdout().write_all(&out))
+            io::stdout().write_all(&match client {
+                true => manual::exec_completions(shell),
+                false => completions(shell, Cli::command()),
+            })
         }
         (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),
         (None, None) => Ok(()),

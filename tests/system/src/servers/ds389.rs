@@ -38,6 +38,8 @@ pub struct Ds389 {
     port: u16,
     /// Whether references are mended.
     mends: bool,
+    /// Whether entries must be as schema and syntax have it.
+    checks: bool,
     process: Option<Process>,
     // Removed last.
     folder: TempDir,
@@ -51,26 +53,36 @@ impl Ds389 {
     /// If it does not come up; so do the other functions of this file.
     #[must_use]
     pub fn serving(ldif: &str) -> Self {
-        Self::set_up(ldif, false)
+        Self::unconfigured(false, false).holding(ldif)
+    }
+
+    /// The same as it is delivered: it checks what it is given by its schema and the syntax of its
+    /// attributes.
+    #[must_use]
+    pub fn as_delivered(ldif: &str) -> Self {
+        Self::unconfigured(false, true).holding(ldif)
     }
 
     /// The same with the plug-in that mends references to entries that go or are renamed.
     #[must_use]
     pub fn mending(ldif: &str) -> Self {
-        Self::set_up(ldif, true)
+        Self::unconfigured(true, false).holding(ldif)
     }
 
-    fn set_up(ldif: &str, mends: bool) -> Self {
+    fn unconfigured(mends: bool, checks: bool) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("roster-389ds-")
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("make a folder for 389-ds");
-        let mut server = Self { port: free_port(), mends, process: None, folder };
-        server.configure();
-        server.load(ldif);
-        server.start();
-        server
+        Self { port: free_port(), mends, checks, process: None, folder }
+    }
+
+    fn holding(mut self, ldif: &str) -> Self {
+        self.configure();
+        self.load(ldif);
+        self.start();
+        self
     }
 
     /// The port of [`Server::uri`].
@@ -154,8 +166,11 @@ impl Ds389 {
             .fold(template.to_owned(), |text, (name, value)| {
                 text.replace(&format!("%{name}%"), value)
             })
-            .replacen("nsslapd-port:", LISTEN_AND_TAKE_ANYTHING, 1);
+            .replacen("nsslapd-port:", LISTEN, 1);
         let mut text = text.replacen("nsslapd-mode: 600\n", LOOK_THROUGH_ALL, 1);
+        if !self.checks {
+            text = text.replacen("nsslapd-port:", TAKE_ANYTHING, 1);
+        }
         for (plugin, lines) in PLUGINS.into_iter().chain(self.mends.then_some(INTEGRITY)) {
             let start = text.find(&format!("dn: cn={plugin},cn=plugins")).expect("in the template");
             let off = "nsslapd-pluginenabled: off\n";
@@ -251,11 +266,13 @@ impl Drop for Ds389 {
     }
 }
 
-/// Servers that were migrated from elsewhere hold what the schema forbids; so does this one. The
-/// default limits are made for people who search, not for who mirrors.
-const LISTEN_AND_TAKE_ANYTHING: &str = "nsslapd-listenhost: 127.0.0.1
+/// The default limits are made for people who search, not for who mirrors.
+const LISTEN: &str = "nsslapd-listenhost: 127.0.0.1
 nsslapd-sizelimit: -1
-nsslapd-schemacheck: off
+nsslapd-port:";
+
+/// Servers that were migrated from elsewhere hold what the schema forbids.
+const TAKE_ANYTHING: &str = "nsslapd-schemacheck: off
 nsslapd-syntaxcheck: off
 nsslapd-port:";
 

@@ -11,6 +11,7 @@ mod kdc;
 mod process;
 mod relay;
 mod slapd;
+mod sssd;
 
 pub use certificates::{Certificate, Certificates};
 pub use dns::{Dns, Service};
@@ -19,6 +20,7 @@ pub use kdc::Kdc;
 pub use process::Process;
 pub use relay::Relay;
 pub use slapd::{Setup, Slapd};
+pub use sssd::Sssd;
 
 use crate::host::{Output, run, tool};
 use std::fs;

@@ -1,11 +1,12 @@
 //! A relay between rosterd and a server that can fall silent: what then comes is lost, and both ends
-//! go on believing in their connection, as when a firewall forgets it or a cable is pulled.
+//! go on believing in their connection, as when a firewall forgets it or a cable is pulled. It can be slow, too.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// Listens on a port of its own for as long as the test lives.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ struct State {
     silent: AtomicBool,
     hung_up: AtomicBool,
     accepted: AtomicUsize,
+    /// What answers take on their way, in milliseconds.
+    delay: AtomicU64,
     connections: Mutex<Vec<TcpStream>>,
 }
 
@@ -35,6 +38,7 @@ impl Relay {
             silent: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
             accepted: AtomicUsize::new(0),
+            delay: AtomicU64::new(0),
             connections: Mutex::default(),
         });
         let shared = Arc::clone(&state);
@@ -62,6 +66,12 @@ impl Relay {
     /// From now on everything is lost, on connections old and new; neither end is told.
     pub fn fall_silent(&self) {
         self.state.silent.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on what the server says takes so much longer.
+    pub fn slow_down(&self, delay: Duration) {
+        let millis = delay.as_millis().try_into().expect("less than ages");
+        self.state.delay.store(millis, Ordering::Relaxed);
     }
 
     /// New connections are served again; old ones end, since what was lost is lost.
@@ -94,9 +104,10 @@ impl State {
             .expect("no thread panics")
             .extend([client.try_clone(), upstream.try_clone()].map(|copy| copy.expect("dup")));
         let [client_again, upstream_again] = copies;
-        for (from, to) in [(client, upstream_again), (upstream, client_again)] {
+        let ways = [(client, upstream_again, false), (upstream, client_again, true)];
+        for (from, to, answers) in ways {
             let state = Arc::clone(self);
-            thread::spawn(move || state.pump(from, to));
+            thread::spawn(move || state.pump(from, to, answers));
         }
     }
 
@@ -106,9 +117,12 @@ impl State {
         }
     }
 
-    fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
+    fn pump(&self, mut from: TcpStream, mut to: TcpStream, answers: bool) {
         let mut buffer = [0; 64 << 10];
         while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if answers {
+                thread::sleep(Duration::from_millis(self.delay.load(Ordering::Relaxed)));
+            }
             if !self.silent.load(Ordering::Relaxed) && to.write_all(&buffer[..count]).is_err() {
                 break;
             }

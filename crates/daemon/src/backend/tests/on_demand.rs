@@ -2,12 +2,16 @@
 
 use super::*;
 use crate::backend::asking::Asking;
+use crate::hops::Place;
 use roster_bus::exchange::{Record, Records};
+use roster_bus::interfaces::Trace;
 use roster_bus::interfaces::{CALL_DEADLINE, Error};
 use roster_provider::files::FilesProvider;
 use roster_provider::{Keys, LookUp, Of, Provider, Unanswered};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+
+const NOBODYS: Trace = Trace { request: 0, call: 0 };
 
 /// How long an answer counts.
 const AGE: Duration = Duration::from_secs(300);
@@ -287,12 +291,12 @@ impl Directory {
         let sink: Arc<dyn Sink> = Arc::clone(&engine) as _;
         let files = Files { passwd, group };
         let provider = FilesProvider::new("corp", files, Overrides::default(), sink);
-        let asking = Asking::new(Arc::clone(&engine), Arc::new(provider), mode, AGE);
+        let asking = Asking::new(Arc::clone(&engine), Arc::new(provider), place(), mode, AGE);
         Self { folder, engine, asking }
     }
 
     async fn ask(&self, name: &str) -> Result<Vec<u8>, Error> {
-        Ok(self.asking.look_up(&LookUp::UserByName(name.into())).await?.records)
+        Ok(self.asking.look_up(NOBODYS, &LookUp::UserByName(name.into())).await?.records)
     }
 }
 
@@ -378,7 +382,7 @@ impl Played {
             refreshes: Mutex::default(),
             asked: Mutex::default(),
         });
-        let asking = Asking::new(engine, Arc::clone(&played), Mode::OnDemand, AGE);
+        let asking = Asking::new(engine, Arc::clone(&played), place(), Mode::OnDemand, AGE);
         (played, asking)
     }
 
@@ -503,7 +507,7 @@ fn by_name(name: &str) -> LookUp {
 async fn ask_for(played: &Played, asking: &Asking<Played>, names: &[String]) {
     for name in names {
         assert!(
-            !asking.look_up(&by_name(name)).await.expect("an answer").records.is_empty(),
+            !asking.look_up(NOBODYS, &by_name(name)).await.expect("an answer").records.is_empty(),
             "{name}"
         );
     }
@@ -546,10 +550,10 @@ async fn entries_are_asked_for_together_and_only_those_of_which_nothing_was_said
     let (played, asking) = Played::asking(users.clone());
     ask_for(&played, &asking, &users[..10]).await;
     // A user's groups would be told to who asks for the user alone.
-    asking.look_up(&LookUp::GroupsOf(b"user3".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupsOf(b"user3".to_vec())).await.expect("an answer");
     played.questions();
     let what = all_named(&names(0..400));
-    let answer = asking.look_up_all(&what).await.expect("an answer");
+    let answer = asking.look_up_all(NOBODYS, &what).await.expect("an answer");
     assert_eq!(told(&answer.records), users.iter().cloned().collect());
     let questions = played.questions();
     assert_eq!(questions.len(), 4, "390 by the hundred");
@@ -563,18 +567,18 @@ async fn of_entries_that_are_asked_for_together_all_are_told_or_it_is_an_error()
     let (played, asking) = Played::asking(users.clone());
     played.failing.lock().unwrap().insert("user17".to_owned());
     let what = all_named(&users);
-    assert!(asking.look_up_all(&what).await.is_err(), "of user17 nothing is known");
+    assert!(asking.look_up_all(NOBODYS, &what).await.is_err(), "of user17 nothing is known");
     let others: Vec<LookUp> =
         what.iter().filter(|one| **one != by_name("user17")).cloned().collect();
-    assert!(asking.look_up_all(&others).await.is_ok());
+    assert!(asking.look_up_all(NOBODYS, &others).await.is_ok());
     played.failing.lock().unwrap().clear();
-    assert!(asking.look_up_all(&what).await.is_ok());
+    assert!(asking.look_up_all(NOBODYS, &what).await.is_ok());
     // While nobody answers, what is known is told, and of nobody that there is no such user.
     *played.unreachable.lock().unwrap() = true;
     played.engine.expire();
-    let answer = asking.look_up_all(&what).await.expect("what is known");
+    let answer = asking.look_up_all(NOBODYS, &what).await.expect("what is known");
     assert_eq!(told(&answer.records), users.into_iter().collect());
-    assert!(asking.look_up_all(&all_named(&names(99..101))).await.is_err());
+    assert!(asking.look_up_all(NOBODYS, &all_named(&names(99..101))).await.is_err());
 }
 
 #[tokio::test]
@@ -582,7 +586,9 @@ async fn what_is_known_and_young_is_not_asked_for() {
     let (played, asking) = Played::asking(names(0..1));
     ask_for(&played, &asking, &names(0..1)).await;
     ask_for(&played, &asking, &names(0..1)).await;
-    assert!(!asking.look_up(&by_name("user0")).await.expect("an answer").records.is_empty());
+    assert!(
+        !asking.look_up(NOBODYS, &by_name("user0")).await.expect("an answer").records.is_empty()
+    );
     assert_eq!(played.questions(), []);
 }
 
@@ -591,12 +597,12 @@ async fn a_members_list_is_asked_for_again_although_the_groups_of_a_member_were(
     let (played, asking) = Played::asking(names(0..2));
     let staff = || LookUp::GroupByName(b"staff".to_vec());
     played.groups.lock().unwrap().insert("staff".into(), names(0..1));
-    asking.look_up(&staff()).await.expect("an answer");
-    asking.look_up(&LookUp::GroupsOf(b"user0".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &staff()).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupsOf(b"user0".to_vec())).await.expect("an answer");
     played.engine.expire();
     played.groups.lock().unwrap().insert("staff".into(), names(0..2));
     // Speaks of the group, and not of its members.
-    asking.look_up(&LookUp::GroupsOf(b"user0".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupsOf(b"user0".to_vec())).await.expect("an answer");
     played.questions();
     asking.refresh(AGE).await;
     assert_eq!(played.questions(), [(Some(Of::GroupsWithMembers), vec!["staff".to_owned()])]);
@@ -616,7 +622,14 @@ async fn an_entry_that_always_fails_holds_up_no_other_and_is_left_alone() {
     asking.refresh(AGE).await;
     assert_eq!(played.questions(), [], "it has time");
     // It is an old truth, and none that is worth nothing.
-    assert!(!asking.look_up(&by_name("user1")).await.expect("what is known").records.is_empty());
+    assert!(
+        !asking
+            .look_up(NOBODYS, &by_name("user1"))
+            .await
+            .expect("what is known")
+            .records
+            .is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -726,7 +739,7 @@ async fn who_was_made_anew_under_the_old_name_takes_the_place_of_the_old() {
 #[tokio::test]
 async fn expiring_a_user_asks_for_the_groups_that_are_known_too() {
     let (played, asking) = Played::asking(["alice".to_owned()]);
-    asking.look_up(&LookUp::GroupsOf(b"alice".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupsOf(b"alice".to_vec())).await.expect("an answer");
     played.groups.lock().unwrap().insert("staff".into(), vec!["alice".into()]);
     asking.expire(&by_name("alice")).await.expect("an answer");
     assert_eq!(fetched(&played.engine).fact("alice").groups.as_ref().map(Vec::len), Some(1));
@@ -736,7 +749,7 @@ async fn expiring_a_user_asks_for_the_groups_that_are_known_too() {
 async fn of_a_mirror_no_single_entry_is_asked_for_again() {
     let (played, _) = Played::asking(names(0..1));
     let engine = Arc::clone(&played.engine);
-    let asking = Asking::new(engine, Arc::clone(&played), Mode::Replicate, AGE);
+    let asking = Asking::new(engine, Arc::clone(&played), place(), Mode::Replicate, AGE);
     asking.expire(&LookUp::GroupByName(b"staff".to_vec())).await.expect("made anew");
     assert_eq!((played.questions(), *played.refreshes.lock().unwrap()), (vec![], 1));
 }
@@ -747,10 +760,10 @@ async fn who_lists_a_users_groups_has_them_fetched_in_a_few_questions() {
     let groups: BTreeMap<String, Vec<String>> =
         (0..500).map(|number| (format!("{number:03}group"), vec!["big".to_owned()])).collect();
     *played.groups.lock().unwrap() = groups.clone();
-    asking.look_up(&LookUp::GroupsOf(b"big".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupsOf(b"big".to_vec())).await.expect("an answer");
     played.questions();
     for name in groups.keys() {
-        let answer = asking.look_up(&LookUp::GroupByName(name.as_str().into())).await;
+        let answer = asking.look_up(NOBODYS, &LookUp::GroupByName(name.as_str().into())).await;
         assert!(!answer.expect("an answer").records.is_empty(), "{name}");
     }
     let questions = played.questions().len();
@@ -763,11 +776,11 @@ async fn a_group_whose_members_cannot_be_told_is_no_group_without_members() {
     for name in ["small", "vast"] {
         played.groups.lock().unwrap().insert(name.into(), vec!["big".into()]);
     }
-    asking.look_up(&LookUp::GroupsOf(b"big".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupsOf(b"big".to_vec())).await.expect("an answer");
     played.failing.lock().unwrap().insert("vast".into());
-    let vast = asking.look_up(&LookUp::GroupByName(b"vast".to_vec())).await;
+    let vast = asking.look_up(NOBODYS, &LookUp::GroupByName(b"vast".to_vec())).await;
     assert!(matches!(vast, Err(Error::Unavailable(_))), "{vast:?}");
-    let small = asking.look_up(&LookUp::GroupByName(b"small".to_vec())).await;
+    let small = asking.look_up(NOBODYS, &LookUp::GroupByName(b"small".to_vec())).await;
     assert!(!small.expect("an answer").records.is_empty());
 }
 
@@ -776,7 +789,7 @@ async fn a_group_that_grew_beyond_what_is_told_is_not_asked_for_all_the_time() {
     let (played, asking) = Played::asking(names(0..3));
     for name in ["staff", "vast"] {
         played.groups.lock().unwrap().insert(name.into(), names(0..1));
-        asking.look_up(&LookUp::GroupByName(name.into())).await.expect("an answer");
+        asking.look_up(NOBODYS, &LookUp::GroupByName(name.into())).await.expect("an answer");
     }
     played.vast.lock().unwrap().insert("vast".into());
     played.engine.expire();
@@ -786,22 +799,22 @@ async fn a_group_that_grew_beyond_what_is_told_is_not_asked_for_all_the_time() {
     assert_eq!(played.questions(), []);
     assert_eq!(fetched(&played.engine).fact("vast").members, None, "who left it is not in it");
     played.failing.lock().unwrap().insert("vast".into());
-    let vast = asking.look_up(&LookUp::GroupByName(b"vast".to_vec())).await;
+    let vast = asking.look_up(NOBODYS, &LookUp::GroupByName(b"vast".to_vec())).await;
     assert!(matches!(vast, Err(Error::Unavailable(_))), "{vast:?}");
     played.questions();
     // Nor with every other group of a user.
     played.groups.lock().unwrap().insert("huge".into(), names(2..3));
     played.groups.lock().unwrap().insert("small".into(), names(2..3));
     played.vast.lock().unwrap().insert("huge".into());
-    asking.look_up(&LookUp::GroupsOf(b"user2".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupsOf(b"user2".to_vec())).await.expect("an answer");
     played.questions();
-    asking.look_up(&LookUp::GroupByName(b"small".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupByName(b"small".to_vec())).await.expect("an answer");
     let both = vec!["small".to_owned(), "huge".to_owned()];
     assert_eq!(played.questions(), [(Some(Of::GroupsWithMembers), both)]);
     played.groups.lock().unwrap().insert("tiny".into(), names(2..3));
     asking.expire(&by_name("user2")).await.expect("an answer");
     played.questions();
-    asking.look_up(&LookUp::GroupByName(b"tiny".to_vec())).await.expect("an answer");
+    asking.look_up(NOBODYS, &LookUp::GroupByName(b"tiny".to_vec())).await.expect("an answer");
     assert_eq!(played.questions(), [(None, vec!["tiny".to_owned()])]);
 }
 
@@ -816,16 +829,21 @@ async fn an_answer_that_the_bus_would_not_take_is_none() {
         played.engine.put(USERS, named(name), long);
     }
     played.engine.put(GROUPS, named("staff"), group("staff", 5000, Some(&all(&members))));
-    let answer = asking.look_up(&LookUp::GroupByGid(5000)).await;
+    let answer = asking.look_up(NOBODYS, &LookUp::GroupByGid(5000)).await;
     assert!(matches!(answer, Err(Error::Unavailable(_))));
-    assert!(asking.look_up(&by_name("user7")).await.is_ok());
+    assert!(asking.look_up(NOBODYS, &by_name("user7")).await.is_ok());
 }
 
 #[tokio::test]
 async fn more_questions_than_may_be_under_way_wait_for_their_turn() {
     let users = names(0..300);
     let (_played, asking) = Played::asking(users.clone());
-    let questions = users.iter().map(|name| async { asking.look_up(&by_name(name)).await });
+    let questions =
+        users.iter().map(|name| async { asking.look_up(NOBODYS, &by_name(name)).await });
     let answers = futures_util::future::join_all(questions).await;
     assert!(answers.iter().all(Result::is_ok));
+}
+
+fn place() -> Arc<Place> {
+    Arc::new(Place::new("corp", "ldap"))
 }

@@ -1,0 +1,130 @@
+//! A running SSSD, in mounts of its own with a directory of the test behind it. Its packages are unpacked,
+//! not installed: installed they would have this machine ask SSSD for its own users.
+
+use super::{Process, READER_PASSWORD, Server};
+use crate::artifacts::unpacked;
+use crate::host::{Output, plain_environment, run, tool};
+use crate::wait::wait_for;
+use rustix::process::Pid;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What it needs; of the libraries, those that a bare machine lacks.
+const PACKAGES: [&str; 25] = [
+    "sssd-common",
+    "sssd-ldap",
+    "sssd-krb5-common",
+    "libnss-sss",
+    "libsss-idmap0",
+    "libsss-nss-idmap0",
+    "libsss-certmap0",
+    "libdhash1",
+    "libini-config5",
+    "libref-array1",
+    "libcollection4",
+    "libpath-utils1",
+    "libbasicobjects0",
+    "libldb2",
+    "libtalloc2",
+    "libtdb1",
+    "libtevent0",
+    "libc-ares2",
+    "libnfsidmap1",
+    "libnl-3-200",
+    "libnl-route-3-200",
+    "libpopt0",
+    "libkeyutils1",
+    "libsemanage2",
+    "libsemanage-common",
+];
+
+/// Lays packages (`$1`) over /usr and files (`$2`) over /etc; its state is in memory.
+const SETUP: &str = r#"mount -t overlay overlay -o "lowerdir=$1:/usr" /usr
+mount -t overlay overlay -o "lowerdir=$2:/etc" /etc
+for folder in /var/lib /var/log /run; do mount -t tmpfs -o mode=755 tmpfs "$folder"; done
+mkdir /var/log/sssd /var/lib/sss
+cd /var/lib/sss
+mkdir -p db mc pipes/private pubconf/krb5.include.d gpo_cache secrets deskprofile
+exec /usr/sbin/sssd -i
+"#;
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// It ends when it is dropped.
+#[derive(Debug)]
+pub struct Sssd {
+    process: Process,
+    // Removed last.
+    _folder: TempDir,
+}
+
+impl Sssd {
+    /// An SSSD whose domain `corp` is what a server has, reached by that URI.
+    ///
+    /// # Panics
+    /// If it does not come up; so do the other functions of this file.
+    #[must_use]
+    pub fn before<S: Server>(server: &S, uri: &str) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("roster-sssd-")
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir()
+            .expect("make a folder for SSSD");
+        let etc = folder.path().join("etc");
+        fs::create_dir_all(etc.join("sssd")).expect("create its etc");
+        fs::write(etc.join("nsswitch.conf"), "passwd: files sss\ngroup: files sss\n")
+            .expect("write");
+        let conf = etc.join("sssd/sssd.conf");
+        let text = format!(
+            "[sssd]\nservices = nss\ndomains = corp\n\n[nss]\n\n[domain/corp]\nid_provider = ldap\n\
+             auth_provider = none\nchpass_provider = none\naccess_provider = permit\nsudo_provider = none\n\
+             autofs_provider = none\nldap_uri = {uri}\nldap_search_base = {}\nldap_schema = {}\n\
+             ldap_default_bind_dn = {}\nldap_default_authtok = {READER_PASSWORD}\n",
+            server.base(),
+            server.schema().key(),
+            server.reader()
+        );
+        fs::write(&conf, text).expect("write sssd.conf");
+        fs::set_permissions(&conf, fs::Permissions::from_mode(0o600)).expect("chmod");
+        let layers: Vec<String> =
+            PACKAGES.map(|package| unpacked(package).join("usr").display().to_string()).into();
+        let mut command = Command::new(tool("unshare", "util-linux"));
+        command.args(["-m", "sh", "-ec", SETUP, "sssd"]).arg(layers.join(":")).arg(&etc);
+        let process = Process::start(&mut command, &folder.path().join("log"));
+        let sssd = Self { process, _folder: folder };
+        wait_for(READY_WITHIN, || sssd.back_end().ok_or_else(|| sssd.process.log()));
+        sssd
+    }
+
+    /// The process of its domain's back-end, if it runs.
+    #[must_use]
+    pub fn back_end(&self) -> Option<Pid> {
+        let monitor = self.process.pid();
+        let list = fs::read_to_string(format!("/proc/{monitor}/task/{monitor}/children")).ok()?;
+        let is_back_end = |pid: &&str| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name.trim() == "sssd_be")
+        };
+        let pid = list.split_whitespace().find(is_back_end)?;
+        Pid::from_raw(pid.parse().ok()?)
+    }
+
+    /// getent(1), of SSSD alone.
+    #[must_use]
+    pub fn getent(&self, database: &str, key: &str) -> Output {
+        let mut command = Command::new(tool("nsenter", "util-linux"));
+        plain_environment(&mut command);
+        command.args(["-m", "-t", &self.process.pid().to_string()]);
+        run(command.args(["getent", "-s", "sss", database, key]))
+    }
+}
+
+impl Drop for Sssd {
+    fn drop(&mut self) {
+        // It ends its own processes.
+        self.process.stop();
+    }
+}
