@@ -182,6 +182,24 @@ def test_a_child_after_fork_has_connections_of_its_own(run):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_who_becomes_another_user_keeps_nothing_of_the_former_one(run, daemon):
+    run("true")
+    kept = connection.pool(daemon.socket)
+    assert kept._idle
+    used = kept.take()
+    os.seteuid(65534)
+    try:
+        # Nobody's rights may not even lead to the socket.
+        with pytest.raises(PermissionError):
+            run("true")
+        assert not kept._idle
+        kept.give_back(used)
+        assert not kept._idle
+    finally:
+        os.seteuid(0)
+    assert run("true").returncode == 0
+
+
 def test_a_kept_connection_that_has_ended_is_made_anew(tmp_path_factory):
     folder = tmp_path_factory.mktemp("restarted")
     folder.chmod(0o755)

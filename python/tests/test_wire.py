@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import roster_exec
-from roster_exec import wire
+from roster_exec import running, wire
 
 
 def test_a_request_has_the_bytes_of_the_page():
@@ -71,6 +71,29 @@ def test_what_is_no_answer_is_a_failure(tmp_path, said):
         server = threading.Thread(target=serve)
         server.start()
         with pytest.raises(roster_exec.Failed):
+            roster_exec.run("true", socket=path, env={})
+        server.join()
+
+
+def test_a_daemon_without_a_place_is_asked_again_for_a_while(tmp_path, monkeypatch):
+    path = str(tmp_path / "busy")
+    busy = frame(b"D", struct.pack("<I", 4) + b"try again")
+    ended = frame(b"S", struct.pack("<I", 7)) + frame(b"E", struct.pack("<II", 0, 3))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def serve():
+            for said in (busy, busy, ended, busy):
+                with listener.accept()[0] as client:
+                    client.recv(1 << 20)
+                    client.sendall(said)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert roster_exec.run("true", socket=path, env={}).returncode == 3
+        monkeypatch.setattr(running, "BUSY_TIME_S", 0)
+        with pytest.raises(roster_exec.Busy, match="try again"):
             roster_exec.run("true", socket=path, env={})
         server.join()
 

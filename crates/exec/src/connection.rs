@@ -118,9 +118,9 @@ impl Connection {
     }
 }
 
-/// The folder that we are in; who may not enter it any more is in none.
+/// The folder that we are in, whether or not we may enter it any more.
 fn folder() -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path| openat(CWD, path, flags, Mode::empty());
-    Ok(open(".").or_else(|_| open("/"))?)
+    Ok(open(".").or_else(|_| open("/proc/self/cwd"))?)
 }

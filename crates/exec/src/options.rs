@@ -74,6 +74,16 @@ pub const SECTIONS: &[(&str, Terms)] = &[
                  it by SIGHUP, and after five seconds by SIGKILL.",
             ),
             (
+                "Folder",
+                "The command runs in the folder of its caller, also where its user may not look around in it; then \
+                 no relative name leads anywhere.",
+            ),
+            (
+                "Upgrades",
+                "A daemon that is told to end lets commands end for a minute, in which it starts no others: \
+                 roster-exec asks again for five seconds, and then says so.",
+            ),
+            (
                 "Terminals",
                 "The command has its caller's terminal, but not as its own: /dev/tty cannot be opened, a \
                  shell has no job control, and who reads in the background is not stopped.",

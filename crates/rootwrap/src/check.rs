@@ -29,6 +29,9 @@ const PID: i64 = 4_000_000;
 /// How often rules are looked at, all in all: some seconds.
 const LOOKS_MAX: usize = 10_000_000;
 
+/// What to do where no command of a rule could be made.
+const UNTRIED: &str = "try commands of it with explain, once with each --mode";
+
 /// What was found.
 #[derive(Debug)]
 pub struct Report {
@@ -77,15 +80,21 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
         let Some(place) = &rule.place else { continue };
         // Those that could not even be read are among the warnings.
         for pattern in rule.class.patterns().iter().filter(|pattern| pattern.fault().is_none()) {
-            let Some((mode, fault)) = [Mode::Compat, Mode::Strict]
+            let (name, text) = (&rule.name, pattern.text());
+            let fault = [Mode::Compat, Mode::Strict]
                 .into_iter()
-                .find_map(|mode| Some((mode, pattern.fault_in_use(mode)?)))
-            else {
-                continue;
+                .find_map(|mode| Some((mode, pattern.fault_in_use(mode)?)));
+            let (what, instead) = match fault {
+                Some((mode, fault)) => {
+                    (format!("{name}: the pattern {text:?} {fault} ({mode} mode)"), fault.instead())
+                }
+                None if !pattern.samples().iter().any(|sample| pattern.is_sample(sample)) => {
+                    let what = "no word was found that it matches, so the modes are not compared";
+                    (format!("{name}: of the pattern {text:?} {what}"), UNTRIED)
+                }
+                None => continue,
             };
-            let name = &rule.name;
-            let what = format!("{name}: the pattern {:?} {fault} ({mode} mode)", pattern.text());
-            problems.push(Problem::warning(&place.file, place.line, what, fault.instead()));
+            problems.push(Problem::warning(&place.file, place.line, what, instead));
         }
     }
     let mut search = Search::new(policy, facts);
@@ -251,6 +260,19 @@ mod tests {
             assert!(found[0].contains(example), "{rule}: {}", found[0]);
             assert!(found[0].ends_with("and is refused in strict mode"), "{}", found[0]);
         }
+    }
+
+    #[test]
+    fn a_rule_that_looks_ahead_is_tried_or_told_of() {
+        let found =
+            differences("cp: RegExpFilter, cp, root, cp, (?=/srv/images/).*, /dst|/other\n");
+        assert!(found.iter().any(|found| found.contains("'/dst and more'` runs")), "{found:?}");
+        let filters = "[Filters]\nx: RegExpFilter, cp, root, cp, (?=.*b)(?=.*c)[bc]*(?<!b)(?<!c)\n";
+        let conf = b"[DEFAULT]\nfilters_path=/x\nexec_dirs=/usr/bin\n";
+        let policy = Policy::of_texts(conf, &[filters.as_bytes()]).unwrap();
+        let report = check(&policy, &ThisHost::with_environment(Vec::new()));
+        let [problem] = &report.problems[..] else { panic!("{:?}", report.problems) };
+        assert!(problem.to_string().contains("no word was found that it matches"), "{problem}");
     }
 
     #[test]

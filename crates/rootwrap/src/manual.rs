@@ -4,9 +4,10 @@
 
 use crate::native::policy::KEYS;
 use clap::{Arg, Command, ValueHint};
+use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
 use roster_exec::options;
-use roster_manual::{Page, section, source};
+use roster_manual::{Page, completions, section, source};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ pub const DAEMON: Page = Page {
             &[
                 (
                     "SIGTERM, SIGINT",
-                    "Take no new command, let those that run end, hand their results over, and end. With --native, what runs for a minute longer is ended.",
+                    "Take no new command, let those that run end, hand their results over, and end. With --native, what runs for a minute longer is ended; until then who asks through systemd's socket is told to try again later, which roster-exec does for five seconds.",
                 ),
                 (
                     "SIGHUP",
@@ -180,6 +181,17 @@ pub fn exec_command() -> Command {
                 .value_hint(ValueHint::CommandWithArguments)
                 .help("The command with its arguments"),
         )
+}
+
+/// The completions of `roster-exec`.
+#[must_use]
+pub fn exec_completions(shell: Shell) -> Vec<u8> {
+    if shell != Shell::Bash {
+        return completions(shell, exec_command());
+    }
+    let names = |option: &options::Opt| format!("-{} --{}", option.short, option.long);
+    let names: Vec<String> = options::OPTIONS.iter().map(names).collect();
+    include_str!("exec.bash").replace("@OPTIONS@", &names.join(" ")).into()
 }
 
 /// The program by the name that it was called by.

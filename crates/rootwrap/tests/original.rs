@@ -624,7 +624,9 @@ impl Case {
                 Err(Refusal::NotExecutable(rule)) => {
                     json!({"refused": "not executable", "rule": latin(OsStr::new(&rule.name))})
                 }
-                Err(Refusal::BrokenOff(..) | Refusal::Nul) => json!({"refused": "broken off"}),
+                Err(Refusal::BrokenOff(..) | Refusal::Nul | Refusal::LongWord) => {
+                    json!({"refused": "broken off"})
+                }
             })
             .collect();
         json!({

@@ -433,6 +433,35 @@ fn a_policy_is_checked_and_must_be_nobody_elses() {
     assert!(text.contains("could be changed by others"), "{text}");
 }
 
+#[test]
+fn bash_completes_users_commands_and_no_options_of_ours_behind_them() {
+    let daemon = env!("CARGO_BIN_EXE_roster-rootwrap-daemon");
+    let output = Command::new(daemon).args(["completions", "bash", "--client"]).output().unwrap();
+    let script = String::from_utf8(output.stdout).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a-file"), "").unwrap();
+    let complete = |words: &[&str]| {
+        let ask = "eval \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _roster_exec; \
+                   printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", ask, &script, "roster-exec"]).args(words);
+        let told = String::from_utf8(bash.current_dir(&folder).output().unwrap().stdout).unwrap();
+        told.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for words in [&["-u", "daem"][..], &["--user", "daem"], &["--user", "=", "daem"]] {
+        assert_eq!(complete(words), ["daemon"], "{words:?}");
+    }
+    assert!(complete(&["--user", "="]).contains(&"daemon".into()));
+    assert_eq!(complete(&["--us"]), ["--user"]);
+    for words in [&["print"][..], &["-u", "daemon", "print"], &["--", "print"]] {
+        assert!(complete(words).contains(&"printf".into()), "{words:?}");
+    }
+    assert_eq!(complete(&["-s", "a-"]), ["a-file"]);
+    assert_eq!(complete(&["-u", "daemon", "cat", "a-"]), ["a-file"]);
+    assert_eq!(complete(&["cat", "--us"]), [""]);
+    assert_eq!(complete(&["--", "cat", "-u", "daem"]), [""]);
+}
+
 /// Whether this is root. Without, a test fails unless `ROSTER_SKIP_ROOT_TESTS=1` leaves it out.
 fn needs_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();

@@ -379,5 +379,17 @@ fn hostile_words_are_refused_quickly_in_both_modes() {
     let argv = ["ls".into(), OsString::from("a\0b")];
     for mode in [Mode::Compat, Mode::Strict] {
         assert!(matches!(judge(mode, &policy, &argv, &ThisHost::new()), Err(Refusal::Nul)));
+        // The kernel runs nothing with a longer word.
+        let words = [128 << 10, (128 << 10) - 1].map(|length| OsString::from("x".repeat(length)));
+        let judged = |word: &OsString| {
+            let argv = ["ls".into(), word.clone()];
+            judge(mode, &policy, &argv, &ThisHost::new())
+                .map(drop)
+                .map_err(|refusal| refusal.to_string())
+        };
+        assert!(judged(&words[0]).unwrap_err().contains("128 KiB"));
+        assert_eq!(judged(&words[1]), Ok(()));
+        let spawned = |word: &OsString| Command::new("/bin/true").arg(word).status();
+        assert!(spawned(&words[0]).is_err() && spawned(&words[1]).is_ok());
     }
 }

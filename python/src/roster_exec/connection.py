@@ -114,8 +114,9 @@ class Pool:
     """Connections to one socket that wait for a command. All of it is done by single operations of a deque,
     which threads need no lock for."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, uid: int) -> None:
         self.path = path
+        self.uid = uid
         self._idle: deque[Connection] = deque()
 
     def take(self) -> Optional[Connection]:
@@ -130,8 +131,8 @@ class Pool:
         return Connection(self.path)
 
     def give_back(self, connection: Connection) -> None:
-        """Keeps one whose command has ended, unless there are enough."""
-        if len(self._idle) < IDLE_MAX:
+        """Keeps one whose command has ended, unless there are enough, or we are somebody else by now."""
+        if len(self._idle) < IDLE_MAX and self.uid == os.geteuid():
             self._idle.append(connection)
         else:
             connection.close()
@@ -145,13 +146,20 @@ class Pool:
             connection.close()
 
 
-_pools: dict[str, Pool] = {}
+# Of a socket and the user who connects to it: to the daemon a connection is that user's.
+_pools: dict[tuple[str, int], Pool] = {}
 
 
 def pool(path: Optional[str]) -> Pool:
-    """The one of a socket."""
-    path = wire.SOCKET if path is None else path
-    return _pools.get(path) or _pools.setdefault(path, Pool(path))
+    """The one of a socket, and of who we are now. Who becomes another user keeps nothing of the former one."""
+    key = (wire.SOCKET if path is None else path, os.geteuid())
+    found = _pools.get(key)
+    if found is None:
+        for other in list(_pools.values()):
+            if other.uid != key[1]:
+                other.clear()
+        found = _pools.setdefault(key, Pool(*key))
+    return found
 
 
 def _forget() -> None:

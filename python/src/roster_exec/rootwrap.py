@@ -31,7 +31,8 @@ class Client:
     def execute(self, cmd: Sequence[str], stdin: Union[None, str, bytes] = None) -> list[Union[int, str]]:
         """The exit code, standard output and standard error of a command: [99, "", ""] where the policy does not
         let it run, [96, "", ""] where there is no executable, and -N where it died of signal N. Text is as
-        os.fsdecode has it, so that no byte is lost."""
+        os.fsdecode has it, so that no byte is lost. Where the daemon has no place for some seconds, cannot be
+        reached, or fails, an ExecError says so."""
         if not cmd:
             return [RC_UNAUTHORIZED, "", ""]
         data = os.fsencode(stdin) if stdin is not None else b""

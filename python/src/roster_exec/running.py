@@ -16,7 +16,7 @@ from typing import IO, Any, Optional, Union
 
 from . import wire
 from .connection import Connection, Gone, Late, Pool, pool
-from .errors import BY_WHY, Failed
+from .errors import BY_WHY, Busy, Failed
 
 StrOrBytesPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Command = Union[StrOrBytesPath, Sequence[StrOrBytesPath]]
@@ -29,6 +29,9 @@ TIME_OVER = 124
 # How long a command that was killed has to end, and one whose caller is interrupted before it is killed.
 KILLED_TIME_S = 10.0
 INTERRUPTED_TIME_S = 0.25
+# How long a daemon is asked again that has no place, as roster-exec does.
+BUSY_TIME_S = 5.0
+BUSY_PAUSE_S = 0.02
 # Of a pipe that much goes through; the two change places less often.
 _LARGE_PIPE_BYTES = 1 << 20
 _PIPE_BYTES = 64 << 10
@@ -251,8 +254,8 @@ class Running:
         except OSError:
             if cwd is not None:
                 raise
-            # Who may not enter it any more is in none.
-            folder = os.open("/", flags)
+            # Who may not enter it any more is in it all the same.
+            folder = os.open("/proc/self/cwd", flags)
         self._handed.append(folder)
         return folder
 
@@ -272,7 +275,21 @@ class Running:
     # The command.
 
     def _begin(self, request: bytes, deadline: Optional[float]) -> None:
-        """Asks for the command, and returns when it runs."""
+        """Asks for the command, for some seconds where the daemon is busy, and returns when it runs."""
+        until = time.monotonic() + BUSY_TIME_S
+        while True:
+            answer = self._asked(request, deadline)
+            if not isinstance(answer, wire.Denied):
+                return self._take(answer)
+            error = BY_WHY.get(answer.why, Failed)(answer.words)
+            if not isinstance(error, Busy) or time.monotonic() >= until:
+                raise error
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Late
+            time.sleep(BUSY_PAUSE_S)
+
+    def _asked(self, request: bytes, deadline: Optional[float]) -> wire.Answer:
+        """The first answer. A connection that the daemon denies a command on is free for others."""
         kept = self._pool.take()
         while True:
             self._connection = kept or self._pool.connect()
@@ -290,8 +307,7 @@ class Running:
         if isinstance(answer, wire.Denied):
             connection, self._connection = self._connection, None
             self._pool.give_back(connection)
-            raise BY_WHY.get(answer.why, Failed)(answer.words)
-        self._take(answer)
+        return answer
 
     def _take(self, answer: wire.Answer) -> None:
         if isinstance(answer, wire.Ended):

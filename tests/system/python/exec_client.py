@@ -135,6 +135,18 @@ def inherited():
     print(answer(connection), flush=True)
 
 
+def given_up():
+    """Who has another user's rights by now is not who connected."""
+    connection, data = connect(), request("sh", "-c", "exit 0")
+    send(connection, data)
+    told = [answer(connection), answer(connection)]
+    os.seteuid(65534)
+    send(connection, data)
+    told += ["then", answer(connection) + ","]
+    os.seteuid(0)
+    print(*told, "as root again", answers(data))
+
+
 def out_of_turn():
     """A request while a command runs ends that command."""
     connection = connect()

@@ -150,14 +150,20 @@ fn a_command_has_three_descriptors_its_callers_folder_and_signals_as_they_should
         // As the file is, not as a number of a descriptor.
         assert!(lines[7].ends_with("sh"), "{user}: {text}");
     }
-    // Where its user may not be it is in the root folder.
-    let outer = format!("cd /root && exec {client} -s {} -u bob sh -c pwd", socket.display());
+    // Where its user may not look around it is all the same: relative names are no other files.
+    let script = "readlink /proc/self/cwd; ls -d ./etc ./. 2>/dev/null || echo none";
+    let outer = format!(
+        "mkdir -m 700 $1/private; cd $1/private && exec {client} -s {} -u bob sh -c '{script}'",
+        socket.display()
+    );
     fs::set_permissions(exec.host.path("etc"), Permissions::from_mode(0o755)).unwrap();
     let mut inside = exec.as_user(0, "sh");
     exec.write_policy(&format!("{policy}\n[[rule]]\nname = \"root\"\nusers = [\"root\"]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \".*\"]\nrun_as = \"bob\""));
     exec.signal("HUP");
     wait_until(SOON, "the policy is taken over", || exec.log().contains("rules taken over: 3"));
-    assert_eq!(run(inside.args(["-c", &outer])).text(), "/");
+    let told = run(inside.args(["-c", &outer, "sh"]).arg(exec.host.path("etc"))).text();
+    let private = exec.host.path("etc").join("private");
+    assert_eq!(told, format!("{}\nnone", private.display()));
 }
 
 /// A shell that alice runs as bob, with more keys.
@@ -475,7 +481,16 @@ fn systemd_may_hand_the_socket_over() {
     let mut daemon = exec.daemon_command(&["sh", "-c", hand, "sh"]);
     let mut daemon = daemon.stdin(std::os::fd::OwnedFd::from(listener)).spawn().unwrap();
     assert_eq!(exec.run(ALICE, &["sh", "-c", "ls /proc/$$/fd; exit 3"]).code, 3);
+    // What goes on keeps others waiting no longer than they are told to ask again.
+    let mut client = exec.client(ALICE, &["sh", "-c", "echo ready; read line; exit 5"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
     assert_eq!(run(Command::new("kill").arg(daemon.id().to_string())).code, 0);
+    let ending = exec.run(ALICE, &["sh", "-c", "exit 3"]);
+    assert_eq!(ending.code, 125);
+    assert!(ending.error().contains("the daemon is about to end"), "{}", ending.error());
+    client.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert_eq!(client.wait().unwrap().code(), Some(5));
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
     assert!(exec.socket().exists());
     fs::remove_file(exec.socket()).unwrap();
@@ -647,6 +662,16 @@ fn a_connection_is_worth_nothing_to_who_inherits_it() {
     let exec = Exec::start(SHELL);
     assert_eq!(says(&exec, "inherited"), "D 1");
     assert_eq!(exec.record()["ROSTER_REASON"], "the process that has connected is gone");
+}
+
+#[test]
+fn a_connection_is_worth_nothing_to_who_has_given_up_its_rights() {
+    root_or_return!();
+    let exec = Exec::start(&SHELL.replace("bob", "root"));
+    let script = fs::read_to_string(script("exec_client.py")).expect("read the script");
+    let mut client = exec.as_user(0, "python3");
+    let told = run(client.args(["-c", &script]).arg(exec.socket()).arg("given_up")).text();
+    assert_eq!(told, "S E 0 0 then end, as root again S E 0 0");
 }
 
 #[test]

@@ -116,8 +116,10 @@ fn main() -> ExitCode {
                 .and_then(|()| manual::write_exec_pages(&folder, &mut out))
         }
         (Some(Command::Completions { shell, client }), _) => {
-            let program = if client { manual::exec_command() } else { Cli::command() };
-            io::stdout().write_all(&completions(shell, program))
+            io::stdout().write_all(&match client {
+                true => manual::exec_completions(shell),
+                false => completions(shell, Cli::command()),
+            })
         }
         (None, Some(conf)) => return ExitCode::from(run(&conf, &cli.allow_uid)),
         (None, None) => Ok(()),

@@ -107,7 +107,7 @@ pub struct Setting<'s> {
     pub account: &'s Account,
     /// All of its environment.
     pub environment: &'s [(OsString, OsString)],
-    /// Where it runs if its user may be there.
+    /// Where it runs, whether or not its user may look around there.
     pub folder: &'s OwnedFd,
 }
 
@@ -345,11 +345,15 @@ fn spawn_permitted(
     command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
     // An error of the command's start does not tell which of the two it is of.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::openat(setting.folder, ".", flags, rustix::fs::Mode::empty()) {
-        Ok(_) => command.current_dir(format!("/proc/self/fd/{}", setting.folder.as_raw_fd())),
-        Err(_) => command.current_dir("/"),
-    };
+    rustix::fs::openat(setting.folder, ".", flags, rustix::fs::Mode::empty())
+        .map_err(|error| not_entered(&error.into()))?;
+    command.current_dir(format!("/proc/self/fd/{}", setting.folder.as_raw_fd()));
     command.spawn()
+}
+
+/// In another folder relative names would be other files.
+fn not_entered(error: &io::Error) -> io::Error {
+    io::Error::other(format!("the caller's folder cannot be entered, call from another: {error}"))
 }
 
 fn start_here(verdict: &Verdict<'_>, image: Option<&Image>, streams: Streams) -> io::Result<Child> {

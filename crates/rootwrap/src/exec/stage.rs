@@ -8,7 +8,7 @@ use super::cgroup::{Cgroup, Cgroups};
 use super::image::Image;
 use super::limit::Limit;
 use super::order::{Action, ORDER_BYTES_MAX, Order};
-use super::{Started, Streams, command, execute_first, signal};
+use super::{Started, Streams, command, execute_first, not_entered, signal};
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -108,8 +108,13 @@ fn send(
 
 fn receive_error(from: &mut UnixStream) -> io::Result<Option<io::Error>> {
     let mut number = [0; 4];
-    match from.read_exact(&mut number) {
-        Ok(()) => Ok(Some(io::Error::from_raw_os_error(i32::from_le_bytes(number)))),
+    match from.read_exact(&mut number).map(|()| i32::from_le_bytes(number)) {
+        // The folder's, as it is sent below.
+        Ok(number) if number < 0 => {
+            let error = io::Error::from_raw_os_error(number.saturating_neg());
+            Ok(Some(not_entered(&error)))
+        }
+        Ok(number) => Ok(Some(io::Error::from_raw_os_error(number))),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
             let what = "what it needs, such as the file system of its folder, does not answer";
@@ -159,7 +164,13 @@ impl Stage {
 
     fn run(mut self) -> ExitCode {
         let Order { credentials, limits, adopts, action, .. } = self.order;
-        let prepared = adopt(adopts).and_then(|()| credentials.assume());
+        // As who is root, who may enter nearly any; else as the user, whose alone some file systems are.
+        let entered = enter(self.folder.as_ref());
+        let mut is_folder = false;
+        let prepared = adopt(adopts).and_then(|()| credentials.assume()).and_then(|()| {
+            let entered = entered.or_else(|_| enter(self.folder.as_ref()));
+            entered.inspect_err(|_| is_folder = true)
+        });
         let error = match (prepared, action) {
             (Err(error), _) => error,
             (Ok(()), Action::Signal(kill)) => {
@@ -169,13 +180,11 @@ impl Stage {
             (Ok(()), Action::Run { candidates, image, argv, environment }) => {
                 let image = self.image.take().zip(image);
                 let image = image.map(|(folder, name)| Image { folder, name });
-                if let Some(folder) = &self.folder {
-                    enter(folder);
-                }
                 become_command(candidates, image.as_ref(), &argv, &environment, &limits)
             }
         };
         let number = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        let number = if is_folder { -number } else { number };
         let _ = self.socket.write_all(&number.to_le_bytes());
         ExitCode::FAILURE
     }
@@ -189,11 +198,8 @@ fn adopt(adopts: bool) -> io::Result<()> {
     }
 }
 
-/// Where the user may not be, it is in the root folder.
-fn enter(folder: &OwnedFd) {
-    if rustix::process::fchdir(folder).is_err() {
-        let _ = rustix::process::chdir("/");
-    }
+fn enter(folder: Option<&OwnedFd>) -> io::Result<()> {
+    folder.map_or(Ok(()), |folder| Ok(rustix::process::fchdir(folder)?))
 }
 
 fn become_command(

@@ -23,7 +23,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub(crate) use variables::{is_dangerous, may_be_obeyed};
+pub(crate) use variables::{is_dangerous, is_dangerous_family, may_be_obeyed};
 
 /// How the rules are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,8 @@ pub enum Refusal<'p> {
     BrokenOff(&'p Rule, Why),
     /// The command has a NUL in it, with which nothing can be run.
     Nul,
+    /// A word is so long that nothing can be run with it.
+    LongWord,
 }
 
 impl Refusal<'_> {
@@ -137,7 +139,7 @@ impl Refusal<'_> {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotExecutable(_) => 96,
-            Self::NoFilter | Self::BrokenOff(..) | Self::Nul => 99,
+            Self::NoFilter | Self::BrokenOff(..) | Self::Nul | Self::LongWord => 99,
         }
     }
 }
@@ -151,6 +153,9 @@ impl fmt::Display for Refusal<'_> {
             }
             Self::BrokenOff(rule, why) => write!(f, "{rule} cannot be used: {why}"),
             Self::Nul => write!(f, "the command has a NUL in it"),
+            Self::LongWord => {
+                write!(f, "a word is of 128 KiB or more, with which nothing can be run")
+            }
         }
     }
 }
@@ -260,6 +265,9 @@ impl fmt::Display for Why {
 /// What is told of each rule that is looked at: how deep in a chain, the rule, and its answer.
 pub(crate) type Observer<'o> = &'o mut dyn FnMut(usize, &Rule, Result<(), &Why>);
 
+/// More bytes in a word and execve(2) refuses the command (`MAX_ARG_STRLEN`, with the NUL behind it).
+pub(crate) const WORD_BYTES_MAX: usize = (128 << 10) - 1;
+
 /// Judges a command.
 pub fn judge<'p>(
     mode: Mode,
@@ -283,13 +291,16 @@ pub(crate) fn judge_by<'p>(
     if argv.iter().any(|arg| arg.as_bytes().contains(&0)) {
         return Err(Refusal::Nul);
     }
+    if argv.iter().any(|arg| arg.len() > WORD_BYTES_MAX) {
+        return Err(Refusal::LongWord);
+    }
     let folders = policy.conf.folders_of_executables(facts.variable("PATH"));
     let words: Vec<&OsStr> = argv.iter().map(OsString::as_os_str).collect();
     let mut case = Case { mode, facts, folders: &folders, observer };
     let hit = case.decide(0, rules, &words)?;
     let mut environment = facts.environment().to_vec();
     if mode == Mode::Strict {
-        environment.retain(|(name, _)| !is_dangerous(name.as_bytes()));
+        environment.retain(|(name, _)| variables::is_handed_on(name.as_bytes()));
     }
     for (name, value) in hit.settings {
         match environment.iter_mut().find(|(found, _)| *found == name) {

@@ -1,20 +1,23 @@
-//! Variables of the environment that no caller brings to a command of strict mode, and none of roster-exec:
-//! those by which the C library, shells, interpreters and libraries load code, or take files and options
+//! Variables of the environment, and what a caller may do with them. Strict mode hands on a few that are
+//! known; others no rule can have set or kept, in strict mode or for roster-exec: those by which the C library, shells, interpreters and libraries load code, or take files and options
 //! that are as good as code.
 //!
 //! Of what has many such variables, and more with every version, the whole family is kept out by the
 //! beginning of its names. What only one program reads is for the rule to name: docs/rootwrap.md has this list.
 
 /// Beginnings of names.
-const FAMILIES: [&str; 31] = [
+const FAMILIES: [&str; 38] = [
     "BASH",
     "BUNDLE_",
     "COMPlus_",
     "CORECLR_",
+    "DBUS_",
     "DOTNET_",
     "ERL_",
+    "GDK_",
     "GEM_",
     "GIO_",
+    "GSS_",
     "GST_",
     "GTK",
     "GUILE_",
@@ -22,14 +25,18 @@ const FAMILIES: [&str; 31] = [
     "JDK_",
     "KRB5_",
     "LD_",
+    "LIBMYSQL_",
+    "LIBVIRT_",
     "LUA_",
     "MALLOC_",
     "MONO_",
     "NODE_",
     "NPM_CONFIG_",
     "OPENSSL_",
+    "P11_KIT_",
     "PERL",
     "PHP",
+    "PKCS11_",
     "PYTHON",
     "QT_",
     "RUBY",
@@ -40,7 +47,7 @@ const FAMILIES: [&str; 31] = [
     "npm_config_",
 ];
 
-const NAMES: [&str; 42] = [
+const NAMES: [&str; 45] = [
     "AWKLIBPATH",
     "AWKPATH",
     "CAML_LD_LIBRARY_PATH",
@@ -57,6 +64,7 @@ const NAMES: [&str; 42] = [
     "IFS",
     "IP6TABLES_LIB_DIR",
     "IPTABLES_LIB_DIR",
+    "IP_LIB_DIR",
     "LOCALDOMAIN",
     "LOCPATH",
     "MODPROBE_OPTIONS",
@@ -72,6 +80,8 @@ const NAMES: [&str; 42] = [
     "RES_OPTIONS",
     "SASL_PATH",
     "SHELLOPTS",
+    "SOFTHSM2_CONF",
+    "SSLKEYLOGFILE",
     "TC_LIB_DIR",
     "TERMCAP",
     "TERMINFO",
@@ -84,6 +94,17 @@ const NAMES: [&str; 42] = [
     "XTABLES_LIBDIR",
     "ZDOTDIR",
 ];
+
+/// What strict mode hands on to every command: how things are shown and who asks.
+const HANDED_ON: [&str; 9] =
+    ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER"];
+const HANDED_ON_FAMILIES: [&str; 2] = ["LC_", "SUDO_"];
+
+/// Whether a command of strict mode has a variable without a rule that sets it.
+pub(super) fn is_handed_on(name: &[u8]) -> bool {
+    HANDED_ON.iter().any(|known| known.as_bytes() == name)
+        || HANDED_ON_FAMILIES.iter().any(|start| name.starts_with(start.as_bytes()))
+}
 
 /// Whether a variable would bring code along. Not so `PATH`, which every command has.
 pub(crate) fn is_dangerous(name: &[u8]) -> bool {
@@ -125,6 +146,11 @@ pub(crate) fn may_be_obeyed(name: &[u8], is_beginning: bool) -> bool {
         known.as_bytes() == name || is_beginning && known.as_bytes().starts_with(name)
     };
     OBEYED_FAMILIES.iter().any(starts) || OBEYED.iter().any(is)
+}
+
+/// Whether all variables whose names begin so would.
+pub(crate) fn is_dangerous_family(start: &[u8]) -> bool {
+    FAMILIES.iter().any(|known| start.starts_with(known.as_bytes()))
 }
 
 #[cfg(test)]
@@ -170,12 +196,25 @@ mod tests {
             "TMPDIR",
             "TZDIR",
             "TC_LIB_DIR",
+            "IP_LIB_DIR",
+            "DBUS_SYSTEM_BUS_ADDRESS",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "GSS_MECH_CONFIG",
+            "LIBMYSQL_PLUGIN_DIR",
+            "SSLKEYLOGFILE",
         ] {
+            assert!(!is_handed_on(name.as_bytes()), "{name}");
             assert!(is_dangerous(name.as_bytes()), "{name}");
         }
         for name in ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TZ", "LVM_SYSTEM_DIR", "NETWORK_ID"]
         {
             assert!(!is_dangerous(name.as_bytes()), "{name}");
+        }
+        for name in ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TZ", "SUDO_USER"] {
+            assert!(is_handed_on(name.as_bytes()), "{name}");
+        }
+        for name in ["LVM_SYSTEM_DIR", "NETWORK_ID", "SYSTEMD_PAGER", "LANG_OF_TOMORROW"] {
+            assert!(!is_handed_on(name.as_bytes()), "{name}");
         }
     }
 
@@ -206,5 +245,12 @@ mod tests {
         let mut known: Vec<&str> = families.iter().map(String::as_str).chain(NAMES).collect();
         known.sort_unstable();
         assert_eq!(told, known);
+        let row =
+            text.lines().find(|line| line.starts_with("| all | the environment is passed on |"));
+        let row = row.and_then(|row| row.split('|').nth(3)).unwrap();
+        let told: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let families = HANDED_ON_FAMILIES.map(|start| format!("{start}…"));
+        let known = HANDED_ON.into_iter().chain(families.iter().map(String::as_str));
+        assert_eq!(told, known.collect::<Vec<_>>());
     }
 }

@@ -13,7 +13,9 @@ use super::record::{Record, Verdict, words};
 use super::running::{Ended, Running};
 use crate::exec::{Late, NotStarted, Setting, Streams};
 use roster_exec::wire::{Answer, End, Request, Why};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::isatty;
+use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -26,6 +28,10 @@ const FIRST_TIME: Duration = Duration::from_secs(10);
 const NEXT_TIME: Duration = Duration::from_secs(600);
 /// How long a client may leave an answer lying.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long patterns are matched before it is looked whether anybody waits for that.
+const MATCH_LOOK: Duration = Duration::from_millis(50);
+/// And at the longest.
+const MATCH_TIME: Duration = Duration::from_secs(2);
 
 /// Why a command does not run.
 struct NotRun {
@@ -62,7 +68,7 @@ pub(super) fn serve(daemon: &Daemon, place: &Place) -> io::Result<()> {
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     let peer = Peer::of(stream)?;
     let mut session = Session { daemon, place, peer, incoming: Incoming::new(stream) };
-    let mut begins_in = FIRST_TIME;
+    let (mut begins_in, mut is_first) = (FIRST_TIME, true);
     loop {
         let mut room = None;
         let received = session.incoming.request(begins_in, |bytes| {
@@ -80,6 +86,11 @@ pub(super) fn serve(daemon: &Daemon, place: &Place) -> io::Result<()> {
                 return Err(error);
             }
         };
+        // Who has taken on another user's rights since is to connect as that user.
+        if !is_first && !session.peer.is_same_user() {
+            return Ok(());
+        }
+        is_first = false;
         place.works();
         session.answer(received)?;
         daemon.executor.make_ready();
@@ -200,6 +211,11 @@ impl Session<'_> {
         }
     }
 
+    /// Whether both the caller and this daemon go on.
+    fn is_waited_for(&self) -> bool {
+        self.peer.is_alive() && !self.place.ends() && !is_closed(self.incoming.stream())
+    }
+
     /// What the policy says to the request of whom the kernel says.
     fn permit<'p>(
         &self,
@@ -214,22 +230,30 @@ impl Session<'_> {
         };
         record.user.clone_from(&user.name);
         let began = Instant::now();
+        let asked = Cell::new(Duration::ZERO);
         let is_in = |group: &str| {
             // Many that are not answered take no longer than one.
             let is_time = began.elapsed() < names::ANSWER_TIME;
-            let gid = is_time.then(|| self.daemon.names.group(group).ok()).flatten()?;
-            Some(gid.is_some_and(|gid| user.gids.contains(&gid)))
+            let before = Instant::now();
+            let gid = is_time.then(|| self.daemon.names.group(group).ok()).flatten();
+            asked.set(asked.get() + before.elapsed());
+            Some(gid?.is_some_and(|gid| user.gids.contains(&gid)))
         };
         let caller = Caller { user: &user.name, is_in: &is_in };
+        let goes_on = || {
+            let time = began.elapsed().saturating_sub(asked.get());
+            time < MATCH_LOOK || time < MATCH_TIME && self.is_waited_for()
+        };
         let wanted = Wanted {
             argv: &request.argv,
             run_as: request.run_as.as_deref(),
             environment: &request.environment,
+            goes_on: &goes_on,
         };
         let host = rustix::system::uname();
         decide(policy, &host.nodename().to_string_lossy(), &caller, &wanted).map_err(|denial| {
             let why = match denial {
-                Denial::Unanswered => Why::Failed,
+                Denial::Unanswered | Denial::Abandoned => Why::Failed,
                 _ => Why::Refused,
             };
             NotRun::new(why, denial)
@@ -239,6 +263,12 @@ impl Session<'_> {
     fn tell(&self, answer: &Answer) -> io::Result<()> {
         tell(self.incoming.stream(), answer)
     }
+}
+
+fn is_closed(stream: &UnixStream) -> bool {
+    // A hang-up is told whatever is asked for.
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(stream, PollFlags::empty())], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// For a command's start, which closes them when the caller's are still open: it waits for none.

@@ -9,7 +9,7 @@ use super::journal::Journal;
 use super::metrics::Counters;
 use super::names::Names;
 use super::persons::Persons;
-use super::places::{Place, Places, tell_busy};
+use super::places::{Place, Places, tell_busy, tell_ending};
 use super::policy::Policy;
 use super::socket::Socket;
 use crate::closing::Closers;
@@ -83,7 +83,7 @@ pub(super) struct Daemon {
     door: Mutex<()>,
     /// How many wait for their turn or have it.
     idle: AtomicUsize,
-    /// Its other end goes when nobody is to be let in any more.
+    /// Its other end goes when nobody is to be let in or answered any more.
     ended: UnixStream,
 }
 
@@ -119,8 +119,7 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
     notify(NotifyState::Ready);
     daemon.watch(&settings.policy, &reloads, &ends);
     notify(NotifyState::Stopping);
-    drop(open);
-    daemon.finish();
+    daemon.finish(open);
     Ok(())
 }
 
@@ -285,7 +284,10 @@ impl Daemon {
     }
 
     fn turn_away(&self, stream: UnixStream) {
-        tell_busy(&stream);
+        match self.places.ends() {
+            true => tell_ending(&stream),
+            false => tell_busy(&stream),
+        }
         self.closers.close(stream);
     }
 
@@ -297,13 +299,15 @@ impl Daemon {
     }
 
     /// Lets what runs end and be answered, for a time, and the log be told.
-    fn finish(&self) {
-        self.socket.close();
+    fn finish(&self, open: UnixStream) {
         self.places.end();
+        // systemd's goes on to take callers, who would hear nothing until the next daemon: these are told.
+        let open = (!self.socket.close()).then_some(open);
         if !self.places.is_empty_within(FINISH_TIME) {
             self.places.close_all();
             self.places.is_empty_within(KILL_TIME);
         }
+        drop(open);
         self.executor.finish();
         self.journal.finish();
     }

@@ -1,7 +1,7 @@
 //! Which rule lets a caller run a command. Pure: who the caller is, and where, was found out before.
 
 use super::policy::{Policy, Rule};
-use crate::judge::{Mode, is_dangerous};
+use crate::judge::{Mode, WORD_BYTES_MAX, is_dangerous};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ pub struct Caller<'c> {
 }
 
 /// What somebody wants.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Wanted<'c> {
     /// The words.
     pub argv: &'c [OsString],
@@ -24,6 +24,8 @@ pub struct Wanted<'c> {
     pub run_as: Option<&'c str>,
     /// The caller's environment.
     pub environment: &'c [(OsString, OsString)],
+    /// Whether somebody still waits for the answer: asked before each word that is matched.
+    pub goes_on: &'c dyn Fn() -> bool,
 }
 
 /// Proof that a caller may run a command. Made here alone.
@@ -68,6 +70,10 @@ pub enum Denial {
     /// Whether a rule is for this caller the name service did not say, and no rule before it decides: one behind it
     /// might be for more.
     Unanswered,
+    /// With a word so long nothing can be run.
+    LongWord,
+    /// Nobody waits for the answer any more.
+    Abandoned,
 }
 
 impl fmt::Display for Denial {
@@ -83,6 +89,10 @@ impl fmt::Display for Denial {
                 "the name service of this host does not tell whether this user is in a group that a rule names; try \
                  again later"
             }
+            Self::LongWord => "a word is of 128 KiB or more, with which nothing can be run",
+            Self::Abandoned => {
+                "its caller or this daemon is about to end, or the rules take too long"
+            }
         })
     }
 }
@@ -95,13 +105,21 @@ pub fn decide<'p>(
     caller: &Caller<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<Permit<'p>, Denial> {
+    if wanted.argv.iter().any(|arg| arg.len() > WORD_BYTES_MAX) {
+        return Err(Denial::LongWord);
+    }
     for rule in &policy.rules {
         if is_about(rule, host, caller, wanted).is_err() || has_room_for(rule, wanted).is_err() {
             continue;
         }
         let is_for = is_for(rule, caller);
-        if is_for != Some(false) && takes(rule, wanted).is_ok() {
-            return is_for.map(|_| permit(rule, wanted)).ok_or(Denial::Unanswered);
+        if is_for == Some(false) {
+            continue;
+        }
+        match takes(rule, wanted) {
+            Ok(()) => return is_for.map(|_| permit(rule, wanted)).ok_or(Denial::Unanswered),
+            Err(Denial::Abandoned) => return Err(Denial::Abandoned),
+            Err(_) => {}
         }
     }
     let denials = policy.rules.iter().filter_map(|rule| {
@@ -174,12 +192,18 @@ fn has_room_for(rule: &Rule, wanted: &Wanted<'_>) -> Result<(), Denial> {
 
 /// Whether it takes those arguments.
 fn takes(rule: &Rule, wanted: &Wanted<'_>) -> Result<(), Denial> {
-    let has_nul = wanted.argv.iter().any(|arg| arg.as_bytes().contains(&0));
-    let mut pairs = rule.args.iter().zip(wanted.argv.iter().skip(1));
-    match !has_nul && pairs.all(|(pattern, arg)| pattern.matches(Mode::Strict, arg) == Ok(true)) {
-        true => Ok(()),
-        false => Err(Denial::Arguments),
+    if wanted.argv.iter().any(|arg| arg.as_bytes().contains(&0)) {
+        return Err(Denial::Arguments);
     }
+    for (pattern, arg) in rule.args.iter().zip(wanted.argv.iter().skip(1)) {
+        if !(wanted.goes_on)() {
+            return Err(Denial::Abandoned);
+        }
+        if pattern.matches(Mode::Strict, arg) != Ok(true) {
+            return Err(Denial::Arguments);
+        }
+    }
+    Ok(())
 }
 
 fn permit<'p>(rule: &'p Rule, wanted: &Wanted<'_>) -> Permit<'p> {
@@ -232,7 +256,7 @@ mod tests {
             ["LC_ALL", "LD_PRELOAD", "PATH", "PYTHONUSERBASE", "HOME"]
                 .map(|name| (name.into(), "x".into()))
                 .to_vec();
-        let wanted = Wanted { argv: &argv, run_as, environment: &environment };
+        let wanted = Wanted { argv: &argv, run_as, environment: &environment, goes_on: &|| true };
         let caller = Caller { user, is_in: &|group| Some(groups.contains(&group)) };
         let permit = decide(&policy, host, &caller, &wanted)?;
         let kept: Vec<_> = permit.kept().iter().map(|(name, _)| name.to_str().unwrap()).collect();
@@ -273,7 +297,7 @@ mod tests {
             let argv: Vec<OsString> = words.iter().map(OsString::from).collect();
             let is_in = |group: &str| (group != "unanswered").then(|| groups.contains(&group));
             let caller = Caller { user: "alice", is_in: &is_in };
-            let wanted = Wanted { argv: &argv, run_as: None, environment: &[] };
+            let wanted = Wanted { argv: &argv, run_as: None, environment: &[], goes_on: &|| true };
             decide(&policy, "host", &caller, &wanted).map(|permit| permit.rule().name.clone())
         };
         assert_eq!(decided(&[], &["x", "a"]), Err(Denial::Unanswered));
@@ -298,6 +322,22 @@ mod tests {
         ] {
             assert_eq!(decided(words), Err(Denial::Arguments), "{words:?}");
         }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_or_nothing_runs_with_is_not_matched() {
+        let policy = Policy::parse(Path::new("exec.toml"), RULES).unwrap();
+        let decided = |word: &str, goes_on: bool| {
+            let argv = ["systemctl", "restart", word].map(OsString::from);
+            let wanted =
+                Wanted { argv: &argv, run_as: None, environment: &[], goes_on: &|| goes_on };
+            let caller = Caller { user: "alice", is_in: &|_| Some(false) };
+            decide(&policy, "web1", &caller, &wanted).err()
+        };
+        assert_eq!(decided("nginx", true), None);
+        assert_eq!(decided("nginx", false), Some(Denial::Abandoned));
+        assert_eq!(decided(&"x".repeat(WORD_BYTES_MAX), true), Some(Denial::Arguments));
+        assert_eq!(decided(&"x".repeat(WORD_BYTES_MAX + 1), true), Some(Denial::LongWord));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -19,6 +20,8 @@ pub(super) struct Peer {
     /// What it executed when it connected, if that could be told.
     pub(super) executable: Option<PathBuf>,
     process: OwnedFd,
+    /// The process's folder in /proc, if it can be seen.
+    folder: PathBuf,
 }
 
 impl Peer {
@@ -33,13 +36,22 @@ impl Peer {
             }
             process => process?,
         };
-        let executable = fs::read_link(format!("/proc/{}/exe", told.pid())).ok();
-        let mut peer = Self { uid: told.uid(), pid: told.pid(), executable, process };
+        let folder = PathBuf::from(format!("/proc/{}", told.pid()));
+        let executable = fs::read_link(folder.join("exe")).ok();
+        let mut peer = Self { uid: told.uid(), pid: told.pid(), executable, process, folder };
         // It was read of this process, unless that has ended before.
         if !peer.is_alive() {
             peer.executable = None;
         }
         Ok(peer)
+    }
+
+    /// Whether it still has the uid with which it connected. What was asked of a process that has ended
+    /// counts for nothing.
+    pub(super) fn is_same_user(&self) -> bool {
+        // The folder is the effective user's, and looked at far faster than `status` in it.
+        let owner = fs::metadata(&self.folder).map(|folder| folder.uid());
+        owner.is_ok_and(|uid| uid == self.uid) && self.is_alive()
     }
 
     /// Whether it still is that process.

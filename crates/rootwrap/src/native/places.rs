@@ -166,6 +166,11 @@ impl Places {
         }
     }
 
+    /// Whether nobody is admitted any more.
+    pub(super) fn ends(&self) -> bool {
+        self.state().ends
+    }
+
     /// Closes all that is left.
     pub(super) fn close_all(&self) {
         for connection in self.state().connections.values() {
@@ -244,7 +249,16 @@ impl State {
 
 /// Tells a client that waits, or is about to ask, that nothing was started for it, and need not be.
 pub(super) fn tell_busy(stream: &UnixStream) {
-    let words = "as many connections are open as may be; try again later";
+    tell_why(stream, "as many connections are open as may be; try again later");
+}
+
+/// The same where the daemon is about to end.
+pub(super) fn tell_ending(stream: &UnixStream) {
+    let words = "the daemon is about to end, and lets others' commands end first; try again later";
+    tell_why(stream, words);
+}
+
+fn tell_why(stream: &UnixStream, words: &str) {
     let answer = Answer::Denied(Why::Busy, words.into()).encode();
     // It fits into a socket that nothing was written to.
     let _ = send(stream, &answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -268,7 +282,12 @@ impl Place {
     /// That it was answered; whether more may be asked for.
     pub(super) fn waits(&self) -> bool {
         self.set(Stage::Waits(Instant::now()));
-        !self.seat.places.state().ends
+        !self.ends()
+    }
+
+    /// Whether the daemon is to end.
+    pub(super) fn ends(&self) -> bool {
+        self.seat.places.ends()
     }
 
     fn set(&self, stage: Stage) {

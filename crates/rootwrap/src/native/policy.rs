@@ -1,7 +1,7 @@
 //! exec.toml: who may run what as whom. docs/exec-protocol.md has the keys.
 
 use crate::host::ThisHost;
-use crate::judge::{Mode, is_dangerous, may_be_obeyed};
+use crate::judge::{Mode, is_dangerous, is_dangerous_family, may_be_obeyed};
 use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::trust::distrust;
@@ -19,6 +19,8 @@ use toml::de::{DeTable, DeValue};
 const RULES_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Standard input, output and error.
+const FILES_OF_STREAMS: u64 = 3;
 
 /// What a rule may say, for exec.toml(5).
 pub const KEYS: &[(&str, &str)] = &[
@@ -28,7 +30,10 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     ("users", "Names of users whom it is for, of directories too. This or groups is required."),
     ("groups", "Names of groups whose members it is for."),
-    ("hosts", "Names of hosts that it is for; * stands for any characters. By default all."),
+    (
+        "hosts",
+        "Names of hosts that it is for; * stands for any characters. By default all: an empty list is a mistake.",
+    ),
     ("command", "An absolute path. Required. A caller may also name its last part."),
     (
         "args",
@@ -36,7 +41,10 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     ("any_args", "true: any arguments may follow those of args. By default false."),
     ("run_as", "The user that the command runs as. By default root."),
-    ("run_as_group", "The group, instead of that user's own."),
+    (
+        "run_as_group",
+        "The group, as the gid instead of that user's own. That and the user's other groups stay among the supplementary ones.",
+    ),
     (
         "keep_env",
         "Names of variables of the caller's that are kept; a * at the end stands for any characters. PATH and what programs load code by, as LD_PRELOAD and all of PYTHON, is never kept: docs/rootwrap.md has the list. By default nothing is.",
@@ -45,7 +53,10 @@ pub const KEYS: &[(&str, &str)] = &[
         "timeout",
         "After which the command is killed with everything that it started, also in process groups and sessions of their own, by a cgroup where the daemon may make one: 500ms, 30s, 5m, 1h. By default never.",
     ),
-    ("max_files", "Open files, from 3 on. By default as many as the daemon may have."),
+    (
+        "max_files",
+        "Open files, from 3 on; a dynamically linked program needs one more than its standard streams. By default as many as the daemon may have.",
+    ),
     ("max_memory", "Address space in bytes, or 512KiB, 64MiB, 1GiB. By default without a bound."),
     ("max_cpu", "Time of a processor, in whole seconds: 10s, 5m. By default without a bound."),
 ];
@@ -120,6 +131,14 @@ impl Glob {
         }
         rest.ends_with(last)
     }
+
+    /// Whether no variable that it stands for may be kept.
+    fn is_never_kept(&self) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(start) => is_dangerous_family(start.as_bytes()),
+            None => self.0 == "PATH" || is_dangerous(self.0.as_bytes()),
+        }
+    }
 }
 
 impl Policy {
@@ -179,12 +198,17 @@ impl Policy {
             for name in rule.groups.iter().chain(as_group).filter(|name| is_no_group(name)) {
                 warn(format!("there is no group {name}"), "look whether the name is spelt so");
             }
-            let kept = rule.keep_env.iter().map(|Glob(glob)| glob.as_str());
-            for (glob, what) in kept.filter_map(|glob| Some((glob, doubt_about(glob)?))) {
+            for (Glob(glob), what) in
+                rule.keep_env.iter().filter_map(|glob| Some((glob, doubt_about(glob)?)))
+            {
                 warn(
                     format!("keep_env has {glob}: {what}"),
                     "name what the command needs, one by one",
                 );
+            }
+            if rule.limits.files.is_some_and(|files| files <= FILES_OF_STREAMS) {
+                let what = "max_files leaves none to load a library by".to_owned();
+                warn(what, "write 4 or more, unless the program is linked statically");
             }
             if !rule.command.exists() {
                 let what = format!("there is no {}", rule.command.display());
@@ -254,9 +278,9 @@ impl Reader<'_> {
             name: fields.required("name", "letters, digits, - _ and .", name),
             users: fields.all("users", "names of users", account),
             groups: fields.all("groups", "names of groups", account),
-            hosts: fields.all("hosts", "names of hosts", glob),
+            hosts: fields.hosts(),
             command: fields.required("command", "an absolute path without . and ..", path),
-            args: fields.all("args", "patterns that the engine takes", pattern),
+            args: fields.patterns("args"),
             any_args: fields.one("any_args", "true or false", boolean).unwrap_or(false),
             run_as: fields.one("run_as", "a user's name", account).unwrap_or_else(|| "root".into()),
             run_as_group: fields.one("run_as_group", "a group's name", account),
@@ -339,6 +363,41 @@ impl Fields<'_, '_, '_> {
         self.one(key, &format!("a list of {wanted}"), list).unwrap_or_default()
     }
 
+    /// None is a mistake: what is made of an empty list is hardly meant for every host.
+    fn hosts(&mut self) -> Vec<Glob> {
+        let list = |value: &DeValue<'_>| match value {
+            DeValue::Array(items) if !items.is_empty() => {
+                items.iter().map(|item| glob(item.get_ref())).collect()
+            }
+            _ => None,
+        };
+        let wanted = "a list of names of hosts, or leave hosts out for every host";
+        self.one("hosts", wanted, list).unwrap_or_default()
+    }
+
+    /// Each that cannot be used is a mistake of its own, with its place and what is wrong with it.
+    fn patterns(&mut self, key: &'static str) -> Vec<Pattern> {
+        let value = self.table.iter().find(|(name, _)| name.get_ref() == key);
+        let items = match value.map(|(_, value)| value.get_ref()) {
+            Some(DeValue::Array(items)) => &items[..],
+            _ => &[],
+        };
+        for item in items {
+            // An empty one is an empty argument's.
+            if let DeValue::String(text) = item.get_ref()
+                && let Some(fault) = Pattern::new(text).fault_in_use(Mode::Strict)
+            {
+                let what = format!("{key}: the pattern {text:?} {fault}");
+                self.reader.wrong(&item.span(), what, "mend it, or write it without that");
+            }
+        }
+        let pattern = |value: &DeValue<'_>| match value {
+            DeValue::String(text) => Some(Pattern::new(text)),
+            _ => None,
+        };
+        self.all(key, "patterns, each a string", pattern)
+    }
+
     /// What nobody asked for.
     fn others(self) {
         for (key, _) in self.table.iter() {
@@ -381,14 +440,14 @@ fn variable(value: &DeValue<'_>) -> Option<Glob> {
 }
 
 /// What is doubtful about keeping a variable, or all that begin so.
-fn doubt_about(glob: &str) -> Option<&'static str> {
-    let (name, is_beginning) = match glob.strip_suffix('*') {
-        Some(name) => (name.as_bytes(), true),
-        None => (glob.as_bytes(), false),
-    };
-    if is_dangerous(name) || name == b"PATH" {
+fn doubt_about(glob: &Glob) -> Option<&'static str> {
+    if glob.is_never_kept() {
         return Some("that is never kept");
     }
+    let (name, is_beginning) = match glob.0.strip_suffix('*') {
+        Some(name) => (name.as_bytes(), true),
+        None => (glob.0.as_bytes(), false),
+    };
     let obeyed = "some programs take that for a command, or for files that lead to one";
     may_be_obeyed(name, is_beginning).then_some(obeyed)
 }
@@ -397,13 +456,6 @@ fn path(value: &DeValue<'_>) -> Option<PathBuf> {
     let path = text(value).filter(|path| !path.ends_with('/'))?;
     let mut names = path.strip_prefix('/')?.split('/');
     names.all(|name| !matches!(name, "" | "." | "..")).then(|| path.into())
-}
-
-fn pattern(value: &DeValue<'_>) -> Option<Pattern> {
-    // An empty one is an empty argument's.
-    let DeValue::String(text) = value else { return None };
-    let pattern = Pattern::new(text);
-    pattern.fault_in_use(Mode::Strict).is_none().then_some(pattern)
 }
 
 fn boolean(value: &DeValue<'_>) -> Option<bool> {
@@ -421,7 +473,7 @@ fn number(value: &DeValue<'_>) -> Option<u64> {
 }
 
 fn files(value: &DeValue<'_>) -> Option<u64> {
-    number(value).filter(|&files| files >= 3)
+    number(value).filter(|&files| files >= FILES_OF_STREAMS)
 }
 
 /// A number with one of these words behind it.
@@ -503,6 +555,44 @@ mod tests {
         assert_eq!(parse("a = ").unwrap_err().len(), 1);
         let two = "[[rule]]\nname = \"a\"\ncommand = \"/a\"\nusers = [\"x\"]\n".repeat(2);
         assert!(parse(&two).unwrap_err()[0].starts_with("exec.toml:5: there are two rules"));
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_be_used_is_told_with_its_place_and_why() {
+        let rule = "[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/a\"\n";
+        assert_eq!(
+            parse(&format!("{rule}args = [\n\"ok\",\n\"(\",\n\"a**\"]\n")).unwrap_err().len(),
+            2
+        );
+        let told = parse(&format!("{rule}args = [\n\"ok\",\n\"b)\"]\n")).unwrap_err();
+        assert!(
+            told[0].starts_with("exec.toml:7: args: the pattern \"b)\" has a ) without its ("),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn what_has_no_effect_or_an_odd_one_is_told() {
+        let rule = "[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/a\"\n";
+        let of = |keys: &str| {
+            parse(&format!("{rule}{keys}")).map(|policy| {
+                let doubts = policy.doubts(Path::new("exec.toml"));
+                // Whether the user and the program are there is this host's.
+                let told = doubts.iter().map(ToString::to_string);
+                told.filter(|told| !told.contains("there is no")).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(of("keep_env = [\"LC_*\", \"TERM\"]\nmax_files = 4\n"), Ok(vec![]));
+        let odd =
+            of("keep_env = [\"LD_PRELOAD\", \"PATH\", \"PYTHON*\", \"LC_*\"]\nmax_files = 3\n");
+        let odd = odd.unwrap();
+        for (told, name) in odd.iter().zip(["LD_PRELOAD", "PATH", "PYTHON*", "max_files"]) {
+            assert!(told.contains(name), "{told}");
+        }
+        assert_eq!(odd.len(), 4);
+        let empty = of("hosts = []\n").unwrap_err();
+        assert!(empty[0].contains("leave hosts out for every host"), "{empty:?}");
+        assert_eq!(of("groups = []\n"), Ok(vec![]));
     }
 
     #[test]

@@ -76,12 +76,13 @@ impl Socket {
         &self.listener
     }
 
-    /// Takes no connection any more. systemd's stays as it is, for the next daemon.
-    pub(super) fn close(&self) {
+    /// Takes no connection any more; whether that is so. systemd's stays as it is, for the next daemon.
+    pub(super) fn close(&self) -> bool {
         if let Some(path) = &self.made {
             let _ = fs::remove_file(path);
             let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         }
+        self.made.is_some()
     }
 }
 

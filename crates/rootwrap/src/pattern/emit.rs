@@ -36,21 +36,38 @@ pub(super) fn subject(arg: &OsStr) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
+/// What a match may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Characters of the expression, those of what is repeated as often as it is.
+    pub(super) size: usize,
+    /// What is no automaton's, counted likewise: look-around, references, and what is not given up again.
+    pub(super) looks: usize,
+}
+
 /// The whole pattern. Compat matches from the start and wherever the expression ends; strict the
-/// whole argument, and `$` is the end and nothing else.
-pub(super) fn emit(node: &Node, mode: Mode) -> String {
-    let mut emitter = Emitter { out: String::from(r"\A(?:"), mode };
+/// whole argument, and `$` is the end and nothing else, except where that would let more through.
+pub(super) fn emit(node: &Node, mode: Mode) -> (String, Cost) {
+    let (cost, times) = (Cost::default(), 1);
+    let out = String::from(r"\A(?:");
+    let mut emitter = Emitter { out, mode, cost, times, is_plain: true };
     emitter.node(node, true);
     emitter.out.push(')');
     if mode == Mode::Strict {
         emitter.out.push_str(r"\z");
     }
-    emitter.out
+    (emitter.out, emitter.cost)
 }
 
 struct Emitter {
     out: String,
     mode: Mode,
+    cost: Cost,
+    /// How often what is emitted now is repeated at the least.
+    times: usize,
+    /// Whether what is emitted matches where the whole does: not so where something is negated, or not given up
+    /// again, for there a narrower meaning may let more through.
+    is_plain: bool,
 }
 
 impl Emitter {
@@ -60,7 +77,10 @@ impl Emitter {
             Node::Set(set) => self.set(set),
             Node::At(at) => self.at(*at, last && self.mode == Mode::Compat),
             Node::Capture(node) => self.wrapped("(", node),
-            Node::Atomic(node) => self.wrapped("(?>", node),
+            Node::Atomic(node) => {
+                self.looks(1);
+                self.within(true, |emitter| emitter.wrapped("(?>", node));
+            }
             Node::Sequence(nodes) => {
                 self.out.push_str("(?:");
                 for (position, node) in (1..).zip(nodes) {
@@ -80,8 +100,11 @@ impl Emitter {
             }
             Node::Repeat { node, min, max, kind } => {
                 self.out.push_str(if *kind == Greed::Possessive { "(?>" } else { "(?:" });
+                self.looks(usize::from(*kind == Greed::Possessive));
                 self.out.push_str("(?:");
-                self.node(node, false);
+                self.within(*kind == Greed::Possessive, |emitter| {
+                    emitter.repeated(node, max.unwrap_or(*min));
+                });
                 // The engine repeats no bare look-around. This branch is never taken.
                 self.out.push_str(if takes_nothing(node) { "|[a&&b])" } else { ")" });
                 let _ = match (min, max) {
@@ -100,9 +123,11 @@ impl Emitter {
                     (false, false) => "(?<=",
                     (false, true) => "(?<!",
                 };
-                self.wrapped(start, node);
+                self.looks(1);
+                self.within(*negated, |emitter| emitter.wrapped(start, node));
             }
             Node::Reference(group) => {
+                self.looks(1);
                 let _ = write!(self.out, r"(?:\{group})");
             }
         }
@@ -114,17 +139,32 @@ impl Emitter {
         self.out.push(')');
     }
 
+    /// Emits what is within a look-around that is negated, or the like.
+    fn within(&mut self, is_odd: bool, emit: impl FnOnce(&mut Self)) {
+        let is_plain = self.is_plain;
+        self.is_plain = is_plain && !is_odd;
+        emit(self);
+        self.is_plain = is_plain;
+    }
+
+    fn looks(&mut self, count: usize) {
+        self.cost.looks = self.cost.looks.saturating_add(count.saturating_mul(self.times));
+    }
+
+    fn repeated(&mut self, node: &Node, count: u64) {
+        let times = self.times;
+        let count = usize::try_from(count).unwrap_or(usize::MAX).max(1);
+        self.times = times.saturating_mul(count);
+        self.node(node, false);
+        self.times = times;
+    }
+
     fn at(&mut self, at: At, last: bool) {
-        let word = |ascii| {
-            let item = Item::Class { class: CharClass::Word, negated: false, ascii };
-            let mut emitter = Emitter { out: String::new(), mode: self.mode };
-            emitter.set(&Set { negated: false, items: vec![item] });
-            emitter.out
-        };
+        let word = |ascii| class_items(CharClass::Word, false, ascii);
         let text: String = match at {
             At::Start => r"\A".into(),
             At::End => r"\z".into(),
-            At::EndOrNewline if self.mode == Mode::Strict => r"\z".into(),
+            At::EndOrNewline if self.mode == Mode::Strict && self.is_plain => r"\z".into(),
             // Where nothing follows, a look-ahead is not needed, and without one an automaton can do it.
             At::EndOrNewline if last => r"(?:\x{A}?\z)".into(),
             At::EndOrNewline => r"(?=\x{A}?\z)".into(),
@@ -140,10 +180,14 @@ impl Emitter {
                 format!(r"(?:(?<={word})(?={word})|(?<!{word})(?!{word})(?!\A\z))")
             }
         };
+        self.looks(
+            text.matches("(?=").count() + text.matches("(?!").count() + text.matches("(?<").count(),
+        );
         self.out.push_str(&text);
     }
 
     fn set(&mut self, set: &Set) {
+        self.cost.size = self.cost.size.saturating_add(self.times);
         if let (false, [Item::Range(low, high)]) = (set.negated, &*set.items)
             && low == high
             && char::from_u32(*low).is_some_and(|char| char.is_ascii_alphanumeric())

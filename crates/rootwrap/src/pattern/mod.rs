@@ -2,7 +2,8 @@
 //!
 //! `parse` reads Python's syntax, `emit` writes for the engine what it means, `sample` makes
 //! examples. An expression that has neither look-around nor references is matched in linear time;
-//! others give up after [`STEPS_MAX`] steps, which is no match. Knows nothing of rules.
+//! others give up after [`STEPS_MAX`] steps, which is no match. Words for which either may take longer than
+//! some tenths of a second match nothing. Knows nothing of rules.
 
 mod emit;
 mod parse;
@@ -15,8 +16,14 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Steps back that one match may take: a tenth of a second on a slow machine.
-pub const STEPS_MAX: usize = 1_000_000;
+/// Steps back that one match may take, each of which may look at the whole word.
+pub const STEPS_MAX: usize = 1 << 16;
+/// Bytes of a word that is matched in steps: as many as the longest path has.
+pub const STEPPED_BYTES_MAX: usize = 4096;
+/// Bytes that look-arounds may look at besides: each at all of the word, from each place in it.
+const LOOKED_AT_BYTES_MAX: usize = 1 << 27;
+/// Bytes of a word times what may stand next at each: a tenth of a second where the automaton has to try all.
+const WORK_MAX: usize = 1 << 24;
 /// Memory of one expression's automaton.
 const PROGRAM_BYTES_MAX: usize = 10 << 20;
 
@@ -56,7 +63,7 @@ impl Fault {
 pub enum NoAnswer {
     /// The pattern cannot be used.
     Fault(Fault),
-    /// It took more than [`STEPS_MAX`] steps.
+    /// It took more than [`STEPS_MAX`] steps, or might take as long as those.
     Steps,
     /// The argument holds a private character that is used for something else here.
     Private,
@@ -75,7 +82,23 @@ struct Reading {
     node: Result<parse::Node, Fault>,
     mode: Mode,
     /// Made when it is first used: of a file with a hundred patterns one command uses a few.
-    regex: OnceLock<Result<Regex, Fault>>,
+    regex: OnceLock<Result<Compiled, Fault>>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    regex: Regex,
+    cost: emit::Cost,
+}
+
+impl Compiled {
+    /// Whether a match ends in time, whatever is in a word of so many bytes.
+    fn is_bounded(&self, bytes: usize) -> bool {
+        let emit::Cost { size, looks } = self.cost;
+        let looked_at = bytes.saturating_mul(bytes).saturating_mul(looks);
+        bytes.saturating_mul(size) <= WORK_MAX
+            && (looks == 0 || bytes <= STEPPED_BYTES_MAX && looked_at <= LOOKED_AT_BYTES_MAX)
+    }
 }
 
 impl Reading {
@@ -83,13 +106,15 @@ impl Reading {
         Self { node: parse::parse(text), mode, regex: OnceLock::new() }
     }
 
-    fn regex(&self) -> Result<&Regex, Fault> {
+    fn regex(&self) -> Result<&Compiled, Fault> {
         let compile = || {
-            let pattern = emit::emit(self.node.as_ref().map_err(|fault| *fault)?, self.mode);
+            let node = self.node.as_ref().map_err(|fault| *fault)?;
+            let (pattern, cost) = emit::emit(node, self.mode);
             RegexBuilder::new(&pattern)
                 .backtrack_limit(STEPS_MAX)
                 .delegate_size_limit(PROGRAM_BYTES_MAX)
                 .build()
+                .map(|regex| Compiled { regex, cost })
                 .map_err(|_| Fault::Unsupported("is too large, or looks behind at too much"))
         };
         self.regex.get_or_init(compile).as_ref().map_err(|fault| *fault)
@@ -140,9 +165,12 @@ impl Pattern {
             let line = arg.as_bytes().strip_suffix(b"\n") == Some(self.text.as_bytes());
             return Ok(whole || line && mode == Mode::Compat);
         }
-        let regex = self.reading(mode).regex().map_err(NoAnswer::Fault)?;
+        let compiled = self.reading(mode).regex().map_err(NoAnswer::Fault)?;
+        if !compiled.is_bounded(arg.len()) {
+            return Err(NoAnswer::Steps);
+        }
         let subject = emit::subject(arg).ok_or(NoAnswer::Private)?;
-        regex.is_match(&*subject).map_err(|_| NoAnswer::Steps)
+        compiled.regex.is_match(&*subject).map_err(|_| NoAnswer::Steps)
     }
 
     /// Whether every character stands for itself, as in most patterns of most filter files.
@@ -153,13 +181,25 @@ impl Pattern {
     /// Texts that most likely match in compat mode, one along each branch.
     pub(crate) fn samples(&self) -> Vec<String> {
         let Ok(node) = &self.compat.node else { return Vec::new() };
-        (0..sample::branches(node).min(8)).map(|branch| sample::sample(node, branch)).collect()
+        let of = |branch| {
+            let plain = sample::sample(node, branch, false);
+            let fits = |sample: &String| self.is_sample(sample);
+            let [plain, other] = [plain, sample::sample(node, branch, true)];
+            if fits(&plain) || !fits(&other) { plain } else { other }
+        };
+        (0..sample::branches(node).min(8)).map(of).collect()
+    }
+
+    /// Whether a text does match in compat mode.
+    pub(crate) fn is_sample(&self, text: &str) -> bool {
+        self.matches(Mode::Compat, OsStr::new(text)) == Ok(true)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
 
     fn matches(mode: Mode, pattern: &str, arg: &str) -> bool {
         Pattern::new(pattern).matches(mode, OsStr::new(arg)).unwrap()
@@ -189,6 +229,26 @@ mod tests {
     }
 
     #[test]
+    fn strict_lets_nothing_through_by_a_narrower_end() {
+        for pattern in [
+            "(?!evil$)[^/]+",
+            "(?:(?!evil$)[^/])+",
+            "(?!(?=evil$)).*\\s?",
+            "(?>a$|a\n)(?!\n)",
+            "(?:a$|a\n)++(?!\n)",
+            "(?s).*(?<!evil$)\n?",
+        ] {
+            for arg in ["evil\n", "a\n", "evil", "a"] {
+                let is_new =
+                    matches(Mode::Strict, pattern, arg) && !matches(Mode::Compat, pattern, arg);
+                assert!(!is_new, "{pattern:?} {arg:?}");
+            }
+        }
+        assert!(matches(Mode::Strict, "(?!evil$)[^/]+", "evils"));
+        assert!(!matches(Mode::Strict, "(?=a$)a\\s", "a\n"));
+    }
+
+    #[test]
     fn a_byte_that_is_no_character_is_one_all_the_same() {
         let arg = OsStr::from_bytes(b"a\xff");
         let is = |pattern: &str| Pattern::new(pattern).matches(Mode::Strict, arg).unwrap();
@@ -209,6 +269,33 @@ mod tests {
         assert_eq!(pattern.matches(Mode::Compat, OsStr::new(&arg)), Err(NoAnswer::Steps));
         // What has no look-around takes linear time.
         assert!(!matches(Mode::Strict, "(a*)*b", &"a".repeat(100_000)));
+    }
+
+    /// Each of these took seconds to hours for words that nobody has.
+    #[test]
+    fn no_word_keeps_a_match_busy() {
+        let before = std::time::Instant::now();
+        for (pattern, word) in [
+            (r"/srv/(?:(?!.*\.\.).)+", "/srv/"),
+            (r"\w+(?=.*x)", ""),
+            (r"((?!xy)[a-z])+b", ""),
+            (r"(?:(?:(?=.*x)){1000}.)+", ""),
+            (r"(?:\b\w{1,3}\B){1,9}", ""),
+            (r"(?>a*)*(a)\1*b", ""),
+            (r".*\w{200}x", ""),
+            (r"(?:\w*\s?){100}x", ""),
+        ] {
+            let (pattern, mode) = (Pattern::new(pattern), Mode::Strict);
+            let of = |length: usize| OsString::from(format!("{word}{}", "a".repeat(length)));
+            let _ = pattern.matches(mode, &of(4000));
+            assert_eq!(pattern.matches(mode, &of(131_000)), Err(NoAnswer::Steps), "{pattern:?}");
+        }
+        assert!(before.elapsed() < std::time::Duration::from_secs(20), "{:?}", before.elapsed());
+        // The words that there are match as they did.
+        let path = format!("/srv/{}", "ab/".repeat(1300));
+        assert!(matches(Mode::Strict, r"/srv/(?:(?!.*\.\.).)+", &path));
+        assert!(!matches(Mode::Strict, r"/srv/(?:(?!.*\.\.).)+", &format!("{path}..")));
+        assert!(matches(Mode::Strict, "(?s).*", &"a\n".repeat(60_000)));
     }
 
     #[test]

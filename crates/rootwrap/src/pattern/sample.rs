@@ -1,14 +1,15 @@
-//! Texts that an expression most likely matches, for examples. Look-around is passed over, so who
-//! uses one has to try it.
+//! Texts that an expression most likely matches, for examples. Look-around is passed over, or what it looks
+//! ahead for is put before what follows it, so who uses one has to try it.
 
 use super::parse::{Item, Node, Set};
 
 /// Longer samples help nobody.
 const SAMPLE_CHARS_MAX: usize = 200;
 
-/// A text along the branches that `branch` picks: the first where there are fewer.
-pub(super) fn sample(node: &Node, branch: usize) -> String {
-    let mut sampler = Sampler { out: String::new(), groups: vec![None], branch };
+/// A text along the branches that `branch` picks: the first where there are fewer. `looks`: with what is
+/// looked ahead for.
+pub(super) fn sample(node: &Node, branch: usize, looks: bool) -> String {
+    let mut sampler = Sampler { out: String::new(), groups: vec![None], branch, looks };
     sampler.node(node);
     sampler.out
 }
@@ -28,6 +29,7 @@ struct Sampler {
     /// The texts of the groups.
     groups: Vec<Option<String>>,
     branch: usize,
+    looks: bool,
 }
 
 impl Sampler {
@@ -37,6 +39,7 @@ impl Sampler {
         }
         match node {
             Node::Set(set) => self.out.extend(member(set)),
+            Node::Look { ahead: true, negated: false, node } if self.looks => self.node(node),
             Node::At(_) | Node::Look { .. } => {}
             Node::Capture(node) => {
                 let (group, start) = (self.groups.len(), self.out.len());
