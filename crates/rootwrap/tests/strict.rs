@@ -167,7 +167,16 @@ fn ip_runs_no_command_whatever_stands_before() {
 #[test]
 fn variables_that_bring_code_along_are_kept_out() {
     let scene = Scene::new();
-    for name in ["LD_PRELOAD", "BASH_ENV", "PATH", "PYTHONUSERBASE", "PERL5DB", "TMPDIR", "TZDIR"] {
+    for name in [
+        "LD_PRELOAD",
+        "BASH_ENV",
+        "PATH",
+        "PYTHONUSERBASE",
+        "PERL5DB",
+        "TMPDIR",
+        "TZDIR",
+        "IP_LIB_DIR",
+    ] {
         let rules = format!("e: EnvFilter, env, root, {name}=, ls\n");
         scene.only_compat(&rules, &[&["env", &format!("{name}=/tmp/x"), "ls"]]);
     }
@@ -175,7 +184,7 @@ fn variables_that_bring_code_along_are_kept_out() {
 
     // Those that were there already are left out as well.
     let policy = scene.policy("ls: CommandFilter, ls, root\n", &scene.path("bin"));
-    let env = [("LD_PRELOAD", "/tmp/x"), ("LD_AUDIT", "x"), ("ENV", "x"), ("HOME", "/root")];
+    let env = [("IP_LIB_DIR", "/tmp/x"), ("OF_TOMORROW", "x"), ("ENV", "x"), ("HOME", "/root")];
     let env = env.map(|(name, value)| (name.into(), value.into())).to_vec();
     let host = ThisHost::with_environment(env);
     let names = |mode| {
