@@ -9,7 +9,6 @@
 use crate::generations::ACCOUNTS;
 use crate::status::Miss;
 use crate::system::{self, Descriptor, KeptErrorNumber};
-use libc::c_int;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use roster_snapshot::{Damage, Snapshot};
 use roster_wire::{
@@ -44,18 +43,7 @@ pub fn ask(request: Option<Request<'_>>) -> Result<Answer, Miss> {
     let responder = ACCOUNTS.with(Responder::of).map_err(Miss::Unavailable)??;
     let request = request.filter(|request| responder.may_know(request)).ok_or(Miss::Absent)?;
     let kept = KeptErrorNumber::new();
-    let until_ms = system::exact_clock_ms().saturating_add(ASK_MS_MAX);
-    let socket = system::socket().map_err(unavailable)?;
-    let connection = Connection { socket, until_ms };
-    connection.connect(responder.path())?;
-    let peer = system::peer_user(&connection.socket).map_err(unavailable)?;
-    if peer != 0 && peer != responder.owner {
-        return Err(Miss::Unavailable(libc::EIO));
-    }
-    connection.send(request.write(&mut [0; REQUEST_BYTES_MAX]))?;
-    let mut header = [0; REPLY_HEADER_BYTES];
-    connection.receive(&mut header)?;
-    let header = ReplyHeader::parse(&header)?;
+    let (connection, header) = responder.put(&request).ok_or(NO_ANSWER)?;
     let answer = Answer { connection, header, min_id: responder.min_id, _kept: kept };
     if answer.is_to(&request)? { Ok(answer) } else { Err(Malformed.into()) }
 }
@@ -86,6 +74,21 @@ impl Responder {
         self.path.get(..self.path_bytes).unwrap_or_default()
     }
 
+    /// Puts the question, and reads the header of the answer.
+    fn put(&self, request: &Request<'_>) -> Option<(Connection, ReplyHeader)> {
+        let until_ms = system::exact_clock_ms().saturating_add(ASK_MS_MAX);
+        let connection = Connection { socket: system::socket().ok()?, until_ms };
+        connection.connect(self.path())?;
+        let peer = system::peer_user(&connection.socket).ok()?;
+        if peer != 0 && peer != self.owner {
+            return None;
+        }
+        connection.send(request.write(&mut [0; REQUEST_BYTES_MAX]))?;
+        let mut header = [0; REPLY_HEADER_BYTES];
+        connection.receive(&mut header)?;
+        Some((connection, ReplyHeader::parse(&header).ok()?))
+    }
+
     /// Whether there can be an answer to that.
     fn may_know(&self, request: &Request<'_>) -> bool {
         if request.kind.is_by_name() {
@@ -97,86 +100,82 @@ impl Responder {
 }
 
 /// Whatever it was: a caller cannot help it, and is told of one thing.
-fn unavailable(_: c_int) -> Miss {
-    Miss::Unavailable(libc::EIO)
-}
+const NO_ANSWER: Miss = Miss::Unavailable(libc::EIO);
 
-/// A socket, and until when to bother with it.
+/// A socket, and until when to bother with it. `None` of its functions is that there is no answer.
 struct Connection {
     socket: Descriptor,
     until_ms: u64,
 }
 
 impl Connection {
-    fn connect(&self, path: &[u8]) -> Result<(), Miss> {
+    fn connect(&self, path: &[u8]) -> Option<()> {
         let mut pause_ms = 1;
         loop {
             match system::connect(&self.socket, path) {
-                Ok(()) | Err(libc::EISCONN) => return Ok(()),
+                Ok(()) | Err(libc::EISCONN) => return Some(()),
                 Err(libc::EINTR) => self.pause(0)?,
                 Err(libc::EAGAIN) => {
                     self.pause(pause_ms)?;
                     pause_ms = PAUSE_MS_MAX.min(pause_ms.wrapping_mul(2));
                 }
-                Err(error) => return Err(unavailable(error)),
+                Err(_) => return None,
             }
         }
     }
 
-    fn send(&self, mut bytes: &[u8]) -> Result<(), Miss> {
+    fn send(&self, mut bytes: &[u8]) -> Option<()> {
         while !bytes.is_empty() {
             match system::send(&self.socket, bytes) {
                 Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
                 Err(libc::EINTR) => self.pause(0)?,
                 Err(libc::EAGAIN) => self.wait(libc::POLLOUT)?,
-                Err(error) => return Err(unavailable(error)),
+                Err(_) => return None,
             }
         }
-        Ok(())
+        Some(())
     }
 
     /// Fills all of `place`.
     #[inline(never)]
-    fn receive(&self, mut place: &mut [u8]) -> Result<(), Miss> {
+    fn receive(&self, mut place: &mut [u8]) -> Option<()> {
         while !place.is_empty() {
             match system::read(&self.socket, place) {
                 // Closed before all was said.
-                Ok(0) => return Err(Miss::Unavailable(libc::EIO)),
+                Ok(0) => return None,
                 Ok(read) => place = place.get_mut(read..).unwrap_or_default(),
                 Err(libc::EINTR) => self.pause(0)?,
                 Err(libc::EAGAIN) => self.wait(libc::POLLIN)?,
-                Err(error) => return Err(unavailable(error)),
+                Err(_) => return None,
             }
         }
-        Ok(())
+        Some(())
     }
 
     /// Waits for an event.
-    fn wait(&self, events: i16) -> Result<(), Miss> {
+    fn wait(&self, events: i16) -> Option<()> {
         loop {
             match system::poll(Some(&self.socket), events, self.left_ms()?) {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Some(()),
                 Ok(false) | Err(libc::EINTR) => {}
-                Err(error) => return Err(unavailable(error)),
+                Err(_) => return None,
             }
         }
     }
 
     /// Waits for so long, or less when a signal comes.
-    fn pause(&self, ms: u64) -> Result<(), Miss> {
+    fn pause(&self, ms: u64) -> Option<()> {
         let ms = ms.min(self.left_ms()?);
         if ms > 0 {
             let _ = system::poll(None, 0, ms);
         }
-        Ok(())
+        Some(())
     }
 
-    /// What is left of the time; an error when nothing is.
-    fn left_ms(&self) -> Result<u64, Miss> {
-        match self.until_ms.saturating_sub(system::exact_clock_ms()) {
-            0 => Err(Miss::Unavailable(libc::EIO)),
-            left => Ok(left),
-        }
+    /// What is left of the time; none when nothing is.
+    fn left_ms(&self) -> Option<u64> {
+        let left = self.until_ms.saturating_sub(system::exact_clock_ms());
+        (left > 0).then_some(left)
     }
 }
 
@@ -206,7 +205,7 @@ impl Answer {
         if place.len() != self.payload_bytes() {
             return Err(Malformed.into());
         }
-        self.connection.receive(place)
+        self.connection.receive(place).ok_or(NO_ANSWER)
     }
 
     /// Whether those can be ids of users or groups.
@@ -219,7 +218,7 @@ impl Answer {
         let found = |id| self.may_be_ids(&[id]) && (request.kind.is_by_name() || request.id == id);
         Ok(match (self.header.reply, request.kind) {
             (Reply::Absent, _) => return Err(Miss::Absent),
-            (Reply::Unavailable, _) => return Err(Miss::Unavailable(libc::EIO)),
+            (Reply::Unavailable, _) => return Err(NO_ANSWER),
             (Reply::User { uid, .. }, Kind::UserByName | Kind::UserByUid) => found(uid),
             (Reply::Group { gid, .. }, Kind::GroupByName | Kind::GroupByGid) => found(gid),
             (Reply::Groups { .. }, Kind::GroupsOf) => true,

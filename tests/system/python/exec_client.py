@@ -141,7 +141,10 @@ def given_up():
     send(connection, data)
     told = [answer(connection), answer(connection)]
     os.seteuid(65534)
-    send(connection, data)
+    try:
+        send(connection, data)
+    except BrokenPipeError:
+        pass  # closed with the first of its bytes
     told += ["then", answer(connection) + ","]
     os.seteuid(0)
     print(*told, "as root again", answers(data))

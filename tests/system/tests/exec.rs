@@ -322,7 +322,8 @@ fn nobody_outlives_the_time_of_a_command_by_leaving_its_group() {
     let policy = format!("{SHELL}timeout = \"3s\"\n{}", as_bob("bobs", "timeout = \"3s\""));
     time_is_kept_for_all_who_leave(&Exec::start(&policy), ["60513", "60514"]);
     let exec = Exec::start_by(&policy, &["sh", "-c", NO_CGROUPS]);
-    assert!(exec.log().contains("are in no cgroups of their own"), "{}", exec.log());
+    let is_told = || exec.log().contains("are in no cgroups of their own");
+    wait_until(SOON, "it is told", is_told);
     time_is_kept_for_all_who_leave(&exec, ["60520", "60521"]);
 }
 
