@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -232,7 +232,9 @@ fn a_command_that_is_stopped_stops_its_caller_wherever_its_streams_lead() {
     root_or_return!();
     let exec = Exec::start(SHELL);
     let mut client = exec.client(ALICE, &["sh", "-c", "exec sleep 60523"]);
-    let mut client = client.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    // In a group of its own: one without anybody beside it in its session is never stopped by TSTP.
+    client.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    let mut client = client.spawn().unwrap();
     let process = client.id().to_string();
     wait_until(SOON, "it runs", || is_running("^sleep 60523$"));
     let kill = |name: &str| assert_eq!(run(Command::new("kill").args([name, &process])).code, 0);
