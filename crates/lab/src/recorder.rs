@@ -169,8 +169,11 @@ impl Recorder {
 
     /// Whether nothing was recorded.
     fn is_blank(&self) -> bool {
-        let Self { requests, warm_up, starved, served, .. } = self;
-        (requests, warm_up, starved) == (&0, &0, &0) && *served == 0.0 && self.lag.is_empty()
+        let Self { requests, warm_up, starved, served, paused, .. } = self;
+        (requests, warm_up, starved) == (&0, &0, &0)
+            && *served == 0.0
+            && paused.is_zero()
+            && self.lag.is_empty()
     }
 
     /// A percentile of the latencies; zero where there are none.
@@ -219,7 +222,10 @@ mod tests {
             one.record(start, start + 5 * MILLISECOND, Err(Failure::TimedOut));
             one.warm_up = 2;
             sum.add(one);
+            // A pause is noted behind the request that it follows, and may be alone in what is taken away.
+            sum.add(Recorder { paused: MILLISECOND, ..Recorder::default() });
         }
+        assert_eq!(sum.paused, 3 * MILLISECOND);
         assert_eq!((sum.requests, sum.failed(), sum.warm_up), (6, 3, 6));
         assert_eq!(sum.failures, BTreeMap::from([(Failure::TimedOut, 3)]));
         assert_eq!(sum.latency.len(), 6);
