@@ -1,5 +1,6 @@
 //! What a source of users and groups is to a back-end: a [`Provider`] that reports entries into a
-//! [`Sink`], and [`files`], the provider that reads passwd(5) and group(5) text.
+//! [`Sink`], and [`files`], the provider that reads passwd(5) and group(5) text; and what it takes to
+//! [log people in](log_in).
 //!
 //! A provider knows one directory and its schema. It judges only whether something is a readable
 //! user or group at all; which of them may be served is the publisher's business, and what is kept
@@ -7,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod files;
+pub mod log_in;
 pub mod overrides;
 pub mod settled;
 pub mod spread;
