@@ -2,8 +2,8 @@
 //! format") and every implementation reads it. Written here, so that a ticket travels in the form in
 //! which it is kept; read by libkrb5.
 
-/// Tickets without a Windows PAC are far shorter, those with one seldom longer.
-pub const TICKET_BYTES_USUAL: usize = 8 << 10;
+/// What stands beside the ticket itself is seldom longer.
+pub const OTHER_BYTES_USUAL: usize = 2 << 10;
 
 /// A principal's name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! The program has two callers. A back-end of a domain with `auth = "krb5"` starts `roster-krb5 serve`
 //! before it gives up its rights, and sends it log-ins as [`message::Request`]s. The PAM module starts
 //! `roster-krb5 session`, once for each thing it wants done, with what the back-end's answer brought:
-//! a [`session::Tickets`] that stays opaque to everybody in between.
+//! a [`tickets::Tickets`] that stays opaque to everybody in between.
 #![forbid(unsafe_code)]
 
 mod codec;
@@ -12,6 +12,6 @@ pub mod file;
 pub mod message;
 pub mod outcome;
 pub mod profile;
-pub mod session;
+pub mod tickets;
 
 pub use codec::Malformed;

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::sys;
+use roster_krb5::file;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::fs::File;
@@ -68,10 +69,6 @@ impl Context {
         Ok(Self { raw, _profile: file.into() })
     }
 
-    /// The number of the descriptor that must stay open for as long as the context is used.
-    pub fn descriptor(&self) -> i32 {
-        self._profile.as_raw_fd()
-    }
 
     fn check(&self, code: sys::krb5_error_code) -> Result<(), Error> {
         if code == 0 { Ok(()) } else { Err(self.error(code)) }
@@ -452,6 +449,13 @@ impl<'c> Credentials<'c> {
         Times { start, end: times.endtime, renew_till: renewable.then_some(times.renew_till) }
     }
 
+    /// Whether it is for asking for other tickets.
+    pub fn is_granting(&self) -> bool {
+        // SAFETY: NULL or a principal that the library filled in.
+        let server = unsafe { principal_parts(self.raw.server) };
+        server.parts.first() == Some(&&b"krbtgt"[..])
+    }
+
     /// Whether the KDC that gave it knows a key of this host.
     pub fn verify(&mut self, keytab: &Keytab<'_>) -> Result<(), Error> {
         // Whatever keeps it from being verified is a failure.
@@ -472,14 +476,15 @@ impl<'c> Credentials<'c> {
 
     /// As a file of credentials, version 4, holding this ticket alone; see [`crate::file`].
     pub fn to_file(&self) -> Zeroizing<Vec<u8>> {
-        let mut out = Zeroizing::new(Vec::with_capacity(crate::file::TICKET_BYTES_USUAL));
+        let length = (self.raw.ticket.length as usize).saturating_add(file::OTHER_BYTES_USUAL);
+        let mut out = Zeroizing::new(Vec::with_capacity(length));
         // SAFETY: the library filled the credentials in: each pointer leads to as many elements as
         // the length beside it says, and lists end in NULL.
         unsafe {
             let client = principal_parts(self.raw.client);
             let server = principal_parts(self.raw.server);
             let times = &self.raw.times;
-            let ticket = crate::file::Ticket {
+            let ticket = file::Ticket {
                 client: &client,
                 server: &server,
                 enctype: self.raw.keyblock.enctype,
@@ -490,7 +495,7 @@ impl<'c> Credentials<'c> {
                 ticket: data(&self.raw.ticket),
                 second_ticket: data(&self.raw.second_ticket),
             };
-            crate::file::write(&mut out, &ticket);
+            file::write(&mut out, &ticket);
         }
         out
     }
@@ -524,15 +529,15 @@ unsafe fn data<'a>(data: &sys::krb5_data) -> &'a [u8] {
 /// `principal` is NULL or one of the library that outlives `'a`.
 unsafe fn principal_parts<'a>(
     principal: *const sys::krb5_principal_data,
-) -> crate::file::Name<'a> {
+) -> file::Name<'a> {
     // SAFETY: the caller's promise; a principal has `length` components.
     unsafe {
         let Some(principal) = principal.as_ref() else {
-            return crate::file::Name { kind: 0, realm: &[], parts: Vec::new() };
+            return file::Name { kind: 0, realm: &[], parts: Vec::new() };
         };
         let count = usize::try_from(principal.length).unwrap_or(0);
         let parts = (0..count).map(|at| data(&*principal.data.add(at))).collect();
-        crate::file::Name { kind: principal.kind, realm: data(&principal.realm), parts }
+        file::Name { kind: principal.kind, realm: data(&principal.realm), parts }
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Setup {
     pub renewable_seconds: u32,
     /// Whether they may be handed on to other hosts.
     pub forwardable: bool,
+    /// TCP ports of servers; none when they are not known beforehand.
+    pub ports: Vec<u16>,
 }
 
 /// What is wanted.
@@ -84,13 +86,15 @@ impl Setup {
     /// As a message, length in front.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        framed(self.profile.len() + self.realm.len() + self.keytab.len(), |out| {
+        let length = self.profile.len() + self.realm.len() + self.keytab.len() + 2 * self.ports.len();
+        framed(length, |out| {
             out.bytes(self.profile.as_bytes());
             out.bytes(self.realm.as_bytes());
             out.bytes(&self.keytab);
             out.number(self.life_seconds);
             out.number(self.renewable_seconds);
             out.byte(self.forwardable.into());
+            out.bytes(&self.ports.iter().flat_map(|port| port.to_be_bytes()).collect::<Vec<_>>());
         })
     }
 
@@ -104,6 +108,7 @@ impl Setup {
             life_seconds: reader.number()?,
             renewable_seconds: reader.number()?,
             forwardable: reader.flag()?,
+            ports: reader.bytes()?.as_chunks().0.iter().map(|&port| u16::from_be_bytes(port)).collect(),
         };
         reader.end()?;
         Ok(setup)
@@ -307,7 +312,7 @@ mod tests {
             assert!(Request::decode(&found[0]) == Ok(request()));
             assert!(Reply::decode(&found[1]) == Ok(reply.clone()));
         }
-        let setup = Setup { realm: "LAB.TEST".into(), forwardable: true, ..Setup::default() };
+        let setup = Setup { realm: "LAB.TEST".into(), forwardable: true, ports: vec![88, 464], ..Setup::default() };
         assert!(Setup::decode(&setup.encode()[4..]) == Ok(setup));
     }
 

@@ -1,7 +1,7 @@
 //! What is called of libkrb5, as <krb5.h> and <profile.h> of MIT Kerberos 1.18 and later declare it.
 //! Declarations alone: [`crate::library`] is the one module that calls them.
 
-#![allow(non_camel_case_types)]
+#![allow(unsafe_code, non_camel_case_types)]
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
