@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Mutex as Turn, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
@@ -22,6 +22,8 @@ use zeroize::Zeroizing;
 const PROGRAM: &str = "roster-krb5";
 /// Beyond a request's own deadline, which the program keeps.
 const GRACE: Duration = Duration::from_secs(1);
+/// Requests that wait to be written, while the program has as many log-ins as it takes on.
+const REQUESTS_MAX: usize = 64;
 /// Of each read.
 const READ_BYTES: usize = 16 << 10;
 
@@ -100,7 +102,7 @@ fn ports(krb5: &Krb5) -> Vec<u16> {
 
 /// What is said to the program, and by it.
 pub struct Line {
-    writer: Turn<Option<OwnedWriteHalf>>,
+    requests: mpsc::Sender<Request>,
     state: Mutex<State>,
     ended: watch::Sender<bool>,
     _child: Option<Child>,
@@ -126,15 +128,16 @@ impl Line {
                 (Some(why), None, None)
             }
         };
-        let (reader, writer) = stream.unzip();
+        let (requests, queue) = mpsc::channel(REQUESTS_MAX);
         let line = Arc::new(Self {
-            writer: Turn::new(writer),
+            requests,
             state: Mutex::new(State { broken, next: 1, waiting: HashMap::new() }),
             ended: watch::Sender::new(false),
             _child: child,
         });
-        if let Some(reader) = reader {
+        if let Some((reader, writer)) = stream {
             tokio::spawn(Arc::clone(&line).listen(reader));
+            tokio::spawn(Arc::clone(&line).speak(writer, queue));
         }
         line
     }
@@ -162,22 +165,30 @@ impl Line {
             state.waiting.insert(request.id, sender);
         }
         let _gone = Waiting { line: self, id: request.id };
-        let until = request.deadline + GRACE;
-        let message = request.encode();
+        let (id, until) = (request.id, request.deadline + GRACE);
         let answered = timeout(until, async {
-            if let Some(writer) = self.writer.lock().await.as_mut() {
-                writer.write_all(&message).await.ok()?;
-            }
+            self.requests.send(request).await.ok()?;
             receiver.await.ok()
         });
         match answered.await {
             Ok(Some(reply)) => reply,
-            Ok(None) => {
-                Reply::of(request.id, Outcome::Failed, format!("{PROGRAM} has ended meanwhile"))
-            }
+            Ok(None) => Reply::of(id, Outcome::Failed, format!("{PROGRAM} has ended meanwhile")),
             Err(_) => {
                 let why = format!("{PROGRAM} has not answered in time");
-                Reply::of(request.id, Outcome::Unreachable, why)
+                Reply::of(id, Outcome::Unreachable, why)
+            }
+        }
+    }
+
+    /// Writes whole requests, one after the other, and none that nobody waits for any more.
+    async fn speak(self: Arc<Self>, mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Request>) {
+        while let Some(request) = queue.recv().await {
+            if !self.state().waiting.contains_key(&request.id) {
+                continue;
+            }
+            if writer.write_all(&request.encode()).await.is_err() {
+                // The reader finds out why.
+                return;
             }
         }
     }
