@@ -36,7 +36,7 @@ const NAMES_MAX: usize = 16;
 const RENEWAL_PAUSE: Duration = Duration::from_secs(60);
 /// How often a cache is looked at, which may be gone or have another ticket; and the clock, which may
 /// have gone on while the host slept.
-const LOOK_EVERY: Duration = Duration::from_secs(5 * 60);
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Makes a cache with what standard input says, and prints its name. If the ticket can be renewed, a
 /// process stays behind that does, for as long as the caller's process and the cache are there.

@@ -1,130 +1,32 @@
 //! `roster-krb5 serve` against MIT's krb5kdc and kadmind: what becomes of log-ins and of changes of
 //! passwords, and who is taken for a KDC.
 
-use roster_krb5::message::{Incoming, Reply, Request, Setup, Want};
+mod common;
+
+use common::{Program, SOON, commands, realm, setup};
+use roster_krb5::message::{Reply, Want};
 use roster_krb5::outcome::Outcome;
 use roster_krb5::profile::Realm;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::{c_program_with, wait_until};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use zeroize::Zeroizing;
 
-const SOON: Duration = Duration::from_secs(20);
-
-/// The program, as a back-end has it.
-struct Program {
-    child: Child,
-    socket: UnixStream,
-    incoming: Incoming,
-    next: u64,
+trait Expect {
+    fn expect(&mut self, name: &str, password: &str, outcome: Outcome) -> Reply;
 }
 
-impl Program {
-    fn start(setup: &Setup) -> Self {
-        let (socket, theirs) = UnixStream::pair().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_roster-krb5"))
-            .arg("serve")
-            .env_clear()
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut program = Self { child, socket, incoming: Incoming::default(), next: 1 };
-        program.socket.set_read_timeout(Some(SOON)).unwrap();
-        program.socket.write_all(&setup.encode()).unwrap();
-        program
-    }
-
-    /// One that is ready.
-    fn ready(setup: &Setup) -> Self {
-        let mut program = Self::start(setup);
-        let ready = program.reply();
-        assert!(ready.id == 0 && ready.outcome == Outcome::Success, "{}", ready.detail);
-        program
-    }
-
-    fn send(&mut self, want: Want, name: &str, password: &str, new: &str, deadline: Duration) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        let request = Request {
-            id,
-            deadline,
-            want,
-            name: name.into(),
-            is_principal: false,
-            password: Zeroizing::new(password.into()),
-            new_password: Zeroizing::new(new.into()),
-        };
-        self.socket.write_all(&request.encode()).unwrap();
-        id
-    }
-
-    fn reply(&mut self) -> Reply {
-        loop {
-            if let Some(message) = self.incoming.next().unwrap() {
-                return Reply::decode(&message).unwrap();
-            }
-            let mut bytes = [0; 4096];
-            let read = self.socket.read(&mut bytes).expect("a reply in time");
-            assert!(read > 0, "the program has ended");
-            self.incoming.push(&bytes[..read]);
-        }
-    }
-
-    fn ask(&mut self, want: Want, name: &str, password: &str, new: &str) -> Reply {
-        let id = self.send(want, name, password, new, SOON);
-        let reply = self.reply();
-        assert_eq!(reply.id, id);
-        reply
-    }
-
+impl Expect for Program {
+    /// A log-in, and what becomes of it.
     #[track_caller]
     fn expect(&mut self, name: &str, password: &str, outcome: Outcome) -> Reply {
         let reply = self.ask(Want::Ticket, name, password, "");
         assert_eq!(reply.outcome, outcome, "{name}: {}", reply.detail);
         reply
     }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn realm(kdc: &Kdc) -> Realm {
-    Realm {
-        name: Kdc::REALM.into(),
-        kdcs: vec![kdc.address()],
-        kpasswds: vec![kdc.kpasswd_address()],
-        discover: false,
-    }
-}
-
-fn setup(realm: &Realm, keytab: Option<&Path>) -> Setup {
-    let servers = realm.kdcs.iter().chain(&realm.kpasswds);
-    Setup {
-        profile: realm.text(None),
-        realm: realm.name.clone(),
-        keytab: Zeroizing::new(keytab.map(|path| fs::read(path).unwrap()).unwrap_or_default()),
-        life_seconds: 3600,
-        renewable_seconds: 7200,
-        forwardable: false,
-        ports: servers.map(|server| server.rsplit_once(':').unwrap().1.parse().unwrap()).collect(),
-    }
-}
-
-fn commands(lines: &[&str]) -> Vec<String> {
-    lines.iter().map(|&line| line.to_owned()).collect()
 }
 
 /// Principals of every kind.
