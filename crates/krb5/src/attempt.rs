@@ -1,7 +1,7 @@
 //! One log-in, or one change of a password, from the request to the reply: what is asked of the KDC,
 //! and in which order. In a process of its own, which ends with it.
 
-use crate::library::{Changed, Context, Credentials, Error, Granted, Keytab, Principal, Wishes};
+use crate::library::{Cache, Changed, Context, Credentials, Error, Granted, Keytab, Principal, Wishes};
 use roster_krb5::message::{Reply, Request, Setup, Want};
 use roster_krb5::outcome::{Outcome, advice, of_log_in, of_verification};
 use std::ffi::{CStr, CString};
@@ -55,7 +55,7 @@ impl<'c> Attempt<'c> {
         };
         let done = match request.want {
             Want::Ticket => self.log_in(&client, &request.password),
-            Want::MayChange => self.changer(&client, &request.password).map(|_| None),
+            Want::MayChange => self.changer(&client, &request.password, None).map(|_| None),
             Want::Change => self.change(&client, &request.password, &request.new_password),
         };
         match done {
@@ -77,7 +77,7 @@ impl<'c> Attempt<'c> {
         password: &[u8],
     ) -> Result<Option<Granted<'c>>, Refusal> {
         let wishes = self.wishes();
-        let granted = self.context.log_in(client, &secret(password)?, None, &wishes);
+        let granted = self.context.log_in(client, &secret(password)?, None, &wishes, None);
         match granted {
             Ok(mut granted) => {
                 self.verify(&mut granted.tickets)?;
@@ -85,8 +85,10 @@ impl<'c> Attempt<'c> {
             }
             Err(error) if of_log_in(error.code) == Outcome::MustChange => {
                 // A KDC says so before it looks at the password. One that is right gets a ticket for
-                // the change, and none for anything else.
-                self.changer(client, password)?;
+                // the change, and none for anything else: none that this host's key could verify the
+                // KDC by. So the KDC is asked under that key.
+                let armor = self.armor()?;
+                self.changer(client, password, armor.as_ref())?;
                 Err(Refusal::new(Outcome::MustChange, "the KDC", &error))
             }
             Err(error) => Err(Refusal::new(of_log_in(error.code), "the KDC", &error)),
@@ -104,11 +106,25 @@ impl<'c> Attempt<'c> {
         })
     }
 
+    fn armor(&self) -> Result<Option<Cache<'c>>, Refusal> {
+        let Some(keytab) = self.keytab else { return Ok(None) };
+        let armor = self.context.armor(keytab);
+        armor.map(Some).map_err(|error| {
+            let outcome = of_verification(error.code);
+            Refusal::new(outcome, "the KDC gives this host no ticket by its key", &error)
+        })
+    }
+
     /// A ticket by which the password may be changed.
-    fn changer(&self, client: &Principal<'_>, password: &[u8]) -> Result<Credentials<'c>, Refusal> {
+    fn changer(
+        &self,
+        client: &Principal<'_>,
+        password: &[u8],
+        armor: Option<&Cache<'_>>,
+    ) -> Result<Credentials<'c>, Refusal> {
         let wishes = Wishes { life: Some(CHANGEPW_LIFE), ..Wishes::default() };
         let password = secret(password)?;
-        let granted = self.context.log_in(client, &password, Some(CHANGEPW), &wishes);
+        let granted = self.context.log_in(client, &password, Some(CHANGEPW), &wishes, armor);
         granted.map(|granted| granted.tickets).map_err(|error| {
             let outcome = match of_log_in(error.code) {
                 // Not even for a change.
@@ -125,7 +141,7 @@ impl<'c> Attempt<'c> {
         old: &[u8],
         new: &[u8],
     ) -> Result<Option<Granted<'c>>, Refusal> {
-        let mut tickets = self.changer(client, old)?;
+        let mut tickets = self.changer(client, old, None)?;
         let changed = self.context.change_password(&mut tickets, &secret(new)?);
         let changed = changed.map_err(|error| {
             Refusal::new(of_log_in(error.code), "the server that changes passwords", &error)

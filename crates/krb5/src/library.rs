@@ -15,6 +15,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::fs::File;
 use std::io::{self, Write};
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
@@ -117,15 +118,29 @@ impl Context {
     }
 
     /// What a password gets of the KDC: a ticket for `service`, the realm's ticket-granting service if
-    /// none is named. The KDC is asked once; a wrong password does not go to a second one.
+    /// none is named. The KDC is asked once; a wrong password does not go to a second one. With an `armor`,
+    /// which holds a ticket of this host's, all that is said is under a key that the right KDC alone has
+    /// (FAST, RFC 6113).
     pub fn log_in(
         &self,
         client: &Principal<'_>,
         password: &CStr,
         service: Option<&CStr>,
         wishes: &Wishes,
+        armor: Option<&Cache<'_>>,
     ) -> Result<Granted<'_>, Error> {
         let options = Options::new(self, wishes)?;
+        if let Some(armor) = armor {
+            // SAFETY: options and cache are valid; the library takes the cache's name.
+            unsafe {
+                let (options, cache) = (options.raw, armor.raw);
+                let code = sys::krb5_get_init_creds_opt_set_fast_ccache(self.raw, options, cache);
+                self.check(code)?;
+                let flags = sys::KRB5_FAST_REQUIRED;
+                let code = sys::krb5_get_init_creds_opt_set_fast_flags(self.raw, options, flags);
+                self.check(code)?;
+            }
+        }
         let mut expires = 0_u32;
         let place: *mut u32 = &raw mut expires;
         // SAFETY: `place` outlives the exchange below, the only one in which it is written.
@@ -161,6 +176,46 @@ impl Context {
         self.check(code)?;
         drop(exchange);
         Ok(Granted { tickets, password_expires: expires })
+    }
+
+    /// A ticket of this host's own, by whichever of its keys the KDC takes, in a cache in memory.
+    pub fn armor(&self, keytab: &Keytab<'_>) -> Result<Cache<'_>, Error> {
+        let mut failed = Error { code: KT_NOTFOUND, words: "there is no key in the keytab".into() };
+        for name in keytab.principals()? {
+            let principal = self.principal(&name)?;
+            match self.ticket_of(&principal, keytab) {
+                Ok(ticket) => {
+                    let cache = self.new_cache("MEMORY")?;
+                    cache.fill(&principal, &mut [ticket])?;
+                    return Ok(cache);
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    fn ticket_of(
+        &self,
+        principal: &Principal<'_>,
+        keytab: &Keytab<'_>,
+    ) -> Result<Credentials<'_>, Error> {
+        let options = Options::new(self, &Wishes::default())?;
+        let mut tickets = Credentials::empty(self);
+        // SAFETY: principal, keytab and options are valid; no service is the ticket-granting one.
+        let code = unsafe {
+            sys::krb5_get_init_creds_keytab(
+                self.raw,
+                &raw mut tickets.raw,
+                principal.raw,
+                keytab.raw,
+                0,
+                ptr::null(),
+                options.raw,
+            )
+        };
+        self.check(code)?;
+        Ok(tickets)
     }
 
     /// Loads what the first exchange of a process would: modules for pre-authentication.
@@ -570,49 +625,77 @@ pub struct Keytab<'c> {
 impl Keytab<'_> {
     fn copy_to(&self, other: &Keytab<'_>) -> Result<usize, Error> {
         let context = self.context;
+        let mut copied = 0;
+        self.each(|entry| {
+            copied += 1;
+            // SAFETY: an entry that was filled in, which is copied.
+            context.check(unsafe { sys::krb5_kt_add_entry(context.raw, other.raw, entry) })
+        })?;
+        Ok(copied)
+    }
+
+    /// Whose keys are in it, each once.
+    fn principals(&self) -> Result<Vec<String>, Error> {
+        let mut names: Vec<String> = Vec::new();
+        self.each(|entry| {
+            // Lent to it by the entry, which is the one that frees it.
+            let principal =
+                ManuallyDrop::new(Principal { context: self.context, raw: entry.principal });
+            let name = principal.text()?;
+            if !names.contains(&name) && names.len() < PRINCIPALS_MAX {
+                names.push(name);
+            }
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// Shows each key, until one is no good.
+    fn each(
+        &self,
+        mut show: impl FnMut(&mut sys::krb5_keytab_entry) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let context = self.context;
         let mut cursor = ptr::null_mut();
         // SAFETY: a keytab, and a place for the cursor, which is ended below.
         context.check(unsafe {
             sys::krb5_kt_start_seq_get(context.raw, self.raw, &raw mut cursor)
         })?;
-        let mut copied = Ok(0);
-        for count in 1..=ENTRIES_MAX {
+        let mut shown = Ok(());
+        for _ in 0..ENTRIES_MAX {
             // SAFETY: all zero is an empty entry; the library fills it in, or says that it did not.
             let (code, mut entry) = unsafe {
                 let mut entry: sys::krb5_keytab_entry = std::mem::zeroed();
-                let code = sys::krb5_kt_next_entry(
-                    context.raw,
-                    self.raw,
-                    &raw mut entry,
-                    &raw mut cursor,
-                );
+                let place = &raw mut entry;
+                let code =
+                    sys::krb5_kt_next_entry(context.raw, self.raw, place, &raw mut cursor);
                 (code, entry)
             };
             if code != 0 {
                 if code != KT_END {
-                    copied = Err(context.error(code));
+                    shown = Err(context.error(code));
                 }
                 break;
             }
-            // SAFETY: an entry that was filled in, which `add` copies, freed once.
-            let code = unsafe {
-                let code = sys::krb5_kt_add_entry(context.raw, other.raw, &raw mut entry);
-                sys::krb5_free_keytab_entry_contents(context.raw, &raw mut entry);
-                code
-            };
-            copied = context.check(code).map(|()| count);
-            if copied.is_err() {
+            shown = show(&mut entry);
+            // SAFETY: an entry that was filled in, freed once.
+            unsafe { sys::krb5_free_keytab_entry_contents(context.raw, &raw mut entry) };
+            if shown.is_err() {
                 break;
             }
         }
         // SAFETY: the cursor of above, ended once.
         unsafe { sys::krb5_kt_end_seq_get(context.raw, self.raw, &raw mut cursor) };
-        copied
+        shown
     }
 }
 
 /// No more keys.
 const KT_END: i32 = -1_765_328_202;
+/// No such key.
+const KT_NOTFOUND: i32 = -1_765_328_203;
+/// Names that a host has in its keytab, and that are tried.
+const PRINCIPALS_MAX: usize = 8;
 
 impl Drop for Keytab<'_> {
     fn drop(&mut self) {

@@ -95,7 +95,6 @@ mod error {
     pub const CLIENT_NOT_TRUSTED: i32 = 62;
     pub const WRONG_REALM: i32 = 68;
     // libkrb5's own.
-    pub const KDCREP_MODIFIED: i32 = 147;
     pub const KDCREP_SKEW: i32 = 148;
     pub const PROG_ETYPE_NOSUPP: i32 = 150;
     pub const REALM_UNKNOWN: i32 = 154;
@@ -107,6 +106,7 @@ mod error {
     pub const REALM_CANT_RESOLVE: i32 = 220;
     pub const KT_KVNONOTFOUND: i32 = 230;
     pub const CONFIG_ETYPE_NOSUPP: i32 = 237;
+    pub const FAST_REQUIRED: i32 = 252;
 }
 
 /// What an error means when a password was to get a ticket. What is not here is [`Outcome::Failed`]:
@@ -131,8 +131,7 @@ pub fn of_log_in(code: i32) -> Outcome {
         | SUMTYPE_NOSUPP | PADATA_TYPE_NOSUPP | PREAUTH_REQUIRED | PREAUTH_BAD_TYPE
         | PREAUTH_NO_KEY | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP | S_PRINCIPAL_UNKNOWN
         | PRINCIPAL_NOT_UNIQUE | SERVICE_REVOKED | SERVICE_NOTYET => Outcome::Misconfigured,
-        // An answer that is encrypted in another key than the password's.
-        KDCREP_MODIFIED => Outcome::Failed,
+        FAST_REQUIRED => Outcome::NotVerified,
         _ => Outcome::Failed,
     }
 }
@@ -146,8 +145,7 @@ pub fn of_verification(code: i32) -> Outcome {
         AP_SKEW | AP_TKT_NYV | AP_TKT_EXPIRED | ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP => {
             Outcome::Misconfigured
         }
-        S_PRINCIPAL_UNKNOWN | AP_BAD_INTEGRITY | AP_MODIFIED | AP_BADKEYVER | AP_NOKEY
-        | KT_NOTFOUND | KT_KVNONOTFOUND => Outcome::NotVerified,
+        // A key that the KDC does not have, or has no more, and whatever else there may be.
         _ => Outcome::NotVerified,
     }
 }
@@ -167,6 +165,10 @@ pub fn advice(code: i32) -> &'static str {
         }
         ETYPE_NOSUPP | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP => {
             "the KDC has no AES key of this user or host: keys are made when a password is set"
+        }
+        FAST_REQUIRED => {
+            "a KDC that does not know FAST (RFC 6113) cannot show that a password has expired, so it is not \
+             believed: switch FAST on there, or change the password elsewhere"
         }
         REALM_UNKNOWN => "no KDC is known of the realm: see krb5_kdcs and krb5_discover",
         PREAUTH_REQUIRED | PREAUTH_BAD_TYPE | PREAUTH_NO_KEY | PADATA_TYPE_NOSUPP => {

@@ -132,6 +132,7 @@ pub type krb5_expire_callback = unsafe extern "C" fn(
 pub type krb5_prompter = Option<unsafe extern "C" fn()>;
 
 pub const KRB5_INIT_CONTEXT_SECURE: i32 = 0x1;
+pub const KRB5_FAST_REQUIRED: i32 = 0x1;
 
 #[link(name = "krb5")]
 unsafe extern "C" {
@@ -198,6 +199,26 @@ unsafe extern "C" {
         options: *mut krb5_get_init_creds_opt,
         callback: krb5_expire_callback,
         data: *mut c_void,
+    ) -> krb5_error_code;
+
+    pub fn krb5_get_init_creds_opt_set_fast_ccache(
+        context: krb5_context,
+        options: *mut krb5_get_init_creds_opt,
+        ccache: krb5_ccache,
+    ) -> krb5_error_code;
+    pub fn krb5_get_init_creds_opt_set_fast_flags(
+        context: krb5_context,
+        options: *mut krb5_get_init_creds_opt,
+        flags: i32,
+    ) -> krb5_error_code;
+    pub fn krb5_get_init_creds_keytab(
+        context: krb5_context,
+        creds: *mut krb5_creds,
+        client: krb5_principal,
+        keytab: krb5_keytab,
+        start_time: krb5_deltat,
+        service: *const c_char,
+        options: *mut krb5_get_init_creds_opt,
     ) -> krb5_error_code;
 
     pub fn krb5_init_creds_init(

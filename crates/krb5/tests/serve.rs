@@ -108,6 +108,9 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
     let mut program = Program::ready(&setup(&realm(&fake), Some(&keytab)));
     let reply = program.expect("alice", "mine", Outcome::NotVerified);
     assert!(reply.ticket.is_empty() && reply.detail.contains("this host's key"), "{}", reply.detail);
+    // Nor does it by saying that a password has expired, by which it need not show anything.
+    believer.expect("expired", "mine", Outcome::MustChange);
+    program.expect("expired", "mine", Outcome::NotVerified);
     // Nor does a change of the password that it asks for.
     let reply = program.ask(Want::Change, "expired", "mine", "mine too");
     assert_eq!(reply.outcome, Outcome::NotVerified, "{}", reply.detail);
