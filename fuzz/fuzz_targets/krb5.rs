@@ -22,6 +22,6 @@ fuzz_target!(|input: &[u8]| {
     let mut incoming = Incoming::default();
     for piece in input.chunks(7) {
         incoming.push(piece);
-        while let Ok(Some(_)) = incoming.next() {}
+        while let Ok(Some(_)) = incoming.message() {}
     }
 });

@@ -459,8 +459,7 @@ fn read(kind: Kind, value: &Spanned<DeValue<'_>>, wrongs: &mut Wrongs) -> Option
             return Some(Value::Texts(names));
         }
         Kind::Hosts { port } => {
-            let hosts =
-                elements(value, "hosts", wrongs, |value| syntax::host(text(value)?, port))?;
+            let hosts = elements(value, "hosts", wrongs, |value| syntax::host(text(value)?, port))?;
             return Some(Value::Texts(hosts));
         }
         Kind::Gids => {

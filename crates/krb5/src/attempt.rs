@@ -1,7 +1,9 @@
 //! One log-in, or one change of a password, from the request to the reply: what is asked of the KDC,
 //! and in which order. In a process of its own, which ends with it.
 
-use crate::library::{Cache, Changed, Context, Credentials, Error, Granted, Keytab, Principal, Wishes};
+use crate::library::{
+    Cache, Changed, Context, Credentials, Error, Granted, Keytab, Principal, Wishes,
+};
 use roster_krb5::message::{Reply, Request, Setup, Want};
 use roster_krb5::outcome::{Outcome, advice, of_log_in, of_verification};
 use std::ffi::{CStr, CString};

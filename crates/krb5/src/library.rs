@@ -54,7 +54,9 @@ impl Context {
         // SAFETY: a path that ends in NUL, and a place for the result.
         let failed = unsafe { sys::profile_init_path(path.as_ptr(), &raw mut parsed) };
         if failed != 0 {
-            return Err(io::Error::other(format!("libkrb5 does not take its configuration ({failed})")));
+            return Err(io::Error::other(format!(
+                "libkrb5 does not take its configuration ({failed})"
+            )));
         }
         let mut raw = ptr::null_mut();
         // SAFETY: the profile is one, and copied before it is released; `raw` takes the result.
@@ -69,7 +71,6 @@ impl Context {
         }
         Ok(Self { raw, _profile: file.into() })
     }
-
 
     fn check(&self, code: sys::krb5_error_code) -> Result<(), Error> {
         if code == 0 { Ok(()) } else { Err(self.error(code)) }
@@ -170,9 +171,8 @@ impl Context {
         }
         let mut tickets = Credentials::empty(self);
         // SAFETY: the place is for one set of credentials, and freed with it.
-        let code = unsafe {
-            sys::krb5_init_creds_get_creds(self.raw, exchange.raw, &raw mut tickets.raw)
-        };
+        let code =
+            unsafe { sys::krb5_init_creds_get_creds(self.raw, exchange.raw, &raw mut tickets.raw) };
         self.check(code)?;
         drop(exchange);
         Ok(Granted { tickets, password_expires: expires })
@@ -582,9 +582,7 @@ unsafe fn data<'a>(data: &sys::krb5_data) -> &'a [u8] {
 
 /// # Safety
 /// `principal` is NULL or one of the library that outlives `'a`.
-unsafe fn principal_parts<'a>(
-    principal: *const sys::krb5_principal_data,
-) -> file::Name<'a> {
+unsafe fn principal_parts<'a>(principal: *const sys::krb5_principal_data) -> file::Name<'a> {
     // SAFETY: the caller's promise; a principal has `length` components.
     unsafe {
         let Some(principal) = principal.as_ref() else {
@@ -658,17 +656,15 @@ impl Keytab<'_> {
         let context = self.context;
         let mut cursor = ptr::null_mut();
         // SAFETY: a keytab, and a place for the cursor, which is ended below.
-        context.check(unsafe {
-            sys::krb5_kt_start_seq_get(context.raw, self.raw, &raw mut cursor)
-        })?;
+        let code = unsafe { sys::krb5_kt_start_seq_get(context.raw, self.raw, &raw mut cursor) };
+        context.check(code)?;
         let mut shown = Ok(());
         for _ in 0..ENTRIES_MAX {
             // SAFETY: all zero is an empty entry; the library fills it in, or says that it did not.
             let (code, mut entry) = unsafe {
                 let mut entry: sys::krb5_keytab_entry = std::mem::zeroed();
                 let place = &raw mut entry;
-                let code =
-                    sys::krb5_kt_next_entry(context.raw, self.raw, place, &raw mut cursor);
+                let code = sys::krb5_kt_next_entry(context.raw, self.raw, place, &raw mut cursor);
                 (code, entry)
             };
             if code != 0 {
@@ -740,20 +736,14 @@ impl<'c> Cache<'c> {
         let context = self.context;
         let mut cursor = ptr::null_mut();
         // SAFETY: a cache, and a place for the cursor, which is ended below.
-        context.check(unsafe {
-            sys::krb5_cc_start_seq_get(context.raw, self.raw, &raw mut cursor)
-        })?;
+        let code = unsafe { sys::krb5_cc_start_seq_get(context.raw, self.raw, &raw mut cursor) };
+        context.check(code)?;
         let mut all = Vec::new();
         while all.len() < ENTRIES_MAX {
             let mut tickets = Credentials::empty(context);
             // SAFETY: the library fills the place in, or says that it did not.
             let code = unsafe {
-                sys::krb5_cc_next_cred(
-                    context.raw,
-                    self.raw,
-                    &raw mut cursor,
-                    &raw mut tickets.raw,
-                )
+                sys::krb5_cc_next_cred(context.raw, self.raw, &raw mut cursor, &raw mut tickets.raw)
             };
             if code != 0 {
                 break;

@@ -86,7 +86,8 @@ impl Setup {
     /// As a message, length in front.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let length = self.profile.len() + self.realm.len() + self.keytab.len() + 2 * self.ports.len();
+        let length =
+            self.profile.len() + self.realm.len() + self.keytab.len() + 2 * self.ports.len();
         framed(length, |out| {
             out.bytes(self.profile.as_bytes());
             out.bytes(self.realm.as_bytes());
@@ -108,7 +109,13 @@ impl Setup {
             life_seconds: reader.number()?,
             renewable_seconds: reader.number()?,
             forwardable: reader.flag()?,
-            ports: reader.bytes()?.as_chunks().0.iter().map(|&port| u16::from_be_bytes(port)).collect(),
+            ports: reader
+                .bytes()?
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&port| u16::from_be_bytes(port))
+                .collect(),
         };
         reader.end()?;
         Ok(setup)
@@ -251,7 +258,7 @@ impl Incoming {
 
     /// The next whole message without its length, if there is one. An error is a message that is
     /// longer than any may be: nothing behind it can be read.
-    pub fn next(&mut self) -> Result<Option<Zeroizing<Vec<u8>>>, Malformed> {
+    pub fn message(&mut self) -> Result<Option<Zeroizing<Vec<u8>>>, Malformed> {
         let Some(head) = self.0.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*head) as usize;
         if length > MESSAGE_BYTES_MAX {
@@ -304,7 +311,7 @@ mod tests {
             let (mut incoming, mut found) = (Incoming::default(), Vec::new());
             for piece in stream.chunks(size) {
                 incoming.push(piece);
-                while let Some(message) = incoming.next().unwrap() {
+                while let Some(message) = incoming.message().unwrap() {
                     found.push(message);
                 }
             }
@@ -312,7 +319,12 @@ mod tests {
             assert!(Request::decode(&found[0]) == Ok(request()));
             assert!(Reply::decode(&found[1]) == Ok(reply.clone()));
         }
-        let setup = Setup { realm: "LAB.TEST".into(), forwardable: true, ports: vec![88, 464], ..Setup::default() };
+        let setup = Setup {
+            realm: "LAB.TEST".into(),
+            forwardable: true,
+            ports: vec![88, 464],
+            ..Setup::default()
+        };
         assert!(Setup::decode(&setup.encode()[4..]) == Ok(setup));
     }
 
@@ -326,7 +338,7 @@ mod tests {
         assert!(Request::decode(&longer).is_err());
         let mut incoming = Incoming::default();
         incoming.push(&u32::MAX.to_be_bytes());
-        assert_eq!(incoming.next(), Err(Malformed));
+        assert_eq!(incoming.message(), Err(Malformed));
     }
 
     #[test]

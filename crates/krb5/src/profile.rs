@@ -74,7 +74,8 @@ mod tests {
         };
         let text = realm.text(None);
         assert!(text.contains("kdc = kdc1:750\nkdc = [2001:db8::1]:88\nkdc = kdc2\n"), "{text}");
-        let servers = "kpasswd_server = kdc1\nkpasswd_server = [2001:db8::1]\nkpasswd_server = kdc2\n";
+        let servers =
+            "kpasswd_server = kdc1\nkpasswd_server = [2001:db8::1]\nkpasswd_server = kdc2\n";
         assert!(text.contains(servers), "{text}");
         assert!(text.contains("dns_lookup_kdc = false") && !text.contains("default_ccache_name"));
         realm.kpasswds = vec!["kdc1:464".into()];

@@ -79,7 +79,7 @@ fn first(
     incoming: &mut Incoming,
 ) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     loop {
-        if let Some(message) = incoming.next().map_err(io::Error::other)? {
+        if let Some(message) = incoming.message().map_err(io::Error::other)? {
             return Ok(Some(message));
         }
         if !receive(socket, incoming)? {
@@ -127,7 +127,7 @@ impl Server<'_> {
         let mut children: Vec<Child> = Vec::new();
         loop {
             while children.len() < CHILDREN_MAX {
-                let Some(message) = incoming.next().map_err(io::Error::other)? else { break };
+                let Some(message) = incoming.message().map_err(io::Error::other)? else { break };
                 let request = Request::decode(&message).map_err(io::Error::other)?;
                 drop(message);
                 match self.start(&request, &socket, &children) {
@@ -140,23 +140,16 @@ impl Server<'_> {
             }
             let ready = wait(&socket, &children)?;
             let now = Instant::now();
-            let mut at = 0;
-            children = children
-                .into_iter()
-                .filter_map(|mut child| {
-                    at += 1;
-                    let ended = ready.children.get(at - 1) == Some(&true) && child.listen();
-                    if ended || child.until <= now {
-                        Some(Err(child.finish(ended)))
-                    } else {
-                        Some(Ok(child))
-                    }
-                })
-                .filter_map(|child| match child {
-                    Ok(child) => Some(Ok(child)),
-                    Err(reply) => send(&mut socket, &reply).err().map(Err),
-                })
-                .collect::<io::Result<_>>()?;
+            let mut going_on = Vec::with_capacity(children.len());
+            for (mut child, has_said) in children.into_iter().zip(ready.children) {
+                let has_ended = has_said && child.listen();
+                if has_ended || child.until <= now {
+                    send(&mut socket, &child.finish(has_ended))?;
+                } else {
+                    going_on.push(child);
+                }
+            }
+            children = going_on;
             if ready.socket && !receive(&mut socket, &mut incoming)? {
                 // Who is not waited for any more need not go on.
                 for child in children {
@@ -167,12 +160,7 @@ impl Server<'_> {
         }
     }
 
-    fn start(
-        &self,
-        request: &Request,
-        socket: &UnixStream,
-        others: &[Child],
-    ) -> io::Result<Child> {
+    fn start(&self, request: &Request, socket: &UnixStream, others: &[Child]) -> io::Result<Child> {
         let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let parent = rustix::process::getpid();
         // What other log-ins say, and what comes next, is none of its business.
@@ -184,8 +172,7 @@ impl Server<'_> {
                 return;
             }
             let _ = rustix::io::ioctl_fionbio(&writer, false);
-            let attempt =
-                Attempt { context: self.context, setup: self.setup, keytab: self.keytab };
+            let attempt = Attempt { context: self.context, setup: self.setup, keytab: self.keytab };
             let reply = attempt.run(request);
             let _ = File::from(writer).write_all(&reply.encode());
         })?;

@@ -107,7 +107,11 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
     believer.expect("alice", "mine", Outcome::Success);
     let mut program = Program::ready(&setup(&realm(&fake), Some(&keytab)));
     let reply = program.expect("alice", "mine", Outcome::NotVerified);
-    assert!(reply.ticket.is_empty() && reply.detail.contains("this host's key"), "{}", reply.detail);
+    assert!(
+        reply.ticket.is_empty() && reply.detail.contains("this host's key"),
+        "{}",
+        reply.detail
+    );
     // Nor does it by saying that a password has expired, by which it need not show anything.
     believer.expect("expired", "mine", Outcome::MustChange);
     program.expect("expired", "mine", Outcome::NotVerified);
@@ -141,7 +145,8 @@ fn a_clock_that_is_wrong_is_told_of() {
 
 #[test]
 fn a_keytab_that_is_none_is_said_at_once() {
-    let realm = Realm { name: "LAB.TEST".into(), kdcs: vec!["127.0.0.1:9".into()], ..Realm::default() };
+    let realm =
+        Realm { name: "LAB.TEST".into(), kdcs: vec!["127.0.0.1:9".into()], ..Realm::default() };
     let folder = tempfile::tempdir().unwrap();
     for bytes in [&b"\x05\x02"[..], b"\x05\x02\0\0\0\x10garbage", b"none"] {
         let path = folder.path().join("keytab");
@@ -159,10 +164,7 @@ fn one_that_hangs_is_given_up_in_time_and_holds_nobody_else_up() {
     let kdc = Kdc::start(&commands(PRINCIPALS), "");
     // Takes connections and packets, and says nothing.
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let hanging = Realm {
-        kdcs: vec![silent.local_addr().unwrap().to_string()],
-        ..realm(&kdc)
-    };
+    let hanging = Realm { kdcs: vec![silent.local_addr().unwrap().to_string()], ..realm(&kdc) };
     let mut program = Program::ready(&setup(&hanging, None));
     let begun = Instant::now();
     // More than there are processes at a time.

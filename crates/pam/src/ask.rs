@@ -5,7 +5,8 @@
 use roster_calls::connection::Connection;
 use roster_secret::Secret;
 use roster_wire::pam::{
-    ANSWER_HEADER_BYTES, AnswerHeader, BLOB_BYTES_MAX, MESSAGES_BYTES_MAX, REQUEST_BYTES_MAX, Request,
+    ANSWER_HEADER_BYTES, AnswerHeader, BLOB_BYTES_MAX, MESSAGES_BYTES_MAX, REQUEST_BYTES_MAX,
+    Request,
 };
 
 /// Where the responder listens.

@@ -101,8 +101,7 @@ struct Start {
 
 impl Start {
     fn new(input: &End, output: &End) -> Option<Self> {
-        let mut start =
-            Self { files: MaybeUninit::uninit(), attributes: MaybeUninit::uninit() };
+        let mut start = Self { files: MaybeUninit::uninit(), attributes: MaybeUninit::uninit() };
         let (files, attributes) = (start.files.as_mut_ptr(), start.attributes.as_mut_ptr());
         // SAFETY: both places are filled in by the first call for each, which fails without memory alone,
         // before anything else is done with them.

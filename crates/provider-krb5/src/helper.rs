@@ -46,8 +46,7 @@ impl Helper {
         let program = program().ok_or_else(|| {
             format!("{PROGRAM} is not installed, without which nobody logs in by Kerberos")
         })?;
-        let failed =
-            |error: io::Error| format!("{} cannot be started: {error}", program.display());
+        let failed = |error: io::Error| format!("{} cannot be started: {error}", program.display());
         let (ours, theirs) = Blocking::pair().map_err(failed)?;
         let child = Command::new(&program)
             .arg("serve")
@@ -181,7 +180,11 @@ impl Line {
     }
 
     /// Writes whole requests, one after the other, and none that nobody waits for any more.
-    async fn speak(self: Arc<Self>, mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Request>) {
+    async fn speak(
+        self: Arc<Self>,
+        mut writer: OwnedWriteHalf,
+        mut queue: mpsc::Receiver<Request>,
+    ) {
         while let Some(request) = queue.recv().await {
             if !self.state().waiting.contains_key(&request.id) {
                 continue;
@@ -217,7 +220,7 @@ impl Line {
 
     fn take(&self, incoming: &mut Incoming) -> Result<(), String> {
         let odd = |_| format!("{PROGRAM} says what makes no sense");
-        while let Some(message) = incoming.next().map_err(odd)? {
+        while let Some(message) = incoming.message().map_err(odd)? {
             let reply = Reply::decode(&message).map_err(odd)?;
             let mut state = self.state();
             match (reply.id, reply.outcome) {

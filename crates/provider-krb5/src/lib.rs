@@ -105,7 +105,8 @@ impl Kerberos {
         };
         if let Some(since) = self.presence.away() {
             let seconds = since.as_secs();
-            let why = format!("no KDC has answered for {seconds} s; they are asked again meanwhile");
+            let why =
+                format!("no KDC has answered for {seconds} s; they are asked again meanwhile");
             return Reply::of(0, Outcome::Unreachable, why);
         }
         let request = request(name, want, password, new_password, deadline);
@@ -232,8 +233,7 @@ impl Authenticator for Kerberos {
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
-        let reply =
-            self.ask(person, Want::MayChange, password.as_bytes(), b"", self.timeout).await;
+        let reply = self.ask(person, Want::MayChange, password.as_bytes(), b"", self.timeout).await;
         self.answer(person, reply)
     }
 

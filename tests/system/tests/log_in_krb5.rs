@@ -59,11 +59,8 @@ impl World {
         }
         fs::write(folder.join("passwd"), passwd).unwrap();
         fs::write(folder.join("group"), group).unwrap();
-        let keytab = if has_keytab {
-            kdc.keytab("host/client.lab.test")
-        } else {
-            folder.join("no keytab")
-        };
+        let keytab =
+            if has_keytab { kdc.keytab("host/client.lab.test") } else { folder.join("no keytab") };
         Domain::files("corp", &folder.join("passwd"), &folder.join("group"))
             .with("auth", "\"krb5\"")
             .with("krb5_realm", "\"LAB.TEST\"")
@@ -108,13 +105,19 @@ fn each_user_gets_the_answer_of_the_kdc_and_a_session_gets_its_ticket() {
     assert_eq!(authenticate(&pam, "alice", PASSWORD), "successfully authenticated");
     assert!(world.caches().is_empty(), "a password alone opens no session");
     assert_eq!(authenticate(&pam, "alice", "wrong"), "Authentication failure");
-    assert_eq!(authenticate(&pam, "unknown", PASSWORD), "User not known to the underlying authentication module");
+    assert_eq!(
+        authenticate(&pam, "unknown", PASSWORD),
+        "User not known to the underlying authentication module"
+    );
     assert_eq!(authenticate(&pam, "locked", PASSWORD), "Permission denied");
     let done = pam.test("alone", "alice", &SESSION, &[PASSWORD]);
     assert_eq!(said(&done), "successfully opened a session");
     let caches = world.caches();
     let found = fs::symlink_metadata(&caches[0]).unwrap();
-    assert_eq!((caches.len(), found.uid(), found.gid(), found.mode()), (1, FIRST, FIRST, 0o100_600));
+    assert_eq!(
+        (caches.len(), found.uid(), found.gid(), found.mode()),
+        (1, FIRST, FIRST, 0o100_600)
+    );
     fs::remove_file(&caches[0]).unwrap();
     let whole = [&SESSION[..], &["close_session"]].concat();
     let done = pam.test("alone", "alice", &whole, &[PASSWORD]);
@@ -163,8 +166,10 @@ fn a_kdc_in_another_ones_place_logs_nobody_in() {
     }
     let real = Kdc::start(&["addprinc -randkey host/client.lab.test".to_owned()], "");
     let keytab = real.keytab("host/client.lab.test");
-    let world =
-        World::new(&[("krb5_keytab", &format!("{keytab:?}")), ("krb5_validate", "\"required\"")], true);
+    let world = World::new(
+        &[("krb5_keytab", &format!("{keytab:?}")), ("krb5_validate", "\"required\"")],
+        true,
+    );
     let pam = Pam::on(&world.rosterd, "alice");
     let unavailable = "Authentication service cannot retrieve authentication info";
     assert_eq!(authenticate(&pam, "alice", PASSWORD), unavailable);
@@ -203,7 +208,10 @@ fn a_program_that_is_killed_is_started_again() {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         line.split_whitespace().nth(1).unwrap_or_default().to_owned()
     };
-    assert_eq!((field("CapEff:").as_str(), field("NoNewPrivs:").as_str()), ("0000000000000000", "1"));
+    assert_eq!(
+        (field("CapEff:").as_str(), field("NoNewPrivs:").as_str()),
+        ("0000000000000000", "1")
+    );
     assert_ne!(field("Uid:"), "0");
     let seccomp = field("Seccomp:");
     assert!(seccomp == "2" || world.rosterd.log().contains("no seccomp"), "{seccomp}");
@@ -294,8 +302,10 @@ fn a_session_of_sshd_has_a_ticket_that_it_can_use_and_leaves_none_behind() {
         return;
     }
     let world = World::new(&[], true);
-    let mut passwd = fs::OpenOptions::new().append(true).open(world.rosterd.host().path("etc/passwd")).unwrap();
-    std::io::Write::write_all(&mut passwd, b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n").unwrap();
+    let mut passwd =
+        fs::OpenOptions::new().append(true).open(world.rosterd.host().path("etc/passwd")).unwrap();
+    std::io::Write::write_all(&mut passwd, b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n")
+        .unwrap();
     let pam = Pam::on(&world.rosterd, "alice");
     pam.service("sshd", pam::ALONE);
     let sshd = Sshd::start(&world, &pam);
@@ -317,7 +327,9 @@ fn a_session_of_sshd_has_a_ticket_that_it_can_use_and_leaves_none_behind() {
     }
     // Two sessions have a ticket each, and neither takes the other's away.
     let sleeper = std::thread::scope(|scope| {
-        let long = scope.spawn(|| sshd.run("alice", "password", "sleep 2; cat \"${KRB5CCNAME#FILE:}\" | wc -c"));
+        let long = scope.spawn(|| {
+            sshd.run("alice", "password", "sleep 2; cat \"${KRB5CCNAME#FILE:}\" | wc -c")
+        });
         wait_until(SOON, "the first session has a ticket", || !world.caches().is_empty());
         sshd.run("alice", "password", "true");
         long.join().unwrap()

@@ -50,7 +50,14 @@ impl Program {
     }
 
     /// Puts a request; gives its number.
-    pub fn send(&mut self, want: Want, name: &str, password: &str, new: &str, deadline: Duration) -> u64 {
+    pub fn send(
+        &mut self,
+        want: Want,
+        name: &str,
+        password: &str,
+        new: &str,
+        deadline: Duration,
+    ) -> u64 {
         let id = self.next;
         self.next += 1;
         let request = Request {
@@ -69,7 +76,7 @@ impl Program {
     /// The next reply.
     pub fn reply(&mut self) -> Reply {
         loop {
-            if let Some(message) = self.incoming.next().unwrap() {
+            if let Some(message) = self.incoming.message().unwrap() {
                 return Reply::decode(&message).unwrap();
             }
             let mut bytes = [0; 4096];
