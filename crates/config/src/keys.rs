@@ -16,6 +16,8 @@ pub enum Table {
     Attributes,
     /// `[publisher]`
     Publisher,
+    /// `[responder.pam]`
+    ResponderPam,
     /// `[metrics]`
     Metrics,
     /// `[log]`
@@ -24,8 +26,15 @@ pub enum Table {
 
 impl Table {
     /// All, in the order in which they are written down.
-    pub const ALL: [Self; 6] =
-        [Self::Host, Self::Domain, Self::Attributes, Self::Publisher, Self::Metrics, Self::Log];
+    pub const ALL: [Self; 7] = [
+        Self::Host,
+        Self::Domain,
+        Self::Attributes,
+        Self::Publisher,
+        Self::ResponderPam,
+        Self::Metrics,
+        Self::Log,
+    ];
 
     /// As in the file.
     pub fn header(self) -> &'static str {
@@ -34,6 +43,7 @@ impl Table {
             Self::Domain => "[domain.NAME]",
             Self::Attributes => "[domain.NAME.attributes]",
             Self::Publisher => "[publisher]",
+            Self::ResponderPam => "[responder.pam]",
             Self::Metrics => "[metrics]",
             Self::Log => "[log]",
         }
@@ -54,6 +64,9 @@ impl Table {
                  matter."
             }
             Self::Publisher => "How the snapshot is published.",
+            Self::ResponderPam => {
+                "Who may ask whether a user may log in: what pam_roster(8) talks to."
+            }
             Self::Metrics => "Figures for Prometheus. Off unless this table is there.",
             Self::Log => "What rosterd logs, to the journal or to standard error.",
         }
@@ -109,6 +122,8 @@ pub enum Kind {
     Domains,
     /// Group ids.
     Gids,
+    /// Names of users of the host.
+    Users,
     /// A place to listen at.
     Listen,
 }
@@ -133,6 +148,7 @@ impl Kind {
             Self::Uris => "list of URIs".to_owned(),
             Self::Domains => "list of domains".to_owned(),
             Self::Gids => "list of gids".to_owned(),
+            Self::Users => "list of user names".to_owned(),
             Self::Listen => "\"unix:PATH\" or \"ADDRESS:PORT\"".to_owned(),
         }
     }
@@ -203,6 +219,9 @@ pub const DOMAINS_MAX: usize = 8;
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
+const MINUTE: Duration = Duration::from_secs(60);
+const MILLIS_10: Duration = Duration::from_millis(10);
 
 const fn of(table: Table, name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
     Key { table, name, provider: None, kind, unset, text }
@@ -377,6 +396,59 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"15s\""),
         "In on-demand mode, for how long a name that is not there is not asked for again.",
     ),
+    of(
+        Table::Domain,
+        "auth",
+        Kind::Choice { noun: "way to authenticate", of: &["none", "ldap"] },
+        Unset::Is("\"none\""),
+        "Who is asked whether a password is a user's: nobody, and other PAM modules decide; or the directory, by \
+         binding as the user (provider = \"ldap\" only). See pam_roster(8).",
+    ),
+    of(
+        Table::Domain,
+        "auth_timeout",
+        duration_of(SECOND, MINUTE),
+        Unset::Is("\"10s\""),
+        "How long a server that is there may take over one password before the next is asked. One that is not \
+         there is waited for one second at the most where credentials are kept for when it is away.",
+    ),
+    of(
+        Table::Domain,
+        "offline_credentials",
+        Kind::Boolean,
+        Unset::Is("true"),
+        "Whether passwords that were right are kept, as Argon2id hashes that only root and the domain's \
+         back-end can read, so that people can log in while nobody can be asked.",
+    ),
+    of(
+        Table::Domain,
+        "offline_life",
+        duration_of(HOUR, YEAR),
+        Unset::Is("\"30d\""),
+        "How long after a user's last log-in that was not offline such a password is believed.",
+    ),
+    of(
+        Table::Domain,
+        "offline_failures",
+        Kind::Integer { min: 1, max: 1000 },
+        Unset::Is("5"),
+        "After so many wrong passwords in a row the user is locked out of logging in offline.",
+    ),
+    of(
+        Table::Domain,
+        "offline_lockout",
+        duration_of(SECOND, MONTH),
+        Unset::Is("\"5m\""),
+        "For how long. A log-in that is not offline ends it at once.",
+    ),
+    of(
+        Table::Domain,
+        "password_hash_time",
+        duration_of(MILLIS_10, Duration::from_secs(5)),
+        Unset::Is("\"100ms\""),
+        "How long this host is to take over one such hash; its cost is measured by that, and is never below 19 \
+         MiB and two passes.",
+    ),
     files(
         "passwd",
         Kind::Path,
@@ -475,6 +547,13 @@ pub const KEYS: &[Key] = &[
          read.",
     ),
     ldap(
+        "allow_clear_user_passwords",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether users' passwords may be sent over a connection without TLS, for everybody on the way to read, \
+         and to a server that has not proven which one it is. With auth = \"ldap\".",
+    ),
+    ldap(
         "page_size",
         Kind::Integer { min: 1, max: 1_000_000 },
         Unset::Is("1000"),
@@ -569,6 +648,37 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"100ms\""),
         "The least time between two publications. A single change is published at once all the \
          same; in a storm of changes they are gathered for this long.",
+    ),
+    of(
+        Table::ResponderPam,
+        "enabled",
+        Kind::Boolean,
+        Unset::Follows("whether a domain has auth set to something else than none"),
+        "Whether users of the domains can log in by pam_roster(8).",
+    ),
+    of(
+        Table::ResponderPam,
+        "trusted_users",
+        Kind::Users,
+        Unset::Is("[]"),
+        "Users of the host, in /etc/passwd, whose programs may ask for anybody, as root's may: the user of a web \
+         server, or of a screen locker's helper. All others may ask for themselves alone. Whoever is named here \
+         can try passwords of everybody.",
+    ),
+    of(
+        Table::ResponderPam,
+        "timeout",
+        duration_of(SECOND, MINUTE),
+        Unset::Is("\"25s\""),
+        "How long a program waits for an answer at the most; pam_roster(8) waits 30 s.",
+    ),
+    of(
+        Table::ResponderPam,
+        "tries_per_minute",
+        Kind::Integer { min: 1, max: 10_000 },
+        Unset::Is("20"),
+        "Passwords that a user who is neither root nor trusted may have tried in a minute, and as many at once; \
+         further ones are refused unheard.",
     ),
     of(
         Table::Metrics,

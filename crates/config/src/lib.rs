@@ -37,6 +37,8 @@ pub struct Config {
     pub domains: Vec<Domain>,
     /// `[publisher]`.
     pub publisher: Publisher,
+    /// `[responder.pam]`; none where nobody logs in by it.
+    pub pam: Option<Pam>,
     /// `[metrics]`; none unless configured.
     pub metrics: Option<Metrics>,
     /// `[log]`.
@@ -106,6 +108,41 @@ pub struct Domain {
     pub negative: Duration,
     /// Where the entries come from.
     pub provider: Provider,
+    /// Who is asked about passwords, and what is kept of them.
+    pub auth: Auth,
+}
+
+/// Who is asked about passwords, and what is kept of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Auth {
+    /// Who is asked.
+    pub method: AuthMethod,
+    /// How long a server that is there may take.
+    pub timeout: Duration,
+    /// What is kept for when nobody can be asked; none where nothing is.
+    pub offline: Option<Offline>,
+}
+
+/// `auth = …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AuthMethod {
+    /// Nobody.
+    None,
+    /// The directory, by binding as the user.
+    Ldap,
+}
+
+/// Credentials that are kept for when nobody can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offline {
+    /// How long after the last log-in that was not offline they are believed.
+    pub life: Duration,
+    /// Wrong passwords in a row until the user is locked out.
+    pub failures: u32,
+    /// For how long.
+    pub lockout: Duration,
+    /// How long this host is to take over one hash.
+    pub hash_time: Duration,
 }
 
 /// How a domain is kept.
@@ -177,6 +214,8 @@ pub struct Ldap {
     pub tls_ca: Option<PathBuf>,
     /// Whether a simple bind may send its password over a connection in clear.
     pub allow_clear_password: bool,
+    /// Whether users' passwords may be sent so.
+    pub allow_clear_user_passwords: bool,
     /// Entries a page when pages are asked for.
     pub page_size: u32,
     /// Deadline of connecting, TLS, bind and a first answer together.
@@ -293,6 +332,17 @@ pub enum Bind {
 pub struct Publisher {
     /// Least time between the starts of two publications.
     pub interval: Duration,
+}
+
+/// `[responder.pam]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pam {
+    /// Users of the host whose programs may ask for anybody.
+    pub trusted_users: Vec<String>,
+    /// How long a program waits for an answer.
+    pub timeout: Duration,
+    /// Passwords that an ordinary user may have tried in a minute.
+    pub tries_per_minute: u32,
 }
 
 /// `[metrics]`.

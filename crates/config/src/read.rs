@@ -445,6 +445,13 @@ fn read(kind: Kind, value: &Spanned<DeValue<'_>>, wrongs: &mut Wrongs) -> Option
             })?;
             return Some(Value::Texts(names));
         }
+        Kind::Users => {
+            let names = elements(value, "names", wrongs, |value| {
+                let name = text(value)?;
+                syntax::user_name(name).map(|()| name.to_owned())
+            })?;
+            return Some(Value::Texts(names));
+        }
         Kind::Gids => {
             let gids = elements(value, "gids", wrongs, |value| {
                 let gid = integer(value, 0, u32::MAX)?;
@@ -561,7 +568,9 @@ fn single(kind: Kind, value: &DeValue<'_>) -> Result<Value, Wrong> {
         Kind::Attribute => checked(value, syntax::answered_attribute)?,
         Kind::DnsDomain => Value::Text(syntax::dns_name(text(value)?)?),
         Kind::Listen => Value::Listen(syntax::listen(text(value)?)?),
-        Kind::Uris | Kind::Domains | Kind::Gids => return Err(must_be("a list", value)),
+        Kind::Uris | Kind::Domains | Kind::Users | Kind::Gids => {
+            return Err(must_be("a list", value));
+        }
     })
 }
 

@@ -71,6 +71,22 @@ pub fn domain_name(name: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Longest name of a user of the host.
+const USER_BYTES_MAX: usize = 256;
+
+/// The name of a user of the host, who may not exist yet.
+pub fn user_name(name: &str) -> Result<(), Wrong> {
+    let odd =
+        |char: char| char.is_control() || char.is_whitespace() || matches!(char, ':' | '/' | ',');
+    if name.is_empty() || name.len() > USER_BYTES_MAX || name.contains(odd) {
+        return Err(Wrong::new(
+            format!("{name:?} cannot be the name of a user"),
+            "write a name as in /etc/passwd",
+        ));
+    }
+    Ok(())
+}
+
 /// A path from the root.
 pub fn path(text: &str) -> Result<PathBuf, Wrong> {
     if text.contains('\0') {

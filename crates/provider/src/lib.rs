@@ -1,6 +1,7 @@
 //! What a source of users and groups is to a back-end: a [`Provider`] that reports entries into a
-//! [`Sink`], and [`files`], the provider that reads passwd(5) and group(5) text. What such a source says of
-//! accounts ([`account`]) is judged here too, purely: who may log in ([`access`]), and with which keys ([`ssh_keys`]).
+//! [`Sink`], and [`files`], the provider that reads passwd(5) and group(5) text; and what it takes to
+//! [log people in](log_in). What a source says of [accounts](account) is judged here too, purely: who
+//! may log in ([`access`]), and with which keys ([`ssh_keys`]).
 //!
 //! A provider knows one directory and its schema. It judges only whether something is a readable
 //! user or group at all; which of them may be served is the publisher's business, and what is kept
@@ -10,6 +11,7 @@
 pub mod access;
 pub mod account;
 pub mod files;
+pub mod log_in;
 pub mod overrides;
 pub mod settled;
 pub mod spread;
@@ -17,7 +19,6 @@ pub mod ssh_keys;
 pub mod watch;
 
 use account::Account;
-
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;

@@ -2,10 +2,12 @@
 //! away, and hands it to the publisher.
 //!
 //! A provider talks to the directory and reports into the `engine`; a task writes what the engine
-//! takes in to the durable cache (`writer`); `object` answers on the bus. On demand, `asking` puts
+//! takes in to the durable cache (`writer`); `object` answers on the bus; `log_in` logs people in, by
+//! whoever knows passwords, `offline` while nobody who does can be asked, and `access` by the rules. On demand, `asking` puts
 //! questions to the provider and keeps its answers fresh. Whether an entry may be served is none of
 //! a back-end's business: it hands over whatever the directory says.
 
+mod access;
 mod asked;
 mod asking;
 mod batch;
@@ -15,8 +17,10 @@ mod engine;
 mod entries;
 mod full_refresh;
 mod image;
+mod log_in;
 mod mending;
 mod object;
+mod offline;
 mod references;
 mod rejected;
 #[cfg(test)]
@@ -25,13 +29,17 @@ mod writer;
 
 use crate::hops::Place;
 use crate::role::{self, Context};
+use access::Access;
 use anyhow::Context as _;
 use asking::Asking;
 use engine::{Engine, Settings};
+use log_in::{Authority, LogIns};
 use object::{Object, tell};
+use offline::Offline;
 use roster_bus::zbus::object_server::SignalEmitter;
 use roster_config::{Mode, Provider as Configured, Schema};
 use roster_provider::files::FilesProvider;
+use roster_provider::log_in::Nobody;
 use roster_provider::{Provider, Sink};
 use roster_provider_ldap::Ldap;
 use std::sync::Arc;
@@ -103,11 +111,18 @@ async fn serve<P: Provider + 'static>(
     if domain.mode == Mode::OnDemand {
         asking.read_by(&provider.reading());
     }
+    let log_ins = Arc::new(LogIns::new(
+        Authority::Nobody(Nobody),
+        domain.auth.timeout,
+        Offline::none(),
+        Access::open(),
+    ));
     let path = context.role.path();
     let object = Object::new(
         Arc::clone(&engine),
         Arc::clone(&provider),
         Arc::clone(&asking),
+        log_ins,
         provider_name,
         place,
     );

@@ -8,7 +8,7 @@ use super::engine::{Engine, InDoubt, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use super::writer::{Cache, Found};
 use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
-use roster_config::{Domain, Files, Mode, Overrides};
+use roster_config::{Auth, AuthMethod, Domain, Files, Mode, Overrides};
 use roster_provider::{Cookie, Entry, EntryId, Group, Part, Sink, Unmentioned, User};
 use roster_store::{self as store, Opened, Store};
 use std::borrow::Cow;
@@ -749,6 +749,7 @@ fn cache(folder: &Path) -> Cache {
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
         provider: roster_config::Provider::Files(files),
+        auth: Auth { method: AuthMethod::None, timeout: Duration::ZERO, offline: None },
     };
     Cache::new(folder.to_owned(), &domain)
 }

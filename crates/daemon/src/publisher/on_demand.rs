@@ -430,6 +430,19 @@ async fn try_look_up(
     Ok(state.answer(question.kind, claimant))
 }
 
+/// Whose domain a user is served from, and under which uid.
+pub(super) async fn find_user(
+    directories: &impl Directories,
+    name: &[u8],
+) -> Result<Option<(String, u32)>, Unavailable> {
+    let question = Question::by_name(Kind::UserByName, name);
+    let Answer::User { uid, .. } = look_up(directories, &question).await? else { return Ok(None) };
+    let state = directories.state().read().await;
+    // Between the two the name may have become another's: of whom the uid is not.
+    let owner = state.claimant(&question).map(|(position, _)| state.domains[position].name.clone());
+    Ok(owner.map(|domain| (domain, uid)))
+}
+
 /// Who has the name or id, after every domain that goes before was asked for it. That nobody has it all
 /// domains have to say.
 async fn find(

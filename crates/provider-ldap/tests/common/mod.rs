@@ -3,8 +3,8 @@
 #![allow(dead_code)] // each test binary uses a part
 
 use roster_config::{
-    Attributes, Bind, Domain, Ldap as Keys, Mode, Overrides, Provider as Configured, Schema,
-    Search, Secrets, Server as Address,
+    Attributes, Auth, AuthMethod, Bind, Domain, Ldap as Keys, Mode, Overrides,
+    Provider as Configured, Schema, Search, Secrets, Server as Address,
 };
 use roster_provider::{
     Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Of, Part, Provider, Sink, Unanswered,
@@ -327,6 +327,7 @@ pub fn domain(server: &impl system::Server) -> Domain {
         start_tls: false,
         tls_ca: None,
         allow_clear_password: true,
+        allow_clear_user_passwords: true,
         page_size: 500,
         connect_timeout: Duration::from_secs(5),
         search_timeout: Duration::from_secs(10),
@@ -346,6 +347,7 @@ pub fn domain(server: &impl system::Server) -> Domain {
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
         provider: Configured::Ldap(Box::new(keys)),
+        auth: Auth { method: AuthMethod::Ldap, timeout: Duration::from_secs(10), offline: None },
     }
 }
 
