@@ -248,9 +248,10 @@ pub trait Provider: Send + Sync {
     fn matches(
         &self,
         user: &[u8],
+        uid: u32,
         filter: &str,
     ) -> impl Future<Output = Result<bool, Unanswered>> + Send {
-        let _ = (user, filter);
+        let _ = (user, uid, filter);
         async { Ok(false) }
     }
 

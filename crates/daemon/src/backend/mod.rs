@@ -21,6 +21,7 @@ mod log_in;
 mod mending;
 mod object;
 mod offline;
+mod people;
 mod references;
 mod rejected;
 #[cfg(test)]
@@ -69,6 +70,7 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
+        has_log_ins: domain.has_log_ins(),
     };
     let Found { store, loaded, why } = found;
     let engine = Engine::new(settings, loaded, store, why);

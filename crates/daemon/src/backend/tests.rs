@@ -23,7 +23,7 @@ const USERS: Part = Part(0);
 const GROUPS: Part = Part(1);
 
 fn settings(mode: Mode) -> Settings {
-    Settings { domain: "corp".into(), mode, mass_deletion: 0.5, has_dn_lists: true }
+    Settings { domain: "corp".into(), mode, mass_deletion: 0.5, has_dn_lists: true, has_log_ins: true }
 }
 
 /// An engine without a cache.
