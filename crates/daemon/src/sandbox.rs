@@ -99,7 +99,7 @@ fn needs(launch: &Launch) -> Needs {
                 }
             }
         }
-        RoleConfig::Nss(_) | RoleConfig::Metrics(_) => Needs::default(),
+        RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => Needs::default(),
     }
 }
 
@@ -127,13 +127,15 @@ pub fn followed(config: &RoleConfig) -> Vec<&Path> {
             Provider::Files(files) => vec![&files.passwd, &files.group],
             Provider::Ldap(_) => Vec::new(),
         },
-        RoleConfig::Bus(_) | RoleConfig::Nss(_) | RoleConfig::Metrics(_) => Vec::new(),
+        RoleConfig::Bus(_) | RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => {
+            Vec::new()
+        }
     }
 }
 
 fn limit(launch: &Launch) {
     let (descriptors, memory) = match launch.config {
-        RoleConfig::Nss(_) | RoleConfig::Metrics(_) => {
+        RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => {
             (DESCRIPTORS_SERVING, Some(RESPONDER_MEMORY))
         }
         RoleConfig::Bus(_) | RoleConfig::Publisher(_) | RoleConfig::Backend(_) => {

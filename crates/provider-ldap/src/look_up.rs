@@ -247,6 +247,39 @@ impl LookUps {
         Ok(found)
     }
 
+    /// The DN and the uid of the one user of that name.
+    pub async fn whose(
+        &self,
+        asker: &mut Asker<'_>,
+        name: &[u8],
+    ) -> Result<Option<(String, u32)>, Unanswered> {
+        let names = [name.to_vec()];
+        let attributes = self.mapping.attributes();
+        let (filter, wanted) =
+            self.sought(&attributes.user_name, &attributes.user_uid, Keys::Names(&names));
+        let answer = self.search(asker, &self.users, &filter, None).await?;
+        let mut found = Vec::new();
+        each_entry(&answer, |entry| {
+            if let Ok(user) = self.mapping.user(entry)?
+                && wanted.takes(&user.name, &user.reference)
+            {
+                found.push((String::from_utf8(entry.dn.to_vec()), user.uid));
+            }
+            Ok(())
+        })
+        .map_err(|error| failed(asker, error))?;
+        let (one, others) = (found.pop(), found.len());
+        match one {
+            None => Ok(None),
+            Some((Ok(dn), uid)) if others == 0 => Ok(Some((dn, uid))),
+            Some((Ok(_), _)) => {
+                let count = others + 1;
+                Err(failed(asker, format!("{count} users are called {}", printable(name))))
+            }
+            Some((Err(_), _)) => Err(failed(asker, "the user's DN is no UTF-8")),
+        }
+    }
+
     async fn users_with_groups(
         &self,
         asker: &mut Asker<'_>,

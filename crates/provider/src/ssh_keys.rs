@@ -219,7 +219,7 @@ fn check(blob: &[u8], name: &str, kind: Type) -> Result<(), BadKey> {
 /// The bytes of a number above 0, without the zero that keeps it positive.
 fn positive(number: &[u8]) -> Option<&[u8]> {
     match number {
-        [0, rest @ [first, ..]] if *first >= 0x80 => Some(rest),
+        [0, rest @ ..] if rest.first().is_some_and(|first| *first >= 0x80) => Some(rest),
         [first, ..] if (1..0x80).contains(first) => Some(number),
         _ => None,
     }

@@ -7,6 +7,7 @@ use super::offline::Offline;
 use roster_bus::interfaces::{Error, LogIn, LogInAnswer};
 use roster_bus::secrets;
 use roster_provider::log_in::{Answer, Authenticator, Nobody, Person};
+use roster_provider_ldap::Binds;
 use roster_secret::Secret;
 use roster_wire::pam::{SECRET_BYTES_MAX, Verdict};
 use std::sync::Arc;
@@ -17,21 +18,22 @@ use tokio::sync::Semaphore;
 const AT_ONCE: usize = 64;
 /// How long a server that may be away is waited for where there are credentials to go by without it.
 const PATIENCE_SHORT: Duration = Duration::from_millis(800);
+/// And where there are none.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// How people log in to a domain.
 pub struct LogIns<A> {
     authenticator: A,
-    patience: Duration,
     offline: Arc<Offline>,
     access: Access,
     turns: Semaphore,
 }
 
 impl<A: Authenticator> LogIns<A> {
-    /// `patience` is how long a server that may be away is waited for where nothing else is to be had.
-    pub fn new(authenticator: A, patience: Duration, offline: Offline, access: Access) -> Self {
+    /// Of a domain.
+    pub fn new(authenticator: A, offline: Offline, access: Access) -> Self {
         let (offline, turns) = (Arc::new(offline), Semaphore::new(AT_ONCE));
-        Self { authenticator, patience, offline, access, turns }
+        Self { authenticator, offline, access, turns }
     }
 
     /// Whether the password is the user's.
@@ -46,11 +48,7 @@ impl<A: Authenticator> LogIns<A> {
             return refused;
         }
         let person = person(who);
-        let patience = if self.offline.has(&person) {
-            PATIENCE_SHORT.min(self.patience)
-        } else {
-            self.patience
-        };
+        let patience = if self.offline.has(&person) { PATIENCE_SHORT } else { PATIENCE };
         let answer = self.authenticator.authenticate(&person, password, patience).await;
         if answer.verdict == Verdict::Unreachable {
             return self.offline.check(&person, password, answer).await;
@@ -110,30 +108,36 @@ impl<A: Authenticator> LogIns<A> {
 pub enum Authority {
     /// Nobody.
     Nobody(Nobody),
+    /// The directory, by binding as the user.
+    Ldap(Binds),
 }
 
 impl Authenticator for Authority {
     async fn authenticate(&self, person: &Person, password: &Secret, patience: Duration) -> Answer {
         match self {
             Self::Nobody(nobody) => nobody.authenticate(person, password, patience).await,
+            Self::Ldap(binds) => binds.authenticate(person, password, patience).await,
         }
     }
 
     async fn pretend(&self) {
         match self {
             Self::Nobody(nobody) => nobody.pretend().await,
+            Self::Ldap(binds) => binds.pretend().await,
         }
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
         match self {
             Self::Nobody(nobody) => nobody.prepare_change(person, password).await,
+            Self::Ldap(binds) => binds.prepare_change(person, password).await,
         }
     }
 
     async fn change(&self, person: &Person, password: &Secret, new: &Secret) -> Answer {
         match self {
             Self::Nobody(nobody) => nobody.change(person, password, new).await,
+            Self::Ldap(binds) => binds.change(person, password, new).await,
         }
     }
 }
@@ -210,8 +214,7 @@ mod tests {
     }
 
     fn log_ins() -> LogIns<Believer> {
-        let patience = Duration::from_secs(1);
-        LogIns::new(Believer::default(), patience, Offline::none(), Access::open())
+        LogIns::new(Believer::default(), Offline::none(), Access::open())
     }
 
     fn secret(bytes: &[u8]) -> Secret {

@@ -38,11 +38,11 @@ use log_in::{Authority, LogIns};
 use object::{Object, tell};
 use offline::Offline;
 use roster_bus::zbus::object_server::SignalEmitter;
-use roster_config::{Mode, Provider as Configured, Schema};
+use roster_config::{AuthMethod, Mode, Provider as Configured, Schema};
 use roster_provider::files::FilesProvider;
 use roster_provider::log_in::Nobody;
 use roster_provider::{Provider, Sink};
-use roster_provider_ldap::Ldap;
+use roster_provider_ldap::{Binds, Ldap};
 use std::sync::Arc;
 use writer::{Cache, Found};
 
@@ -79,11 +79,19 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         Configured::Files(files) => {
             let overrides = domain.overrides.clone();
             let provider = FilesProvider::new(&domain.name, files.clone(), overrides, sink);
-            serve(context, cache, engine, provider, "files").await
+            serve(context, cache, engine, Arc::new(provider), Authority::Nobody(Nobody), "files")
+                .await
         }
         Configured::Ldap(_) => {
-            let provider = Ldap::new(domain, secrets, sink)?;
-            serve(context, cache, engine, provider, "ldap").await
+            let provider = Arc::new(Ldap::new(domain, secrets, sink)?);
+            let authority = match domain.auth.method {
+                AuthMethod::None => Authority::Nobody(Nobody),
+                AuthMethod::Ldap => {
+                    let binds = Binds::new(domain, secrets, Arc::clone(&provider));
+                    Authority::Ldap(binds.map_err(anyhow::Error::msg)?)
+                }
+            };
+            serve(context, cache, engine, provider, authority, "ldap").await
         }
     }
 }
@@ -96,11 +104,11 @@ async fn serve<P: Provider + 'static>(
     mut context: Context<role::Backend>,
     cache: Cache,
     engine: Arc<Engine>,
-    provider: P,
+    provider: Arc<P>,
+    authority: Authority,
     provider_name: &'static str,
 ) -> anyhow::Result<()> {
     let domain = &context.config.domain;
-    let provider = Arc::new(provider);
     engine.begin(provider.parts());
     let place = Arc::new(Place::new(&domain.name, provider_name));
     let asking = Arc::new(Asking::new(
@@ -113,12 +121,7 @@ async fn serve<P: Provider + 'static>(
     if domain.mode == Mode::OnDemand {
         asking.read_by(&provider.reading());
     }
-    let log_ins = Arc::new(LogIns::new(
-        Authority::Nobody(Nobody),
-        domain.auth.timeout,
-        Offline::none(),
-        Access::open(),
-    ));
+    let log_ins = Arc::new(LogIns::new(authority, Offline::none(), Access::open()));
     let path = context.role.path();
     let object = Object::new(
         Arc::clone(&engine),
