@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn keys_of_every_type_are_told_as_they_are() {
-        let point = |length| [&[4_u8][..], &vec![9; length - 1]].concat();
+        let point = |length: usize| [&[4_u8][..], &vec![9; length - 1]].concat();
         for text in [
             ed25519(),
             rsa(2048),

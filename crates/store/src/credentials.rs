@@ -103,11 +103,11 @@ impl Credentials {
     fn open_file(path: &Path) -> Result<Self, StoreError> {
         let mut how = fs::OpenOptions::new();
         how.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = how.open(path).map_err(|source| StoreError::io("open", path, source))?;
+        drop(how.open(path).map_err(|source| StoreError::io("open", path, source))?);
         let opened = Database::builder()
             .set_cache_size(PAGE_CACHE_BYTES)
             .set_check_integrity_on_open(true)
-            .create_file(file);
+            .create(path);
         let database = opened.map_err(|error| StoreError::from_redb("open", path, error.into()))?;
         let credentials = Self { database, path: path.to_owned() };
         credentials.check()?;

@@ -83,8 +83,55 @@ impl<P: Provider + 'static> Directory for Asked<P> {
     }
 }
 
+/// Who decides whether a user may in.
+pub enum Access {
+    /// The rules of a domain.
+    Ruled(Box<Ruled>),
+    /// Somebody else: a domain whose users do not log in by us.
+    Elsewhere,
+    /// Everybody may.
+    #[cfg(test)]
+    Open,
+}
+
+impl Access {
+    /// Whether the user may in by that service now.
+    pub async fn decide(&self, who: &LogIn) -> Answer {
+        match self {
+            Self::Ruled(ruled) => ruled.decide(who).await,
+            Self::Elsewhere => Answer::of(Verdict::NotOurs),
+            #[cfg(test)]
+            Self::Open => Answer::of(Verdict::Success),
+        }
+    }
+
+    /// The decision rule by rule, for people.
+    pub async fn explain(&self, who: &LogIn) -> Explained {
+        match self {
+            Self::Ruled(ruled) => ruled.explain(who).await,
+            _ => unruled(),
+        }
+    }
+
+    /// The user's keys for sshd, each a line. None of who may not in by sshd, unless the rules say otherwise.
+    pub async fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Answer> {
+        match self {
+            Self::Ruled(ruled) => ruled.ssh_keys(who).await,
+            _ => Err(Answer::of(Verdict::NotOurs)),
+        }
+    }
+}
+
+/// Where nobody logs in by us.
+fn unruled() -> Explained {
+    let verdict = "not decided here".to_owned();
+    let saw = "the domain has neither auth nor a table access: who may in is for others to say";
+    let rule = RuleSaid { rule: "auth".to_owned(), verdict: verdict.clone(), saw: saw.to_owned() };
+    Explained { verdict, lets_in: false, rules: vec![rule], messages: Vec::new() }
+}
+
 /// The rules of a domain, and what they are asked about.
-pub struct Access {
+pub struct Ruled {
     rules: Rules,
     groups: Vec<String>,
     people: Arc<People>,
@@ -92,7 +139,7 @@ pub struct Access {
     offline: Arc<Offline>,
 }
 
-impl Access {
+impl Ruled {
     /// The rules of a domain.
     #[must_use]
     pub fn new(
@@ -108,7 +155,7 @@ impl Access {
     }
 
     /// Whether the user may in by that service now.
-    pub async fn decide(&self, who: &LogIn) -> Answer {
+    async fn decide(&self, who: &LogIn) -> Answer {
         match self.decided(who).await {
             Ok((decision, _)) => answer(&decision),
             Err(untold) => refusal(&untold),
@@ -116,7 +163,7 @@ impl Access {
     }
 
     /// The decision rule by rule, for people.
-    pub async fn explain(&self, who: &LogIn) -> Explained {
+    async fn explain(&self, who: &LogIn) -> Explained {
         match self.decided(who).await {
             Ok((decision, _)) => Explained {
                 verdict: decision.verdict.name().to_owned(),
@@ -138,7 +185,7 @@ impl Access {
     }
 
     /// The user's keys for sshd, each a line. None of who may not in by sshd, unless the rules say otherwise.
-    pub async fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Answer> {
+    async fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Answer> {
         let who = LogIn { service: SSHD.to_owned(), ..who.clone() };
         let decided = self.decided(&who).await;
         let (decision, person) = decided.map_err(|untold| refusal(&untold))?;
