@@ -110,7 +110,16 @@ impl Offline {
     /// aloud: people log in as long as somebody can be asked.
     #[must_use]
     pub fn open(folder: &Path, settings: Option<Settings>, people: Arc<People>) -> Self {
-        let none = Self::none();
+        Self::open_by(Box::new(clock::OfTheHost::new()), folder, settings, people)
+    }
+
+    fn open_by(
+        clock: Box<dyn Clock>,
+        folder: &Path,
+        settings: Option<Settings>,
+        people: Arc<People>,
+    ) -> Self {
+        let none = Self { clock, ..Self::none() };
         let opened = Credentials::open(folder);
         let (store, set_aside) = match opened {
             Ok(opened) => opened,
