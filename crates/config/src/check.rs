@@ -154,6 +154,9 @@ fn pam(report: &mut Report<'_>, root: &DeTable<'_>, domains: &[Domain]) -> Optio
     }
     let is_asked = domains.iter().any(|domain| domain.auth.method != AuthMethod::None);
     let found = entry(responders, "pam");
+    if found.is_none() && !is_asked {
+        return None;
+    }
     let mut section = Section::new(report, Table::ResponderPam, "responder.pam", found);
     let enabled = section.take_or("enabled", is_asked, Value::Boolean);
     let pam = Pam {
