@@ -19,7 +19,7 @@ pub use ds389::Ds389;
 pub use kdc::Kdc;
 pub use process::Process;
 pub use relay::Relay;
-pub use slapd::{Setup, Slapd};
+pub use slapd::{POLICY, Setup, Slapd};
 pub use sssd::Sssd;
 
 use crate::host::{Output, run, tool};
