@@ -173,6 +173,7 @@ pub fn poll(socket: Option<&Descriptor>, events: i16, ms: u64) -> Result<bool, c
 /// The calling thread's error number as it was when this was made, and will be when it is dropped.
 pub struct KeptErrorNumber(c_int);
 
+#[allow(clippy::new_without_default)] // what it keeps is not a default
 impl KeptErrorNumber {
     /// It is kept from now on.
     #[must_use]

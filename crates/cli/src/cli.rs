@@ -643,8 +643,8 @@ fn entries() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Write the man pages into a folder
 ///
-/// One page for the program and one for each command, in section 1, and roster.toml(5): for packages,
-/// and for `make install`.
+/// One page for the program and one for each command, in section 1, roster.toml(5) and pam_roster(8): for
+/// packages, and for `make install`.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("man"))]
 pub struct Man {

@@ -20,6 +20,7 @@ mod inspect;
 mod manual;
 mod nsswitch;
 mod pages;
+mod pam_page;
 mod replace;
 mod snapshot_file;
 mod synth;

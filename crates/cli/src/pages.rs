@@ -4,7 +4,7 @@
 //! from [`crate::cli`].
 
 use crate::cli::Cli;
-use crate::manual;
+use crate::{manual, pam_page};
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_mangen::roff::{Inline, Roff, bold};
@@ -484,7 +484,7 @@ pub fn after_help(name: &str) -> String {
     text
 }
 
-/// Writes roster.1, roster-compile.1 and so on, and roster.toml.5.
+/// Writes roster.1, roster-compile.1 and so on, roster.toml.5 and pam_roster.8.
 pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -500,7 +500,10 @@ pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
     }
     let mut text = Vec::new();
     manual::write(&mut text)?;
-    put(folder, "roster.toml.5", &text, out)
+    put(folder, "roster.toml.5", &text, out)?;
+    text.clear();
+    pam_page::write(&mut text)?;
+    put(folder, "pam_roster.8", &text, out)
 }
 
 /// A command and all below it, each with its name behind that of the program.
