@@ -350,7 +350,10 @@ const PAGES: &[Page] = &[
         name: "access",
         examples: &[
             ("roster access alice", "Whether alice may log in by sshd, and why."),
-            ("roster access alice --service cron --json", "The same for her cron jobs, for a program."),
+            (
+                "roster access alice --service cron --json",
+                "The same for her cron jobs, for a program.",
+            ),
         ],
         exit: &[
             ("0", "The user may log in, perhaps after a change of the password."),

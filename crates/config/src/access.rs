@@ -18,13 +18,8 @@ impl AccountCheck {
         Self::ActiveDirectory,
     ];
     /// As they are written.
-    pub const NAMES: [&'static str; 5] = [
-        "shadow-expire",
-        "password-age",
-        "password-policy",
-        "account-lock",
-        "active-directory",
-    ];
+    pub const NAMES: [&'static str; 5] =
+        ["shadow-expire", "password-age", "password-policy", "account-lock", "active-directory"];
 
     fn named(name: &str) -> Option<Self> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
@@ -38,7 +33,8 @@ type Found<'d> = Option<(Range<usize>, &'d Spanned<DeValue<'d>>)>;
 pub(crate) fn access<'d>(section: &mut Section<'_, '_, '_, '_>, found: Found<'d>) -> Access {
     let path = section.path_of("access");
     let is_there = found.is_some();
-    let services = found.as_ref().and_then(|(_, value)| entry(value.get_ref().as_table()?, "service"));
+    let services =
+        found.as_ref().and_then(|(_, value)| entry(value.get_ref().as_table()?, "service"));
     let mut section = Section::new(section.report, Table::Access, &path, found);
     let checks: Vec<String> = section.take("account_checks");
     let access = Access {

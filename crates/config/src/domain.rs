@@ -5,8 +5,8 @@ use crate::keys::Table;
 use crate::read::{Report, Section, Value};
 use crate::syntax;
 use crate::{
-    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Ldap, Mode, Offline, Overrides,
-    Provider, Schema, Search, Server,
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Ldap, Mode, Offline,
+    Overrides, Provider, Schema, Search, Server,
 };
 use std::net::IpAddr;
 use std::ops::Range;

@@ -738,7 +738,11 @@ pub const KEYS: &[Key] = &[
         "Groups of the domain whose members may log in, members through groups in them included, and who has \
          one as the primary group.",
     ),
-    in_lists(Table::Access, "denied_users", "Users who may not log in, whatever else says that they may."),
+    in_lists(
+        Table::Access,
+        "denied_users",
+        "Users who may not log in, whatever else says that they may.",
+    ),
     in_lists(
         Table::Access,
         "denied_groups",

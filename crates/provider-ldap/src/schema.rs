@@ -594,8 +594,7 @@ mod tests {
     #[test]
     fn what_is_said_of_an_account_is_read_where_people_log_in() {
         let keys: Values<'_> = ("sshPublicKey", &[b"ssh-ed25519 AAAA", b"ssh-rsa AAAA"]);
-        let roles: Values<'_> =
-            ("nsRole", &[b"cn=staff,dc=x", b"cn=nsManagedDisabledRole,dc=x"]);
+        let roles: Values<'_> = ("nsRole", &[b"cn=staff,dc=x", b"cn=nsManagedDisabledRole,dc=x"]);
         let expire: Values<'_> = ("SHADOWEXPIRE", &[b"20000"]);
         let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, keys, roles, expire]);
         let without = mapping(Schema::Rfc2307, false);

@@ -416,8 +416,7 @@ mod tests {
         assert_eq!(credentials.get(b"alice").unwrap(), None);
         credentials.put(b"alice", &credential(0)).unwrap();
         credentials.put(b"alice", &credential(3)).unwrap();
-        let matched =
-            Match { uid: 5001, filter: "(a=b)".into(), matched: true, asked_unix: 7 };
+        let matched = Match { uid: 5001, filter: "(a=b)".into(), matched: true, asked_unix: 7 };
         credentials.put_matched(b"alice", &matched).unwrap();
         let mark = Mark { unix: 5, boot: [9; 16], up: 6 };
         credentials.put_mark(&mark).unwrap();

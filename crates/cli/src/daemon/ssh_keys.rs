@@ -5,7 +5,9 @@
 use crate::cli::SshKeys;
 use crate::terminal::say;
 use anyhow::{Context, Result, bail};
-use roster_wire::pam::{ANSWER_HEADER_BYTES, AnswerHeader, Kind, REQUEST_BYTES_MAX, Request, Verdict};
+use roster_wire::pam::{
+    ANSWER_HEADER_BYTES, AnswerHeader, Kind, REQUEST_BYTES_MAX, Request, Verdict,
+};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;

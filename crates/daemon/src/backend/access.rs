@@ -233,7 +233,9 @@ impl Ruled {
                 self.offline.matched(&who.user, who.uid, filter, matched);
                 Matched::Now(matched)
             }
-            Ok(Err(why)) => self.offline.matched_before(&who.user, who.uid, filter, &why.to_string()),
+            Ok(Err(why)) => {
+                self.offline.matched_before(&who.user, who.uid, filter, &why.to_string())
+            }
             Err(_) => self.offline.matched_before(&who.user, who.uid, filter, "no answer in time"),
         }
     }

@@ -73,9 +73,8 @@ impl Batch {
         if let Some(place) = self.accounts.get(&number) {
             return Some(Some(&self.account_text[place.clone()]));
         }
-        let is_gone = |change: &Change| {
-            change.number == number && matches!(change.what, What::Removed)
-        };
+        let is_gone =
+            |change: &Change| change.number == number && matches!(change.what, What::Removed);
         self.changes.iter().any(is_gone).then_some(None)
     }
 
@@ -201,9 +200,8 @@ impl Batch {
                 }
             }
             let said = batch.accounts.iter();
-            accounts.extend(
-                said.map(|(number, place)| (*number, &batch.account_text[place.clone()])),
-            );
+            accounts
+                .extend(said.map(|(number, place)| (*number, &batch.account_text[place.clone()])));
             rejected.extend(batch.rejected.iter().map(|(key, why)| (*key, why.as_ref())));
             joined.parts.extend(batch.parts.iter().map(|(number, part)| (*number, part.clone())));
             joined.next_number = batch.next_number.or(joined.next_number);

@@ -607,8 +607,7 @@ impl State {
             Entry::User(user) if settings.has_log_ins => Some(user.account.to_bytes()),
             Entry::User(_) | Entry::Group(_) => None,
         };
-        let digest =
-            digest(&self.scratch) ^ account.as_deref().map_or(0, digest_of_account);
+        let digest = digest(&self.scratch) ^ account.as_deref().map_or(0, digest_of_account);
         let is_other = known.is_none_or(|before| before.digest != digest);
         let slot = Slot { key, kind, number, reference, mark, digest };
         self.keep(settings.mode, slot, seen);

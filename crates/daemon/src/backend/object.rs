@@ -6,8 +6,8 @@ use super::log_in::{self, Authority, LogIns};
 use super::offline::Listed;
 use crate::hops::{Outcome, Place, What};
 use roster_bus::interfaces::{
-    CALL_DEADLINE, DomainStatus, Error, Explained, KeptCredential, Kind, LOOK_UPS_AT_ONCE, LogIn, LogInAnswer,
-    REJECTED_AT_ONCE, Rejected, Trace,
+    CALL_DEADLINE, DomainStatus, Error, Explained, KeptCredential, Kind, LOOK_UPS_AT_ONCE, LogIn,
+    LogInAnswer, REJECTED_AT_ONCE, Rejected, Trace,
 };
 use roster_bus::secrets;
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
@@ -140,9 +140,9 @@ impl<P: Provider + 'static> Object<P> {
     async fn ssh_keys(&self, who: LogIn) -> Result<Vec<String>, Error> {
         match self.log_ins.ssh_keys(&who).await {
             Ok(keys) => Ok(keys),
-            Err(Answer { verdict: Verdict::Unreachable | Verdict::Misconfigured, reason, .. }) => {
-                Err(Error::Unavailable(reason))
-            }
+            Err(Answer {
+                verdict: Verdict::Unreachable | Verdict::Misconfigured, reason, ..
+            }) => Err(Error::Unavailable(reason)),
             Err(Answer { verdict, reason, .. }) => {
                 let (user, outcome) = (who.user.escape_ascii(), verdict.label());
                 tracing::info!(%user, outcome, "no ssh keys: {reason}");

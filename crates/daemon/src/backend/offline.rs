@@ -201,7 +201,8 @@ impl Offline {
                 Answer { reason, ..unreachable }
             }
             Err(trouble) => {
-                let reason = format!("{}; what is kept is of no use: {trouble}", unreachable.reason);
+                let reason =
+                    format!("{}; what is kept is of no use: {trouble}", unreachable.reason);
                 Answer { reason, ..unreachable }
             }
         }
@@ -387,7 +388,9 @@ impl Offline {
     async fn corrected(&self, kept: &Kept) -> Result<u64, Trouble> {
         let reset = lock(&self.time).put_right(&self.clock.read());
         if let Some(mark) = reset {
-            tracing::warn!("the clock was set back: what was kept of passwords after it is forgotten");
+            tracing::warn!(
+                "the clock was set back: what was kept of passwords after it is forgotten"
+            );
             let store = Arc::clone(&kept.store);
             let now = mark.unix;
             blocking(move || {
@@ -437,7 +440,9 @@ impl Offline {
         })
         .await??;
         if gone > 0 {
-            tracing::info!("what was kept of the passwords of {gone} users was too old, or they are gone");
+            tracing::info!(
+                "what was kept of the passwords of {gone} users was too old, or they are gone"
+            );
         }
         Ok(())
     }

@@ -214,12 +214,7 @@ impl Known {
     }
 
     /// Everybody in the groups of that name; none when there is no such group.
-    fn expand(
-        &self,
-        engine: &Engine,
-        mode: Mode,
-        name: &[u8],
-    ) -> Result<Option<Members>, NoView> {
+    fn expand(&self, engine: &Engine, mode: Mode, name: &[u8]) -> Result<Option<Members>, NoView> {
         let named = self.groups.iter().filter(|(_, group)| *group.name == *name);
         let mut next: Vec<u32> = named.map(|(number, _)| *number).collect();
         if next.is_empty() {

@@ -85,7 +85,10 @@ fn a_password_ages_as_shadow_says() {
         (vec![(LastChange, "19990"), (MaxDays, "10")], Verdict::Allowed),
         (vec![(LastChange, "19989"), (MaxDays, "10")], Verdict::MustChange),
         (vec![(LastChange, "19989"), (MaxDays, "-1")], Verdict::Allowed),
-        (vec![(LastChange, "19984"), (MaxDays, "10"), (InactiveDays, "5")], Verdict::PasswordExpired),
+        (
+            vec![(LastChange, "19984"), (MaxDays, "10"), (InactiveDays, "5")],
+            Verdict::PasswordExpired,
+        ),
         (vec![(LastChange, "19985"), (MaxDays, "10"), (InactiveDays, "5")], Verdict::MustChange),
         (vec![(LastChange, "19000"), (MaxDays, "10"), (InactiveDays, "-1")], Verdict::MustChange),
         (vec![(LastChange, "20001"), (MaxDays, "10")], Verdict::Allowed),

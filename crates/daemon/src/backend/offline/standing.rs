@@ -93,6 +93,9 @@ mod tests {
     #[test]
     fn pauses_grow_and_end() {
         let millis = |failures| pause_after(failures).as_millis();
-        assert_eq!([0, 1, 2, 3, 5, 6, 4_000_000_000].map(millis), [250, 250, 500, 1000, 4000, 4000, 4000]);
+        assert_eq!(
+            [0, 1, 2, 3, 5, 6, 4_000_000_000].map(millis),
+            [250, 250, 500, 1000, 4000, 4000, 4000]
+        );
     }
 }

@@ -138,7 +138,8 @@ async fn the_hash_is_made_once_for_a_password_that_stays() {
 }
 
 #[tokio::test]
-async fn a_password_that_the_directory_takes_no_more_is_forgotten_and_a_mistyped_one_takes_nothing() {
+async fn a_password_that_the_directory_takes_no_more_is_forgotten_and_a_mistyped_one_takes_nothing()
+{
     let mut host = Host::new();
     host.heard("alice", "good", Verdict::Success).await;
     host.heard("alice", "godo", Verdict::WrongPassword).await;
@@ -261,7 +262,11 @@ async fn a_life_ends_and_a_clock_that_is_set_back_lengthens_none() {
     host.restart();
     assert_eq!(host.check("alice", "good").await, Verdict::Unreachable);
     host.heard("alice", "good", Verdict::Success).await;
-    assert_eq!(host.check("alice", "good").await, Verdict::Success, "the directory has the last word");
+    assert_eq!(
+        host.check("alice", "good").await,
+        Verdict::Success,
+        "the directory has the last word"
+    );
 }
 
 #[tokio::test]
