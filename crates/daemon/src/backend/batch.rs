@@ -309,12 +309,11 @@ mod tests {
         second.put(key(1), header(1), b"record");
         second.account(1, b"newer");
         second.removed(key(2), 2);
-        for batch in [&Batch::joined([&first, &second].into_iter())] {
-            assert_eq!(batch.account_of(1), Some(Some(&b"newer"[..])));
-            assert_eq!(batch.account_of(2), Some(None));
-            assert_eq!(batch.account_of(3), Some(Some(&b"old"[..])));
-            assert_eq!(batch.account_of(4), None);
-        }
+        let batch = Batch::joined([&first, &second].into_iter());
+        assert_eq!(batch.account_of(1), Some(Some(&b"newer"[..])));
+        assert_eq!(batch.account_of(2), Some(None));
+        assert_eq!(batch.account_of(3), Some(Some(&b"old"[..])));
+        assert_eq!(batch.account_of(4), None);
     }
 
     #[test]
