@@ -6,6 +6,7 @@
 //! for ever: it is put right when a directory answers, which is when what was kept meanwhile is forgotten.
 
 use roster_store::credentials::Mark;
+use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -42,7 +43,12 @@ impl OfTheHost {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
         let boot = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32);
-        Self { boot: boot.map(u128::to_le_bytes) }
+        // Where that cannot be told, time goes on by the kernel for as long as the process lives.
+        let own = || {
+            let mut own = [0; 16];
+            getrandom(&mut own, GetRandomFlags::empty()).ok().map(|_| own)
+        };
+        Self { boot: boot.map(u128::to_le_bytes).or_else(own) }
     }
 }
 
@@ -113,6 +119,13 @@ mod tests {
 
     fn reading(unix: u64, boot: u8, up: u64) -> Reading {
         Reading { unix, boot: Some([boot; 16]), up }
+    }
+
+    #[test]
+    fn the_host_tells_which_boot_it_is() {
+        let (one, other) = (OfTheHost::new().read(), OfTheHost::new().read());
+        assert!(one.boot.is_some() && one.boot == other.boot);
+        assert!(one.up > 0 && one.unix > 1_700_000_000);
     }
 
     #[test]
