@@ -396,6 +396,7 @@ pub fn secrets(authority: Option<&Path>) -> Secrets {
     Secrets {
         bind_password: Some(system::servers::READER_PASSWORD.to_owned()),
         tls_ca: authority.map(|path| std::fs::read_to_string(path).expect("read the authority")),
+        keytab: None,
     }
 }
 
