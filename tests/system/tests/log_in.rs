@@ -9,6 +9,7 @@ use roster_system_tests::{
 };
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -475,7 +476,7 @@ fn su_sudo_and_sshd_let_people_in() {
         command.args(["-m", "sh", "-ec", script, "sudo"]).arg(&sudoers);
         run(command.stdin(input(&[password])))
     };
-    run(Command::new("chmod").arg("440").arg(&sudoers)).text();
+    fs::set_permissions(&sudoers, fs::Permissions::from_mode(0o440)).expect("chmod");
     assert_eq!(sudo(PASSWORD).text(), "root");
     assert_ne!(sudo("wrong").code, 0);
 
@@ -500,8 +501,9 @@ impl Sshd {
             .expect("a free port")
             .port();
         let (key, config) = (rosterd.host().path("ssh_key"), rosterd.host().path("sshd_config"));
-        run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key))
-            .text();
+        let mut keygen = Command::new(tool("ssh-keygen", "openssh-client"));
+        let made = run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
+        assert_eq!(made.code, 0, "ssh-keygen: {}", made.error());
         let text = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nUsePAM yes\nPidFile none\n\
              PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nStrictModes no\n",
@@ -509,7 +511,7 @@ impl Sshd {
         );
         fs::write(&config, text).expect("write sshd_config");
         // Its folder for privilege separation is in a /run that is the daemon's.
-        run(pam.command("mkdir").args(["-p", "/run/sshd"])).text();
+        assert_eq!(run(pam.command("mkdir").args(["-p", "/run/sshd"])).code, 0);
         let sshd = tool("sshd", "openssh-server");
         let mut command = pam.command(sshd.to_str().expect("a path"));
         command.args(["-D", "-e", "-f"]).arg(&config);
