@@ -96,6 +96,45 @@ pub struct LogInAnswer {
     pub blob: Vec<OwnedFd>,
 }
 
+/// Whether a user may in, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct Explained {
+    /// In words, see `roster_provider::access::Verdict`.
+    pub verdict: String,
+    /// Whether it is yes, perhaps after a change of the password.
+    pub lets_in: bool,
+    /// All rules that there are.
+    pub rules: Vec<RuleSaid>,
+    /// What the user would be told.
+    pub messages: Vec<String>,
+}
+
+/// What a rule says of a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct RuleSaid {
+    /// The key of the configuration, or the attribute.
+    pub rule: String,
+    /// As in [`Explained`]; the worst of all rules is the verdict.
+    pub verdict: String,
+    /// What it saw.
+    pub saw: String,
+}
+
+/// What is kept of a user's password. The hash stays where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct KeptCredential {
+    /// The user.
+    pub name: Vec<u8>,
+    /// When the directory found the password right last, in seconds since 1970.
+    pub verified_unix: u64,
+    /// Until when it is believed.
+    pub expires_unix: u64,
+    /// Wrong passwords since.
+    pub failures: u32,
+    /// Until when the user is locked out of logging in by it; 0 if not.
+    pub locked_until_unix: u64,
+}
+
 /// Every role, so that the monitor and people can see to it.
 #[zbus::proxy(interface = "org.roster.Role1")]
 pub trait Role {
@@ -216,6 +255,14 @@ pub trait Backend {
     /// Changes the password from the first secret in the pipe to the second; if there is no second, says
     /// whether that is to be had by who knows the first, and changes nothing.
     fn change_password(&self, who: &LogIn, secrets: OwnedFd) -> Result<LogInAnswer, Error>;
+    /// Whether the user may in now, rule by rule.
+    fn explain_access(&self, who: &LogIn) -> Result<Explained, Error>;
+    /// The user's keys for sshd, each a line; none for who may not in, and an error where that is not known.
+    fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Error>;
+    /// Of whom something is kept for logging in while the directory is away.
+    fn credentials(&self) -> Result<Vec<KeptCredential>, Error>;
+    /// Forgets that of a user, or with an empty name of everybody; gives of how many.
+    fn forget_credentials(&self, name: &[u8]) -> Result<u64, Error>;
     /// How the domain is.
     fn status(&self) -> Result<DomainStatus, Error>;
     /// Connects and enumerates anew.

@@ -1,11 +1,12 @@
 //! One `[domain.NAME]`: what follows from what, and which keys contradict each other.
 
+use crate::access;
 use crate::keys::Table;
 use crate::read::{Report, Section, Value};
 use crate::syntax;
 use crate::{
-    Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Ldap, Mode, Offline, Overrides,
-    Provider, Schema, Search, Server,
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Ldap, Mode, Offline,
+    Overrides, Provider, Schema, Search, Server,
 };
 use std::net::IpAddr;
 use std::ops::Range;
@@ -16,12 +17,13 @@ use toml::de::DeValue;
 
 /// The path of a domain's table, as it stands between brackets.
 pub(crate) fn domain_path(name: &str) -> String {
+    format!("domain.{}", bare_or_quoted(name))
+}
+
+/// A key, in quotes if it needs them.
+pub(crate) fn bare_or_quoted(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if !name.is_empty() && name.bytes().all(bare) {
-        format!("domain.{name}")
-    } else {
-        format!("domain.{name:?}")
-    }
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { format!("{name:?}") }
 }
 
 /// Reads `[domain.NAME]`.
@@ -38,7 +40,7 @@ pub(crate) fn domain<'d>(
     let mode = if mode == "on-demand" { Mode::OnDemand } else { Mode::Replicate };
     let (min_id, max_id) = ids(&mut section, host);
     let auth = auth(&mut section, &provider);
-    Domain {
+    let mut domain = Domain {
         name: name.to_owned(),
         min_id,
         max_id,
@@ -49,7 +51,15 @@ pub(crate) fn domain<'d>(
         negative: on_demand(&mut section, mode, "negative"),
         provider: provider_of(&mut section, &provider, mode, host, auth.method == AuthMethod::Ldap),
         auth,
+        access: Access::unconfigured(),
+    };
+    let found = section.entry("access");
+    domain.access = access::access(&mut section, found);
+    if matches!(&domain.provider, Provider::Ldap(ldap) if !ldap.case_sensitive) {
+        domain.access = domain.access.lower_case();
     }
+    access::check(&mut section, &domain);
+    domain
 }
 
 /// Keys that mean nothing where nobody is asked about passwords.
@@ -465,6 +475,13 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
         Schema::Rfc2307bis => "member",
     };
     let group_member = section.take_or("group_member", member.to_owned(), Value::Text);
+    let mut name = |key: &str| section.take::<String>(key).to_ascii_lowercase();
+    let (ssh_key, shadow_last_change) = (name("ssh_key"), name("shadow_last_change"));
+    let (shadow_max, shadow_warning) = (name("shadow_max"), name("shadow_warning"));
+    let (shadow_inactive, shadow_expire) = (name("shadow_inactive"), name("shadow_expire"));
+    let (locked_time, password_reset) = (name("locked_time"), name("password_reset"));
+    let (account_lock, role) = (name("account_lock"), name("role"));
+    let (account_control, account_expires) = (name("account_control"), name("account_expires"));
     let uuid: Option<String> = section.take_if("uuid");
     section.note_unset("uuid");
     section.refuse_strangers(Some("ldap"));
@@ -478,6 +495,18 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
         group_name,
         group_gid,
         group_member: group_member.to_ascii_lowercase(),
+        ssh_key,
+        shadow_last_change,
+        shadow_max,
+        shadow_warning,
+        shadow_inactive,
+        shadow_expire,
+        locked_time,
+        password_reset,
+        account_lock,
+        role,
+        account_control,
+        account_expires,
         uuid: uuid.map(|uuid| uuid.to_ascii_lowercase()),
     }
 }

@@ -3,6 +3,7 @@
 //! The one source of the parser's checks and defaults, of `roster check-config --explain` and of
 //! the list of keys in roster.toml(5).
 
+use crate::AccountCheck;
 use std::time::Duration;
 
 /// A table of the file.
@@ -14,6 +15,10 @@ pub enum Table {
     Domain,
     /// `[domain.NAME.attributes]`
     Attributes,
+    /// `[domain.NAME.access]`
+    Access,
+    /// `[domain.NAME.access.service.SERVICE]`
+    Service,
     /// `[publisher]`
     Publisher,
     /// `[responder.pam]`
@@ -26,10 +31,12 @@ pub enum Table {
 
 impl Table {
     /// All, in the order in which they are written down.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Host,
         Self::Domain,
         Self::Attributes,
+        Self::Access,
+        Self::Service,
         Self::Publisher,
         Self::ResponderPam,
         Self::Metrics,
@@ -42,6 +49,8 @@ impl Table {
             Self::Host => "[host]",
             Self::Domain => "[domain.NAME]",
             Self::Attributes => "[domain.NAME.attributes]",
+            Self::Access => "[domain.NAME.access]",
+            Self::Service => "[domain.NAME.access.service.SERVICE]",
             Self::Publisher => "[publisher]",
             Self::ResponderPam => "[responder.pam]",
             Self::Metrics => "[metrics]",
@@ -62,6 +71,16 @@ impl Table {
                 "Names of LDAP attributes where they differ from the schema's, as the server writes them in \
                  its answers: neither numbers nor second names (\"userid\" for \"uid\"). Case does not \
                  matter."
+            }
+            Self::Access => {
+                "Who of the domain may log in to this host. All rules have to agree; roster access USER explains \
+                 what they say of somebody. Names are compared as the domain's are. Without this table, and where \
+                 it has no lists, everybody may whose account is in order. It is looked at by pam_roster(8) and \
+                 for roster ssh-keys."
+            }
+            Self::Service => {
+                "Further lists for one PAM service, named as its file in /etc/pam.d is: sshd, login, sudo, cron. \
+                 They have to agree as well."
             }
             Self::Publisher => "How the snapshot is published.",
             Self::ResponderPam => {
@@ -124,6 +143,17 @@ pub enum Kind {
     Gids,
     /// Names of users of the host.
     Users,
+    /// Names of users or groups of a domain.
+    Names,
+    /// Some of some words.
+    Choices {
+        /// What each of them is.
+        noun: &'static str,
+        /// The words.
+        of: &'static [&'static str],
+    },
+    /// Options of sshd's authorized_keys files.
+    KeyOptions,
     /// A place to listen at.
     Listen,
 }
@@ -149,6 +179,9 @@ impl Kind {
             Self::Domains => "list of domains".to_owned(),
             Self::Gids => "list of gids".to_owned(),
             Self::Users => "list of user names".to_owned(),
+            Self::Names => "list of names".to_owned(),
+            Self::Choices { of, .. } => format!("list of {}", quoted(of)),
+            Self::KeyOptions => "list of options".to_owned(),
             Self::Listen => "\"unix:PATH\" or \"ADDRESS:PORT\"".to_owned(),
         }
     }
@@ -233,6 +266,10 @@ const fn files(name: &'static str, kind: Kind, unset: Unset, text: &'static str)
 
 const fn ldap(name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
     Key { table: Table::Domain, name, provider: Some("ldap"), kind, unset, text }
+}
+
+const fn in_lists(table: Table, name: &'static str, text: &'static str) -> Key {
+    of(table, name, Kind::Names, Unset::Nothing, text)
 }
 
 const fn attribute(name: &'static str, unset: Unset, text: &'static str) -> Key {
@@ -641,6 +678,128 @@ pub const KEYS: &[Key] = &[
         Unset::Follows("what the server has: entryUUID, nsUniqueId …"),
         "The key of an entry that stays when it is renamed.",
     ),
+    attribute("ssh_key", Unset::Is("\"sshPublicKey\""), "Keys for sshd, each a line."),
+    attribute(
+        "shadow_last_change",
+        Unset::Is("\"shadowLastChange\""),
+        "Day on which the password was changed last, as in shadow(5).",
+    ),
+    attribute("shadow_max", Unset::Is("\"shadowMax\""), "Days until it has to be changed."),
+    attribute(
+        "shadow_warning",
+        Unset::Is("\"shadowWarning\""),
+        "Days before that from which on the user is told.",
+    ),
+    attribute(
+        "shadow_inactive",
+        Unset::Is("\"shadowInactive\""),
+        "Days after that in which it can still be changed.",
+    ),
+    attribute("shadow_expire", Unset::Is("\"shadowExpire\""), "Day on which the account expires."),
+    attribute(
+        "locked_time",
+        Unset::Is("\"pwdAccountLockedTime\""),
+        "When the server's password policy locked the account.",
+    ),
+    attribute(
+        "password_reset",
+        Unset::Is("\"pwdReset\""),
+        "Whether the password has to be changed at the next log-in.",
+    ),
+    attribute(
+        "account_lock",
+        Unset::Is("\"nsAccountLock\""),
+        "Whether an administrator locked the account, of 389 Directory Server and FreeIPA.",
+    ),
+    attribute(
+        "role",
+        Unset::Is("\"nsRole\""),
+        "Roles, of which nsManagedDisabledRole, nsNestedDisabledRole and nsDisabledRole lock the account.",
+    ),
+    attribute(
+        "account_control",
+        Unset::Is("\"userAccountControl\""),
+        "Bits of Active Directory, of which those of disabled and locked accounts and expired passwords \
+         count.",
+    ),
+    attribute(
+        "account_expires",
+        Unset::Is("\"accountExpires\""),
+        "When the account expires, of Active Directory.",
+    ),
+    in_lists(
+        Table::Access,
+        "allowed_users",
+        "Users who may log in. Where this or allowed_groups is there, nobody else may.",
+    ),
+    in_lists(
+        Table::Access,
+        "allowed_groups",
+        "Groups of the domain whose members may log in, members through groups in them included, and who has \
+         one as the primary group.",
+    ),
+    in_lists(
+        Table::Access,
+        "denied_users",
+        "Users who may not log in, whatever else says that they may.",
+    ),
+    in_lists(
+        Table::Access,
+        "denied_groups",
+        "Groups whose members may not, likewise. Of a group that the domain does not have nobody knows who \
+         is in it, so nobody is let in: a group that was renamed would else let in whom it kept out.",
+    ),
+    of(
+        Table::Access,
+        "filter",
+        Kind::Filter,
+        Unset::Nothing,
+        "A filter by which the directory has to find the user's entry, asked at every log-in. While it cannot \
+         be asked what it said last counts, for as long as offline_life; who was never asked about may not \
+         in. LDAP only.",
+    ),
+    of(
+        Table::Access,
+        "account_checks",
+        Kind::Choices { noun: "check of an account", of: &AccountCheck::NAMES },
+        Unset::Is(
+            "[\"shadow-expire\", \"password-age\", \"password-policy\", \"account-lock\", \"active-directory\"]",
+        ),
+        "What of an account is looked at: shadow-expire is shadowExpire; password-age shadowLastChange, \
+         shadowMax, shadowWarning and shadowInactive; password-policy pwdAccountLockedTime and pwdReset; \
+         account-lock nsAccountLock and nsRole; active-directory userAccountControl and accountExpires. What \
+         is not in the entry, or not readable for the bind DN, keeps nobody out; what cannot be understood \
+         does. Where passwords are changed without shadowLastChange being written, leave password-age out.",
+    ),
+    of(
+        Table::Access,
+        "temporary_lock",
+        duration_of(Duration::ZERO, YEAR),
+        Unset::Is("\"15m\""),
+        "How long the server's password policy locks an account after too many failures, as its \
+         pwdLockoutDuration says. 0 is until the server takes the mark away. An administrator's lock lasts \
+         until then in any case.",
+    ),
+    of(
+        Table::Access,
+        "ssh_key_options",
+        Kind::KeyOptions,
+        Unset::Is("[]"),
+        "Options, as in authorized_keys of sshd(8), that keys in the directory may have: [\"from\", \
+         \"restrict\"]. A key with another option is left out by roster ssh-keys, never told without it.",
+    ),
+    of(
+        Table::Access,
+        "ssh_keys_of_denied",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether roster ssh-keys tells the keys of users, too, who may not log in by sshd; PAM's account \
+         stack then has to refuse them.",
+    ),
+    in_lists(Table::Service, "allowed_users", "As in [domain.NAME.access]."),
+    in_lists(Table::Service, "allowed_groups", "Likewise."),
+    in_lists(Table::Service, "denied_users", "Likewise."),
+    in_lists(Table::Service, "denied_groups", "Likewise."),
     of(
         Table::Publisher,
         "interval",

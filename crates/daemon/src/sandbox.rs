@@ -82,13 +82,16 @@ fn needs(launch: &Launch) -> Needs {
         },
         RoleConfig::Backend(backend) => {
             let write = vec![launch.state_dir.join("domains").join(&backend.domain.name)];
+            let boot = backend.domain.has_log_ins().then(|| PathBuf::from(BOOT));
             match &backend.domain.provider {
                 Provider::Files(_) => {
-                    let read = folders_of(&followed(&launch.config));
+                    let mut read = folders_of(&followed(&launch.config));
+                    read.extend(boot);
                     Needs { read, write, ..Needs::default() }
                 }
                 Provider::Ldap(ldap) => {
                     let mut read = owned(&RESOLVER);
+                    read.extend(boot);
                     for server in &ldap.servers {
                         if let Server::Ldapi { path } = server {
                             read.extend(folders_of(&[path]));
@@ -102,6 +105,9 @@ fn needs(launch: &Launch) -> Needs {
         RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => Needs::default(),
     }
 }
+
+/// Which boot this is: the life of what is kept of passwords is counted by it.
+const BOOT: &str = "/proc/sys/kernel/random";
 
 /// What resolving a host name reads, and where certificate authorities are.
 const RESOLVER: [&str; 12] = [

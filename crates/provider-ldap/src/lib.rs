@@ -133,7 +133,7 @@ impl Ldap {
             return Err(bad("its provider is not ldap".to_owned()));
         };
         let mapping = Arc::new(Mapping::new(domain, config));
-        let searches = schema::searches(config).map_err(bad)?;
+        let searches = schema::searches(config, mapping.facts()).map_err(bad)?;
         let look_ups = LookUps::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?;
         let setbacks = Arc::new(Setbacks::new(config.fail_back));
         let is_tended = domain.mode == Mode::OnDemand;
@@ -541,6 +541,11 @@ impl Provider for Ldap {
     async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
         let mut asker = self.asker().await?;
         self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await
+    }
+
+    async fn matches(&self, user: &[u8], uid: u32, filter: &str) -> Result<bool, Unanswered> {
+        let mut asker = self.asker().await?;
+        self.look_ups.matches(&mut asker, user, uid, filter).await
     }
 
     async fn look_up_all(&self, of: Of, keys: Keys<'_>) -> Result<(), Unanswered> {

@@ -126,7 +126,10 @@ impl LookUps {
                 names.user_gecos.clone(),
                 names.user_home.clone(),
                 names.user_shell.clone(),
-            ],
+            ]
+            .into_iter()
+            .chain(mapping.facts().iter().map(|(name, _)| name.clone()))
+            .collect(),
         };
         let groups = Target {
             part: part(false),
@@ -220,6 +223,28 @@ impl LookUps {
         }
         sink.flush();
         Ok(())
+    }
+
+    /// Whether the filter finds the user. Reports nothing.
+    pub async fn matches(
+        &self,
+        asker: &mut Asker<'_>,
+        user: &[u8],
+        uid: u32,
+        filter: &str,
+    ) -> Result<bool, Unanswered> {
+        let filter = Filter::parse(filter).map_err(|error| failed(asker, error))?;
+        let named = Filter::equals(self.users.name(), user);
+        let filter = Filter::all([&named, &filter]);
+        let answer = self.search(asker, &self.users, &filter, None).await?;
+        let mut found = false;
+        each_entry(&answer, |entry| {
+            let read = self.mapping.user(entry)?;
+            found |= read.is_ok_and(|read| *read.name == *user && read.uid == uid);
+            Ok(())
+        })
+        .map_err(|error| failed(asker, error))?;
+        Ok(found)
     }
 
     /// The DN and the uid of the one user of that name.

@@ -47,12 +47,14 @@ pub enum Kind {
     PrepareChange = 2,
     /// The password is to be changed, from the old one to the new one.
     Change = 3,
+    /// The user's keys for sshd, each a line, in place of the blob. Anybody may ask: they are no secret.
+    SshKeys = 4,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::Authenticate, Self::Account, Self::PrepareChange, Self::Change];
+    pub const ALL: [Self; 5] =
+        [Self::Authenticate, Self::Account, Self::PrepareChange, Self::Change, Self::SshKeys];
 
     /// The kind of that number.
     #[must_use]
@@ -62,6 +64,7 @@ impl Kind {
             1 => Self::Account,
             2 => Self::PrepareChange,
             3 => Self::Change,
+            4 => Self::SshKeys,
             _ => return None,
         })
     }
@@ -304,7 +307,7 @@ impl RequestHeader {
         let [user, .., secret, new_secret] = lengths;
         let secrets = match kind {
             Kind::Authenticate | Kind::PrepareChange => new_secret == 0,
-            Kind::Account => secret == 0 && new_secret == 0,
+            Kind::Account | Kind::SshKeys => secret == 0 && new_secret == 0,
             Kind::Change => true,
         };
         if fit && secrets && user > 0 { Ok(Self { kind, lengths }) } else { Err(Malformed) }
@@ -467,7 +470,7 @@ mod tests {
             if kind != Kind::Change {
                 request.new_secret = b"";
             }
-            if kind == Kind::Account {
+            if matches!(kind, Kind::Account | Kind::SshKeys) {
                 request.secret = b"";
             }
             let bytes = written(&request).unwrap();
@@ -522,7 +525,7 @@ mod tests {
     #[test]
     fn a_header_with_anything_wrong_is_refused() {
         let right = written(&CHANGE).unwrap();
-        for (place, value) in [(0, b'x'), (4, 2), (6, 4), (7, 1), (8, 0), (9, 2), (19, 5), (22, 1)]
+        for (place, value) in [(0, b'x'), (4, 2), (6, 5), (7, 1), (8, 0), (9, 2), (19, 5), (22, 1)]
         {
             let mut wrong = right.clone();
             wrong[place] = value;

@@ -4,7 +4,7 @@
 
 use super::access::Access;
 use super::offline::Offline;
-use roster_bus::interfaces::{Error, LogIn, LogInAnswer};
+use roster_bus::interfaces::{Error, Explained, LogIn, LogInAnswer};
 use roster_bus::secrets;
 use roster_provider::log_in::{Answer, Authenticator, Nobody, Person};
 use roster_provider_ldap::Binds;
@@ -31,9 +31,8 @@ pub struct LogIns<A> {
 
 impl<A: Authenticator> LogIns<A> {
     /// Of a domain.
-    pub fn new(authenticator: A, offline: Offline, access: Access) -> Self {
-        let (offline, turns) = (Arc::new(offline), Semaphore::new(AT_ONCE));
-        Self { authenticator, offline, access, turns }
+    pub fn new(authenticator: A, offline: Arc<Offline>, access: Access) -> Self {
+        Self { authenticator, offline, access, turns: Semaphore::new(AT_ONCE) }
     }
 
     /// Whether the password is the user's.
@@ -63,6 +62,24 @@ impl<A: Authenticator> LogIns<A> {
             return Answer::of(Verdict::UnknownUser);
         }
         self.access.decide(who).await
+    }
+
+    /// Whether the user may in now, rule by rule.
+    pub async fn explain(&self, who: &LogIn) -> Explained {
+        self.access.explain(who).await
+    }
+
+    /// The user's keys for sshd.
+    pub async fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Answer> {
+        if who.is_decoy {
+            return Err(Answer::of(Verdict::UnknownUser));
+        }
+        self.access.ssh_keys(who).await
+    }
+
+    /// What is kept for when nobody can be asked.
+    pub fn offline(&self) -> &Offline {
+        &self.offline
     }
 
     /// Whether the password may be changed by who knows it.
@@ -214,7 +231,7 @@ mod tests {
     }
 
     fn log_ins() -> LogIns<Believer> {
-        LogIns::new(Believer::default(), Offline::none(), Access::open())
+        LogIns::new(Believer::default(), Arc::new(Offline::none()), Access::Open)
     }
 
     fn secret(bytes: &[u8]) -> Secret {

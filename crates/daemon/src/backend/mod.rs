@@ -21,6 +21,7 @@ mod log_in;
 mod mending;
 mod object;
 mod offline;
+mod people;
 mod references;
 mod rejected;
 #[cfg(test)]
@@ -29,13 +30,14 @@ mod writer;
 
 use crate::hops::Place;
 use crate::role::{self, Context};
-use access::Access;
+use access::{Access, Asked, Ruled};
 use anyhow::Context as _;
 use asking::Asking;
 use engine::{Engine, Settings};
 use log_in::{Authority, LogIns};
 use object::{Object, tell};
 use offline::Offline;
+use people::People;
 use roster_bus::zbus::object_server::SignalEmitter;
 use roster_config::{AuthMethod, Mode, Provider as Configured, Schema};
 use roster_provider::files::FilesProvider;
@@ -69,6 +71,7 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
+        has_log_ins: domain.has_log_ins(),
     };
     let Found { store, loaded, why } = found;
     let engine = Engine::new(settings, loaded, store, why);
@@ -119,7 +122,20 @@ async fn serve<P: Provider + 'static>(
     if domain.mode == Mode::OnDemand {
         asking.read_by(&provider.reading());
     }
-    let log_ins = Arc::new(LogIns::new(authority, Offline::none(), Access::open()));
+    let (offline, access) = if domain.has_log_ins() {
+        let rules = domain.access.clone();
+        let has_groups = rules.groups().next().is_some();
+        let people = Arc::new(People::new(Arc::clone(&engine), domain.mode, has_groups));
+        let folder = context.state_dir.join("domains").join(&domain.name);
+        let kept = domain.auth.offline.clone();
+        let offline = Arc::new(Offline::open(&folder, kept, Arc::clone(&people)));
+        let directory = Asked::new(Arc::clone(&asking), Arc::clone(&provider), domain.mode);
+        let ruled = Ruled::new(rules, people, Arc::new(directory), Arc::clone(&offline));
+        (offline, Access::Ruled(Box::new(ruled)))
+    } else {
+        (Arc::new(Offline::none()), Access::Elsewhere)
+    };
+    let log_ins = Arc::new(LogIns::new(authority, Arc::clone(&offline), access));
     let path = context.role.path();
     let object = Object::new(
         Arc::clone(&engine),
@@ -162,6 +178,7 @@ async fn serve<P: Provider + 'static>(
         () = mirrored => Ok(()),
         () = kept_fresh => Ok(()),
         () = read_anew => Ok(()),
+        () = offline.keep_clean() => Ok(()),
         () = mending::keep_mending(&engine, provider.as_ref()) => Ok(()),
         () = context.shutdown.wait() => Ok(()),
     };

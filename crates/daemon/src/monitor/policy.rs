@@ -16,7 +16,7 @@ use std::path::Path;
 const OF_BACKEND: [&str; 5] = ["Fetch", "LookUp", "LookUpAll", "Status", "Rejected"];
 
 /// What may be called of a back-end by the responder to PAM modules.
-const OF_BACKEND_BY_PAM: [&str; 3] = ["Authenticate", "Account", "ChangePassword"];
+const OF_BACKEND_BY_PAM: [&str; 4] = ["Authenticate", "Account", "ChangePassword", "SshKeys"];
 
 /// The text of bus.conf; the bus listens at `socket`. Who is among `taken` is still another role's
 /// and may do nothing for its own.

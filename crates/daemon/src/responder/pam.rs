@@ -42,6 +42,8 @@ const LIMITS: Limits = Limits { of_a_user: 32, of_root: 2048, of_all: 4096 };
 const REQUEST_WAIT: Duration = Duration::from_secs(2);
 /// How long it may take to fetch the answer.
 const REPLY_WAIT: Duration = Duration::from_secs(3);
+/// Questions for keys that a user other than root may put: sshd has one user put one for every connection.
+const KEY_QUESTIONS_PER_MINUTE: u32 = 1200;
 /// After an error of accept(2), which is most likely a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -222,6 +224,7 @@ struct Responder {
     trusted: Vec<u32>,
     timeout: Duration,
     tries: Mutex<Tries>,
+    key_questions: Mutex<Tries>,
     targets: Targets,
 }
 
@@ -250,6 +253,7 @@ impl Responder {
             trusted: context.config.trusted.clone(),
             timeout: context.config.timeout.min(LOG_IN_DEADLINE),
             tries: Mutex::new(Tries::new(context.config.tries_per_minute)),
+            key_questions: Mutex::new(Tries::new(KEY_QUESTIONS_PER_MINUTE)),
             targets: Targets::default(),
         })
     }
@@ -280,6 +284,9 @@ impl Responder {
 
     async fn judge(&self, peer: u32, request: &Request<'_>, admitted: &Admitted) -> Answer {
         let reach = Reach::of(peer, &self.trusted);
+        if request.kind == Kind::SshKeys {
+            return self.ssh_keys(peer, request, admitted).await;
+        }
         if request.kind != Kind::Account && reach == Reach::Own(peer) && !self.may_try(peer) {
             return Answer::of(Verdict::TooManyTries);
         }
@@ -329,10 +336,52 @@ impl Responder {
         }
     }
 
-    fn may_try(&self, uid: u32) -> bool {
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        tries.may_try(uid, Instant::now())
+    /// Keys are told to everybody: sshd(8) has somebody ask who is nobody else.
+    async fn ssh_keys(&self, peer: u32, request: &Request<'_>, admitted: &Admitted) -> Answer {
+        if peer != 0 && !may(&self.key_questions, peer) {
+            return Answer::of(Verdict::TooManyTries);
+        }
+        let _turn = admitted.turn().await;
+        let found = match self.publisher.find_user(0, request.user).await {
+            Ok(found) if found.domain.is_empty() => return unknown(),
+            Ok(found) => found,
+            Err(error) => {
+                warn!(user = %request.user.escape_ascii(), "whose user it is cannot be told: {error}");
+                return Answer::of(Verdict::Unreachable);
+            }
+        };
+        let Some(back_end) = self.back_ends.get(&found.domain) else {
+            return Answer::of(Verdict::Unreachable);
+        };
+        let who = LogIn { user: found.name, uid: found.uid, ..LogIn::default() };
+        match back_end.ssh_keys(&who).await {
+            Ok(keys) => {
+                let mut answer = Answer::of(Verdict::Success);
+                let mut blob = Secret::with_room(BLOB_BYTES_MAX);
+                for key in &keys {
+                    let line = format!("{}\n", one_line(key));
+                    // A key that there is no room for is left out whole.
+                    if blob.as_mut().and_then(|blob| blob.extend(line.as_bytes())).is_none() {
+                        warn!(user = %request.user.escape_ascii(), "a key is left out: there is no room for it");
+                    }
+                }
+                answer.blob = blob;
+                answer
+            }
+            Err(error) => {
+                warn!(user = %request.user.escape_ascii(), "the back-end gives no keys: {error}");
+                Answer::of(Verdict::Unreachable)
+            }
+        }
     }
+
+    fn may_try(&self, uid: u32) -> bool {
+        may(&self.tries, uid)
+    }
+}
+
+fn may(tries: &Mutex<Tries>, uid: u32) -> bool {
+    tries.lock().unwrap_or_else(PoisonError::into_inner).may_try(uid, Instant::now())
 }
 
 fn unknown() -> Answer {
@@ -350,7 +399,8 @@ async fn ask(
     };
     let told = match request.kind {
         Kind::Authenticate => back_end.authenticate(who, pipe(&[request.secret])?).await,
-        Kind::Account => back_end.account(who).await,
+        // Keys are not asked for here.
+        Kind::Account | Kind::SshKeys => back_end.account(who).await,
         Kind::PrepareChange => back_end.change_password(who, pipe(&[request.secret])?).await,
         Kind::Change => {
             back_end.change_password(who, pipe(&[request.secret, request.new_secret])?).await
@@ -365,6 +415,7 @@ fn label(kind: Kind) -> &'static str {
         Kind::Account => "account",
         Kind::PrepareChange => "password change prepared",
         Kind::Change => "password change",
+        Kind::SshKeys => "ssh keys",
     }
 }
 

@@ -236,7 +236,10 @@ impl Slapd {
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("ldap/rfc2307bis.schema")
             }
         };
-        let _ = writeln!(text, "include {}", schema.display());
+        let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("ldap/openssh-lpk.schema");
+        for schema in [schema, keys] {
+            let _ = writeln!(text, "include {}", schema.display());
+        }
         if let Some(certificate) = certificate {
             let files = self.certificates.as_ref().expect("made with the server");
             let _ = writeln!(
