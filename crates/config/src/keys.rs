@@ -727,6 +727,14 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"accountExpires\""),
         "When the account expires, of Active Directory.",
     ),
+    of(
+        Table::Access,
+        "enabled",
+        Kind::Boolean,
+        Unset::Follows("whether auth is set, or there are lists, a filter or services here"),
+        "Whether it is kept what the directory says of accounts, and asked who may in. Set it where nothing else of \
+         this table is needed and others authenticate: for roster ssh-keys.",
+    ),
     in_lists(
         Table::Access,
         "allowed_users",
