@@ -1,8 +1,8 @@
 //! What roster.toml means, and what is said of every mistake.
 
 use roster_config::{
-    Bind, Listen, Mode, Parsed, Problem, Provider, Schema, Server, Severity, explain::explain,
-    parse,
+    Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema, Server,
+    Severity, explain::explain, parse,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -122,6 +122,13 @@ fn every_key_can_be_set() {
         mass_deletion = 1
         refresh = 60
         negative = "0s"
+        auth = "ldap"
+        auth_timeout = "5s"
+        offline_credentials = true
+        offline_life = "7d"
+        offline_failures = 3
+        offline_lockout = "1h"
+        password_hash_time = "250ms"
         uris = ["ldap://ldap1:3890", "ldap://[::1]"]
         discover = "example.com"
         base = "dc=x"
@@ -137,6 +144,7 @@ fn every_key_can_be_set() {
         start_tls = true
         tls_ca = "/etc/ca.pem"
         allow_clear_password = false
+        allow_clear_user_passwords = false
         page_size = 500
         connect_timeout = "500ms"
         search_timeout = "1m"
@@ -185,6 +193,11 @@ fn every_key_can_be_set() {
         denied_groups = ["guests"]
         [publisher]
         interval = "1s"
+        [responder.pam]
+        enabled = true
+        trusted_users = ["www-data"]
+        timeout = "20s"
+        tries_per_minute = 5
         [metrics]
         listen = "[::1]:9273"
         [log]
@@ -212,6 +225,16 @@ fn every_key_can_be_set() {
     assert!(corp.has_log_ins() && !config.domains[0].has_log_ins());
     assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
     assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
+    let day = Duration::from_secs(86_400);
+    let offline = Offline {
+        life: 7 * day,
+        failures: 3,
+        lockout: day / 24,
+        hash_time: Duration::from_millis(250),
+    };
+    let timeout = Duration::from_secs(5);
+    assert_eq!(corp.auth, Auth { method: AuthMethod::Ldap, timeout, offline: Some(offline) });
+    assert_eq!(config.pam.as_ref().map(|pam| pam.tries_per_minute), Some(5));
     // Every key of the manual was in use.
     let lines = explain(&parsed.settings);
     for key in roster_config::keys::KEYS {
@@ -458,6 +481,57 @@ fn a_password_does_not_travel_in_clear_unless_told_to() {
     quiet(&domain("ldap://127.0.0.1", "allow_clear_password = true"));
     quiet(&domain("ldaps://ldap1", ""));
     quiet(&domain("ldapi://%2Frun%2Fldapi", ""));
+}
+
+#[test]
+fn nor_do_passwords_of_users() {
+    let auth = corp("auth = \"ldap\"");
+    quiet(&auth);
+    let told = mistakes(&auth.replace("ldaps:", "ldap:"));
+    let what = "domain.corp.auth: users' passwords would travel to ldap://ldap1";
+    assert!(told.iter().any(|mistake| mistake.contains(what)), "{told:?}");
+    well(&corp("auth = \"ldap\"\nallow_clear_user_passwords = true").replace("ldaps:", "ldap:"));
+    let told = mistakes(&corp("auth = \"ldap\"\ndiscover = 'x.test'"));
+    assert!(told.iter().any(|mistake| mistake.contains("servers that DNS names")), "{told:?}");
+}
+
+#[test]
+fn log_ins_are_there_where_a_domain_asks_anybody_about_passwords() {
+    assert_eq!(well(&corp("")).config.pam, None);
+    let pam = well(&corp("auth = \"ldap\"")).config.pam.expect("there");
+    assert_eq!((pam.trusted_users.len(), pam.tries_per_minute), (0, 20));
+    let off = format!("{}\n[responder.pam]\nenabled = false\n", corp("auth = \"ldap\""));
+    assert_eq!(well(&off).config.pam, None);
+    let on = format!("{}\n[responder.pam]\nenabled = true\n", corp(""));
+    assert!(well(&on).config.pam.is_some());
+    for (wrong, what) in [
+        ("[responder.nss]", "responder.nss: is no responder with keys of its own"),
+        ("[responder.pam]\ntrusted_users = ['a b']", "\"a b\" cannot be the name of a user"),
+        ("[responder.pam]\ntries_per_minute = 0", "0 is out of range"),
+    ] {
+        let told = mistakes(&format!("{}\n{wrong}\n", corp("")));
+        assert!(told.iter().any(|told| told.contains(what)), "{told:?}");
+    }
+    let text = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\npasswd = '/p'\n\
+                group = '/g'\nauth = 'ldap'\n";
+    assert!(mistakes(text)[0].contains("domain.lab.auth: there is no directory to ask"));
+}
+
+#[test]
+fn keys_of_log_ins_without_effect_are_warned_of() {
+    for (keys, what) in [
+        (
+            "offline_life = '1d'",
+            "offline_life: has no effect where passwords are nobody's business",
+        ),
+        (
+            "auth = 'ldap'\noffline_credentials = false\noffline_failures = 2",
+            "offline_failures: has no effect where no credentials are kept",
+        ),
+    ] {
+        let warnings = rendered(&well(&corp(keys)).warnings);
+        assert!(warnings.iter().any(|warning| warning.contains(what)), "{warnings:?}");
+    }
 }
 
 #[test]
