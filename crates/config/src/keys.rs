@@ -820,7 +820,7 @@ pub const KEYS: &[Key] = &[
         Table::ResponderPam,
         "enabled",
         Kind::Boolean,
-        Unset::Follows("whether a domain has auth set to something else than none"),
+        Unset::Follows("whether a domain has auth set, or rules in its table access"),
         "Whether users of the domains can log in by pam_roster(8).",
     ),
     of(

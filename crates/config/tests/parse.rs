@@ -1,8 +1,8 @@
 //! What roster.toml means, and what is said of every mistake.
 
 use roster_config::{
-    Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema, Server,
-    Severity, explain::explain, parse,
+    AccountCheck, Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema,
+    Server, Severity, explain::explain, parse,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -219,9 +219,12 @@ fn every_key_can_be_set() {
     assert_eq!(ldap.attributes.ssh_key, "ipasshpubkey");
     let access = &corp.access;
     assert_eq!(access.lists.allowed_users.as_deref(), Some(&["alice".to_owned()][..]));
-    assert_eq!(access.account_checks, [roster_config::AccountCheck::ShadowExpire, roster_config::AccountCheck::AccountLock]);
+    assert_eq!(access.account_checks, [AccountCheck::ShadowExpire, AccountCheck::AccountLock]);
     assert_eq!(access.services.keys().collect::<Vec<_>>(), ["sshd", "su-l"]);
-    assert_eq!(access.groups().collect::<Vec<_>>(), ["staff", "domain users", "suspended", "guests"]);
+    assert_eq!(
+        access.groups().collect::<Vec<_>>(),
+        ["staff", "domain users", "suspended", "guests"]
+    );
     assert!(corp.has_log_ins() && !config.domains[0].has_log_ins());
     assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
     assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
