@@ -216,7 +216,11 @@ fn every_key_can_be_set() {
         hash_time: Duration::from_millis(250),
     };
     let timeout = Duration::from_secs(5);
-    assert_eq!(corp.auth, Auth { method: AuthMethod::Ldap, timeout, offline: Some(offline) });
+    let Auth { method, offline: kept, .. } = &corp.auth;
+    assert_eq!(
+        (*method, corp.auth.timeout, kept.as_ref()),
+        (AuthMethod::Ldap, timeout, Some(&offline))
+    );
     assert_eq!(config.pam.as_ref().map(|pam| pam.tries_per_minute), Some(5));
     // Every key of the manual was in use.
     let lines = explain(&parsed.settings);
