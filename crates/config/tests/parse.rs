@@ -2,7 +2,7 @@
 
 use roster_config::{
     AccountCheck, Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema,
-    Server, Severity, explain::explain, parse,
+    Server, Severity, Validate, explain::explain, parse,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -112,6 +112,17 @@ fn every_key_can_be_set() {
         group = "/srv/g"
         fallback_home = "/home/%d/%u"
         fallback_shell = "/bin/bash"
+        auth = "krb5"
+        krb5_realm = "LAB.EXAMPLE"
+        krb5_kdcs = ["kdc1", "[2001:db8::1]:750"]
+        krb5_kpasswd = ["kdc1"]
+        krb5_discover = true
+        krb5_keytab = "/etc/lab.keytab"
+        krb5_validate = "required"
+        krb5_cache = "KEYRING:persistent:%{uid}"
+        krb5_lifetime = "10h"
+        krb5_renewable = 0
+        krb5_forwardable = true
         [domain.corp]
         provider = "ldap"
         mode = "on-demand"
@@ -208,6 +219,12 @@ fn every_key_can_be_set() {
     let config = &parsed.config;
     assert_eq!((config.host.max_id, &*config.host.allowed_local_gids), (0xffff_0000, &[100][..]));
     assert_eq!(config.domains[0].name, "files.lab");
+    let krb5 = config.domains[0].auth.krb5.as_deref().unwrap();
+    assert_eq!((&*krb5.realm, krb5.validate), ("LAB.EXAMPLE", Validate::Required));
+    assert_eq!(krb5.kdcs, ["kdc1:88", "[2001:db8::1]:750"]);
+    assert_eq!(krb5.kpasswd, ["kdc1:464"]);
+    assert_eq!(krb5.cache.as_deref(), Some("KEYRING:persistent:%{uid}"));
+    assert_eq!((krb5.lifetime, krb5.renewable), (Duration::from_secs(36_000), Duration::ZERO));
     let corp = &config.domains[1];
     assert_eq!((corp.min_id, corp.max_id, corp.mode), (1000, 2000, Mode::OnDemand));
     assert_eq!((corp.refresh, corp.negative), (Duration::from_secs(60), Duration::ZERO));
@@ -780,4 +797,43 @@ fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
     ] {
         assert_eq!(said_of_access(table), said, "{table}");
     }
+}
+
+#[test]
+fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
+    let domain = |keys: &str| {
+        format!(
+            "[host]\ndomains = ['x']\n[domain.x]\nprovider = 'files'\npasswd = '/p'\ngroup = '/g'\n{keys}"
+        )
+    };
+    let wrong = |keys: &str| {
+        let problems = parse(&domain(keys)).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n";
+    let parsed = parse(&domain(krb5)).unwrap();
+    let found = parsed.config.domains[0].auth.krb5.as_deref().unwrap();
+    assert_eq!((found.validate, found.discover), (Validate::Auto, false));
+    assert_eq!(found.cache.as_deref(), Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX"));
+    let none = parse(&domain(&format!("{krb5}krb5_cache = 'none'\n"))).unwrap();
+    assert_eq!(none.config.domains[0].auth.krb5.as_deref().unwrap().cache, None);
+    assert!(wrong("auth = 'krb5'\n").contains("add krb5_realm"));
+    assert!(wrong("auth = 'krb5'\nkrb5_realm = 'X'\n").contains("no KDC is named"));
+    assert!(wrong(&krb5.replace("'kdc'", "")).contains("no KDC is named"));
+    // What could end a line of krb5.conf, or name a cache of another user's.
+    assert!(wrong(&krb5.replace("LAB.TEST", "X\\n}")).contains("is no realm"));
+    assert!(wrong(&krb5.replace("'kdc'", "'kdc\\n}'")).contains("DNS name"));
+    for (cache, why) in [
+        ("FILE:/tmp/krb5cc_%{uid}", "sessions would share"),
+        ("FILE:krb5cc_XXXXXX", "no place"),
+        ("MEMORY:x", "no place"),
+        ("KEYRING:persistent:1", "no place"),
+        ("FILE:/tmp/%{euid}_XXXXXX", "cannot be the name"),
+        ("FILE:/tmp/a b_XXXXXX", "cannot be the name"),
+    ] {
+        let said = wrong(&format!("{krb5}krb5_cache = '{cache}'\n"));
+        assert!(said.contains(why), "{cache}: {said}");
+    }
+    let unused = parse(&domain("krb5_realm = 'LAB.TEST'\n")).unwrap();
+    assert!(unused.warnings[0].to_string().contains("no KDC is asked"));
 }
