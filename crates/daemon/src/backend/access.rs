@@ -210,7 +210,8 @@ impl Ruled {
     async fn decided(&self, who: &LogIn) -> Result<Decided, Untold> {
         let _ = timeout(ASK_WITHIN, self.directory.bring(&who.user, &self.groups)).await;
         let matched = self.matched(who).await;
-        let (judge, who, now_unix) = (Arc::clone(&self.judge), who.clone(), self.offline.now_unix());
+        let (judge, who, now_unix) =
+            (Arc::clone(&self.judge), who.clone(), self.offline.now_unix());
         // What changed since the last time may be a whole domain.
         let decided = spawn_blocking(move || judge.decide(&who, now_unix, &matched)).await;
         decided.unwrap_or(Err(Untold::Ending))
