@@ -17,7 +17,8 @@ fn mapping(schema: &str, case_sensitive: bool) -> (Mapping, Ldap) {
     let text = format!(
         "[host]\ndomains = ['fuzz']\n[domain.fuzz]\nprovider = 'ldap'\nuris = ['ldaps://x']\nbase = 'dc=x'\n\
          schema = '{schema}'\ncase_sensitive = {case_sensitive}\nhome = '/home/%d/%u%o%%'\n\
-         [domain.fuzz.attributes]\ngroup_member = 'member'\n"
+         [domain.fuzz.attributes]\ngroup_member = 'member'\n\
+         [domain.fuzz.access]\nenabled = true\n"
     );
     let domain = parse(&text).unwrap().config.domains.remove(0);
     let Provider::Ldap(ldap) = &domain.provider else { unreachable!("it is ldap") };
@@ -54,7 +55,7 @@ fn read(response: &Response<'_>) {
                 let _ = attribute.1.flatten().map(entry_id).count();
             }
             for (mapping, ldap) in MAPPINGS.iter() {
-                for search in searches(ldap, &[]).unwrap() {
+                for search in searches(ldap, mapping.facts()).unwrap() {
                     let _ = search.classify(&entry, mapping);
                 }
                 if let Ok(Ok(user)) = mapping.user(&entry) {

@@ -1,8 +1,8 @@
 //! What roster.toml means, and what is said of every mistake.
 
 use roster_config::{
-    Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema, Server,
-    Severity, Validate, explain::explain, parse,
+    AccountCheck, Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema,
+    Server, Severity, Validate, explain::explain, parse,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -175,6 +175,33 @@ fn every_key_can_be_set() {
         group_gid = "e"
         group_member = "memberNisNetgroup"
         uuid = "objectGUID"
+        ssh_key = "ipaSshPubKey"
+        shadow_last_change = "f"
+        shadow_max = "g"
+        shadow_warning = "h"
+        shadow_inactive = "i"
+        shadow_expire = "j"
+        locked_time = "k"
+        password_reset = "l"
+        account_lock = "m"
+        role = "n"
+        account_control = "o"
+        account_expires = "p"
+        [domain.corp.access]
+        enabled = true
+        allowed_users = ["Alice"]
+        allowed_groups = ["staff", "domain users"]
+        denied_users = ["mallory"]
+        denied_groups = ["suspended"]
+        filter = "(employee=yes)"
+        account_checks = ["account-lock", "shadow-expire"]
+        temporary_lock = "30m"
+        ssh_key_options = ["from", "no-pty"]
+        ssh_keys_of_denied = true
+        [domain.corp.access.service.sshd]
+        allowed_users = ["bob"]
+        [domain.corp.access.service."su-l"]
+        denied_groups = ["guests"]
         [publisher]
         interval = "1s"
         [responder.pam]
@@ -206,6 +233,16 @@ fn every_key_can_be_set() {
     assert_eq!(ldap.servers[1], Server::Ldap { host: "::1".to_owned(), port: 389 });
     assert_eq!(ldap.attributes.user_name, "samaccountname");
     assert_eq!(ldap.attributes.uuid.as_deref(), Some("objectguid"));
+    assert_eq!(ldap.attributes.ssh_key, "ipasshpubkey");
+    let access = &corp.access;
+    assert_eq!(access.lists.allowed_users.as_deref(), Some(&["alice".to_owned()][..]));
+    assert_eq!(access.account_checks, [AccountCheck::ShadowExpire, AccountCheck::AccountLock]);
+    assert_eq!(access.services.keys().collect::<Vec<_>>(), ["sshd", "su-l"]);
+    assert_eq!(
+        access.groups().collect::<Vec<_>>(),
+        ["staff", "domain users", "suspended", "guests"]
+    );
+    assert!(corp.has_log_ins() && !config.domains[0].has_log_ins());
     assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
     assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
     let day = Duration::from_secs(86_400);
@@ -710,6 +747,60 @@ fn no_text_whatever_is_too_much_for_it() {
     said(&format!("x = {}", "[".repeat(100_000)));
     said(&format!("{}x = 1", "a.".repeat(100_000)));
     said(&"x".repeat(2 << 20));
+}
+
+/// What is said of a table of access.
+fn said_of_access(table: &str) -> Vec<String> {
+    let text = format!(
+        "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\nuris = [\"ldaps://x\"]\n\
+         base = \"dc=x\"\n{table}\n"
+    );
+    let problems = match parse(&text) {
+        Ok(parsed) => parsed.warnings,
+        Err(problems) => problems,
+    };
+    problems.into_iter().map(|problem| format!("{}: {}", problem.key, problem.what)).collect()
+}
+
+#[test]
+fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
+    for (table, said) in [
+        ("[domain.corp.access]\nallowed_users = [\"alice\"]", vec![]),
+        (
+            "[domain.corp.access]\nallowed_users = []",
+            vec!["domain.corp.access.allowed_users: lets nobody in"],
+        ),
+        (
+            "[domain.corp.access]\ndenied_groups = []",
+            vec!["domain.corp.access.denied_groups: keeps nobody out"],
+        ),
+        (
+            "[domain.corp.access.service.sshd]\nallowed_groups = []",
+            vec!["domain.corp.access.service.sshd.allowed_groups: lets nobody in"],
+        ),
+        (
+            "[domain.corp.access.service.sshd]\nfilter = \"(a=b)\"",
+            vec!["domain.corp.access.service.sshd.filter: is not a key of this table"],
+        ),
+        (
+            "[domain.corp.access]\nservice = \"sshd\"",
+            vec!["domain.corp.access.service: must be a table"],
+        ),
+        (
+            "[domain.corp.access]\nfilter = \"(a=b)\"\nenabled = false",
+            vec!["domain.corp.access.enabled: lets nobody be judged by rules that there are"],
+        ),
+        (
+            "[domain.corp.access]\naccount_checks = [\"shadow\"]",
+            vec!["domain.corp.access.account_checks: \"shadow\" is not a check of an account"],
+        ),
+        (
+            "[domain.corp.access]\nssh_key_options = [\"from=x\"]",
+            vec!["domain.corp.access.ssh_key_options: \"from=x\" is not the name of an option"],
+        ),
+    ] {
+        assert_eq!(said_of_access(table), said, "{table}");
+    }
 }
 
 #[test]
