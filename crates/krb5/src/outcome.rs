@@ -160,8 +160,7 @@ pub fn advice(code: i32) -> &'static str {
              synchronization"
         }
         KT_NOTFOUND | KT_KVNONOTFOUND | AP_BADKEYVER | AP_NOKEY | S_PRINCIPAL_UNKNOWN => {
-            "the keytab does not have the key that the KDC has for this host: renew it, then reload \
-             rosterd"
+            "the keytab does not have the key that the KDC has for this host: see klist -k"
         }
         ETYPE_NOSUPP | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP => {
             "the KDC has no AES key of this user or host: keys are made when a password is set"
