@@ -3,7 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roster_config::{Attributes, Bind, Domain, Ldap, Mode, Overrides, Provider, Schema, Search};
+use roster_config::{
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Ldap, Mode, Overrides, Provider, Schema,
+    Search,
+};
 use roster_provider_ldap::ber::{Frame, frame};
 use roster_provider_ldap::dn;
 use roster_provider_ldap::filter::Filter;
@@ -35,6 +38,18 @@ fn mapping(schema: Schema, case_sensitive: bool) -> (Mapping, Ldap) {
             group_name: text("cn"),
             group_gid: text("gidnumber"),
             group_member: text("member"),
+            ssh_key: text("sshpublickey"),
+            shadow_last_change: text("shadowlastchange"),
+            shadow_max: text("shadowmax"),
+            shadow_warning: text("shadowwarning"),
+            shadow_inactive: text("shadowinactive"),
+            shadow_expire: text("shadowexpire"),
+            locked_time: text("pwdaccountlockedtime"),
+            password_reset: text("pwdreset"),
+            account_lock: text("nsaccountlock"),
+            role: text("nsrole"),
+            account_control: text("useraccountcontrol"),
+            account_expires: text("accountexpires"),
             uuid: None,
         },
         schema,
@@ -43,6 +58,7 @@ fn mapping(schema: Schema, case_sensitive: bool) -> (Mapping, Ldap) {
         start_tls: false,
         tls_ca: None,
         allow_clear_password: false,
+        allow_clear_user_passwords: false,
         page_size: 500,
         connect_timeout: second,
         search_timeout: second,
@@ -62,6 +78,8 @@ fn mapping(schema: Schema, case_sensitive: bool) -> (Mapping, Ldap) {
         refresh: second,
         negative: second,
         provider: Provider::Ldap(Box::new(ldap.clone())),
+        auth: Auth { method: AuthMethod::None, timeout: second, offline: None },
+        access: Access { enabled: true, ..Access::unconfigured() },
     };
     (Mapping::new(&domain, &ldap), ldap)
 }

@@ -54,7 +54,8 @@ pub(crate) fn domain<'d>(
         access: Access::unconfigured(),
     };
     let found = section.entry("access");
-    domain.access = access::access(&mut section, found);
+    let authenticates = domain.auth.method != AuthMethod::None;
+    domain.access = access::access(&mut section, found, authenticates);
     if matches!(&domain.provider, Provider::Ldap(ldap) if !ldap.case_sensitive) {
         domain.access = domain.access.lower_case();
     }

@@ -819,6 +819,14 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"accountExpires\""),
         "When the account expires, of Active Directory.",
     ),
+    of(
+        Table::Access,
+        "enabled",
+        Kind::Boolean,
+        Unset::Follows("whether auth is set, or there are lists, a filter or services here"),
+        "Whether it is kept what the directory says of accounts, and asked who may in. Set it where nothing else of \
+         this table is needed and others authenticate: for roster ssh-keys.",
+    ),
     in_lists(
         Table::Access,
         "allowed_users",
@@ -904,7 +912,7 @@ pub const KEYS: &[Key] = &[
         Table::ResponderPam,
         "enabled",
         Kind::Boolean,
-        Unset::Follows("whether a domain has auth set to something else than none"),
+        Unset::Follows("whether a domain has auth set, or rules in its table access"),
         "Whether users of the domains can log in by pam_roster(8).",
     ),
     of(

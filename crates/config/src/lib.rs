@@ -120,15 +120,15 @@ impl Domain {
     /// Whether its users log in here: then it is kept what their accounts are.
     #[must_use]
     pub fn has_log_ins(&self) -> bool {
-        self.auth.method != AuthMethod::None || self.access.is_configured
+        self.access.enabled
     }
 }
 
 /// `[domain.NAME.access]`: who may log in. All of it has to agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// Whether the table is there.
-    pub is_configured: bool,
+    /// Whether users of the domain log in here.
+    pub enabled: bool,
     /// By name and by group, for every service.
     pub lists: Lists,
     /// The directory has to find the user by this filter.

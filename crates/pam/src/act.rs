@@ -103,8 +103,8 @@ impl<'h> Person<'h> {
     }
 
     fn show(&self, style: Style, text: &[u8]) {
-        let is_wanted = !self.options.is_silent && !(self.options.quiet && style == Style::Info);
-        if is_wanted {
+        let is_unwanted = self.options.quiet && style == Style::Info;
+        if !self.options.is_silent && !is_unwanted {
             self.handle.show(style, text);
         }
     }

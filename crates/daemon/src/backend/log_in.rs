@@ -115,8 +115,9 @@ impl<A: Authenticator> LogIns<A> {
         }
         let person = person(who);
         let answer = self.authenticator.change(&person, password, new).await;
-        if answer.verdict == Verdict::Success {
-            self.offline.changed(&person, new);
+        match answer.verdict {
+            Verdict::Success => self.offline.changed(&person, new),
+            verdict => self.offline.heard(&person, password, verdict),
         }
         answer
     }
