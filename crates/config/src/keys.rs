@@ -490,8 +490,8 @@ pub const KEYS: &[Key] = &[
         "krb5_keytab",
         Kind::Path,
         Unset::Is("\"/etc/krb5.keytab\""),
-        "Keys of this host, host/NAME@REALM, by which a KDC shows that it is the right one. Read by the monitor, at \
-         its start and when it reloads: reload rosterd after the key was changed.",
+        "Keys of this host, host/NAME@REALM, by which a KDC shows that it is the right one. Read by the monitor, \
+         which looks every ten seconds whether it has changed.",
     ),
     of(
         Table::Domain,

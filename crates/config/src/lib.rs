@@ -22,7 +22,7 @@ mod syntax;
 
 pub use check::{Parsed, parse};
 pub use problem::{Problem, Severity};
-pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
+pub use secrets::{NO_ANCHORS, host_anchors, read_keytab, trust_anchors};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
