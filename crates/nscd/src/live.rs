@@ -230,7 +230,8 @@ pub fn raise(map: &mut Shared) -> bool {
     true
 }
 
-/// Has every client that still reads there ask by the socket: its memory is about to go.
+/// Has every client that is reading there start again, and ask by the socket: as if records moved, which
+/// never ends.
 pub fn close(map: &mut Shared) {
     let cycle = map.word(header::GC_CYCLE).unwrap_or_default();
     map.store(header::GC_CYCLE, cycle | 1);

@@ -168,3 +168,107 @@ fn look_ups_make_no_system_call() {
         assert!(others.is_empty(), "{others:#?}");
     }
 }
+
+/// The people of a generation as `c/threads.c` knows them: each answer names it in several places.
+fn generation(number: usize) -> Corpus {
+    let (mut passwd, mut group) = (String::new(), String::new());
+    let members: Vec<_> = (0..50).map(|i| format!("m{number}.{i}")).collect();
+    let members = members.join(",");
+    for i in 0..10 {
+        let gid = 1_000_000 + number;
+        let id = 1000 + i;
+        let _ = writeln!(passwd, "u{i}:x:{id}:{gid}:generation {number}:/home/{number}:/bin/sh");
+        let _ = writeln!(group, "g{i}:{number}:{}:{members}", 5000 + i);
+    }
+    for i in 0..10 {
+        let gid = 10_000_000 + number * 100 + i;
+        let _ = writeln!(group, "s{i}:x:{gid}:u0,u1,u2,u3,u4,u5,u6,u7,u8,u9");
+    }
+    Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"")
+}
+
+const SNAPSHOT_ONLY: &str = "passwd: roster\ngroup: roster\ninitgroups: roster\n";
+
+/// Generations are replaced under threads of a program that lives through all of them, half of which
+/// ask through glibc; others start all the while, and so map what is about to be replaced.
+#[test]
+fn under_replacement_no_answer_is_wrong_torn_missing_or_goes_back() {
+    let seconds = match std::env::var("ROSTER_SECONDS") {
+        Ok(text) => Duration::from_secs(text.parse().expect("ROSTER_SECONDS is a number")),
+        Err(_) => Duration::from_secs(5),
+    };
+    let host = Host::in_memory(&generation(1), SNAPSHOT_ONLY);
+    host.publish(&generation(1));
+    let served = Responder::start(host);
+    let host = served.host();
+    let mut threads = host.command("nice");
+    threads.args(["-n", "19"]).arg(c_program("threads")).arg((seconds * 3).as_secs().to_string());
+    let mut threads = threads
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start the threads");
+    let start = Instant::now();
+    let (mut last, mut oldest) = (1, Names::on(host, &c_program("names")));
+    let mut others = Vec::new();
+    while start.elapsed() < seconds {
+        last += 1;
+        host.publish(&generation(last));
+        if last % 8 == 0 {
+            let mut fresh = Names::on(host, &c_program("names"));
+            assert!(fresh.user("u1").contains(":generation "));
+            others.push(fresh);
+        }
+        assert!(oldest.user("u1").contains(":generation "));
+        assert!(oldest.ask("fork u 7531").contains(&hexadecimal(b"generation ")));
+    }
+    let newest = format!(":generation {last}:");
+    // Clients of every age, and the oldest, come to the newest.
+    for names in others.iter_mut().chain([&mut oldest]) {
+        wait_until(SOON, "the newest generation is seen", || names.user("u1").contains(&newest));
+        // The map that is read, and no other.
+        let maps: u32 = names.ask("maps /maps/passwd.").parse().expect("a number");
+        assert_eq!(maps, 1);
+    }
+    // The threads look for a moment longer, so that they see it, too.
+    std::thread::sleep(Duration::from_millis(300));
+    drop(threads.stdin.take());
+    let done = threads.wait_with_output().expect("wait for the threads");
+    let told = String::from_utf8_lossy(&done.stdout);
+    println!("{last} generations: {told}");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}: {told}{errors}", done.status);
+    assert!(told.contains(&format!("newest generation {last},")), "{told}, published {last}");
+    assert!(last > 20, "only {last} generations");
+}
+
+/// Every generation is looked at, and leaves nothing behind: neither in the program nor in memory.
+#[test]
+fn a_program_that_lives_through_many_generations_keeps_one_map_of_each_table() {
+    let generations = 200;
+    let host = Host::in_memory(&generation(1), SNAPSHOT_ONLY);
+    host.publish(&generation(1));
+    let served = Responder::start(host);
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let (user, group) = (names.user("u1"), names.group("g1"));
+    assert!(user.contains("generation 1:") && group.starts_with("g1:1:"), "{user} {group}");
+    let before: u32 = names.ask("maps -").parse().expect("a number");
+    for number in 2..generations {
+        served.host().publish(&generation(number));
+        let wanted = format!(":generation {number}:");
+        wait_until(SOON, "the generation is seen", || names.user("u1").contains(&wanted));
+        let wanted = format!("g1:{number}:");
+        wait_until(SOON, "its groups are, too", || names.group("g1").starts_with(&wanted));
+    }
+    let after: u32 = names.ask("maps -").parse().expect("a number");
+    // The C library's own memory may have grown by a piece or two.
+    assert!(after <= before + 2, "{before} mappings at the start, {after} at the end");
+    let used: u64 = fs::read_dir(served.host().path("maps"))
+        .expect("list the maps")
+        .filter_map(|entry| fs::metadata(entry.ok()?.path()).ok())
+        .map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512)
+        .sum();
+    // The two that are served, three before each, and a page of others.
+    assert!(used < 8 << 20, "{used} bytes of maps after {generations} generations");
+}

@@ -13,18 +13,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Ages at which readers of an old map are told again: one may have been about to map it.
-const TOLD_AGAIN: [Duration; 5] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-    Duration::from_secs(8),
-    Duration::from_secs(16),
-];
+/// Ages at which readers of an old map are told again, in milliseconds: one may have been about to map
+/// it. It has the old one until then, so the first ones follow soon.
+const TOLD_AGAIN: [u64; 12] = [2, 5, 10, 20, 50, 100, 250, 500, 1000, 2000, 4000, 10_000];
 /// Age at which an old map is given up, whoever may still have it.
 const GIVEN_UP: Duration = Duration::from_secs(20);
-/// Old maps of a table that keep their memory.
-const WHOLE_MAX: usize = 3;
+/// Old maps of a table that keep their memory until then. Those before them lose it earlier,
+const WHOLE_MAX: usize = 8;
+/// but not before this age: somebody may have begun a look-up there. glibc trusts what it reads of a
+/// group's list of members until it is done, and a list that vanishes meanwhile would end the program.
+const WHOLE_FOR: Duration = Duration::from_secs(3);
 
 /// The map of a table that is handed out.
 pub struct Current {
@@ -55,6 +53,9 @@ impl Current {
     /// Tells its readers that there is another.
     pub fn retire(self, now: Instant) -> Retired {
         let mut map = self.live.into_map();
+        // Who is reading starts again, by the socket; so does who was about to map it. Nobody is told of
+        // what was before after somebody was told of what is.
+        live::close(&mut map);
         live::raise(&mut map);
         Retired { map, file: self.file, path: self.path, since: now, told: 0, is_whole: true }
     }
@@ -87,13 +88,14 @@ impl Retired {
     /// Starts to count anew, now that there is another map.
     pub fn outlived(&mut self, now: Instant) {
         (self.since, self.told) = (now, 0);
+        live::close(&mut self.map);
         live::raise(&mut self.map);
     }
 
     /// Does what is due. Gives when the next thing is, or that all is done.
     fn tick(&mut self, now: Instant) -> Option<Instant> {
         let age = now.saturating_duration_since(self.since);
-        while TOLD_AGAIN.get(self.told).is_some_and(|&due| due <= age) {
+        while TOLD_AGAIN.get(self.told).is_some_and(|&due| Duration::from_millis(due) <= age) {
             self.told += 1;
             live::raise(&mut self.map);
         }
@@ -104,16 +106,16 @@ impl Retired {
             let _ = fs::remove_file(&self.path);
             return None;
         }
-        Some(self.since + *TOLD_AGAIN.get(self.told).unwrap_or(&GIVEN_UP))
+        let next = TOLD_AGAIN.get(self.told).map_or(GIVEN_UP, |&due| Duration::from_millis(due));
+        Some(self.since + next)
     }
 
-    /// Gives its memory back, all but the first page. Who reads there starts again, by the socket.
+    /// Gives its memory back, all but the first page. Who still reads there was told to start again.
     fn empty(&mut self) {
         if !self.is_whole {
             return;
         }
         self.is_whole = false;
-        live::close(&mut self.map);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let behind = (self.map.len() as u64).saturating_sub(PAGE_BYTES as u64);
         let _ = fallocate(&self.file, flags, PAGE_BYTES as u64, behind);
@@ -138,8 +140,6 @@ impl Maps {
         } else {
             self.retired.iter_mut().for_each(|left| left.outlived(now));
         }
-        let too_many = self.retired.len().saturating_sub(WHOLE_MAX);
-        self.retired[..too_many].iter_mut().for_each(Retired::empty);
     }
 
     /// Takes the map away: clients ask the name services from now on.
@@ -152,6 +152,13 @@ impl Maps {
     /// Does what is due of old maps. Gives when the next thing is.
     pub fn tick(&mut self, now: Instant) -> Option<Instant> {
         let mut next = None::<Instant>;
+        let too_many = self.retired.len().saturating_sub(WHOLE_MAX);
+        for old in &mut self.retired[..too_many] {
+            match old.since + WHOLE_FOR {
+                due if due <= now => old.empty(),
+                due => next = Some(next.map_or(due, |next| next.min(due))),
+            }
+        }
         let waits = self.current.is_none();
         self.retired.retain_mut(|retired| {
             // What another server left is all that its readers have until there is another.

@@ -427,8 +427,7 @@ impl Server {
         let names: Vec<_> = names.collect();
         let (sender, bell) = (self.results.0.clone(), self.bell.1.try_clone());
         let make = move || {
-            let made = |(table, path)| (table, sources::build(table, &files, &lines, path));
-            let _ = sender.send(names.into_iter().map(made).collect());
+            let _ = sender.send(sources::build(names, &files, &lines));
             if let Ok(bell) = bell {
                 let _ = rustix::io::write(&bell, b"!");
             }

@@ -129,21 +129,46 @@ pub struct Built {
     pub took: Duration,
 }
 
-/// Makes one map, at `path`.
-pub fn build(table: Table, files: &Files, lines: &Lines, path: PathBuf) -> Result<Built, BuildError> {
+/// Makes maps at these paths, all of the same snapshot.
+pub fn build(
+    wanted: Vec<(Table, PathBuf)>,
+    files: &Files,
+    lines: &Lines,
+) -> Vec<(Table, Result<Built, BuildError>)> {
+    let all = [&lines.passwd, &lines.group, &lines.initgroups];
+    let names_roster = all.iter().any(|line| has(line, Service::Roster));
+    let published = if names_roster { published(&files.snapshot) } else { Ok(None) };
+    let make = |(table, path)| {
+        let published = published.as_ref().map_err(|why| BuildError::Snapshot {
+            path: files.snapshot.clone(),
+            why: why.clone(),
+        });
+        (table, published.and_then(|bytes| one(table, files, lines, bytes.as_deref(), path)))
+    };
+    wanted.into_iter().map(make).collect()
+}
+
+fn has(line: &Line, service: Service) -> bool {
+    line.steps.iter().any(|step| step.service == service)
+}
+
+fn one(
+    table: Table,
+    files: &Files,
+    lines: &Lines,
+    published: Option<&[u8]>,
+    path: PathBuf,
+) -> Result<Built, BuildError> {
     let start = Instant::now();
     let (line, groups_of) = match table {
         Table::Passwd => (&lines.passwd, None),
         Table::Group => (&lines.group, Some(&lines.initgroups)),
     };
-    let wanted = |service| {
-        let has = |line: &Line| line.steps.iter().any(|step| step.service == service);
-        has(line) || groups_of.is_some_and(has)
-    };
-    let local = if wanted(Service::Files) { local(table, files)? } else { None };
-    let published = if wanted(Service::Roster) { published(&files.snapshot)? } else { None };
+    let names_files = [Some(line), groups_of].into_iter().flatten();
+    let names_files = names_files.into_iter().any(|line| has(line, Service::Files));
+    let local = if names_files { local(table, files)? } else { None };
     let local = local.as_deref().map(|bytes| snapshot(bytes, &files.snapshot)).transpose()?;
-    let published = published.as_deref().map(|bytes| snapshot(bytes, &files.snapshot)).transpose()?;
+    let published = published.map(|bytes| snapshot(bytes, &files.snapshot)).transpose()?;
     let layers = |line: &Line| -> Vec<Layer<'_>> {
         let accounts = |service| if service == Service::Files { local } else { published };
         let layer = |&step| Layer { step, accounts: accounts(step.service) };
@@ -198,22 +223,21 @@ fn local(table: Table, files: &Files) -> Result<Option<Vec<u8>>, BuildError> {
 }
 
 /// The published snapshot, if it is one that the module would believe.
-fn published(path: &Path) -> Result<Option<Vec<u8>>, BuildError> {
-    let wrong = |why: String| BuildError::Snapshot { path: path.to_owned(), why };
-    let mut file = match File::open(path) {
+fn published(path: &Path) -> Result<Option<Vec<u8>>, String> {
+        let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(wrong(error.to_string())),
+        Err(error) => return Err(error.to_string()),
     };
     let parent = path.parent().unwrap_or(Path::new("/"));
-    let folder = fs::metadata(parent).map_err(|error| wrong(error.to_string()))?;
-    let metadata = file.metadata().map_err(|error| wrong(error.to_string()))?;
+    let folder = fs::metadata(parent).map_err(|error| error.to_string())?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
     let is_plain = metadata.is_file() && (metadata.mode() | folder.mode()) & 0o022 == 0;
     if !is_plain || ![0, folder.uid()].contains(&metadata.uid()) {
-        return Err(wrong("somebody else may write to it; see roster doctor".to_owned()));
+        return Err("somebody else may write to it; see roster doctor".to_owned());
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
-    file.read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
+    file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     Ok(Some(bytes))
 }
 
