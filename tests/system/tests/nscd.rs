@@ -264,11 +264,264 @@ fn a_program_that_lives_through_many_generations_keeps_one_map_of_each_table() {
     let after: u32 = names.ask("maps -").parse().expect("a number");
     // The C library's own memory may have grown by a piece or two.
     assert!(after <= before + 2, "{before} mappings at the start, {after} at the end");
-    let used: u64 = fs::read_dir(served.host().path("maps"))
-        .expect("list the maps")
-        .filter_map(|entry| fs::metadata(entry.ok()?.path()).ok())
-        .map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512)
-        .sum();
-    // The two that are served, three before each, and a page of others.
-    assert!(used < 8 << 20, "{used} bytes of maps after {generations} generations");
+    let used = || -> u64 {
+        let files = fs::read_dir(served.host().path("maps")).expect("list the maps");
+        let files = files.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok());
+        files.map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512).sum()
+    };
+    // The two that are served, eight before each, and a page of others.
+    wait_until(SOON, "old maps give their memory back", || used() < 16 << 20);
+}
+
+#[test]
+fn changes_of_files_and_of_nsswitch_conf_are_seen_by_running_programs() {
+    let served = Responder::start(host("passwd: files\ngroup: files\ninitgroups: files\n"));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert_eq!(names.user("alice"), "none:0");
+    assert_eq!(names.user("fresh"), "none:0");
+    // In place, so that the helper sees it in its mounts, too: as soon as it is written, nobody is told
+    // what was.
+    served.rewrite("passwd", &format!("{LOCAL}fresh:x:1501:1501:::\n"));
+    let fresh = "fresh:x:1501:1501:::";
+    let seen = wait_until(SOON, "a new user is seen", || names.user("fresh") == fresh);
+    assert!(seen < Duration::from_secs(5), "{seen:?}");
+    served.rewrite("group", &format!("{LOCAL_GROUPS}more:x:901:fresh\n"));
+    wait_until(SOON, "a new group is seen", || names.groups_of("fresh") == " 901 4294967294");
+    served.rewrite("passwd", LOCAL);
+    wait_until(SOON, "who is gone is gone", || names.user("fresh") == "none:0");
+    served.rewrite("nsswitch.conf", RECOMMENDED);
+    wait_until(SOON, "another service is in", || names.user("alice").starts_with("alice:x:70000"));
+    wait_until(SOON, "and its groups", || names.groups_of("alice") == " 900 70050 70051 4294967294");
+    let made = served.figure(" made since");
+    assert!(made >= 3, "{}", served.figures());
+}
+
+/// A file that is renamed over the other, as useradd(8) does it.
+#[test]
+fn a_file_that_takes_the_place_of_another_is_seen_at_once() {
+    let served = Responder::start(host("passwd: files\ngroup: files\ninitgroups: files\n"));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut delays = Vec::new();
+    for number in 0..20 {
+        let path = served.host().path("etc/passwd.new");
+        let text = format!("{LOCAL}mark:x:4000:{number}:::\n");
+        fs::write(&path, text).expect("write the new file");
+        fs::rename(&path, served.host().path("etc/passwd")).expect("rename it");
+        let wanted = format!("mark:x:4000:{number}:::");
+        let start = Instant::now();
+        while names.user_of(4000) != wanted {
+            assert!(start.elapsed() < SOON, "{number} is never seen");
+        }
+        delays.push(start.elapsed());
+    }
+    delays.sort_unstable();
+    println!("seen after {delays:?}");
+    assert!(delays[10] < Duration::from_millis(500), "{delays:?}");
+}
+
+/// A service that the server knows nothing of: `c/nss_counting.c` answers everybody, and says how often
+/// it was asked.
+#[test]
+fn who_lives_in_another_service_is_found_and_kept_for_a_while() {
+    let served = Responder::prepared(
+        host("passwd: files systemd\ngroup: files systemd\n"),
+        &["--positive", "2", "--negative", "1"],
+    );
+    let mut served = served;
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    // nss-systemd makes these up where the files have none.
+    let unknown = "nobody-there";
+    assert_eq!(names.user(unknown), "none:0");
+    let asked = served.figure(" of them by other");
+    for _ in 0..200 {
+        assert_eq!(names.user(unknown), "none:0");
+    }
+    assert_eq!(served.figure(" of them by other"), asked, "it was known that nobody is there");
+    // Local accounts are where they were, whatever the other service says.
+    assert_eq!(names.user("root"), "root:x:0:0:root:/root:/bin/sh");
+    assert_eq!(names.groups_of("alice"), " 900 4294967294");
+    let other = served.figure(" of them by other");
+    for _ in 0..200 {
+        assert_eq!(names.groups_of("alice"), " 900 4294967294");
+    }
+    assert_eq!(served.figure(" of them by other"), other, "its answer was kept");
+    // Both are over some day.
+    wait_until(SOON, "it is asked again", || {
+        names.user(unknown);
+        names.groups_of("alice");
+        served.figure(" of them by other") >= other + 2
+    });
+}
+
+/// The server is killed again and again: programs have the map that they have, new ones go on without.
+#[test]
+fn a_server_that_is_killed_takes_nobody_away_and_the_next_one_takes_over() {
+    let mut served = Responder::start(host(RECOMMENDED));
+    let mut old = Names::on(served.host(), &c_program("names"));
+    let alice = "alice:x:70000:70000:Alice Example,,,:/tmp:/bin/sh";
+    assert_eq!(old.user("alice"), alice);
+    for round in 0..5 {
+        served.process().kill();
+        assert_eq!(old.user("alice"), alice, "{round}");
+        assert_eq!(old.user("carol").split(':').next(), Some("none"), "{round}");
+        let mut fresh = Names::on(served.host(), &c_program("names"));
+        assert_eq!(fresh.user("alice"), alice, "{round}");
+        let mut people = people();
+        people.passwd.extend(format!("round:x:{}:70000:::\n", 80_000 + round).bytes());
+        served.host().publish(&people);
+        served.launch();
+        // By the map of the server that is, not by its socket.
+        let wanted = format!("round:x:{}:70000:::", 80_000 + round);
+        wait_until(SOON, "the old program has the new map", || old.user("round") == wanted);
+        wait_until(SOON, "and no other", || old.ask("maps /maps/passwd.") == "1");
+    }
+}
+
+/// Whoever stops the server, or moves the clock, has programs go on with the name services.
+#[test]
+fn a_server_that_is_stopped_for_long_holds_nobody_up() {
+    let mut served = Responder::start(host("passwd: files\ngroup: files\n"));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("root").starts_with("root:"));
+    served.process().freeze();
+    // What a map has is told as ever.
+    let start = Instant::now();
+    for _ in 0..1000 {
+        assert!(names.user("root").starts_with("root:"));
+    }
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // What it has not: the client waits for 5 s, once, and asks the name services then.
+    let start = Instant::now();
+    assert!(names.user("carol").starts_with("none"));
+    assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
+    served.process().thaw();
+    wait_until(SOON, "it is asked again", || {
+        let before = served.figure(" questions answered");
+        names.user("carol");
+        served.figure(" questions answered") > before + 1
+    });
+}
+
+#[test]
+fn strangers_that_say_nothing_change_nothing_for_others() {
+    let served = Responder::start(host(RECOMMENDED));
+    let strangers: Vec<_> = (0..1500)
+        .map(|_| UnixStream::connect(served.socket()).expect("connect"))
+        .collect();
+    let start = Instant::now();
+    for _ in 0..50 {
+        let mut names = Names::on(served.host(), &c_program("names"));
+        assert!(names.user("alice").starts_with("alice:x:70000"));
+        assert!(names.user("carol").starts_with("none:0"));
+    }
+    println!("50 programs in {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // Each of them is sent away before a client of glibc would give up.
+    let start = Instant::now();
+    for mut stranger in strangers {
+        stranger.set_read_timeout(Some(Duration::from_secs(6))).expect("set a deadline");
+        assert_eq!(stranger.read(&mut [0; 8]).expect("the end"), 0);
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+/// Requests that no client sends: each is answered by the end of its connection, and the server lives.
+#[test]
+fn nonsense_on_the_socket_is_the_end_of_its_connection_only() {
+    let mut served = Responder::start(host(RECOMMENDED));
+    let integers = |numbers: &[i32]| -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+    };
+    for request in [
+        integers(&[2, 0, -1]),
+        integers(&[2, 0, i32::MAX]),
+        integers(&[2, 0, 0]),
+        integers(&[1, 0, 4]),
+        integers(&[2, 99, 4]),
+        [integers(&[2, 0, 4]), b"abcd".to_vec()].concat(),
+        [integers(&[2, 1, 4]), b"a\0b\0".to_vec()].concat(),
+        vec![0xff; 5000],
+    ] {
+        let mut stranger = UnixStream::connect(served.socket()).expect("connect");
+        let _ = stranger.write_all(&request);
+        stranger.set_read_timeout(Some(Duration::from_secs(5))).expect("set a deadline");
+        let mut said = Vec::new();
+        // Closed, or reset where more was sent than is read.
+        let end = stranger.read_to_end(&mut said);
+        assert!(said.is_empty() || end.is_err(), "{request:?}: {said:?}");
+    }
+    assert!(served.process().runs());
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:"));
+}
+
+#[test]
+fn the_orders_of_nscd_are_roots_alone() {
+    if !needs_root() {
+        return;
+    }
+    let mut served = Responder::start(host(RECOMMENDED));
+    let made = served.figure(" made since");
+    let nscd = tool("nscd", "nscd");
+    let told = served.host().run(&nscd, &["--invalidate", "passwd"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(served.order(&["--invalidate", "group"]).code, 0);
+    assert!(served.figure(" made since") > made, "{}", served.figures());
+    let as_nobody = |order: &str| {
+        let roster = roster_program().display().to_string();
+        let script = format!("setpriv --reuid 65534 --clear-groups {roster} nscd {order}");
+        served.host().shell(&script)
+    };
+    assert_ne!(as_nobody("--statistics").code, 0);
+    assert_ne!(as_nobody("--invalidate passwd").code, 0);
+    let _ = as_nobody("--shutdown");
+    assert!(!served.figures().is_empty(), "nobody ended it");
+    assert_eq!(served.host().run(&nscd, &["--shutdown"]).code, 0);
+    wait_until(SOON, "it has ended", || !served.process().runs());
+}
+
+#[test]
+fn a_socket_that_is_another_programs_stays_that_programs() {
+    let served = Responder::start(host(RECOMMENDED));
+    let second = run(&mut served.command());
+    assert_eq!(second.code, 1, "{second:?}");
+    assert!(second.error().contains("is served by roster, process "), "{}", second.error());
+    assert!(!served.figures().is_empty());
+}
+
+/// Programs that close all descriptors, also those of glibc's client.
+#[test]
+fn a_program_that_closes_all_descriptors_is_answered() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    for _ in 0..3 {
+        assert!(names.user("alice").starts_with("alice:x:70000"));
+        names.ask("close");
+        assert!(names.group("staff").starts_with("staff:x:70050"));
+        assert!(names.ask("fork i 616c696365").contains(" 70050 70051"));
+    }
+}
+
+/// What programs are handed cannot be written, not even by another way to the same file.
+#[test]
+fn a_map_is_nobody_elses_to_write() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::start(host(RECOMMENDED));
+    let script = "import socket, struct, os, mmap
+s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket')
+s.sendall(struct.pack('iii', 2, 11, 7) + b'passwd\\0')
+data, fds, _, _ = socket.recv_fds(s, 64, 1)
+fd = fds[0]
+for what in (lambda: os.write(fd, b'x'), lambda: os.ftruncate(fd, 0),
+             lambda: mmap.mmap(fd, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE),
+             lambda: os.open(f'/proc/self/fd/{fd}', os.O_RDWR), lambda: os.fchmod(fd, 0o666)):
+    try: what(); print('written')
+    except OSError as error: print('refused')
+print(len(mmap.mmap(fd, 4096, prot=mmap.PROT_READ)))";
+    let as_nobody = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script];
+    let told = served.host().run("setpriv", &as_nobody);
+    assert_eq!(told.text(), "refused\nrefused\nrefused\nrefused\nrefused\n4096");
 }

@@ -181,6 +181,7 @@ struct Server {
     figures: Figures,
     told: [Option<String>; 2],
     own_uid: u32,
+    is_told_to_end: bool,
 }
 
 impl Server {
@@ -225,6 +226,7 @@ impl Server {
             figures: Figures::default(),
             told: [None, None],
             own_uid: rustix::process::geteuid().as_raw(),
+            is_told_to_end: false,
             options,
         };
         server.take_over(now)?;
@@ -326,12 +328,11 @@ impl Server {
                             self.helped(done, now);
                         }
                     }
-                    token => {
-                        if self.served(token, now) == Some(End::ToldTo) {
-                            return Ok(End::ToldTo);
-                        }
-                    }
+                    token => self.served(token, now),
                 }
+            }
+            if self.is_told_to_end {
+                return Ok(End::ToldTo);
             }
         }
     }
@@ -554,8 +555,8 @@ impl Server {
         self.connections.insert(token, connection);
         self.deadlines.insert((until, token));
         // Who asks at once, as all do, never has to be polled.
-        if self.served(token, now).is_none()
-            && let Some(connection) = self.connections.get(&token)
+        self.served(token, now);
+        if let Some(connection) = self.connections.get(&token)
             && add(&self.poll, connection.socket.as_fd(), token).is_err()
         {
             self.close(token);
@@ -597,19 +598,19 @@ impl Server {
         }
     }
 
-    /// Goes on with a connection. Gives the end, if it was told.
-    fn served(&mut self, token: u64, now: Instant) -> Option<End> {
-        let connection = self.connections.get_mut(&token)?;
+    /// Goes on with a connection.
+    fn served(&mut self, token: u64, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
         match &mut connection.state {
             State::Sending(..) => {
                 self.go_on_sending(token);
-                return None;
+                return;
             }
             State::Asking => {}
             // Nothing more is expected: who hangs up is not waited for.
             State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) => {
                 self.close(token);
-                return None;
+                return;
             }
         }
         let room = REQUEST_BYTES_MAX - connection.heard.len().min(REQUEST_BYTES_MAX);
@@ -624,12 +625,11 @@ impl Server {
                 self.figures.dropped += 1;
                 self.close(token);
             }
-            Parsed::Whole(request) => return self.answer(token, uid, request, now),
+            Parsed::Whole(request) => self.answer(token, uid, request, now),
         }
-        None
     }
 
-    fn answer(&mut self, token: u64, uid: u32, request: Request<'_>, now: Instant) -> Option<End> {
+    fn answer(&mut self, token: u64, uid: u32, request: Request<'_>, now: Instant) {
         let may_command = uid == 0 || uid == self.own_uid;
         match request {
             Request::LookUp(kind, key) => self.look_up(token, uid, kind, key, now),
@@ -654,10 +654,10 @@ impl Server {
             },
             Request::Shutdown => {
                 self.say(Level::Info, "ends: told to over the socket");
-                return Some(End::ToldTo);
+                self.close(token);
+                self.is_told_to_end = true;
             }
         }
-        None
     }
 
     fn look_up(&mut self, token: u64, uid: u32, kind: Kind, key: &[u8], now: Instant) {
