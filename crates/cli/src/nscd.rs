@@ -45,8 +45,8 @@ pub fn run(options: &Nscd, out: &mut dyn Write) -> Result<()> {
 /// Sends a request of nscd's protocol and reads to the end of the answer.
 fn order(options: &Nscd, number: i32, key: &[u8]) -> Result<Vec<u8>> {
     let path = &options.socket;
-    let mut socket = UnixStream::connect(path)
-        .with_context(|| format!("nobody serves {}", path.display()))?;
+    let mut socket =
+        UnixStream::connect(path).with_context(|| format!("nobody serves {}", path.display()))?;
     socket.set_read_timeout(Some(ORDER_WAIT))?;
     let length = i32::try_from(key.len()).unwrap_or(i32::MAX);
     let mut request = protocol::bytes(&[protocol::VERSION, number, length]);

@@ -392,7 +392,13 @@ const PAGES: &[Page] = &[
             NSSWITCH,
             ROSTER_SNAP,
         ],
-        see_also: &["rosterd(8)", "roster.toml(5)", "roster-doctor(1)", "nscd(8)", "nsswitch.conf(5)"],
+        see_also: &[
+            "rosterd(8)",
+            "roster.toml(5)",
+            "roster-doctor(1)",
+            "nscd(8)",
+            "nsswitch.conf(5)",
+        ],
     },
     Page {
         name: "synth",

@@ -161,11 +161,13 @@ fn user(
             pw_shell: ptr::null_mut(),
         };
         let mut result = ptr::null_mut();
-        let status = call(&raw mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut result);
+        let status =
+            call(&raw mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut result);
         if status != 0 || result.is_null() {
             return Err(status);
         }
-        let strings = [entry.pw_name, entry.pw_passwd, entry.pw_gecos, entry.pw_dir, entry.pw_shell];
+        let strings =
+            [entry.pw_name, entry.pw_passwd, entry.pw_gecos, entry.pw_dir, entry.pw_shell];
         Ok(protocol::user(entry.pw_uid, entry.pw_gid, strings.map(text)))
     })
 }
@@ -181,7 +183,8 @@ fn group(
             gr_mem: ptr::null_mut(),
         };
         let mut result = ptr::null_mut();
-        let status = call(&raw mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut result);
+        let status =
+            call(&raw mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut result);
         if status != 0 || result.is_null() {
             return Err(status);
         }
@@ -235,7 +238,11 @@ fn groups_of(name: &CStr) -> Answer {
         if status >= 0 {
             gids.truncate(count.min(room));
             gids.retain(|&gid| gid != NONE);
-            return if gids.is_empty() { Answer::Absent } else { Answer::Found(protocol::groups(&gids)) };
+            return if gids.is_empty() {
+                Answer::Absent
+            } else {
+                Answer::Found(protocol::groups(&gids))
+            };
         }
         room = count.max(room * 2);
     }

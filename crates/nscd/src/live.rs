@@ -48,7 +48,9 @@ fn search(map: &(impl Memory + ?Sized), kind: Kind, key: &[u8]) -> Option<Said> 
         let start = data + at as usize;
         let mut kind_there = [0];
         map.read(start + entry::KIND, &mut kind_there)?;
-        if kind_there == [kind as u8] && map.word(start + entry::KEY_BYTES)? as usize == key_there.len() {
+        if kind_there == [kind as u8]
+            && map.word(start + entry::KEY_BYTES)? as usize == key_there.len()
+        {
             map.read(data + map.word(start + entry::KEY)? as usize, &mut key_there)?;
             if key_there.split_last() == Some((&0, key)) {
                 let start = data + map.word(start + entry::PACKET)? as usize;
@@ -143,7 +145,13 @@ impl Live {
         let Some(next) = self.shared.word(head) else { return false };
         let mut record = Vec::with_capacity(bytes);
         let packet_at = place + key_bytes as u32;
-        push_entry(&mut record, kind, true, key.len() + 1, [place + ENTRY_BYTES as u32, next, packet_at]);
+        push_entry(
+            &mut record,
+            kind,
+            true,
+            key.len() + 1,
+            [place + ENTRY_BYTES as u32, next, packet_at],
+        );
         record.extend_from_slice(key);
         record.resize(key_bytes, 0);
         let allocated = bytes - key_bytes;

@@ -106,7 +106,9 @@ impl Shared {
         }
         // SAFETY: the target is inside of the mapping, and `bytes` is none of it, since nothing lends it
         // out.
-        unsafe { self.base.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        unsafe {
+            self.base.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
+        };
         Some(())
     }
 }
@@ -119,7 +121,9 @@ impl Memory for Shared {
         }
         // SAFETY: the source is inside of the mapping, which only this process writes, and not now: that
         // takes `&mut self`.
-        unsafe { self.base.add(offset).copy_to_nonoverlapping(NonNull::from(out).cast(), end - offset) };
+        unsafe {
+            self.base.add(offset).copy_to_nonoverlapping(NonNull::from(out).cast(), end - offset)
+        };
         Some(())
     }
 }

@@ -104,7 +104,9 @@ impl Responder {
     pub fn figure(&self, words: &str) -> u64 {
         let figures = self.figures();
         let number = figures.split(words).next().and_then(|text| text.split_whitespace().last());
-        number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{words}: {figures}"))
+        number
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("{words}: {figures}"))
     }
 
     /// Where programs ask, seen from outside of the host.

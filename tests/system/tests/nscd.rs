@@ -148,7 +148,8 @@ fn look_ups_make_no_system_call() {
             names.groups_of("alice");
         }
         names.ask("maps x");
-        for question in ["u 616c696365", "U 70000", "u 726f6f74", "G 70050", "i 616c696365", "G 0"] {
+        for question in ["u 616c696365", "U 70000", "u 726f6f74", "G 70050", "i 616c696365", "G 0"]
+        {
             names.ask(&format!("repeat 100 {question}"));
         }
         drop(names);
@@ -158,7 +159,8 @@ fn look_ups_make_no_system_call() {
         assert_eq!(first.matches("connect(").count(), 2, "{first}");
         assert!(!first.contains("nsswitch.conf"), "{first}");
         // Questions are read and answers written; clocks need no system call.
-        let quiet = ["read(0,", "write(1,", "read(3,", "close(3)", "newfstatat(3", "fstat(3", "+++", "---"];
+        let quiet =
+            ["read(0,", "write(1,", "read(3,", "close(3)", "newfstatat(3", "fstat(3", "+++", "---"];
         let others: Vec<_> = last
             .lines()
             .skip(1)
@@ -291,7 +293,9 @@ fn changes_of_files_and_of_nsswitch_conf_are_seen_by_running_programs() {
     wait_until(SOON, "who is gone is gone", || names.user("fresh") == "none:0");
     served.rewrite("nsswitch.conf", RECOMMENDED);
     wait_until(SOON, "another service is in", || names.user("alice").starts_with("alice:x:70000"));
-    wait_until(SOON, "and its groups", || names.groups_of("alice") == " 900 70050 70051 4294967294");
+    wait_until(SOON, "and its groups", || {
+        names.groups_of("alice") == " 900 70050 70051 4294967294"
+    });
     let made = served.figure(" made since");
     assert!(made >= 3, "{}", served.figures());
 }
@@ -406,9 +410,8 @@ fn a_server_that_is_stopped_for_long_holds_nobody_up() {
 #[test]
 fn strangers_that_say_nothing_change_nothing_for_others() {
     let served = Responder::start(host(RECOMMENDED));
-    let strangers: Vec<_> = (0..1500)
-        .map(|_| UnixStream::connect(served.socket()).expect("connect"))
-        .collect();
+    let strangers: Vec<_> =
+        (0..1500).map(|_| UnixStream::connect(served.socket()).expect("connect")).collect();
     let start = Instant::now();
     for _ in 0..50 {
         let mut names = Names::on(served.host(), &c_program("names"));

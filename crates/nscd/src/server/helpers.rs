@@ -178,7 +178,8 @@ impl Helpers {
         let child = command.spawn()?;
         self.next_number += 1;
         let (heard, question) = (Vec::new(), None);
-        let helper = Helper { child, socket: ours, heard, question, idle_since: now, is_last: false };
+        let helper =
+            Helper { child, socket: ours, heard, question, idle_since: now, is_last: false };
         poll(self.next_number, helper.socket.as_fd())?;
         self.running.insert(self.next_number, helper);
         Ok(self.next_number)

@@ -284,7 +284,8 @@ impl Server {
             let mut wake = next_look.min(next_touch);
             for table in Table::ALL {
                 let maps = self.maps(table);
-                let due = [maps.tick(now), maps.current.as_mut().and_then(|map| map.live.expire(now))];
+                let due =
+                    [maps.tick(now), maps.current.as_mut().and_then(|map| map.live.expire(now))];
                 wake = due.into_iter().flatten().fold(wake, Instant::min);
             }
             let (late, due) = self.helpers.tick(now);
@@ -308,7 +309,8 @@ impl Server {
                 tv_nsec: pause.subsec_nanos().into(),
             };
             events.clear();
-            match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&pause)) {
+            match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&pause))
+            {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(io::Error::from(error).into()),
             }
@@ -460,9 +462,9 @@ impl Server {
             let later = std::mem::take(&mut self.later);
             self.dirty.extend(later);
             self.look(true);
-            let all = Table::ALL.into_iter().all(|table| {
-                self.maps(table).current.is_some() || self.has_failed(table)
-            });
+            let all = Table::ALL
+                .into_iter()
+                .all(|table| self.maps(table).current.is_some() || self.has_failed(table));
             if all && let Some(ready) = self.ready.take() {
                 ready();
             }
@@ -720,8 +722,7 @@ impl Server {
             Table::Passwd => &mut self.passwd,
             Table::Group => &mut self.group,
         };
-        if let (Some(current), Some(connection)) =
-            (&mut maps.current, self.connections.get(&token))
+        if let (Some(current), Some(connection)) = (&mut maps.current, self.connections.get(&token))
         {
             // The client compares it with its clock, which may have been set.
             current.live.touch(unix_seconds());

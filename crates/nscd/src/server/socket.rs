@@ -50,9 +50,12 @@ pub fn owner(path: &Path) -> io::Result<Option<String>> {
     match connect(&client, &address).map_err(io::Error::from) {
         Ok(()) => {}
         // A queue that is full is somebody's.
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Some("somebody".to_owned())),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            return Ok(Some("somebody".to_owned()));
+        }
         Err(error) => {
-            let nobody = [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::NotADirectory];
+            let nobody =
+                [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::NotADirectory];
             return if nobody.contains(&error.kind()) { Ok(None) } else { Err(error) };
         }
     }

@@ -139,10 +139,9 @@ pub fn build(
     let names_roster = all.iter().any(|line| has(line, Service::Roster));
     let published = if names_roster { published(&files.snapshot) } else { Ok(None) };
     let make = |(table, path)| {
-        let published = published.as_ref().map_err(|why| BuildError::Snapshot {
-            path: files.snapshot.clone(),
-            why: why.clone(),
-        });
+        let published = published
+            .as_ref()
+            .map_err(|why| BuildError::Snapshot { path: files.snapshot.clone(), why: why.clone() });
         (table, published.and_then(|bytes| one(table, files, lines, bytes.as_deref(), path)))
     };
     wanted.into_iter().map(make).collect()
@@ -224,7 +223,7 @@ fn local(table: Table, files: &Files) -> Result<Option<Vec<u8>>, BuildError> {
 
 /// The published snapshot, if it is one that the module would believe.
 fn published(path: &Path) -> Result<Option<Vec<u8>>, String> {
-        let mut file = match File::open(path) {
+    let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),

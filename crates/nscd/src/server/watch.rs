@@ -50,7 +50,9 @@ impl Watch {
         for file in &self.files {
             let end = std::fs::canonicalize(file).ok();
             for path in [Some(file), end.as_ref()].into_iter().flatten() {
-                let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
+                let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+                    continue;
+                };
                 if let Ok(watch) = inotify::add_watch(&self.inotify, folder, what) {
                     let names = self.names.entry(watch).or_default();
                     if !names.iter().any(|known| known == name) {
