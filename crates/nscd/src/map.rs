@@ -154,7 +154,8 @@ impl Chains {
 /// Chains for that many entries: two for each, so that most are alone in theirs, and a prime, for the
 /// hash is a plain one.
 fn module(entries: usize) -> usize {
-    let is_prime = |n: usize| (3..).step_by(2).take_while(|d| d * d <= n).all(|d| n % d != 0);
+    let is_prime =
+        |n: usize| (3..).step_by(2).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
     let least = (entries * 2).max(1021) | 1;
     (least..).step_by(2).find(|&n| is_prime(n)).unwrap_or(least)
 }
@@ -662,7 +663,7 @@ fn is_open(sources: Sources<'_>, name: &[u8]) -> Result<bool, Damage> {
     Ok(groups_of(sources, name)?.is_none())
 }
 
-fn name_of<'a, const N: usize>(fields: [Option<&'a [u8]>; N]) -> &'a [u8] {
+fn name_of<const N: usize>(fields: [Option<&[u8]>; N]) -> &[u8] {
     fields.first().copied().flatten().unwrap_or_default()
 }
 

@@ -64,11 +64,11 @@ pub fn parse(text: &[u8]) -> Lines {
 /// What stands behind the name; the last line of a name counts.
 fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    let values = lines.filter_map(|line| {
+    let mut values = lines.filter_map(|line| {
         let (found, value) = line.split_once(':')?;
         (found.trim() == name).then_some(value.trim())
     });
-    values.last()
+    values.next_back()
 }
 
 /// What follows a status.

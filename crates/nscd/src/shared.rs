@@ -107,7 +107,9 @@ impl Shared {
         // SAFETY: the target is inside of the mapping, and `bytes` is none of it, since nothing lends it
         // out.
         unsafe {
-            self.base.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
+            self.base
+                .add(offset)
+                .copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         };
         Some(())
     }
@@ -122,7 +124,7 @@ impl Memory for Shared {
         // SAFETY: the source is inside of the mapping, which only this process writes, and not now: that
         // takes `&mut self`.
         unsafe {
-            self.base.add(offset).copy_to_nonoverlapping(NonNull::from(out).cast(), end - offset)
+            self.base.add(offset).copy_to_nonoverlapping(NonNull::from(out).cast(), end - offset);
         };
         Some(())
     }
