@@ -16,6 +16,8 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 PROGRAM := $(CARGO_TARGET_DIR)/release/roster
 MODULE := $(CARGO_TARGET_DIR)/module/libnss_roster.so.2
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f)
+# roster-exec has no standard library: it is built alone, without what others want of its crates.
+CLIENT := --package roster-exec --bin roster-exec --no-default-features --features program --profile client
 # What is built is read by other users, whatever the umask of the builder.
 CARGO := umask 022 && cargo
 
@@ -35,7 +37,7 @@ build: programs module ## build the programs and the NSS module
 programs:
 	@scripts/need build
 	$(CARGO) build --release --locked
-	$(CARGO) rustc --package roster-exec --bin roster-exec --profile client --locked -- -C target-feature=+crt-static
+	$(CARGO) rustc $(CLIENT) --locked -- -C target-feature=+crt-static -C relocation-model=static
 	@touch -- $(PROGRAM)
 
 module: ## build the NSS module alone

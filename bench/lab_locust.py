@@ -46,10 +46,9 @@ class Binds(User):
 if os.environ["LAB_USERS"] == "ldap3":
 
     class WithLdap3(Binds):
-        server = ldap3.Server(HOST, int(PORT), get_info=ldap3.NONE)
-
         def connect(self):
-            return ldap3.Connection(self.server)
+            # Of its own: a server that could not be connected to once, for want of a port, is invalid for good.
+            return ldap3.Connection(ldap3.Server(HOST, int(PORT), get_info=ldap3.NONE))
 
         def bind_as(self, name):
             if not self.connection.rebind(name, "secret"):

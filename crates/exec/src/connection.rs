@@ -1,21 +1,24 @@
 //! The connection to the daemon.
 
 use crate::signals::Signals;
-use roster_exec::wire::{ANSWER_BYTES_MAX, Answer, DESCRIPTORS, HEADER_BYTES, encode_signal};
+use crate::system;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use roster_exec::wire::{
+    ANSWER_BYTES_MAX, Answer, DESCRIPTORS, HEADER_BYTES, Malformed, encode_signal,
+};
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::{Errno, IoSlice, read, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, sendmsg, socket_with,
+    SocketFlags, SocketType, connect, send, sendmsg, socket_with,
 };
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::Duration;
 
 /// In which the daemon has to take what it is sent.
 const SEND_TIME: Duration = Duration::from_secs(10);
@@ -28,48 +31,88 @@ pub(crate) enum Event {
     Signal(u32),
 }
 
+/// Why there is no answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The daemon has closed the connection.
+    Gone,
+    /// What it says is none.
+    Malformed(Malformed),
+    /// An error of the system's.
+    System(Errno),
+}
+
+impl From<Errno> for Broken {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::CONNRESET | Errno::PIPE => Self::Gone,
+            error => Self::System(error),
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the daemon has gone away"),
+            Self::Malformed(what) => write!(f, "{what}"),
+            Self::System(error) => {
+                write!(f, "{} (error {})", system::words(*error), error.raw_os_error())
+            }
+        }
+    }
+}
+
 pub(crate) struct Connection {
-    stream: UnixStream,
+    stream: OwnedFd,
     /// What has come of answers that were not looked at.
     held: Vec<u8>,
 }
 
 impl Connection {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &[u8]) -> Result<Self, Broken> {
         let address = SocketAddrUnix::new(path)?;
-        let socket =
+        let stream =
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&socket, Timeout::Send, Some(SEND_TIME))?;
-        connect(&socket, &address)?;
-        Ok(Self { stream: socket.into(), held: Vec::new() })
+        set_socket_timeout(&stream, Timeout::Send, Some(SEND_TIME))?;
+        connect(&stream, &address)?;
+        Ok(Self { stream, held: Vec::new() })
     }
 
     /// Sends a request, and with it our descriptors and the folder that we are in.
-    pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), Broken> {
         let folder = folder()?;
-        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), folder.as_fd()];
+        let [stdin, stdout, stderr] = system::standard();
+        let fds = [stdin, stdout, stderr, folder.as_fd()];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
-        let flags = SendFlags::NOSIGNAL;
-        let sent = sendmsg(&self.stream, &[IoSlice::new(request)], &mut control, flags)?;
-        self.stream.write_all(&request[sent..])
+        let parts = [IoSlice::new(request)];
+        let sent =
+            retry_on_intr(|| sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL))?;
+        self.send_bytes(&request[sent..])
     }
 
     /// Passes a signal on to the command. Where the daemon is gone, its answer tells.
-    pub(crate) fn pass_on(&mut self, signal: u32) -> io::Result<()> {
-        match self.stream.write_all(&encode_signal(signal)) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            written => written,
+    pub(crate) fn pass_on(&mut self, signal: u32) -> Result<(), Broken> {
+        match self.send_bytes(&encode_signal(signal)) {
+            Err(Broken::Gone) => Ok(()),
+            sent => sent,
         }
     }
 
-    /// What comes next, of the daemon or of anybody who signals. An end without an answer is an
-    /// `UnexpectedEof`.
-    pub(crate) fn answer_or_signal(&mut self, signals: &mut Signals) -> io::Result<Event> {
+    fn send_bytes(&self, mut bytes: &[u8]) -> Result<(), Broken> {
+        while !bytes.is_empty() {
+            let sent = retry_on_intr(|| send(&self.stream, bytes, SendFlags::NOSIGNAL))?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
+    }
+
+    /// What comes next, of the daemon or of anybody who signals.
+    pub(crate) fn answer_or_signal(&mut self, signals: &mut Signals) -> Result<Event, Broken> {
         loop {
-            if let Some(answer) = self.held_answer()? {
+            if let Some(answer) = self.held_answer().map_err(Broken::Malformed)? {
                 return Ok(Event::Answer(answer));
             }
             if let Some(signal) = signals.next()? {
@@ -78,7 +121,7 @@ impl Connection {
             let mut fds =
                 [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
             match poll(&mut fds, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             let [has_come, _] = fds.map(|fd| !fd.revents().is_empty());
@@ -89,38 +132,34 @@ impl Connection {
     }
 
     /// An answer that has come already.
-    fn held_answer(&mut self) -> io::Result<Option<Answer>> {
-        let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+    fn held_answer(&mut self) -> Result<Option<Answer>, Malformed> {
         let Some((head, rest)) = self.held.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
-        let length = Answer::length(*head).map_err(invalid)?;
+        let length = Answer::length(*head)?;
         let Some(body) = rest.get(..length) else { return Ok(None) };
-        let answer = Answer::decode(*head, body).map_err(invalid)?;
+        let answer = Answer::decode(*head, body)?;
         self.held.drain(..HEADER_BYTES + length);
         Ok(Some(answer))
     }
 
-    fn read(&mut self) -> io::Result<()> {
+    fn read(&mut self) -> Result<(), Broken> {
         let mut buffer = [0; HEADER_BYTES + ANSWER_BYTES_MAX];
-        match self.stream.read(&mut buffer) {
-            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        match read(&self.stream, &mut buffer) {
+            Ok(0) => Err(Broken::Gone),
             Ok(count) => {
                 self.held.extend_from_slice(&buffer[..count]);
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
-                Err(ErrorKind::UnexpectedEof.into())
-            }
-            Err(error) => Err(error),
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
 /// The folder that we are in, whether or not we may enter it any more.
-fn folder() -> io::Result<OwnedFd> {
+fn folder() -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path| openat(CWD, path, flags, Mode::empty());
-    Ok(open(".").or_else(|_| open("/proc/self/cwd"))?)
+    open(".").or_else(|_| open("/proc/self/cwd"))
 }

@@ -1,35 +1,53 @@
 //! `roster-exec`: asks the daemon to run a command, hands it our descriptors, passes signals on, and
 //! ends as the command did.
 //!
-//! Reads and writes none of the command's data, and knows no policy.
+//! Reads and writes none of the command's data, and knows no policy. Begins and ends by itself, without a C library
+//! (`start.rs` says why): what that takes of unsafe code is in `start`, `memory`, `heap` and `system`, and nowhere else.
 
-#![forbid(unsafe_code)]
+#![no_std]
+#![no_main]
+
+extern crate alloc;
 
 mod connection;
+mod heap;
+mod memory;
 mod signals;
+mod start;
+mod system;
 
-use connection::{Connection, Event};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use connection::{Broken, Connection, Event};
+use core::fmt::Display;
+use core::panic::PanicInfo;
+use core::time::Duration;
 use roster_exec::options::{self, Call};
-use roster_exec::wire::{self, Answer, End, Request, Why};
+use roster_exec::wire::{self, Answer, End, Why, encode_request};
+use rustix::event::{Timespec, poll};
+use rustix::fd::BorrowedFd;
+use rustix::io::{Errno, retry_on_intr, write};
 use signals::Signals;
-use std::ffi::OsString;
-use std::io::{self, ErrorKind, Write};
-use std::path::Path;
-use std::process::ExitCode;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 const TIME_OVER: u8 = 124;
 const FAILED: u8 = 125;
 const NOT_EXECUTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// How long a daemon is asked again that has no place.
-const BUSY_TIME: Duration = Duration::from_secs(5);
+/// How often a daemon is asked that has no place, and how long after each time: for five seconds.
+const BUSY_TIMES: u32 = 250;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-fn main() -> ExitCode {
-    let (run_as, socket, argv) = match options::parse(std::env::args_os().skip(1)) {
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap::new();
+
+/// The status to end with.
+fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
+    if system::open_closed().is_err() {
+        return FAILED;
+    }
+    let (run_as, socket, argv) = match options::parse(words.iter().skip(1).copied()) {
         Ok(Call::Run { run_as, socket, argv }) => (run_as, socket, argv),
         Ok(Call::Help) => return print(&options::help()),
         Ok(Call::Version) => {
@@ -37,19 +55,24 @@ fn main() -> ExitCode {
         }
         Err(wrong) => return fail(FAILED, &format_args!("{wrong}; see {} --help", options::NAME)),
     };
-    let socket = socket.unwrap_or_else(|| OsString::from(wire::SOCKET));
-    let request = Request { run_as, argv, environment: std::env::vars_os().collect() };
-    match run_when_there_is_place(Path::new(&socket), &request) {
-        Ok(Answer::Ended(End::Exited(status))) => ExitCode::from(status.to_le_bytes()[0]),
+    let socket = socket.unwrap_or(wire::SOCKET.as_bytes());
+    // What has no name and no value is none; a name may begin with the sign.
+    let is_variable = |string: &&[u8]| string.iter().skip(1).any(|&byte| byte == b'=');
+    let variables: Vec<&[u8]> = variables.iter().copied().filter(is_variable).collect();
+    let request = encode_request(run_as.unwrap_or_default().as_bytes(), &argv, &variables);
+    let Some(request) = request else {
+        return fail(FAILED, &"the command and its environment are too long");
+    };
+    let command = String::from_utf8_lossy(argv[0]);
+    match run_when_there_is_place(socket, &request) {
+        Ok(Answer::Ended(End::Exited(status))) => status.to_le_bytes()[0],
         Ok(Answer::Ended(End::Died(signal))) => signals::die_of(signal),
         Ok(Answer::Ended(End::TimeOver)) => {
-            fail(TIME_OVER, &format_args!("{}: its time was over", request.argv[0].display()))
+            fail(TIME_OVER, &format_args!("{command}: its time was over"))
         }
-        Ok(Answer::Denied(why, words)) => {
-            fail(code_of(why), &format_args!("{}: {words}", request.argv[0].display()))
-        }
+        Ok(Answer::Denied(why, words)) => fail(code_of(why), &format_args!("{command}: {words}")),
         Ok(_) => fail(FAILED, &"the daemon says what it may not say here"),
-        Err(error) => fail(FAILED, &error),
+        Err(what) => fail(FAILED, &what),
     }
 }
 
@@ -62,37 +85,34 @@ fn code_of(why: Why) -> u8 {
 }
 
 /// As [`run`]. A daemon that is busy has started nothing; one that has let us wait is not asked again.
-fn run_when_there_is_place(socket: &Path, request: &Request) -> io::Result<Answer> {
-    let began = Instant::now();
-    loop {
+fn run_when_there_is_place(socket: &[u8], request: &[u8]) -> Result<Answer, String> {
+    for _ in 1..BUSY_TIMES {
         match run(socket, request)? {
-            Answer::Denied(Why::Busy, _) if began.elapsed() < BUSY_TIME => sleep(BUSY_PAUSE),
+            Answer::Denied(Why::Busy, _) => {
+                let pause = Timespec::try_from(BUSY_PAUSE).ok();
+                let _ = poll(&mut [], pause.as_ref());
+            }
             answer => return Ok(answer),
         }
     }
+    run(socket, request)
 }
 
 /// The last answer.
-fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
-    let bytes = request.encode().ok_or_else(|| {
-        io::Error::new(ErrorKind::InvalidInput, "the command and its environment are too long")
-    })?;
-    let told = |error: io::Error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => io::Error::new(
-            error.kind(),
-            format!(
-                "nobody listens on {}: is roster-rootwrap-daemon --native running?",
-                socket.display()
-            ),
-        ),
-        kind => io::Error::new(kind, format!("{}: {error}", socket.display())),
+fn run(socket: &[u8], request: &[u8]) -> Result<Answer, String> {
+    let shown = String::from_utf8_lossy(socket);
+    let told = |broken: Broken| match broken {
+        Broken::System(Errno::NOENT | Errno::CONNREFUSED) => {
+            format!("nobody listens on {shown}: is roster-rootwrap-daemon --native running?")
+        }
+        broken => format!("{shown}: {broken}"),
     };
     let mut connection = Connection::open(socket).map_err(told)?;
     // From here on none is lost, whatever it will be for.
-    let mut signals = Signals::catch()?;
-    match connection.send(&bytes) {
+    let mut signals = Signals::catch().map_err(|error| told(error.into()))?;
+    match connection.send(request) {
         // It would not read the request, and may have said why.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(Broken::Gone) => {}
         sent => sent.map_err(told)?,
     }
     let (mut is_running, mut was_told_to_end) = (false, false);
@@ -100,8 +120,8 @@ fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
         match connection.answer_or_signal(&mut signals) {
             Ok(Event::Answer(Answer::Started(_))) => is_running = true,
             Ok(Event::Answer(Answer::Stopped(signal))) => {
-                signals::stop_by(signal)?;
-                connection.pass_on(signals::CONTINUE)?;
+                signals::stop_by(signal).map_err(|error| told(error.into()))?;
+                connection.pass_on(signals::CONTINUE).map_err(told)?;
             }
             Ok(Event::Answer(last)) => return Ok(last),
             // Whoever insists does not wait for a command that has not begun.
@@ -113,30 +133,44 @@ fn run(socket: &Path, request: &Request) -> io::Result<Answer> {
             // Perhaps the command runs already; if not, the signal is there when it does.
             Ok(Event::Signal(signal)) => {
                 was_told_to_end |= signals::is_to_end(signal);
-                connection.pass_on(signal)?;
+                connection.pass_on(signal).map_err(told)?;
             }
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Err(Broken::Gone) => {
                 let what = match is_running {
-                    true => "the daemon has gone away; how the command ended is not known",
-                    false => "the daemon has gone away before it told that the command runs",
+                    true => "how the command ended is not known",
+                    false => "it has not told that the command runs",
                 };
-                let what = format!("{}: {what}", socket.display());
-                return Err(io::Error::new(error.kind(), what));
+                return Err(format!("{shown}: {}; {what}", Broken::Gone));
             }
-            Err(error) => return Err(told(error)),
+            Err(broken) => return Err(told(broken)),
         }
     }
 }
 
-fn print(text: &str) -> ExitCode {
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => fail(FAILED, &error),
+fn print(text: &str) -> u8 {
+    let [_, stdout, _] = system::standard();
+    match write_all(stdout, text.as_bytes()) {
+        Ok(()) | Err(Errno::PIPE) => 0,
+        Err(error) => fail(FAILED, &Broken::System(error)),
     }
 }
 
-fn fail(code: u8, what: &dyn std::fmt::Display) -> ExitCode {
-    let _ = writeln!(io::stderr(), "{}: {what}", options::NAME);
-    ExitCode::from(code)
+fn fail(code: u8, what: &dyn Display) -> u8 {
+    let [_, _, stderr] = system::standard();
+    let _ = write_all(stderr, format!("{}: {what}\n", options::NAME).as_bytes());
+    code
+}
+
+fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let written = retry_on_intr(|| write(to, bytes))?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+/// An error of this program's.
+#[panic_handler]
+fn panic(what: &PanicInfo<'_>) -> ! {
+    start::end(fail(FAILED, &what))
 }

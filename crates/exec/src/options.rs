@@ -1,8 +1,10 @@
 //! The command line of `roster-exec`: one table, of which the parser, `--help`, the man page and the
 //! completions are made.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// One option.
 #[derive(Debug)]
@@ -101,7 +103,7 @@ pub const SECTIONS: &[(&str, Terms)] = &[
 
 /// What somebody calls it for.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum Call<'w> {
     /// To be told how.
     Help,
     /// To be told the version.
@@ -109,32 +111,29 @@ pub enum Call {
     /// To run a command.
     Run {
         /// The user, if one is named.
-        run_as: Option<String>,
+        run_as: Option<&'w str>,
         /// The socket, if one is named.
-        socket: Option<OsString>,
+        socket: Option<&'w [u8]>,
         /// The command.
-        argv: Vec<OsString>,
+        argv: Vec<&'w [u8]>,
     },
 }
 
 /// Reads a command line without the program's own name. An error says what is wrong with it.
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Call, String> {
+pub fn parse<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Call<'w>, Cow<'static, str>> {
     let mut words = words.into_iter();
     let (mut run_as, mut socket) = (None, None);
     let first = loop {
         let word = words.next().ok_or("there is no command")?;
-        if word == "--" {
+        if word == b"--" {
             break words.next().ok_or("there is no command")?;
         }
-        let Some((option, value)) = option_of(&word)? else { break word };
-        let mut value = || {
-            let value = value.clone().or_else(|| words.next());
-            value.ok_or(format!("--{} needs a value", option.long))
-        };
+        let Some((option, value)) = option_of(word)? else { break word };
+        let mut value =
+            || value.or_else(|| words.next()).ok_or(format!("--{} needs a value", option.long));
         match option.short {
             'u' => {
-                let name = value()?.into_string();
-                let name = name.map_err(|_| "a user's name is UTF-8")?;
+                let name = core::str::from_utf8(value()?).map_err(|_| "a user's name is UTF-8")?;
                 // To the daemon it would be none: root. A variable that is not set has not meant that.
                 if name.is_empty() {
                     return Err("the name of the user is empty".into());
@@ -149,19 +148,21 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Call, String> 
     Ok(Call::Run { run_as, socket, argv: [first].into_iter().chain(words).collect() })
 }
 
-/// The option of a word, with the value in it; `None` if it is the command.
-fn option_of(word: &OsStr) -> Result<Option<(&'static Opt, Option<OsString>)>, String> {
-    let unknown = || format!("there is no option {}", word.display());
-    let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let (option, value) = match word.as_bytes() {
+/// An option, with the value that is in its word.
+type Given<'w> = (&'static Opt, Option<&'w [u8]>);
+
+/// The option of a word; `None` if it is the command.
+fn option_of(word: &[u8]) -> Result<Option<Given<'_>>, String> {
+    let unknown = || format!("there is no option {}", String::from_utf8_lossy(word));
+    let (option, value) = match word {
         [b'-', b'-', long @ ..] => {
             let at = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
             let option = OPTIONS.iter().find(|option| option.long.as_bytes() == &long[..at]);
-            (option, long.get(at + 1..).map(os))
+            (option, long.get(at + 1..))
         }
         [b'-', short, rest @ ..] => {
             let option = OPTIONS.iter().find(|option| option.short == char::from(*short));
-            (option, (!rest.is_empty()).then(|| os(rest)))
+            (option, (!rest.is_empty()).then_some(rest))
         }
         _ => return Ok(None),
     };
@@ -214,14 +215,21 @@ fn wrap(meaning: &str, text: &mut String) {
 mod tests {
     use super::*;
 
-    fn run(run_as: Option<&str>, socket: Option<&str>, argv: &[&str]) -> Result<Call, String> {
-        let argv = argv.iter().map(OsString::from).collect();
-        Ok(Call::Run { run_as: run_as.map(Into::into), socket: socket.map(Into::into), argv })
+    fn run<'w>(
+        run_as: Option<&'w str>,
+        socket: Option<&'w str>,
+        argv: &[&'w str],
+    ) -> Result<Call<'w>, Cow<'static, str>> {
+        let argv = argv.iter().map(|word| word.as_bytes()).collect();
+        Ok(Call::Run { run_as, socket: socket.map(str::as_bytes), argv })
+    }
+
+    fn parse<'w>(words: &[&'w str]) -> Result<Call<'w>, Cow<'static, str>> {
+        super::parse(words.iter().map(|word| word.as_bytes()))
     }
 
     #[test]
     fn what_is_behind_the_command_is_the_commands() {
-        let parse = |words: &[&str]| parse(words.iter().map(OsString::from));
         assert_eq!(parse(&["ls", "-u", "--help"]), run(None, None, &["ls", "-u", "--help"]));
         assert_eq!(parse(&["-u", "bob", "ls"]), run(Some("bob"), None, &["ls"]));
         assert_eq!(parse(&["-ubob", "--", "-x"]), run(Some("bob"), None, &["-x"]));

@@ -1,57 +1,86 @@
 //! Signals: those that are passed on, as something to read; and what the command's signals do to us.
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise, sigprocmask};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use signal_hook::low_level::emulate_default_handler;
-use std::fs;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::process::ExitCode;
+use crate::system::{self, Change, Set};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::{Errno, read};
+use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior};
 
 /// Which are passed on.
 const PASSED_ON: [Signal; 9] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGTSTP,
-    Signal::SIGCONT,
-    Signal::SIGWINCH,
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::TSTP,
+    Signal::CONT,
+    Signal::WINCH,
 ];
-/// What a command goes on by.
-pub(crate) const CONTINUE: u32 = Signal::SIGCONT as u32;
+/// Of these, whereby somebody wants an end.
+const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 /// What a shell adds to the number of a signal that a command died of.
 const SIGNAL_BASE: u8 = 128;
+/// Of the structure in which a signal is read; its number comes first.
+const INFO_BYTES: usize = 128;
+/// Of /proc/self/status, in which what is looked for comes early.
+const STATUS_BYTES: usize = 4096;
+
+const fn number(signal: Signal) -> u32 {
+    signal.as_raw().cast_unsigned()
+}
+
+const fn set(of: &[Signal]) -> Set {
+    let (mut set, mut at) = (0, 0);
+    while at < of.len() {
+        set |= bit(number(of[at]));
+        at += 1;
+    }
+    set
+}
+
+/// No number is more than 64.
+const fn bit(signal: u32) -> Set {
+    1 << (signal.wrapping_sub(1) & 63)
+}
+
+/// What a command goes on by.
+pub(crate) const CONTINUE: u32 = number(Signal::CONT);
 
 /// The signals that came.
 pub(crate) struct Signals {
-    came: SignalFd,
+    came: OwnedFd,
     /// Those that are not passed on, once that was asked for.
-    ignored: Option<u64>,
+    ignored: Option<Set>,
 }
 
 impl Signals {
     /// From now on they do nothing to us, and can be read.
-    pub(crate) fn catch() -> io::Result<Self> {
-        let caught: SigSet = PASSED_ON.into_iter().collect();
-        caught.thread_block()?;
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        Ok(Self { came: SignalFd::with_flags(&caught, flags)?, ignored: None })
+    pub(crate) fn catch() -> Result<Self, Errno> {
+        let caught = set(&PASSED_ON);
+        system::change_waiting(Change::Block, caught)?;
+        Ok(Self { came: system::readable(caught)?, ignored: None })
     }
 
     /// The next one that is there. Those that whoever started us has us ignore, as nohup(1) does, are
     /// ignored for the command as well.
-    pub(crate) fn next(&mut self) -> io::Result<Option<u32>> {
-        while let Some(info) = self.came.read_signal()? {
+    pub(crate) fn next(&mut self) -> Result<Option<u32>, Errno> {
+        loop {
+            let mut info = [0; INFO_BYTES];
+            match read(&self.came, &mut info) {
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error),
+            }
+            let [a, b, c, d, ..] = info;
+            let signal = u32::from_ne_bytes([a, b, c, d]);
             let ignored = *self.ignored.get_or_insert_with(ignored);
-            if ignored & 1 << (info.ssi_signo - 1) == 0 {
-                return Ok(Some(info.ssi_signo));
+            if ignored & bit(signal) == 0 {
+                return Ok(Some(signal));
             }
         }
-        Ok(None)
     }
 }
 
@@ -63,35 +92,39 @@ impl AsFd for Signals {
 
 /// Whether somebody wants an end by it.
 pub(crate) fn is_to_end(signal: u32) -> bool {
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT]
-        .into_iter()
-        .any(|end| end as u32 == signal)
+    set(&ENDING) & bit(signal) != 0
 }
 
-/// One bit for each, the first for the signal 1. Where it cannot be told, none is.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+/// Where it cannot be told, none is.
+fn ignored() -> Set {
+    let mut status = [0; STATUS_BYTES];
+    let read = || {
+        let file = openat(CWD, "/proc/self/status", OFlags::CLOEXEC, Mode::empty())?;
+        read(file, &mut status)
+    };
+    let count = rustix::io::retry_on_intr(read).unwrap_or(0);
+    let lines = status[..count].split(|&byte| byte == b'\n');
+    let bits = lines.into_iter().find_map(|line| line.strip_prefix(b"SigIgn:"));
+    let bits = bits.and_then(|bits| core::str::from_utf8(bits.trim_ascii()).ok());
+    bits.and_then(|bits| Set::from_str_radix(bits, 16).ok()).unwrap_or(0)
 }
 
 /// Stops this process as the command was stopped, and returns when it goes on.
-pub(crate) fn stop_by(signal: u32) -> io::Result<()> {
-    let signal = i32::try_from(signal).ok().and_then(|signal| Signal::try_from(signal).ok());
-    let signal = signal.unwrap_or(Signal::SIGSTOP);
-    let mut before = SigSet::empty();
-    let only = SigSet::from(signal);
-    sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), Some(&mut before))?;
-    raise(signal)?;
-    Ok(sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?)
+pub(crate) fn stop_by(signal: u32) -> Result<(), Errno> {
+    let stops = set(&[Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU]) & bit(signal) != 0;
+    let signal = if stops { signal } else { number(Signal::STOP) };
+    let before = system::change_waiting(Change::Unblock, bit(signal))?;
+    system::raise(signal)?;
+    system::change_waiting(Change::Exactly, before).map(drop)
 }
 
-/// Dies of a signal as the command did, without a dump of a memory that is not the command's.
-pub(crate) fn die_of(signal: u32) -> ExitCode {
+/// Dies of a signal as the command did, without a dump of a memory that is not the command's; the status
+/// is for one that nobody dies of.
+pub(crate) fn die_of(signal: u32) -> u8 {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let _ = SigSet::all().thread_unblock();
-    // Also of those that are ignored, as SIGPIPE is by Rust's programs. It comes back where this is
-    // none that one dies of.
-    let _ = i32::try_from(signal).map(emulate_default_handler);
-    ExitCode::from(SIGNAL_BASE.saturating_add(signal.to_le_bytes()[0]))
+    // Also of one that whoever started us has us ignore.
+    system::make_default(signal);
+    let _ = system::raise(signal);
+    let _ = system::change_waiting(Change::Exactly, 0);
+    SIGNAL_BASE.saturating_add(signal.to_le_bytes()[0])
 }

@@ -1,7 +1,12 @@
 //! The frames between a client and the daemon, as bytes. Any bytes whatever are safe to decode.
 
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+#[cfg(feature = "std")]
 use std::ffi::{OsStr, OsString};
-use std::fmt;
+#[cfg(feature = "std")]
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Where the daemon listens.
@@ -35,9 +40,10 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl std::error::Error for Malformed {}
+impl core::error::Error for Malformed {}
 
 /// What somebody wants.
+#[cfg(feature = "std")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The user that it is to run as, if the client says.
@@ -113,28 +119,47 @@ fn number(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
+/// What somebody wants, as a frame: as whom, if that is not empty, the words, and the variables with their
+/// values behind a `=`. `None` if it is more than the daemon takes.
+#[must_use]
+pub fn encode_request(run_as: &[u8], argv: &[&[u8]], variables: &[&[u8]]) -> Option<Vec<u8>> {
+    if argv.len() > STRINGS_MAX || variables.len() > STRINGS_MAX {
+        return None;
+    }
+    let strings = || argv.iter().chain(variables);
+    let length: usize = strings().map(|string| 4 + string.len()).sum();
+    let length = MAGIC.len() + 3 * 4 + run_as.len() + length;
+    if length > REQUEST_BYTES_MAX {
+        return None;
+    }
+    let mut out = Vec::with_capacity(HEADER_BYTES + length);
+    out.extend_from_slice(&[REQUEST, 0, 0, 0]);
+    out.extend(number(length).to_le_bytes());
+    out.extend_from_slice(MAGIC);
+    for count in [argv.len(), variables.len(), run_as.len()] {
+        out.extend(number(count).to_le_bytes());
+    }
+    out.extend_from_slice(run_as);
+    for string in strings() {
+        out.extend(number(string.len()).to_le_bytes());
+        out.extend_from_slice(string);
+    }
+    Some(out)
+}
+
+#[cfg(feature = "std")]
 impl Request {
-    /// As a frame; `None` if it is more than the daemon takes.
+    /// As [`encode_request`] has it.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let run_as = self.run_as.as_deref().unwrap_or_default().as_bytes();
-        let mut body = MAGIC.to_vec();
-        for count in [self.argv.len(), self.environment.len(), run_as.len()] {
-            body.extend(number(count).to_le_bytes());
-        }
-        body.extend_from_slice(run_as);
-        for word in &self.argv {
-            body.extend(number(word.len()).to_le_bytes());
-            body.extend_from_slice(word.as_bytes());
-        }
-        for (name, value) in &self.environment {
-            body.extend(number(name.len() + 1 + value.len()).to_le_bytes());
-            body.extend_from_slice(&[name.as_bytes(), b"=", value.as_bytes()].concat());
-        }
-        let fits = body.len() <= REQUEST_BYTES_MAX
-            && self.argv.len() <= STRINGS_MAX
-            && self.environment.len() <= STRINGS_MAX;
-        fits.then(|| frame(REQUEST, &[&body]))
+        let argv: Vec<_> = self.argv.iter().map(|word| word.as_bytes()).collect();
+        let variable = |(name, value): &(OsString, OsString)| {
+            [name.as_bytes(), b"=", value.as_bytes()].concat()
+        };
+        let variables: Vec<_> = self.environment.iter().map(variable).collect();
+        let variables: Vec<_> = variables.iter().map(|variable| &variable[..]).collect();
+        encode_request(run_as, &argv, &variables)
     }
 
     /// How many bytes follow a header of a request.
@@ -155,9 +180,9 @@ impl Request {
         if words == 0 || words > STRINGS_MAX || variables > STRINGS_MAX {
             return Err(Malformed("there are no words, or too many"));
         }
-        let run_as = std::str::from_utf8(rest.text(run_as)?)
+        let run_as = core::str::from_utf8(rest.text(run_as)?)
             .map_err(|_| Malformed("a user's name is UTF-8"))?;
-        let run_as = (!run_as.is_empty()).then(|| run_as.to_owned());
+        let run_as = (!run_as.is_empty()).then(|| run_as.into());
         // Each takes four bytes at least, so that no count makes room for more than was sent.
         let argv = (0..words).map(|_| rest.string()).collect::<Result<_, _>>()?;
         let environment = (0..variables)
@@ -170,11 +195,12 @@ impl Request {
     }
 }
 
+#[cfg(feature = "std")]
 fn variable_of(variable: &OsStr) -> Result<(OsString, OsString), Malformed> {
     let bytes = variable.as_bytes();
     let at = bytes.iter().position(|&byte| byte == b'=');
     let at = at.ok_or(Malformed("a variable has no ="))?;
-    let os = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     Ok((os(&bytes[..at]), os(&bytes[at + 1..])))
 }
 
@@ -192,6 +218,7 @@ impl<'b> Rest<'b> {
         Ok(u32::from_le_bytes(bytes) as usize)
     }
 
+    #[cfg(feature = "std")]
     fn text(&mut self, count: usize) -> Result<&'b [u8], Malformed> {
         let text = self.take(count)?;
         match text.contains(&0) {
@@ -200,6 +227,7 @@ impl<'b> Rest<'b> {
         }
     }
 
+    #[cfg(feature = "std")]
     fn string(&mut self) -> Result<OsString, Malformed> {
         let length = self.number()?;
         Ok(OsString::from_vec(self.text(length)?.to_vec()))

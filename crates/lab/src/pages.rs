@@ -24,7 +24,10 @@ const RAN: Pairs = &[
     ("0", "Requests were made, and not all of them failed."),
     ("1", "It could not be run, or all requests failed; the message says why."),
     ("2", "Wrong options or arguments."),
-    ("130", "Ended by Ctrl-C; what ran until then was reported."),
+    (
+        "130",
+        "Ended by Ctrl-C; what ran until then was reported. A second one ends it without a report, and commands that run go on without it.",
+    ),
 ];
 const DONE: Pairs =
     &[("0", "Done."), ("1", "Failed; the message says why."), ("2", "Wrong options or arguments.")];

@@ -20,6 +20,8 @@ pub struct Kernel {
     pub first: u16,
     /// The last of them.
     pub last: u16,
+    /// How many of them ip_local_reserved_ports keeps for others.
+    pub reserved: u16,
     /// tcp_tw_reuse: 0 never, 1 always, 2 on loopback.
     pub reuse: u8,
 }
@@ -32,12 +34,29 @@ impl Kernel {
         let range = read("ip_local_port_range").unwrap_or_default();
         let mut range = range.split_whitespace().map_while(|field| field.parse().ok());
         let reuse = read("tcp_tw_reuse").and_then(|text| text.trim().parse().ok());
+        let first = range.next().unwrap_or(32_768);
+        let last = range.next().unwrap_or(60_999);
         Self {
-            first: range.next().unwrap_or(32_768),
-            last: range.next().unwrap_or(60_999),
+            first,
+            last,
+            reserved: reserved(&read("ip_local_reserved_ports").unwrap_or_default(), first, last),
             reuse: reuse.unwrap_or(2),
         }
     }
+}
+
+/// How many ports of a range a list such as `33000-33009,40000` names.
+fn reserved(list: &str, first: u16, last: u16) -> u16 {
+    let parts = list.trim().split(',').filter_map(|part| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some((from.parse().ok()?, to.parse().ok()?))
+    });
+    let within = |(from, to): (u16, u16)| match (from.max(first), to.min(last)) {
+        (from, to) if from <= to => to - from + 1,
+        _ => 0,
+    };
+    // The kernel tells them in order, and none twice.
+    parts.map(within).sum()
 }
 
 /// What there is, and for how long each is taken.
@@ -53,7 +72,8 @@ impl Budget {
     /// On a route.
     #[must_use]
     pub fn of(route: &Route, kernel: Kernel) -> Self {
-        let each = u64::from(kernel.last.saturating_sub(kernel.first)) + 1;
+        let range = u64::from(kernel.last.saturating_sub(kernel.first)) + 1;
+        let each = range.saturating_sub(kernel.reserved.into()).max(1);
         let reuses = match kernel.reuse {
             0 => false,
             1 => true,
@@ -97,7 +117,7 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    const KERNEL: Kernel = Kernel { first: 1000, last: 1999, reuse: 2 };
+    const KERNEL: Kernel = Kernel { first: 1000, last: 1999, reserved: 0, reuse: 2 };
 
     fn budget(target: &str, sources: usize, close: Close, kernel: Kernel) -> Budget {
         let target: SocketAddr = target.parse().unwrap();
@@ -111,6 +131,14 @@ mod tests {
         assert!((far.rate().unwrap() - 16.67).abs() < 0.01);
         assert!(far.share(10, 100.0, Duration::from_secs(60)) > 6.0);
         assert!(far.share(10, 100.0, Duration::from_secs(5)) < 0.52);
+    }
+
+    #[test]
+    fn reserved_ports_are_not_ours() {
+        assert_eq!(reserved("\n", 1000, 1999), 0);
+        assert_eq!(reserved("80,990-1009,1500,1995-2010,3000-3009\n", 1000, 1999), 10 + 1 + 5);
+        let few = Kernel { reserved: 900, ..KERNEL };
+        assert_eq!(budget("192.0.2.1:389", 2, Close::Normal, few).ports, 200);
     }
 
     #[test]

@@ -54,8 +54,15 @@ pub fn exec_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let _lock = lock();
-        let package = ["-p", "roster-exec", "--bin", "roster-exec", "--profile", "client"];
-        cargo("rustc", &[&package[..], &["--", "-C", "target-feature=+crt-static"]].concat());
+        cargo(
+            "rustc",
+            &[
+                ["-p", "roster-exec", "--bin", "roster-exec"],
+                ["--no-default-features", "--features", "program", "--profile=client"],
+                ["--", "-Ctarget-feature=+crt-static", "-C", "relocation-model=static"],
+            ]
+            .concat(),
+        );
         target().join("client/roster-exec")
     })
 }

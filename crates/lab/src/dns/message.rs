@@ -89,6 +89,8 @@ pub enum Reply {
     Other,
     /// The code; 0 is success.
     Code(u8),
+    /// There is such a name, but nothing of this type (NODATA, RFC 2308).
+    Empty,
     /// There is more than a datagram holds.
     Truncated,
 }
@@ -119,7 +121,12 @@ pub fn read(answer: &[u8], query: &[u8]) -> Result<Reply, &'static str> {
             _ => return Ok(Reply::Other),
         }
     }
-    Ok(if header[2] & TRUNCATED != 0 { Reply::Truncated } else { Reply::Code(code) })
+    let answers = u16::from_be_bytes([header[6], header[7]]);
+    Ok(match code {
+        _ if header[2] & TRUNCATED != 0 => Reply::Truncated,
+        0 if answers == 0 => Reply::Empty,
+        code => Reply::Code(code),
+    })
 }
 
 /// What a code is called.
@@ -186,6 +193,10 @@ mod tests {
         assert_eq!(read(&answer, &query("i.lab", Type::A).unwrap()), Ok(Reply::Other));
         assert_eq!(read(&answer[..20], &asked), Ok(Reply::Other));
         assert!(read(&answer[..11], &asked).is_err());
+        answer[3] = 0;
+        assert_eq!(read(&answer, &asked), Ok(Reply::Empty));
+        answer[7] = 1;
+        assert_eq!(read(&answer, &asked), Ok(Reply::Code(0)));
         answer[2] |= 2;
         assert_eq!(read(&answer, &asked), Ok(Reply::Truncated));
         answer[0] ^= 1;

@@ -44,6 +44,7 @@ impl Dialect for Dns {
             Ok(Reply::Code(code)) => {
                 Some(Err(Failure::Answered("DNS", code.into(), message::name(code))))
             }
+            Ok(Reply::Empty) => Some(Err(Failure::Answered("DNS", 0, "NODATA".into()))),
             Ok(Reply::Truncated) => Some(Err(Failure::Answered("DNS", 0, "truncated".into()))),
         }
     }

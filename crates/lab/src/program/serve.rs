@@ -182,6 +182,8 @@ impl<'a> Worker<'a> {
     }
 
     fn converse(&mut self, to: &mut Sender, heard: &Receiver<Result<Heard>>) -> Result<End> {
+        // Of words of an earlier connection none can come late.
+        self.last_spawn = 0.0;
         self.send(to, "client_ready", &ANY_VERSION)?;
         let (mut next_report, mut introduced) = (Instant::now(), Instant::now());
         let mut last_word = Instant::now();

@@ -331,11 +331,13 @@ where
     fn runs(&self) -> Result<(Sum, Option<Knee>)> {
         let common = self.job.common;
         let mut sum = Sum::default();
-        let mut carry = |planned: Planned| self.carry_one(planned, &mut sum);
+        let planned = stages(common)?;
+        let is_one_of_many = common.knee.is_some() || planned.len() > 1;
+        let mut carry = |planned: Planned| self.carry_one(planned, is_one_of_many, &mut sum);
         let knee = match common.knee {
             Some(p99) => Some(find_knee(common, p99, &mut carry)?),
             None => {
-                for planned in stages(common)? {
+                for planned in planned {
                     if carry(planned)?.interrupted {
                         break;
                     }
@@ -346,7 +348,7 @@ where
         Ok((sum, knee))
     }
 
-    fn carry_one(&self, planned: Planned, sum: &mut Sum) -> Result<Outcome> {
+    fn carry_one(&self, planned: Planned, is_one_of_many: bool, sum: &mut Sum) -> Result<Outcome> {
         let before = (self.job.ports)(&planned);
         if let Some(warning) = &before {
             say(&format!("roster-lab: {}", warning.text));
@@ -360,6 +362,12 @@ where
         let figures = Figures { startup_ms, ..figures };
         let mut warnings: Vec<Warning> = before.into_iter().collect();
         warnings.extend(report::warnings(&outcome, planned.users));
+        if is_one_of_many {
+            let of_run = |warning: &mut Warning| {
+                warning.text = format!("At {}: {}", planned.name(), warning.text);
+            };
+            warnings.iter_mut().for_each(of_run);
+        }
         sum.add(outcome.clone(), figures, warnings);
         Ok(outcome)
     }

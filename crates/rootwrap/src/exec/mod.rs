@@ -359,6 +359,12 @@ fn not_entered(error: &io::Error) -> io::Error {
 fn start_here(verdict: &Verdict<'_>, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
     let Streams { stdin, stdout, stderr } = streams;
     execute_first(candidates(verdict), image, |path| {
+        // To start a process only to find that out takes longer.
+        if let Err(error) = fs::metadata(path)
+            && error.kind() == io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
         let mut command = command(path, verdict.argv(), verdict.environment());
         command.stdin(stdin.try_clone()?).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
         command.spawn()

@@ -1,0 +1,18 @@
+//! How the program is linked.
+
+fn main() {
+    for argument in [
+        // Its beginning is its own (`start.rs`), and it has no C library.
+        "-nostartfiles",
+        "-nostdlib",
+        // Nothing but itself is to be loaded, and nothing moved to where it was loaded.
+        "-static",
+        "-no-pie",
+        "-Wl,-z,relro",
+        "-Wl,-z,now",
+        "-Wl,-z,noexecstack",
+    ] {
+        println!("cargo::rustc-link-arg-bin=roster-exec={argument}");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}
