@@ -5,7 +5,7 @@ use crate::explain::Setting;
 use crate::keys::{self, DOMAINS_MAX, Table};
 use crate::problem::{Problem, Severity, Wrong, nearest};
 use crate::read::{Report, Section, entry};
-use crate::{Config, Domain, Host, Log, Metrics, Mode, Publisher};
+use crate::{Config, Domain, Host, Log, Metrics, Mode, Nscd, Publisher};
 use toml::de::{DeTable, DeValue};
 
 /// A configuration in which everything holds, and what came up on the way.
@@ -25,7 +25,10 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Of what is no TOML, the first so many are told: one quote too few may spoil every line behind it.
 const SLIPS_MAX: usize = 20;
 
-const TABLES: [&str; 5] = ["host", "domain", "publisher", "metrics", "log"];
+const TABLES: [&str; 6] = ["host", "domain", "publisher", "metrics", "responder", "log"];
+
+/// Tables in `[responder]`.
+const RESPONDERS: [&str; 1] = ["nscd"];
 
 /// Reads the text of a roster.toml. An error is every mistake in it, and the warnings, by line.
 pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
@@ -123,11 +126,41 @@ fn whole(report: &mut Report<'_>, root: &DeTable<'_>) -> Config {
         listen.map(|listen| Metrics { listen })
     });
 
+    let nscd = nscd(report, root);
+
     let mut section = Section::new(report, Table::Log, "log", entry(root, "log"));
     let log = Log { level: section.take("level"), json: section.take("json") };
     section.refuse_strangers(None);
 
-    Config { host, domains, publisher, metrics, log }
+    Config { host, domains, publisher, metrics, nscd, log }
+}
+
+fn nscd(report: &mut Report<'_>, root: &DeTable<'_>) -> Option<Nscd> {
+    let (place, value) = entry(root, "responder")?;
+    let Some(responders) = value.get_ref().as_table() else {
+        let wrong = Wrong::new("must be a table", "write [responder.nscd], and its keys below");
+        report.push(Severity::Error, &place, "responder", wrong);
+        return None;
+    };
+    for (name, _) in responders {
+        let text = &**name.get_ref();
+        if !RESPONDERS.contains(&text) {
+            let wrong =
+                Wrong::new("is no responder that can be configured", "write [responder.nscd]");
+            report.push(Severity::Error, &name.span(), &format!("responder.{text}"), wrong);
+        }
+    }
+    let found = Some(entry(responders, "nscd")?);
+    let mut section = Section::new(report, Table::Nscd, "responder.nscd", found);
+    let nscd = Nscd {
+        socket: section.take("socket"),
+        nsswitch: section.take("nsswitch"),
+        positive: section.take("positive"),
+        negative: section.take("negative"),
+    };
+    let enabled: bool = section.take("enabled");
+    section.refuse_strangers(None);
+    enabled.then_some(nscd)
 }
 
 fn host(report: &mut Report<'_>, root: &DeTable<'_>) -> (Host, Vec<String>) {

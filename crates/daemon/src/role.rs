@@ -84,6 +84,8 @@ pub enum RoleConfig {
     Nss(Nss),
     /// For [`crate::responder::metrics`].
     Metrics(Metrics),
+    /// For [`crate::responder::nscd`].
+    Nscd(Nscd),
 }
 
 /// What it takes to become `dbus-daemon`.
@@ -138,6 +140,17 @@ pub struct Nss {
     /// How long a name that is not there is known not to be there: the shortest time of any domain
     /// that is asked on demand.
     pub negative: Duration,
+}
+
+/// What the responder in place of nscd needs to know.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Nscd {
+    /// The host's own users.
+    pub passwd: PathBuf,
+    /// The host's own groups.
+    pub group: PathBuf,
+    /// `[responder.nscd]`.
+    pub config: config::Nscd,
 }
 
 /// What the metrics responder needs to know.
@@ -410,6 +423,7 @@ async fn run(
         RoleConfig::Backend(config) => backend::run(context.with(*config)).await,
         RoleConfig::Nss(config) => responder::nss::run(context.with(config)).await,
         RoleConfig::Metrics(config) => responder::metrics::run(context.with(config)).await,
+        RoleConfig::Nscd(config) => responder::nscd::run(context.with(config)).await,
         RoleConfig::Bus(_) => bail!("the bus is no role on itself"),
     }
 }

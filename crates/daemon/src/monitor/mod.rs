@@ -33,6 +33,7 @@ pub(crate) use start::main;
 use crate::exit::{self, Failure, Status};
 use crate::logging::LogLevel;
 use crate::metrics::Counters;
+use crate::responder::nscd;
 use crate::role::{self, Launch, RoleConfig, bus_address};
 use anyhow::Context as _;
 use decide::{Action, Event, Phase, State, Times, decide};
@@ -95,7 +96,7 @@ struct Minded {
 
 impl Minded {
     fn new(wanted: Option<Wanted>, times: &Times) -> Self {
-        let on_use = wanted.as_ref().is_some_and(|wanted| wanted.listen.is_some());
+        let on_use = wanted.as_ref().is_some_and(|wanted| wanted.on_use);
         Self {
             wanted,
             state: State::new(Instant::now(), times, on_use),
@@ -366,8 +367,10 @@ impl Monitor {
         let role = match key {
             Key::Bus => None,
             Key::Role(role) => {
-                if let Role::Backend(domain) = role {
-                    self.folders.cache(domain, owner)?;
+                match role {
+                    Role::Backend(domain) => self.folders.cache(domain, owner)?,
+                    Role::Responder(name) if name == nscd::MAPS => self.folders.maps(owner)?,
+                    Role::Monitor | Role::Publisher | Role::Responder(_) => {}
                 }
                 Some(role.to_string())
             }
@@ -616,7 +619,10 @@ impl Monitor {
             if self.sockets.get(key).is_some_and(|(old, _)| old == listen) {
                 continue;
             }
-            match folders::listen(listen) {
+            let is_nscds = matches!(wanted.config, RoleConfig::Nscd(_));
+            let listening =
+                if is_nscds { folders::listen_alone(listen) } else { folders::listen(listen) };
+            match listening {
                 Ok(socket) => opened.insert(key.clone(), (listen.clone(), socket)),
                 Err(error) => {
                     opened.values().for_each(|(listen, _)| folders::unlisten(listen));

@@ -87,7 +87,8 @@ fn separate(text: &mut String, users: &Users, domains: &[String], taken: &BTreeS
     );
     let nss = Role::Responder("nss".into());
     let metrics = Role::Responder("metrics".into());
-    let mut roles = vec![Role::Publisher, nss.clone(), metrics.clone()];
+    let nscd = Role::Responder("nscd".into());
+    let mut roles = vec![Role::Publisher, nss.clone(), metrics.clone(), nscd];
     roles.extend(domains.iter().cloned().map(Role::Backend));
     let mut connect = vec![0];
     let mut rules = String::new();
@@ -172,6 +173,7 @@ mod tests {
             publisher: ids(902),
             nss: ids(903),
             metrics: ids(904),
+            nscd: Some(ids(905)),
             backends: vec![ids(910), ids(911)],
         };
         let socket = Path::new("/run/roster/dbus/socket");
@@ -255,7 +257,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("<allow user=\"")?.strip_suffix("\"/>"))
             .collect();
-        assert_eq!(uids, ["0", "902", "903", "904", "910", "911"]);
+        assert_eq!(uids, ["0", "902", "903", "904", "905", "910", "911"]);
         assert!(conf.contains("<deny user=\"*\"/>"));
     }
 

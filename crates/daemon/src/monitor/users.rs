@@ -17,6 +17,8 @@ pub const PUBLISHER: &str = "roster-publisher";
 pub const NSS: &str = "roster-nss";
 /// The user of the responder that serves metrics.
 pub const METRICS: &str = "roster-metrics";
+/// The user of the responder in place of nscd.
+pub const NSCD: &str = "roster-nscd";
 /// The users of back-ends, without their numbers.
 pub const BACKEND: &str = "roster-backend-";
 
@@ -44,6 +46,8 @@ pub enum Users {
         nss: Ids,
         /// The responder that serves metrics.
         metrics: Ids,
+        /// The responder in place of nscd, if there is such a user: it is not there by default.
+        nscd: Option<Ids>,
         /// Back-ends, by their domain's place.
         backends: Vec<Ids>,
     },
@@ -84,9 +88,11 @@ impl Users {
         let publisher = find(PUBLISHER.into());
         let nss = find(NSS.into());
         let metrics = find(METRICS.into());
+        let is_there = known.contains_key(NSCD.as_bytes());
+        let nscd = is_there.then(|| find(NSCD.into()));
         let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
         if missing.is_empty() {
-            Ok(Self::Separate { bus, publisher, nss, metrics, backends })
+            Ok(Self::Separate { bus, publisher, nss, metrics, nscd, backends })
         } else {
             Err(missing)
         }
@@ -111,11 +117,14 @@ impl Users {
             (Self::Invoking(ids), _) => Some(*ids),
             (Self::Separate { .. }, Role::Monitor) => Some(Ids { uid: 0, gid: 0 }),
             (Self::Separate { publisher, .. }, Role::Publisher) => Some(*publisher),
-            (Self::Separate { nss, metrics, .. }, Role::Responder(name)) => match name.as_str() {
-                "nss" => Some(*nss),
-                "metrics" => Some(*metrics),
-                _ => None,
-            },
+            (Self::Separate { nss, metrics, nscd, .. }, Role::Responder(name)) => {
+                match name.as_str() {
+                    "nscd" => *nscd,
+                    "nss" => Some(*nss),
+                    "metrics" => Some(*metrics),
+                    _ => None,
+                }
+            }
             (Self::Separate { backends, .. }, Role::Backend(domain)) => {
                 let place = domains.iter().position(|name| name == domain)?;
                 backends.get(place).copied()
