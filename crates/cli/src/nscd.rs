@@ -12,6 +12,7 @@ use rustix::net::sockopt::socket_acceptconn;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,16 +24,16 @@ const FIGURES_BYTES_MAX: u64 = 64 << 10;
 /// Serves, or tells a server what to do.
 pub fn run(options: &Nscd, out: &mut dyn Write) -> Result<()> {
     if options.statistics {
-        out.write_all(&order(options, 9, b"")?)?;
+        out.write_all(&figures(&options.socket)?)?;
         return Ok(());
     }
     if options.shutdown {
-        order(options, 8, b"")?;
+        order(&options.socket, 8, b"")?;
         return Ok(());
     }
     for table in &options.invalidate {
         let key = [table.as_bytes(), b"\0"].concat();
-        let said = order(options, 10, &key)?;
+        let said = order(&options.socket, 10, &key)?;
         match said.first_chunk::<4>().map(|status| i32::from_ne_bytes(*status)) {
             Some(0) => {}
             Some(_) => bail!("{table}: no new map could be made; the server's log says why"),
@@ -42,9 +43,13 @@ pub fn run(options: &Nscd, out: &mut dyn Write) -> Result<()> {
     if options.invalidate.is_empty() { serve(options) } else { Ok(()) }
 }
 
+/// What the server at that socket says of itself.
+pub fn figures(socket: &Path) -> Result<Vec<u8>> {
+    order(socket, 9, b"")
+}
+
 /// Sends a request of nscd's protocol and reads to the end of the answer.
-fn order(options: &Nscd, number: i32, key: &[u8]) -> Result<Vec<u8>> {
-    let path = &options.socket;
+fn order(path: &Path, number: i32, key: &[u8]) -> Result<Vec<u8>> {
     let mut socket =
         UnixStream::connect(path).with_context(|| format!("nobody serves {}", path.display()))?;
     socket.set_read_timeout(Some(ORDER_WAIT))?;

@@ -7,7 +7,8 @@ use roster_system_tests::differ::{assert_alike, difference, seeds};
 use roster_system_tests::host::{RECOMMENDED, run, tool};
 use roster_system_tests::nscd::{SOON, hexadecimal};
 use roster_system_tests::{
-    Host, Names, Responder, c_program, c_program_with, needs_root, roster_program, wait_until,
+    Domain, Host, Names, Responder, Rosterd, c_program, c_program_with, needs_root, roster_program,
+    wait_until,
 };
 use std::fmt::Write as _;
 use std::fs;
@@ -323,8 +324,6 @@ fn a_file_that_takes_the_place_of_another_is_seen_at_once() {
     assert!(delays[10] < Duration::from_millis(500), "{delays:?}");
 }
 
-/// A service that the server knows nothing of: `c/nss_counting.c` answers everybody, and says how often
-/// it was asked.
 #[test]
 fn who_lives_in_another_service_is_found_and_kept_for_a_while() {
     let served = Responder::prepared(
@@ -334,7 +333,6 @@ fn who_lives_in_another_service_is_found_and_kept_for_a_while() {
     let mut served = served;
     served.launch();
     let mut names = Names::on(served.host(), &c_program("names"));
-    // nss-systemd makes these up where the files have none.
     let unknown = "nobody-there";
     assert_eq!(names.user(unknown), "none:0");
     let asked = served.figure(" of them by other");
@@ -527,4 +525,122 @@ print(len(mmap.mmap(fd, 4096, prot=mmap.PROT_READ)))";
     let as_nobody = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script];
     let told = served.host().run("setpriv", &as_nobody);
     assert_eq!(told.text(), "refused\nrefused\nrefused\nrefused\nrefused\n4096");
+}
+
+/// nss-systemd makes `nobody` up where no file has it, as it does the users of units. They are there although no map had
+/// them when it was made, they cost a system call once, and they do not disappear.
+#[test]
+fn a_user_whom_only_nss_systemd_knows_is_there_and_soon_in_the_map() {
+    let local = Corpus::new("", b"root:x:0:0:root:/root:/bin/sh\n", b"root:x:0:\n", b"");
+    let host = Host::in_memory(&local, "passwd: files systemd\ngroup: files systemd\n");
+    let plain = Names::on(&host, &c_program("names")).user("nobody");
+    assert!(plain.starts_with("nobody:"), "{plain}: install the Debian package libnss-systemd");
+    let served = Responder::start(host);
+    for program in [c_program("names"), musl_program("names")] {
+        let mut names = Names::on(served.host(), &program);
+        assert_eq!(names.user("nobody"), plain, "{}", program.display());
+        assert_eq!(names.user_of(65_534), plain, "{}", program.display());
+        assert!(names.group("nogroup").starts_with("nogroup:"), "{}", program.display());
+    }
+    let mut names = Names::on(served.host(), &c_program("names"));
+    names.user("nobody");
+    let answered = served.figure(" questions answered");
+    for _ in 0..100 {
+        assert_eq!(names.user("nobody"), plain);
+    }
+    // One of them is that of the figures.
+    assert!(served.figure(" questions answered") <= answered + 1, "{}", served.figures());
+}
+
+fn lab() -> (tempfile::TempDir, Domain) {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let [passwd, group] = ["passwd", "group"].map(|name| folder.path().join(name));
+    fs::write(&passwd, "ann:x:5000:5000:Ann:/home/ann:/bin/sh\n").expect("write");
+    fs::write(&group, "lab:x:5000:\nnight:x:5001:ann\n").expect("write");
+    let domain = Domain::files("lab", &passwd, &group);
+    (folder, domain)
+}
+
+/// Adds tables to the configuration.
+fn configure(rosterd: &Rosterd, tables: &str) {
+    let config = fs::read_to_string(rosterd.config()).expect("read the configuration");
+    fs::write(rosterd.config(), config + tables).expect("write it");
+}
+
+#[test]
+fn rosterd_serves_in_place_of_nscd_and_its_changes_are_seen() {
+    let (folder, domain) = lab();
+    let host = host(RECOMMENDED);
+    fs::remove_file(host.snapshot()).expect("remove the snapshot");
+    fs::create_dir(host.path("nscd")).expect("make the folder of the socket");
+    let mut rosterd = Rosterd::on(host, "", &[domain]);
+    let socket = rosterd.host().path("nscd/socket");
+    let nsswitch = rosterd.host().path("etc/nsswitch.conf");
+    let keys = format!(
+        "\n[responder.nscd]\nenabled = true\nsocket = {socket:?}\nnsswitch = {nsswitch:?}\n"
+    );
+    configure(&rosterd, &keys);
+    rosterd.launch();
+    let role = rosterd.wait_for_role("responder:nscd");
+    let mut names = Names::on(rosterd.host(), &c_program("names"));
+    wait_until(SOON, "the domain is served", || {
+        names.user("ann").starts_with("ann:*:5000:5000:Ann")
+    });
+    wait_until(SOON, "and its groups", || names.groups_of("ann") == " 5001 4294967294");
+    assert_eq!(names.user("root"), "root:x:0:0:root:/root:/bin/sh");
+    // From the map: one of the role's own.
+    wait_until(SOON, "a map is read", || {
+        names.user("ann");
+        names.ask("maps /run/nscd/passwd.") == "1"
+    });
+    rosterd.kill_role("responder:nscd");
+    assert!(names.user("ann").starts_with("ann:*:5000"), "the map stays");
+    let more = "ann:x:5000:5000:Ann:/home/ann:/bin/sh\nben:x:5002:5000::/home/ben:/bin/sh\n";
+    fs::write(folder.path().join("passwd"), more).expect("write");
+    wait_until(SOON, "the next role's map is read", || names.user("ben").starts_with("ben:*:5002"));
+    wait_until(SOON, "and no other", || names.ask("maps /run/nscd/passwd.") == "1");
+    assert_ne!(rosterd.wait_for_role("responder:nscd"), role);
+    rosterd.stop();
+    assert!(!socket.exists(), "nobody is to connect there any more");
+    assert!(Names::on(rosterd.host(), &c_program("names")).user("ben").starts_with("ben:*:5002"));
+}
+
+/// As root starts it: the role has a user of its own, whose maps others cannot write.
+#[test]
+fn the_role_of_rosterd_has_a_user_of_its_own() {
+    if !needs_root() {
+        return;
+    }
+    let (folder, domain) = lab();
+    // The back-end's user has to read them.
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
+    let mut rosterd = Rosterd::installed(&[domain]);
+    configure(&rosterd, "\n[responder.nscd]\nenabled = true\n");
+    rosterd.launch();
+    let role = rosterd.wait_for_role("responder:nscd");
+    let uid = || {
+        fs::metadata(format!("/proc/{}", role.as_raw_nonzero()))
+            .map(|of| std::os::unix::fs::MetadataExt::uid(&of))
+    };
+    wait_until(SOON, "it runs", || uid().is_ok());
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", role.as_raw_nonzero())).expect("its status");
+    assert!(status.contains("\nUid:\t997\t997\t997\t997\n"), "{status}");
+    let mut names = Names::of(&mut rosterd.inside(&c_program("names")));
+    wait_until(SOON, "the domain is served", || {
+        names.user("ann").starts_with("ann:*:5000:5000:Ann")
+    });
+    wait_until(SOON, "from a map", || {
+        names.user("ann");
+        names.ask("maps /run/roster/nscd/passwd.") == "1"
+    });
+    // By the helper, in the sandbox of the role.
+    assert!(names.user("carol").starts_with("none:"));
+    let figures = rosterd.inside(Path::new("/run/bin/roster")).args(["nscd", "-g"]).output();
+    let figures = String::from_utf8(figures.expect("ask for figures").stdout).expect("text");
+    assert!(
+        figures.contains(" answered, ") && !figures.contains(" 0 of them by other"),
+        "{figures}"
+    );
 }

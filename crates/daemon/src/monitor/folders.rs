@@ -363,8 +363,9 @@ pub fn listen(place: &Listen) -> anyhow::Result<OwnedFd> {
     }
 }
 
-/// The same where other programs may serve: not if one does.
-pub fn listen_alone(place: &Listen) -> anyhow::Result<OwnedFd> {
+/// The same where other programs may serve: not if one does. `but` is a group whose members cannot
+/// connect.
+pub fn listen_alone(place: &Listen, but: Option<u32>) -> anyhow::Result<OwnedFd> {
     if let Listen::Unix(path) = place {
         if let Some(by) =
             owner(path).with_context(|| format!("cannot ask at {}", path.display()))?
@@ -382,7 +383,13 @@ pub fn listen_alone(place: &Listen) -> anyhow::Result<OwnedFd> {
                 .with_context(|| format!("cannot make {}", folder.display()))?;
         }
     }
-    listen(place)
+    let socket = listen(place)?;
+    if let (Listen::Unix(path), Some(group)) = (place, but) {
+        fs::chown(path, None, Some(Gid::from_raw(group)))
+            .and_then(|()| fs::chmod(path, Mode::from_raw_mode(0o606)))
+            .with_context(|| format!("cannot set the rights of {}", path.display()))?;
+    }
+    Ok(socket)
 }
 
 /// Takes a socket's name away, once nobody is to connect to it any more.

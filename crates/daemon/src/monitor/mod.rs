@@ -620,8 +620,13 @@ impl Monitor {
                 continue;
             }
             let is_nscds = matches!(wanted.config, RoleConfig::Nscd(_));
-            let listening =
-                if is_nscds { folders::listen_alone(listen) } else { folders::listen(listen) };
+            // The message bus asks the C library for users, before there is a role that would answer: it, and all
+            // that runs in its group, asks the name services themselves.
+            let roles = Some(self.users.bus().gid).filter(|_| self.users.are_separate());
+            let listening = match is_nscds {
+                true => folders::listen_alone(listen, roles),
+                false => folders::listen(listen),
+            };
             match listening {
                 Ok(socket) => opened.insert(key.clone(), (listen.clone(), socket)),
                 Err(error) => {

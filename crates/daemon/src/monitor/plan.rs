@@ -6,6 +6,7 @@ use crate::role::{self, DomainRules, RoleConfig};
 use anyhow::{anyhow, bail};
 use roster_bus::names::Role;
 use roster_config::{Domain, Listen, Mode, RESPONDER_PATH_MAX};
+use roster_nscd::server::socket::SOCKET;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -88,6 +89,12 @@ pub fn plan(
             bail!(
                 "[responder.nscd] enabled: /etc/passwd lacks the user {NSCD}, in the group of roster-bus: \
                  make it with systemd-sysusers, or with useradd --system --gid roster"
+            );
+        }
+        if !users.are_separate() && nscd.socket == Path::new(SOCKET) {
+            bail!(
+                "[responder.nscd] enabled: where all roles run as one user the message bus would ask at {SOCKET}, and \
+                 wait for itself; start rosterd as root without --state-dir, use roster nscd, or choose another socket"
             );
         }
         let config = role::Nscd {
