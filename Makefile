@@ -15,6 +15,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/roster
 MODULE := $(CARGO_TARGET_DIR)/module/libnss_roster.so.2
+PAM_MODULE := $(CARGO_TARGET_DIR)/module/pam_roster.so
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f)
 # roster-exec has no standard library: it is built alone, without what others want of its crates.
 CLIENT := --package roster-exec --bin roster-exec --no-default-features --features program --profile client
@@ -32,7 +33,7 @@ $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cann
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-build: programs module ## build the programs and the NSS module
+build: programs module ## build the programs and the NSS and PAM modules
 
 programs:
 	@scripts/need build
@@ -40,10 +41,13 @@ programs:
 	$(CARGO) rustc $(CLIENT) --locked -- -C target-feature=+crt-static -C relocation-model=static
 	@touch -- $(PROGRAM)
 
-module: ## build the NSS module alone
+# Each alone, so that the one does not get what the other asks of the crates below both.
+module: ## build the NSS and PAM modules alone
 	@scripts/need build
 	$(CARGO) build --package roster-nss --profile module --locked
+	$(CARGO) build --package roster-pam --profile module --locked
 	@umask 022 && cp -- $(CARGO_TARGET_DIR)/module/libnss_roster.so $(MODULE).new && mv -f -- $(MODULE).new $(MODULE)
+	@umask 022 && cp -- $(CARGO_TARGET_DIR)/module/libpam_roster.so $(PAM_MODULE).new && mv -f -- $(PAM_MODULE).new $(PAM_MODULE)
 
 demo: ## time id and getent on 10,000 users beside glibc's files; then the daemon, and a change seen
 	@scripts/demo
@@ -61,7 +65,7 @@ lint: ## check style, lints, licences, spelling, scripts and the policies of pac
 fuzz: ## fuzz for FUZZ_SECONDS=60 a target, then compare with files on ROSTER_CORPORA=2000 corpora
 	@scripts/fuzz $(ARGS)
 
-install: $(PROGRAM) $(MODULE) ## install under DESTDIR= PREFIX=/usr/local; nsswitch.conf stays as it is
+install: $(PROGRAM) $(MODULE) $(PAM_MODULE) ## install under DESTDIR= PREFIX=/usr/local; nsswitch.conf and pam.d stay as they are
 	@scripts/install
 
 uninstall: ## remove what `make install` with the same DESTDIR= PREFIX= put there
@@ -76,5 +80,5 @@ clean: ## remove everything that was built, the tools too
 $(PROGRAM): $(SOURCES)
 	@$(MAKE) --no-print-directory programs
 
-$(MODULE): $(SOURCES)
+$(MODULE) $(PAM_MODULE): $(SOURCES)
 	@$(MAKE) --no-print-directory module

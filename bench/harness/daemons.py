@@ -27,7 +27,7 @@ SSSD_PACKAGES = (
 NSLCD_PACKAGES = ("nslcd", "libnss-ldapd")
 
 # The users that rosterd's roles run under, as packaging makes them.
-ROLES = ("roster-bus", "roster-publisher", "roster-nss", "roster-metrics", *(f"roster-backend-{i}" for i in range(8)))
+ROLES = ("roster-bus", "roster-publisher", "roster-nss", "roster-pam", "roster-metrics", *(f"roster-backend-{i}" for i in range(8)))
 ROLES_FIRST_UID = 800
 
 START_WITHIN_S = 60

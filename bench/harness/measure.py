@@ -1,7 +1,7 @@
 """Rounds and medians.
 
 Noise on a machine comes in stretches, so contenders are never timed one after the other: each
-round asks every contender once, and the order rotates so that nobody always runs in the wake of
+round asks every contender once, in another order, so that nobody always runs in the wake of
 the same neighbour.
 """
 

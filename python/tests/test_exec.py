@@ -5,6 +5,7 @@ import glob
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -217,6 +218,35 @@ def test_a_kept_connection_that_has_ended_is_made_anew(tmp_path_factory):
     killer.join()
     with pytest.raises(roster_exec.NoDaemon):
         roster_exec.run("true", socket=daemon.socket)
+
+
+def test_no_command_is_asked_for_twice(tmp_path):
+    """A daemon that has read a request may have begun with it, whatever it says."""
+    asked = []
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "exec"))
+        door.listen()
+
+        def serve():
+            connection = door.accept()[0]
+            asked.append(connection.recv(1 << 16))
+            # As of a command that has ended; then the client keeps the connection.
+            connection.sendall(b"E\0\0\0\x08\0\0\0" + bytes(8))
+            asked.append(connection.recv(1 << 16))
+            connection.close()
+            # Were it asked again, it would be here.
+            door.settimeout(1)
+            with contextlib.suppress(OSError):
+                asked.append(door.accept()[0].recv(1 << 16))
+
+        server = threading.Thread(target=serve)
+        server.start()
+        path = str(tmp_path / "exec")
+        assert roster_exec.run("true", socket=path).returncode == 0
+        with pytest.raises(roster_exec.Failed, match="gone away"):
+            roster_exec.run("true", socket=path)
+        server.join()
+    assert len(asked) == 2 and all(asked)
 
 
 def test_a_command_that_stops_on_a_terminal_goes_on(run):

@@ -11,6 +11,9 @@ use zbus::zvariant::Type;
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a look-up may take from the responder's question to its answer: the module waits 3 s.
 pub const LOOK_UP_DEADLINE: Duration = Duration::from_millis(2500);
+/// How long a log-in may take from the responder's question to a back-end until its answer, whatever is
+/// configured: a directory with a costly password scheme takes a second, one that is overrun several.
+pub const LOG_IN_DEADLINE: Duration = Duration::from_secs(60);
 /// Longest message that the bus carries, in bytes. Whoever sends a longer one is disconnected.
 pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// Questions in one call of `Backend::look_up_all`.
@@ -60,6 +63,76 @@ pub struct Trace {
     pub request: u64,
     /// As the publisher numbers what it asks back-ends.
     pub call: u64,
+}
+
+/// Who logs in, where; what is asked about them is the method.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct LogIn {
+    /// The name, as it is served.
+    pub user: Vec<u8>,
+    /// The uid that goes with it. Who has the name in the directory under another is somebody else.
+    pub uid: u32,
+    /// The PAM service.
+    pub service: String,
+    /// Where the user comes from; may be empty.
+    pub remote_host: String,
+    /// The terminal; may be empty.
+    pub terminal: String,
+    /// Nobody is served under that name: the question is put all the same, as one that costs what a wrong
+    /// password costs, and the answer is never yes.
+    pub is_decoy: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize, Type)]
+pub struct LogInAnswer {
+    /// A number of `roster_wire::pam::Verdict`.
+    pub verdict: u16,
+    /// Whether the directory was away, and what is kept on this host was believed.
+    pub is_offline: bool,
+    /// What to show: whether it is an error, and the text, in one line.
+    pub messages: Vec<(bool, String)>,
+    /// None, or one pipe (see [`crate::secrets`]) with a blob that opens the session.
+    pub blob: Vec<OwnedFd>,
+}
+
+/// Whether a user may in, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct Explained {
+    /// In words, see `roster_provider::access::Verdict`.
+    pub verdict: String,
+    /// Whether it is yes, perhaps after a change of the password.
+    pub lets_in: bool,
+    /// All rules that there are.
+    pub rules: Vec<RuleSaid>,
+    /// What the user would be told.
+    pub messages: Vec<String>,
+}
+
+/// What a rule says of a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct RuleSaid {
+    /// The key of the configuration, or the attribute.
+    pub rule: String,
+    /// As in [`Explained`]; the worst of all rules is the verdict.
+    pub verdict: String,
+    /// What it saw.
+    pub saw: String,
+}
+
+/// What is kept of a user's password. The hash stays where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct KeptCredential {
+    /// The user.
+    pub name: Vec<u8>,
+    /// When the directory found the password right last, in seconds since 1970.
+    pub verified_unix: u64,
+    /// Until when it is believed.
+    pub expires_unix: u64,
+    /// Wrong passwords since.
+    pub failures: u32,
+    /// Until when the user is locked out of logging in by it; 0 if not.
+    pub locked_until_unix: u64,
 }
 
 /// Every role, so that the monitor and people can see to it.
@@ -174,6 +247,22 @@ pub trait Backend {
         trace: Trace,
         questions: &[(Kind, &[u8], u32)],
     ) -> Result<(u64, u64, Vec<u8>), Error>;
+    /// Whether the password is the user's: one secret in the pipe, see [`crate::secrets`]. Never made one
+    /// with another call.
+    fn authenticate(&self, who: &LogIn, secrets: OwnedFd) -> Result<LogInAnswer, Error>;
+    /// Whether the user may in now.
+    fn account(&self, who: &LogIn) -> Result<LogInAnswer, Error>;
+    /// Changes the password from the first secret in the pipe to the second; if there is no second, says
+    /// whether that is to be had by who knows the first, and changes nothing.
+    fn change_password(&self, who: &LogIn, secrets: OwnedFd) -> Result<LogInAnswer, Error>;
+    /// Whether the user may in now, rule by rule.
+    fn explain_access(&self, who: &LogIn) -> Result<Explained, Error>;
+    /// The user's keys for sshd, each a line; none for who may not in, and an error where that is not known.
+    fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Error>;
+    /// Of whom something is kept for logging in while the directory is away.
+    fn credentials(&self) -> Result<Vec<KeptCredential>, Error>;
+    /// Forgets that of a user, or with an empty name of everybody; gives of how many.
+    fn forget_credentials(&self, name: &[u8]) -> Result<u64, Error>;
     /// How the domain is.
     fn status(&self) -> Result<DomainStatus, Error>;
     /// Connects and enumerates anew.
@@ -261,6 +350,9 @@ pub trait Publisher {
     /// Answers a program's question about domains that are asked on demand. The reply is a frame of
     /// the responders' sockets (crate `roster-wire`), ready to be sent on. `request` is that of [`Trace`].
     fn look_up(&self, request: u64, kind: Kind, name: &[u8], id: u32) -> Result<Vec<u8>, Error>;
+    /// Whose domain a user is served from, by name, who is asked for on demand if need be: empty when nobody
+    /// is served under that name. `request` is that of [`Trace`].
+    fn find_user(&self, request: u64, name: &[u8]) -> Result<FoundUser, Error>;
     /// How the snapshot is.
     fn status(&self) -> Result<PublisherStatus, Error>;
     /// Entries of a domain that are not served, from that position on.
@@ -283,6 +375,17 @@ pub trait Publisher {
     /// Nothing that is remembered is sure to be true.
     #[zbus(signal)]
     fn invalidate_all(&self) -> zbus::Result<()>;
+}
+
+/// Who is served under a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct FoundUser {
+    /// The user's domain; empty when there is no such user, and then everything else is, too.
+    pub domain: String,
+    /// The name as it is served.
+    pub name: Vec<u8>,
+    /// User id.
+    pub uid: u32,
 }
 
 /// How the snapshot is.

@@ -9,5 +9,6 @@ pub mod coalesce;
 pub mod exchange;
 pub mod interfaces;
 pub mod names;
+pub mod secrets;
 
 pub use zbus;

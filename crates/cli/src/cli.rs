@@ -55,6 +55,8 @@ pub enum Command {
     Status(Status),
     Domain(Domain),
     Cache(Cache),
+    Access(Access),
+    SshKeys(SshKeys),
     LogLevel(LogLevel),
     CheckConfig(CheckConfig),
     Nscd(Nscd),
@@ -395,6 +397,12 @@ pub enum CacheCommand {
     /// enumerated anew, to make sure.
     #[command(after_long_help = pages::after_help("cache expire"))]
     Expire(Expire),
+    /// List whose passwords are kept for when the directory is away
+    ///
+    /// With the time until which each is believed, and wrong passwords since the last log-in by the
+    /// directory. Hashes are never shown. `roster cache expire --credentials` has them forgotten.
+    #[command(after_long_help = pages::after_help("cache credentials"))]
+    Credentials(ListCredentials),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -445,9 +453,71 @@ pub struct Expire {
     #[arg(long, conflicts_with_all = ["user", "group"])]
     pub all: bool,
 
+    /// Forget what is kept of passwords instead, of these users or with --all of everybody
+    ///
+    /// Whoever it is has to log in while the directory answers before it is possible again without.
+    #[arg(long, conflicts_with = "group")]
+    pub credentials: bool,
+
     /// In this domain only
     #[arg(long, value_name = "NAME")]
     pub domain: Option<String>,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+#[derive(Debug, Args)]
+pub struct ListCredentials {
+    /// In this domain only
+    #[arg(long, value_name = "NAME")]
+    pub domain: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+/// Say whether a user may log in to this host, rule by rule
+///
+/// Asks what pam_roster(8) asks when the user logs in, and shows every rule with what it saw: lists of
+/// users and groups, the filter, and what the directory says of the account. All of them have to allow.
+/// The rules are those of the table access of the user's domain in roster.toml(5). Passwords are not
+/// looked at. For root.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("access"))]
+pub struct Access {
+    /// The user
+    #[arg(value_name = "USER")]
+    pub user: String,
+
+    /// The PAM service to log in by, as its file in /etc/pam.d is called
+    #[arg(long, value_name = "SERVICE", default_value = "sshd")]
+    pub service: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub bus: OnBus,
+}
+
+/// Print a user's ssh keys, for AuthorizedKeysCommand of sshd
+///
+/// The keys are the directory's, as the daemon has them: they are there while the directory is away,
+/// too. One that is malformed, weak, or has options in front that ssh_key_options in roster.toml(5)
+/// does not name is left out, and named in the daemon's log. Users who may not log in by sshd have none,
+/// nor have users of the host. Any user may run this.
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("ssh-keys"))]
+pub struct SshKeys {
+    /// The user
+    #[arg(value_name = "USER")]
+    pub user: String,
 
     #[command(flatten)]
     pub bus: OnBus,
@@ -677,8 +747,8 @@ fn entries() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Write the man pages into a folder
 ///
-/// One page for the program and one for each command, in section 1, and roster.toml(5): for packages,
-/// and for `make install`.
+/// One page for the program and one for each command, in section 1, roster.toml(5) and pam_roster(8): for
+/// packages, and for `make install`.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("man"))]
 pub struct Man {

@@ -21,6 +21,7 @@ mod manual;
 mod nscd;
 mod nsswitch;
 mod pages;
+mod pam_page;
 mod replace;
 mod snapshot_file;
 mod synth;
@@ -65,6 +66,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::Status(args) => daemon::status::run(&args.bus.run_dir, args.json, out),
         Command::Domain(args) => daemon::domain::run(&args, out).map(|()| 0),
         Command::Cache(args) => daemon::cache::run(&args, out).map(well),
+        Command::Access(args) => daemon::access::run(&args, out),
+        Command::SshKeys(args) => daemon::ssh_keys::run(&args, out).map(well),
         Command::LogLevel(args) => daemon::log_level::run(&args, out).map(|()| 0),
         Command::CheckConfig(args) => check_config::run(&args, out).map(well),
         Command::Nscd(args) => nscd::run(&args, out).map(|()| 0),

@@ -4,7 +4,7 @@
 //! from [`crate::cli`].
 
 use crate::cli::Cli;
-use crate::manual;
+use crate::{manual, pam_page};
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_mangen::roff::{Inline, Roff, bold};
@@ -336,6 +336,55 @@ const PAGES: &[Page] = &[
         see_also: &["roster-domain-refresh(1)", "roster.toml(5)"],
     },
     Page {
+        name: "cache credentials",
+        examples: &[
+            ("roster cache credentials", "Who could log in if the directory were away."),
+            ("roster cache expire --credentials --user alice", "Forget alice's password here."),
+        ],
+        exit: &[DONE, FAILED, WRONG_USE],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster-cache-expire(1)", "roster.toml(5)", "pam_roster(8)"],
+    },
+    Page {
+        name: "access",
+        examples: &[
+            ("roster access alice", "Whether alice may log in by sshd, and why."),
+            (
+                "roster access alice --service cron --json",
+                "The same for her cron jobs, for a program.",
+            ),
+        ],
+        exit: &[
+            ("0", "The user may log in, perhaps after a change of the password."),
+            ("1", "That cannot be told: rosterd cannot be asked."),
+            WRONG_USE,
+            ("3", "The user may not log in."),
+            ("4", "The user is this host's own, or no domain serves one of that name."),
+        ],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[BUS],
+        see_also: &["roster.toml(5)", "pam_roster(8)", "roster-cache-show(1)"],
+    },
+    Page {
+        name: "ssh-keys",
+        examples: &[
+            ("roster ssh-keys alice", "What sshd would be told."),
+            (
+                "AuthorizedKeysCommand /usr/bin/roster ssh-keys %u\nAuthorizedKeysCommandUser nobody",
+                "In sshd_config(5).",
+            ),
+        ],
+        exit: &[
+            ("0", "The daemon has answered, with keys or without."),
+            ("1", "It has not, or does not know whether the user may log in."),
+            WRONG_USE,
+        ],
+        environment: &[ROSTER_RUN_DIR],
+        files: &[("/run/roster/pam", "The socket at which it is asked.")],
+        see_also: &["sshd_config(5)", "roster.toml(5)", "roster-access(1)"],
+    },
+    Page {
         name: "log-level",
         examples: &[
             ("roster log-level", "The level of every role."),
@@ -473,7 +522,7 @@ pub fn after_help(name: &str) -> String {
     text
 }
 
-/// Writes roster.1, roster-compile.1 and so on, and roster.toml.5.
+/// Writes roster.1, roster-compile.1 and so on, roster.toml.5 and pam_roster.8.
 pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -489,7 +538,10 @@ pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
     }
     let mut text = Vec::new();
     manual::write(&mut text)?;
-    put(folder, "roster.toml.5", &text, out)
+    put(folder, "roster.toml.5", &text, out)?;
+    text.clear();
+    pam_page::write(&mut text)?;
+    put(folder, "pam_roster.8", &text, out)
 }
 
 /// A command and all below it, each with its name behind that of the program.

@@ -413,7 +413,9 @@ fn a_corpus_is_the_same_every_time_and_never_replaces_real_files() {
 fn man_pages_and_completions_come_from_the_definition() {
     let bench = Bench::new();
     bench.roster("man pages").expect(0);
-    for page in ["roster.1", "roster-status.1", "roster-domain-rejected.1", "roster.toml.5"] {
+    for page in
+        ["roster.1", "roster-status.1", "roster-domain-rejected.1", "roster.toml.5", "pam_roster.8"]
+    {
         assert!(bench.path("pages").join(page).is_file(), "{page}");
     }
     let compile = bench.read("pages/roster-compile.1");

@@ -4,8 +4,8 @@ use crate::domain::{check_ids, domain, domain_path};
 use crate::explain::Setting;
 use crate::keys::{self, DOMAINS_MAX, Table};
 use crate::problem::{Problem, Severity, Wrong, nearest};
-use crate::read::{Report, Section, entry};
-use crate::{Config, Domain, Host, Log, Metrics, Mode, Nscd, Publisher};
+use crate::read::{Report, Section, Value, entry};
+use crate::{AuthMethod, Config, Domain, Host, Log, Metrics, Mode, Nscd, Pam, Publisher};
 use toml::de::{DeTable, DeValue};
 
 /// A configuration in which everything holds, and what came up on the way.
@@ -25,10 +25,9 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Of what is no TOML, the first so many are told: one quote too few may spoil every line behind it.
 const SLIPS_MAX: usize = 20;
 
-const TABLES: [&str; 6] = ["host", "domain", "publisher", "metrics", "responder", "log"];
-
-/// Tables in `[responder]`.
-const RESPONDERS: [&str; 1] = ["nscd"];
+const TABLES: [&str; 6] = ["host", "domain", "publisher", "responder", "metrics", "log"];
+/// Tables below `[responder]`.
+const RESPONDERS: [&str; 2] = ["pam", "nscd"];
 
 /// Reads the text of a roster.toml. An error is every mistake in it, and the warnings, by line.
 pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
@@ -119,6 +118,8 @@ fn whole(report: &mut Report<'_>, root: &DeTable<'_>) -> Config {
     let publisher = Publisher { interval: section.take("interval") };
     section.refuse_strangers(None);
 
+    let pam = pam(report, root, &domains);
+
     let metrics = entry(root, "metrics").and_then(|found| {
         let mut section = Section::new(report, Table::Metrics, "metrics", Some(found));
         let listen = section.take_if("listen");
@@ -132,25 +133,13 @@ fn whole(report: &mut Report<'_>, root: &DeTable<'_>) -> Config {
     let log = Log { level: section.take("level"), json: section.take("json") };
     section.refuse_strangers(None);
 
-    Config { host, domains, publisher, metrics, nscd, log }
+    Config { host, domains, publisher, pam, metrics, nscd, log }
 }
 
+/// `[responder.nscd]`. That `responder` is a table, and of which tables, is seen to by [`pam`].
 fn nscd(report: &mut Report<'_>, root: &DeTable<'_>) -> Option<Nscd> {
-    let (place, value) = entry(root, "responder")?;
-    let Some(responders) = value.get_ref().as_table() else {
-        let wrong = Wrong::new("must be a table", "write [responder.nscd], and its keys below");
-        report.push(Severity::Error, &place, "responder", wrong);
-        return None;
-    };
-    for (name, _) in responders {
-        let text = &**name.get_ref();
-        if !RESPONDERS.contains(&text) {
-            let wrong =
-                Wrong::new("is no responder that can be configured", "write [responder.nscd]");
-            report.push(Severity::Error, &name.span(), &format!("responder.{text}"), wrong);
-        }
-    }
-    let found = Some(entry(responders, "nscd")?);
+    let (_, responders) = entry(root, "responder")?;
+    let found = Some(entry(responders.get_ref().as_table()?, "nscd")?);
     let mut section = Section::new(report, Table::Nscd, "responder.nscd", found);
     let nscd = Nscd {
         socket: section.take("socket"),
@@ -161,6 +150,43 @@ fn nscd(report: &mut Report<'_>, root: &DeTable<'_>) -> Option<Nscd> {
     let enabled: bool = section.take("enabled");
     section.refuse_strangers(None);
     enabled.then_some(nscd)
+}
+
+/// `[responder.pam]`, which is there by itself where a domain asks anybody about passwords.
+fn pam(report: &mut Report<'_>, root: &DeTable<'_>, domains: &[Domain]) -> Option<Pam> {
+    let nothing = DeTable::new();
+    let responders = match entry(root, "responder") {
+        None => &nothing,
+        Some((place, value)) => value.get_ref().as_table().unwrap_or_else(|| {
+            let wrong = Wrong::new("must be tables", "write [responder.pam], and its keys below");
+            report.push(Severity::Error, &place, "responder", wrong);
+            &nothing
+        }),
+    };
+    for (key, _) in responders {
+        let name = &**key.get_ref();
+        if !RESPONDERS.contains(&name) {
+            let wrong = Wrong::new(
+                "is no responder with keys of its own",
+                "write [responder.pam] or [responder.nscd]",
+            );
+            report.push(Severity::Error, &key.span(), &format!("responder.{name}"), wrong);
+        }
+    }
+    let is_asked = domains.iter().any(|domain| domain.auth.method != AuthMethod::None);
+    let found = entry(responders, "pam");
+    if found.is_none() && !is_asked {
+        return None;
+    }
+    let mut section = Section::new(report, Table::ResponderPam, "responder.pam", found);
+    let enabled = section.take_or("enabled", is_asked, Value::Boolean);
+    let pam = Pam {
+        trusted_users: section.take("trusted_users"),
+        timeout: section.take("timeout"),
+        tries_per_minute: section.take("tries_per_minute"),
+    };
+    section.refuse_strangers(None);
+    enabled.then_some(pam)
 }
 
 fn host(report: &mut Report<'_>, root: &DeTable<'_>) -> (Host, Vec<String>) {

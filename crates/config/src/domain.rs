@@ -1,10 +1,12 @@
 //! One `[domain.NAME]`: what follows from what, and which keys contradict each other.
 
+use crate::access;
 use crate::keys::Table;
 use crate::read::{Report, Section, Value};
 use crate::syntax;
 use crate::{
-    Attributes, Bind, Domain, Files, Host, Ldap, Mode, Overrides, Provider, Schema, Search, Server,
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Ldap, Mode, Offline,
+    Overrides, Provider, Schema, Search, Server,
 };
 use std::net::IpAddr;
 use std::ops::Range;
@@ -15,12 +17,13 @@ use toml::de::DeValue;
 
 /// The path of a domain's table, as it stands between brackets.
 pub(crate) fn domain_path(name: &str) -> String {
+    format!("domain.{}", bare_or_quoted(name))
+}
+
+/// A key, in quotes if it needs them.
+pub(crate) fn bare_or_quoted(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if !name.is_empty() && name.bytes().all(bare) {
-        format!("domain.{name}")
-    } else {
-        format!("domain.{name:?}")
-    }
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { format!("{name:?}") }
 }
 
 /// Reads `[domain.NAME]`.
@@ -36,7 +39,8 @@ pub(crate) fn domain<'d>(
     let mode: String = section.take("mode");
     let mode = if mode == "on-demand" { Mode::OnDemand } else { Mode::Replicate };
     let (min_id, max_id) = ids(&mut section, host);
-    Domain {
+    let auth = auth(&mut section, &provider);
+    let mut domain = Domain {
         name: name.to_owned(),
         min_id,
         max_id,
@@ -45,8 +49,74 @@ pub(crate) fn domain<'d>(
         mass_deletion: section.take("mass_deletion"),
         refresh: on_demand(&mut section, mode, "refresh"),
         negative: on_demand(&mut section, mode, "negative"),
-        provider: provider_of(&mut section, &provider, mode, host),
+        provider: provider_of(&mut section, &provider, mode, host, auth.method == AuthMethod::Ldap),
+        auth,
+        access: Access::unconfigured(),
+    };
+    let found = section.entry("access");
+    domain.access = access::access(&mut section, found);
+    if matches!(&domain.provider, Provider::Ldap(ldap) if !ldap.case_sensitive) {
+        domain.access = domain.access.lower_case();
     }
+    access::check(&mut section, &domain);
+    domain
+}
+
+/// Keys that mean nothing where nobody is asked about passwords.
+const OF_AUTH: [&str; 7] = [
+    "auth_timeout",
+    "offline_credentials",
+    "offline_life",
+    "offline_failures",
+    "offline_lockout",
+    "password_hash_time",
+    "allow_clear_user_passwords",
+];
+
+/// Keys that mean nothing where no credentials are kept.
+const OF_OFFLINE: [&str; 4] =
+    ["offline_life", "offline_failures", "offline_lockout", "password_hash_time"];
+
+fn auth(section: &mut Section<'_, '_, '_, '_>, provider: &str) -> Auth {
+    let method: String = section.take("auth");
+    let method = match method.as_str() {
+        "ldap" => AuthMethod::Ldap,
+        _ => AuthMethod::None,
+    };
+    if method == AuthMethod::Ldap && provider == "files" {
+        section.wrong("auth", "there is no directory to ask", "remove it");
+    }
+    if method == AuthMethod::None {
+        for name in OF_AUTH {
+            if section.has(name) {
+                section.warn(
+                    name,
+                    "has no effect where passwords are nobody's business",
+                    "set auth, or remove it",
+                );
+            }
+        }
+    }
+    let timeout = section.take("auth_timeout");
+    let kept: bool = section.take("offline_credentials");
+    if !kept {
+        for name in OF_OFFLINE {
+            if section.has(name) {
+                section.warn(
+                    name,
+                    "has no effect where no credentials are kept",
+                    "remove it, or offline_credentials = false",
+                );
+            }
+        }
+    }
+    let offline = Offline {
+        life: section.take("offline_life"),
+        failures: section.take("offline_failures"),
+        lockout: section.take("offline_lockout"),
+        hash_time: section.take("password_hash_time"),
+    };
+    Auth { method, timeout, offline: Some(offline).filter(|_| kept && method != AuthMethod::None) }
 }
 
 fn ids(section: &mut Section<'_, '_, '_, '_>, host: &Host) -> (u32, u32) {
@@ -113,6 +183,7 @@ fn provider_of(
     provider: &str,
     mode: Mode,
     host: &Host,
+    binds_as_users: bool,
 ) -> Provider {
     match provider {
         "files" => {
@@ -124,7 +195,7 @@ fn provider_of(
         }
         "ldap" => {
             section.refuse_strangers(Some("ldap"));
-            Provider::Ldap(Box::new(ldap(section)))
+            Provider::Ldap(Box::new(ldap(section, binds_as_users)))
         }
         // A mistake, which was complained of; it stands for no provider, and asks for no keys.
         _ => {
@@ -152,7 +223,7 @@ fn files(section: &mut Section<'_, '_, '_, '_>, host: &Host) -> Files {
     files
 }
 
-fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
+fn ldap(section: &mut Section<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap {
     let (servers, discover) = servers(section);
     let base: String = section.take("base");
     let schema: String = section.take("schema");
@@ -169,7 +240,18 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
     let tls_ca: Option<PathBuf> = section.take_if("tls_ca");
     section.note_unset("tls_ca");
     let allow_clear_password: bool = section.take("allow_clear_password");
+    let allow_clear_user_passwords: bool = section.take("allow_clear_user_passwords");
     let transport = transport(section, &servers, discover.is_some(), start_tls);
+    if let (true, false, Some(server)) =
+        (binds_as_users, allow_clear_user_passwords, &transport.without_tls)
+    {
+        section.wrong(
+            "auth",
+            format!("users' passwords would travel to {server} for everybody on the way to read"),
+            "use ldaps:// in uris or start_tls = true; if the network is to be trusted, \
+             allow_clear_user_passwords = true",
+        );
+    }
     let in_clear = matches!(bind, Bind::Simple { .. }) && !allow_clear_password;
     if !in_clear {
         warn_of_clear_text(section, &servers, discover.is_some(), start_tls);
@@ -202,6 +284,7 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>) -> Ldap {
         start_tls,
         tls_ca,
         allow_clear_password,
+        allow_clear_user_passwords,
     }
 }
 
@@ -392,6 +475,13 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
         Schema::Rfc2307bis => "member",
     };
     let group_member = section.take_or("group_member", member.to_owned(), Value::Text);
+    let mut name = |key: &str| section.take::<String>(key).to_ascii_lowercase();
+    let (ssh_key, shadow_last_change) = (name("ssh_key"), name("shadow_last_change"));
+    let (shadow_max, shadow_warning) = (name("shadow_max"), name("shadow_warning"));
+    let (shadow_inactive, shadow_expire) = (name("shadow_inactive"), name("shadow_expire"));
+    let (locked_time, password_reset) = (name("locked_time"), name("password_reset"));
+    let (account_lock, role) = (name("account_lock"), name("role"));
+    let (account_control, account_expires) = (name("account_control"), name("account_expires"));
     let uuid: Option<String> = section.take_if("uuid");
     section.note_unset("uuid");
     section.refuse_strangers(Some("ldap"));
@@ -405,6 +495,18 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
         group_name,
         group_gid,
         group_member: group_member.to_ascii_lowercase(),
+        ssh_key,
+        shadow_last_change,
+        shadow_max,
+        shadow_warning,
+        shadow_inactive,
+        shadow_expire,
+        locked_time,
+        password_reset,
+        account_lock,
+        role,
+        account_control,
+        account_expires,
         uuid: uuid.map(|uuid| uuid.to_ascii_lowercase()),
     }
 }

@@ -3,6 +3,7 @@
 //! The one source of the parser's checks and defaults, of `roster check-config --explain` and of
 //! the list of keys in roster.toml(5).
 
+use crate::AccountCheck;
 use std::time::Duration;
 
 /// A table of the file.
@@ -14,8 +15,14 @@ pub enum Table {
     Domain,
     /// `[domain.NAME.attributes]`
     Attributes,
+    /// `[domain.NAME.access]`
+    Access,
+    /// `[domain.NAME.access.service.SERVICE]`
+    Service,
     /// `[publisher]`
     Publisher,
+    /// `[responder.pam]`
+    ResponderPam,
     /// `[metrics]`
     Metrics,
     /// `[responder.nscd]`
@@ -26,11 +33,14 @@ pub enum Table {
 
 impl Table {
     /// All, in the order in which they are written down.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Host,
         Self::Domain,
         Self::Attributes,
+        Self::Access,
+        Self::Service,
         Self::Publisher,
+        Self::ResponderPam,
         Self::Metrics,
         Self::Nscd,
         Self::Log,
@@ -42,7 +52,10 @@ impl Table {
             Self::Host => "[host]",
             Self::Domain => "[domain.NAME]",
             Self::Attributes => "[domain.NAME.attributes]",
+            Self::Access => "[domain.NAME.access]",
+            Self::Service => "[domain.NAME.access.service.SERVICE]",
             Self::Publisher => "[publisher]",
+            Self::ResponderPam => "[responder.pam]",
             Self::Metrics => "[metrics]",
             Self::Nscd => "[responder.nscd]",
             Self::Log => "[log]",
@@ -63,7 +76,20 @@ impl Table {
                  its answers: neither numbers nor second names (\"userid\" for \"uid\"). Case does not \
                  matter."
             }
+            Self::Access => {
+                "Who of the domain may log in to this host. All rules have to agree; roster access USER explains \
+                 what they say of somebody. Names are compared as the domain's are. Without this table, and where \
+                 it has no lists, everybody may whose account is in order. It is looked at by pam_roster(8) and \
+                 for roster ssh-keys."
+            }
+            Self::Service => {
+                "Further lists for one PAM service, named as its file in /etc/pam.d is: sshd, login, sudo, cron. \
+                 They have to agree as well."
+            }
             Self::Publisher => "How the snapshot is published.",
+            Self::ResponderPam => {
+                "Who may ask whether a user may log in: what pam_roster(8) talks to."
+            }
             Self::Metrics => "Figures for Prometheus. Off unless this table is there.",
             Self::Nscd => {
                 "Serving in place of nscd, as roster-nscd(1) does alone: every glibc program, static and set-uid \
@@ -124,6 +150,19 @@ pub enum Kind {
     Domains,
     /// Group ids.
     Gids,
+    /// Names of users of the host.
+    Users,
+    /// Names of users or groups of a domain.
+    Names,
+    /// Some of some words.
+    Choices {
+        /// What each of them is.
+        noun: &'static str,
+        /// The words.
+        of: &'static [&'static str],
+    },
+    /// Options of sshd's authorized_keys files.
+    KeyOptions,
     /// A place to listen at.
     Listen,
 }
@@ -148,6 +187,10 @@ impl Kind {
             Self::Uris => "list of URIs".to_owned(),
             Self::Domains => "list of domains".to_owned(),
             Self::Gids => "list of gids".to_owned(),
+            Self::Users => "list of user names".to_owned(),
+            Self::Names => "list of names".to_owned(),
+            Self::Choices { of, .. } => format!("list of {}", quoted(of)),
+            Self::KeyOptions => "list of options".to_owned(),
             Self::Listen => "\"unix:PATH\" or \"ADDRESS:PORT\"".to_owned(),
         }
     }
@@ -218,6 +261,9 @@ pub const DOMAINS_MAX: usize = 8;
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
+const MINUTE: Duration = Duration::from_secs(60);
+const MILLIS_10: Duration = Duration::from_millis(10);
 
 const fn of(table: Table, name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
     Key { table, name, provider: None, kind, unset, text }
@@ -229,6 +275,10 @@ const fn files(name: &'static str, kind: Kind, unset: Unset, text: &'static str)
 
 const fn ldap(name: &'static str, kind: Kind, unset: Unset, text: &'static str) -> Key {
     Key { table: Table::Domain, name, provider: Some("ldap"), kind, unset, text }
+}
+
+const fn in_lists(table: Table, name: &'static str, text: &'static str) -> Key {
+    of(table, name, Kind::Names, Unset::Nothing, text)
 }
 
 const fn attribute(name: &'static str, unset: Unset, text: &'static str) -> Key {
@@ -392,6 +442,59 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"15s\""),
         "In on-demand mode, for how long a name that is not there is not asked for again.",
     ),
+    of(
+        Table::Domain,
+        "auth",
+        Kind::Choice { noun: "way to authenticate", of: &["none", "ldap"] },
+        Unset::Is("\"none\""),
+        "Who is asked whether a password is a user's: nobody, and other PAM modules decide; or the directory, by \
+         binding as the user (provider = \"ldap\" only). See pam_roster(8).",
+    ),
+    of(
+        Table::Domain,
+        "auth_timeout",
+        duration_of(SECOND, MINUTE),
+        Unset::Is("\"10s\""),
+        "How long a server that is there may take over one password before the next is asked. One that is not \
+         there is waited for one second at the most where credentials are kept for when it is away.",
+    ),
+    of(
+        Table::Domain,
+        "offline_credentials",
+        Kind::Boolean,
+        Unset::Is("true"),
+        "Whether passwords that were right are kept, as Argon2id hashes that only root and the domain's \
+         back-end can read, so that people can log in while nobody can be asked.",
+    ),
+    of(
+        Table::Domain,
+        "offline_life",
+        duration_of(HOUR, YEAR),
+        Unset::Is("\"30d\""),
+        "How long after a user's last log-in that was not offline such a password is believed.",
+    ),
+    of(
+        Table::Domain,
+        "offline_failures",
+        Kind::Integer { min: 1, max: 1000 },
+        Unset::Is("5"),
+        "After so many wrong passwords in a row the user is locked out of logging in offline.",
+    ),
+    of(
+        Table::Domain,
+        "offline_lockout",
+        duration_of(SECOND, MONTH),
+        Unset::Is("\"5m\""),
+        "For how long. A log-in that is not offline ends it at once.",
+    ),
+    of(
+        Table::Domain,
+        "password_hash_time",
+        duration_of(MILLIS_10, Duration::from_secs(5)),
+        Unset::Is("\"100ms\""),
+        "How long this host is to take over one such hash; its cost is measured by that, and is never below 19 \
+         MiB and two passes.",
+    ),
     files(
         "passwd",
         Kind::Path,
@@ -490,6 +593,13 @@ pub const KEYS: &[Key] = &[
          read.",
     ),
     ldap(
+        "allow_clear_user_passwords",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether users' passwords may be sent over a connection without TLS, for everybody on the way to read, \
+         and to a server that has not proven which one it is. With auth = \"ldap\".",
+    ),
+    ldap(
         "page_size",
         Kind::Integer { min: 1, max: 1_000_000 },
         Unset::Is("1000"),
@@ -577,6 +687,128 @@ pub const KEYS: &[Key] = &[
         Unset::Follows("what the server has: entryUUID, nsUniqueId …"),
         "The key of an entry that stays when it is renamed.",
     ),
+    attribute("ssh_key", Unset::Is("\"sshPublicKey\""), "Keys for sshd, each a line."),
+    attribute(
+        "shadow_last_change",
+        Unset::Is("\"shadowLastChange\""),
+        "Day on which the password was changed last, as in shadow(5).",
+    ),
+    attribute("shadow_max", Unset::Is("\"shadowMax\""), "Days until it has to be changed."),
+    attribute(
+        "shadow_warning",
+        Unset::Is("\"shadowWarning\""),
+        "Days before that from which on the user is told.",
+    ),
+    attribute(
+        "shadow_inactive",
+        Unset::Is("\"shadowInactive\""),
+        "Days after that in which it can still be changed.",
+    ),
+    attribute("shadow_expire", Unset::Is("\"shadowExpire\""), "Day on which the account expires."),
+    attribute(
+        "locked_time",
+        Unset::Is("\"pwdAccountLockedTime\""),
+        "When the server's password policy locked the account.",
+    ),
+    attribute(
+        "password_reset",
+        Unset::Is("\"pwdReset\""),
+        "Whether the password has to be changed at the next log-in.",
+    ),
+    attribute(
+        "account_lock",
+        Unset::Is("\"nsAccountLock\""),
+        "Whether an administrator locked the account, of 389 Directory Server and FreeIPA.",
+    ),
+    attribute(
+        "role",
+        Unset::Is("\"nsRole\""),
+        "Roles, of which nsManagedDisabledRole, nsNestedDisabledRole and nsDisabledRole lock the account.",
+    ),
+    attribute(
+        "account_control",
+        Unset::Is("\"userAccountControl\""),
+        "Bits of Active Directory, of which those of disabled and locked accounts and expired passwords \
+         count.",
+    ),
+    attribute(
+        "account_expires",
+        Unset::Is("\"accountExpires\""),
+        "When the account expires, of Active Directory.",
+    ),
+    in_lists(
+        Table::Access,
+        "allowed_users",
+        "Users who may log in. Where this or allowed_groups is there, nobody else may.",
+    ),
+    in_lists(
+        Table::Access,
+        "allowed_groups",
+        "Groups of the domain whose members may log in, members through groups in them included, and who has \
+         one as the primary group.",
+    ),
+    in_lists(
+        Table::Access,
+        "denied_users",
+        "Users who may not log in, whatever else says that they may.",
+    ),
+    in_lists(
+        Table::Access,
+        "denied_groups",
+        "Groups whose members may not, likewise. Of a group that the domain does not have nobody knows who \
+         is in it, so nobody is let in: a group that was renamed would else let in whom it kept out.",
+    ),
+    of(
+        Table::Access,
+        "filter",
+        Kind::Filter,
+        Unset::Nothing,
+        "A filter by which the directory has to find the user's entry, asked at every log-in. While it cannot \
+         be asked what it said last counts, for as long as offline_life; who was never asked about may not \
+         in. LDAP only.",
+    ),
+    of(
+        Table::Access,
+        "account_checks",
+        Kind::Choices { noun: "check of an account", of: &AccountCheck::NAMES },
+        Unset::Is(
+            "[\"shadow-expire\", \"password-age\", \"password-policy\", \"account-lock\", \"active-directory\"]",
+        ),
+        "What of an account is looked at: shadow-expire is shadowExpire; password-age shadowLastChange, \
+         shadowMax, shadowWarning and shadowInactive; password-policy pwdAccountLockedTime and pwdReset; \
+         account-lock nsAccountLock and nsRole; active-directory userAccountControl and accountExpires. What \
+         is not in the entry, or not readable for the bind DN, keeps nobody out; what cannot be understood \
+         does. Where passwords are changed without shadowLastChange being written, leave password-age out.",
+    ),
+    of(
+        Table::Access,
+        "temporary_lock",
+        duration_of(Duration::ZERO, YEAR),
+        Unset::Is("\"15m\""),
+        "How long the server's password policy locks an account after too many failures, as its \
+         pwdLockoutDuration says. 0 is until the server takes the mark away. An administrator's lock lasts \
+         until then in any case.",
+    ),
+    of(
+        Table::Access,
+        "ssh_key_options",
+        Kind::KeyOptions,
+        Unset::Is("[]"),
+        "Options, as in authorized_keys of sshd(8), that keys in the directory may have: [\"from\", \
+         \"restrict\"]. A key with another option is left out by roster ssh-keys, never told without it.",
+    ),
+    of(
+        Table::Access,
+        "ssh_keys_of_denied",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether roster ssh-keys tells the keys of users, too, who may not log in by sshd; PAM's account \
+         stack then has to refuse them.",
+    ),
+    in_lists(Table::Service, "allowed_users", "As in [domain.NAME.access]."),
+    in_lists(Table::Service, "allowed_groups", "Likewise."),
+    in_lists(Table::Service, "denied_users", "Likewise."),
+    in_lists(Table::Service, "denied_groups", "Likewise."),
     of(
         Table::Publisher,
         "interval",
@@ -584,6 +816,37 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"100ms\""),
         "The least time between two publications. A single change is published at once all the \
          same; in a storm of changes they are gathered for this long.",
+    ),
+    of(
+        Table::ResponderPam,
+        "enabled",
+        Kind::Boolean,
+        Unset::Follows("whether a domain has auth set to something else than none"),
+        "Whether users of the domains can log in by pam_roster(8).",
+    ),
+    of(
+        Table::ResponderPam,
+        "trusted_users",
+        Kind::Users,
+        Unset::Is("[]"),
+        "Users of the host, in /etc/passwd, whose programs may ask for anybody, as root's may: the user of a web \
+         server, or of a screen locker's helper. All others may ask for themselves alone. Whoever is named here \
+         can try passwords of everybody.",
+    ),
+    of(
+        Table::ResponderPam,
+        "timeout",
+        duration_of(SECOND, MINUTE),
+        Unset::Is("\"25s\""),
+        "How long a program waits for an answer at the most; pam_roster(8) waits 30 s.",
+    ),
+    of(
+        Table::ResponderPam,
+        "tries_per_minute",
+        Kind::Integer { min: 1, max: 10_000 },
+        Unset::Is("20"),
+        "Passwords that a user who is neither root nor trusted may have tried in a minute, and as many at once; \
+         further ones are refused unheard.",
     ),
     of(
         Table::Metrics,

@@ -9,6 +9,7 @@
 //! are what follows from what; [`explain`] prints what came out.
 #![forbid(unsafe_code)]
 
+mod access;
 mod check;
 mod domain;
 pub mod explain;
@@ -24,6 +25,7 @@ pub use problem::{Problem, Severity};
 pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +39,8 @@ pub struct Config {
     pub domains: Vec<Domain>,
     /// `[publisher]`.
     pub publisher: Publisher,
+    /// `[responder.pam]`; none where nobody logs in by it.
+    pub pam: Option<Pam>,
     /// `[metrics]`; none unless configured.
     pub metrics: Option<Metrics>,
     /// `[responder.nscd]`; none unless enabled.
@@ -108,6 +112,100 @@ pub struct Domain {
     pub negative: Duration,
     /// Where the entries come from.
     pub provider: Provider,
+    /// Who is asked about passwords, and what is kept of them.
+    pub auth: Auth,
+    /// `[domain.NAME.access]`: who may log in.
+    pub access: Access,
+}
+
+impl Domain {
+    /// Whether its users log in here: then it is kept what their accounts are.
+    #[must_use]
+    pub fn has_log_ins(&self) -> bool {
+        self.auth.method != AuthMethod::None || self.access.is_configured
+    }
+}
+
+/// `[domain.NAME.access]`: who may log in. All of it has to agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// Whether the table is there.
+    pub is_configured: bool,
+    /// By name and by group, for every service.
+    pub lists: Lists,
+    /// The directory has to find the user by this filter.
+    pub filter: Option<String>,
+    /// What of the account is looked at.
+    pub account_checks: Vec<AccountCheck>,
+    /// How long a server's lock after too many failures lasts; zero until it is taken away.
+    pub temporary_lock: Duration,
+    /// Options that may stand in front of an ssh key.
+    pub ssh_key_options: Vec<String>,
+    /// Whether ssh keys are told of users who may not in.
+    pub ssh_keys_of_denied: bool,
+    /// Further lists for single PAM services.
+    pub services: BTreeMap<String, Lists>,
+}
+
+/// Who may in and who may not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lists {
+    /// These users may, and nobody else but who is in `allowed_groups`; everybody where neither is there.
+    pub allowed_users: Option<Vec<String>>,
+    /// Who is in one of these groups may, directly or through others.
+    pub allowed_groups: Option<Vec<String>>,
+    /// These may not, whatever else.
+    pub denied_users: Option<Vec<String>>,
+    /// Nor may who is in one of these groups.
+    pub denied_groups: Option<Vec<String>>,
+}
+
+/// Something that is looked at in an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccountCheck {
+    /// `shadowExpire`.
+    ShadowExpire,
+    /// `shadowLastChange` with `shadowMax`, `shadowWarning` and `shadowInactive`.
+    PasswordAge,
+    /// `pwdAccountLockedTime` and `pwdReset`.
+    PasswordPolicy,
+    /// `nsAccountLock` and roles that lock.
+    AccountLock,
+    /// `userAccountControl` and `accountExpires`.
+    ActiveDirectory,
+}
+
+/// Who is asked about passwords, and what is kept of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Auth {
+    /// Who is asked.
+    pub method: AuthMethod,
+    /// How long a server that is there may take.
+    pub timeout: Duration,
+    /// What is kept for when nobody can be asked; none where nothing is.
+    pub offline: Option<Offline>,
+}
+
+/// `auth = …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AuthMethod {
+    /// Nobody.
+    None,
+    /// The directory, by binding as the user.
+    Ldap,
+}
+
+/// Credentials that are kept for when nobody can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offline {
+    /// How long after the last log-in that was not offline they are believed.
+    pub life: Duration,
+    /// Wrong passwords in a row until the user is locked out.
+    pub failures: u32,
+    /// For how long.
+    pub lockout: Duration,
+    /// How long this host is to take over one hash.
+    pub hash_time: Duration,
 }
 
 /// How a domain is kept.
@@ -179,6 +277,8 @@ pub struct Ldap {
     pub tls_ca: Option<PathBuf>,
     /// Whether a simple bind may send its password over a connection in clear.
     pub allow_clear_password: bool,
+    /// Whether users' passwords may be sent so.
+    pub allow_clear_user_passwords: bool,
     /// Entries a page when pages are asked for.
     pub page_size: u32,
     /// Deadline of connecting, TLS, bind and a first answer together.
@@ -270,6 +370,18 @@ pub struct Attributes {
     pub group_name: String,
     pub group_gid: String,
     pub group_member: String,
+    pub ssh_key: String,
+    pub shadow_last_change: String,
+    pub shadow_max: String,
+    pub shadow_warning: String,
+    pub shadow_inactive: String,
+    pub shadow_expire: String,
+    pub locked_time: String,
+    pub password_reset: String,
+    pub account_lock: String,
+    pub role: String,
+    pub account_control: String,
+    pub account_expires: String,
     /// The lasting key; found out from the server when none is configured.
     pub uuid: Option<String>,
 }
@@ -295,6 +407,17 @@ pub enum Bind {
 pub struct Publisher {
     /// Least time between the starts of two publications.
     pub interval: Duration,
+}
+
+/// `[responder.pam]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pam {
+    /// Users of the host whose programs may ask for anybody.
+    pub trusted_users: Vec<String>,
+    /// How long a program waits for an answer.
+    pub timeout: Duration,
+    /// Passwords that an ordinary user may have tried in a minute.
+    pub tries_per_minute: u32,
 }
 
 /// `[metrics]`.

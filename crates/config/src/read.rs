@@ -335,6 +335,9 @@ impl<'d, 'i, 'r, 't> Section<'d, 'i, 'r, 't> {
                         continue;
                     }
                 }
+                // Those of access are read on their own, too.
+                None if self.kind == Table::Domain && name == "access" => continue,
+                None if self.kind == Table::Access && name == "service" => continue,
                 None => stranger(self.kind, name),
             };
             let path = self.path_of(name);
@@ -384,6 +387,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ldap_group_gid_number", "group_gid"),
     ("ldap_group_member", "group_member"),
     ("debug_level", "level"),
+    ("simple_allow_users", "allowed_users"),
+    ("simple_allow_groups", "allowed_groups"),
+    ("simple_deny_users", "denied_users"),
+    ("simple_deny_groups", "denied_groups"),
+    ("ldap_access_filter", "filter"),
+    ("ldap_user_ssh_public_key", "ssh_key"),
 ];
 
 /// What to say of a key that does not exist.
@@ -442,6 +451,31 @@ fn read(kind: Kind, value: &Spanned<DeValue<'_>>, wrongs: &mut Wrongs) -> Option
             let names = elements(value, "names", wrongs, |value| {
                 let name = text(value)?;
                 syntax::domain_name(name).map(|()| name.to_owned())
+            })?;
+            return Some(Value::Texts(names));
+        }
+        Kind::Names => {
+            let names = elements(value, "names", wrongs, |value| {
+                let name = text(value)?;
+                syntax::entry_name(name).map(|()| name.to_owned())
+            })?;
+            return Some(Value::Texts(names));
+        }
+        Kind::Choices { noun, of } => {
+            let words = elements(value, "words", wrongs, |value| choice(value, noun, of))?;
+            return Some(Value::Texts(words));
+        }
+        Kind::KeyOptions => {
+            let options = elements(value, "options", wrongs, |value| {
+                let option = text(value)?;
+                syntax::key_option(option).map(|()| option.to_owned())
+            })?;
+            return Some(Value::Texts(options));
+        }
+        Kind::Users => {
+            let names = elements(value, "names", wrongs, |value| {
+                let name = text(value)?;
+                syntax::user_name(name).map(|()| name.to_owned())
             })?;
             return Some(Value::Texts(names));
         }
@@ -539,17 +573,7 @@ fn single(kind: Kind, value: &DeValue<'_>) -> Result<Value, Wrong> {
             }
             other => return Err(must_be("a duration such as \"30s\"", other)),
         }),
-        Kind::Choice { noun, of } => {
-            let text = text(value)?;
-            if !of.contains(&text) {
-                let instead = match nearest(text, of.iter().copied()) {
-                    Some(near) => format!("did you mean \"{near}\"?"),
-                    None => format!("write {}", keys::quoted(of)),
-                };
-                return Err(Wrong::new(format!("{text:?} is not a {noun}"), instead));
-            }
-            Value::Text(text.to_owned())
-        }
+        Kind::Choice { noun, of } => Value::Text(choice(value, noun, of)?),
         Kind::Path => {
             let text = text(value)?;
             syntax::path(text)?;
@@ -561,8 +585,27 @@ fn single(kind: Kind, value: &DeValue<'_>) -> Result<Value, Wrong> {
         Kind::Attribute => checked(value, syntax::answered_attribute)?,
         Kind::DnsDomain => Value::Text(syntax::dns_name(text(value)?)?),
         Kind::Listen => Value::Listen(syntax::listen(text(value)?)?),
-        Kind::Uris | Kind::Domains | Kind::Gids => return Err(must_be("a list", value)),
+        Kind::Uris
+        | Kind::Domains
+        | Kind::Users
+        | Kind::Names
+        | Kind::Choices { .. }
+        | Kind::KeyOptions
+        | Kind::Gids => return Err(must_be("a list", value)),
     })
+}
+
+/// One of some words.
+fn choice(value: &DeValue<'_>, noun: &str, of: &[&str]) -> Result<String, Wrong> {
+    let text = text(value)?;
+    if of.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let instead = match nearest(text, of.iter().copied()) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => format!("write {}", keys::quoted(of)),
+    };
+    Err(Wrong::new(format!("{text:?} is not a {noun}"), instead))
 }
 
 fn checked(value: &DeValue<'_>, check: impl Fn(&str) -> Result<(), Wrong>) -> Result<Value, Wrong> {

@@ -71,6 +71,45 @@ pub fn domain_name(name: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Longest name of a user of the host.
+const USER_BYTES_MAX: usize = 256;
+
+/// The name of a user of the host, who may not exist yet.
+pub fn user_name(name: &str) -> Result<(), Wrong> {
+    let odd =
+        |char: char| char.is_control() || char.is_whitespace() || matches!(char, ':' | '/' | ',');
+    if name.is_empty() || name.len() > USER_BYTES_MAX || name.contains(odd) {
+        return Err(Wrong::new(
+            format!("{name:?} cannot be the name of a user"),
+            "write a name as in /etc/passwd",
+        ));
+    }
+    Ok(())
+}
+
+/// The name of a user or group of a domain.
+pub fn entry_name(name: &str) -> Result<(), Wrong> {
+    if name.is_empty() || name.len() > USER_BYTES_MAX || name.contains([':', '\n', '\0', ',']) {
+        return Err(Wrong::new(
+            format!("{name:?} cannot be the name of a user or a group"),
+            "write a name as getent shows it, each in quotes of its own",
+        ));
+    }
+    Ok(())
+}
+
+/// The name of an option in front of a key, without a value.
+pub fn key_option(name: &str) -> Result<(), Wrong> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if name.is_empty() || !name.bytes().all(is_of_name) {
+        return Err(Wrong::new(
+            format!("{name:?} is not the name of an option"),
+            "write the name alone, \"from\", as in AUTHORIZED_KEYS FILE FORMAT of sshd(8)",
+        ));
+    }
+    Ok(())
+}
+
 /// A path from the root.
 pub fn path(text: &str) -> Result<PathBuf, Wrong> {
     if text.contains('\0') {

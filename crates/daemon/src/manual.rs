@@ -90,13 +90,14 @@ const SECTIONS: &[Section] = &[
                 "/run/roster/nss",
                 "The socket where programs ask for entries of domains with mode = \"on-demand\".",
             ),
+            ("/run/roster/pam", "The socket where pam_roster(8) asks, where a domain has auth."),
             ("/run/roster/rosterd.pid", "The process id of the monitor, and its lock."),
         ],
     ),
     (
         "See also",
         &[(
-            "roster.toml(5), roster-status(1), roster-check-config(1), roster-lab-trace(1), dbus-daemon(1)",
+            "roster.toml(5), pam_roster(8), roster-status(1), roster-check-config(1), roster-lab-trace(1), dbus-daemon(1)",
             "",
         )],
     ),

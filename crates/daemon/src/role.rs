@@ -11,7 +11,7 @@ use crate::metrics::Counters;
 use crate::reach::Reach;
 use crate::{backend, exit, publisher, responder, sandbox};
 use anyhow::{Context as _, anyhow, bail};
-use roster_bus::interfaces::{CALL_DEADLINE, Error, RoleStatus};
+use roster_bus::interfaces::{CALL_DEADLINE, Error, LOG_IN_DEADLINE, RoleStatus};
 use roster_bus::names::{Role, SOCKET};
 use roster_bus::zbus::fdo::{DBusProxy, RequestNameFlags, RequestNameReply};
 use roster_bus::zbus::message::Header;
@@ -82,6 +82,8 @@ pub enum RoleConfig {
     Backend(Box<Backend>),
     /// For [`crate::responder::nss`].
     Nss(Nss),
+    /// For [`crate::responder::pam`].
+    Pam(Pam),
     /// For [`crate::responder::metrics`].
     Metrics(Metrics),
     /// For [`crate::responder::nscd`].
@@ -151,6 +153,28 @@ pub struct Nscd {
     pub group: PathBuf,
     /// `[responder.nscd]`.
     pub config: config::Nscd,
+}
+
+/// What the PAM responder needs to know.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pam {
+    /// The domains in order of precedence.
+    pub domains: Vec<LogInDomain>,
+    /// Users of the host whose programs may ask for anybody.
+    pub trusted: Vec<u32>,
+    /// How long a program waits for an answer.
+    pub timeout: Duration,
+    /// Passwords that an ordinary user may have tried in a minute.
+    pub tries_per_minute: u32,
+}
+
+/// A domain as far as log-ins are concerned.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogInDomain {
+    /// Its name.
+    pub name: String,
+    /// Whether anybody there knows passwords.
+    pub authenticates: bool,
 }
 
 /// What the metrics responder needs to know.
@@ -375,8 +399,11 @@ fn serve(
             monitor_uid: launch.monitor_uid,
         };
         let address = bus_address(&launch.run_dir);
+        // What others ask each other is answered at once; a directory thinks about passwords.
+        let hands_passwords_on = matches!(launch.config, RoleConfig::Pam(_));
+        let deadline = if hands_passwords_on { LOG_IN_DEADLINE } else { CALL_DEADLINE };
         let connecting = zbus::connection::Builder::address(address.as_str())
-            .method_timeout(CALL_DEADLINE)
+            .method_timeout(deadline)
             .serve_at(role.path(), object)
             .build();
         let connection = match timeout(CONNECT_WAIT, connecting).await {
@@ -422,6 +449,7 @@ async fn run(
         RoleConfig::Publisher(config) => publisher::run(context.with(config)).await,
         RoleConfig::Backend(config) => backend::run(context.with(*config)).await,
         RoleConfig::Nss(config) => responder::nss::run(context.with(config)).await,
+        RoleConfig::Pam(config) => responder::pam::run(context.with(config)).await,
         RoleConfig::Metrics(config) => responder::metrics::run(context.with(config)).await,
         RoleConfig::Nscd(config) => responder::nscd::run(context.with(config)).await,
         RoleConfig::Bus(_) => bail!("the bus is no role on itself"),

@@ -83,13 +83,16 @@ fn needs(launch: &Launch) -> Needs {
         },
         RoleConfig::Backend(backend) => {
             let write = vec![launch.state_dir.join("domains").join(&backend.domain.name)];
+            let boot = backend.domain.has_log_ins().then(|| PathBuf::from(BOOT));
             match &backend.domain.provider {
                 Provider::Files(_) => {
-                    let read = folders_of(&followed(&launch.config));
+                    let mut read = folders_of(&followed(&launch.config));
+                    read.extend(boot);
                     Needs { read, write, ..Needs::default() }
                 }
                 Provider::Ldap(ldap) => {
                     let mut read = owned(&RESOLVER);
+                    read.extend(boot);
                     for server in &ldap.servers {
                         if let Server::Ldapi { path } = server {
                             read.extend(folders_of(&[path]));
@@ -100,7 +103,7 @@ fn needs(launch: &Launch) -> Needs {
                 }
             }
         }
-        RoleConfig::Nss(_) | RoleConfig::Metrics(_) => Needs::default(),
+        RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => Needs::default(),
         // Its helper is whatever modules of other name services are in it.
         RoleConfig::Nscd(_) => Needs {
             read: owned(&["/"]),
@@ -111,6 +114,9 @@ fn needs(launch: &Launch) -> Needs {
         },
     }
 }
+
+/// Which boot this is: the life of what is kept of passwords is counted by it.
+const BOOT: &str = "/proc/sys/kernel/random";
 
 /// What resolving a host name reads, and where certificate authorities are.
 const RESOLVER: [&str; 12] = [
@@ -136,15 +142,17 @@ pub fn followed(config: &RoleConfig) -> Vec<&Path> {
             Provider::Files(files) => vec![&files.passwd, &files.group],
             Provider::Ldap(_) => Vec::new(),
         },
-        RoleConfig::Bus(_) | RoleConfig::Nss(_) | RoleConfig::Metrics(_) | RoleConfig::Nscd(_) => {
-            Vec::new()
-        }
+        RoleConfig::Bus(_)
+        | RoleConfig::Nss(_)
+        | RoleConfig::Pam(_)
+        | RoleConfig::Metrics(_)
+        | RoleConfig::Nscd(_) => Vec::new(),
     }
 }
 
 fn limit(launch: &Launch) {
     let (descriptors, memory) = match launch.config {
-        RoleConfig::Nss(_) | RoleConfig::Metrics(_) => {
+        RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => {
             (DESCRIPTORS_SERVING, Some(RESPONDER_MEMORY))
         }
         // It holds a snapshot for as long as maps are made.

@@ -8,7 +8,8 @@
 
 use crate::generations::ACCOUNTS;
 use crate::status::Miss;
-use crate::system::{self, Descriptor, KeptErrorNumber};
+use roster_calls::connection::Connection;
+use roster_calls::system::KeptErrorNumber;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use roster_snapshot::{Damage, Snapshot};
 use roster_wire::{
@@ -17,9 +18,6 @@ use roster_wire::{
 
 /// From the first system call to the last byte of the answer.
 const ASK_MS_MAX: u64 = 3_000;
-/// Between two tries to connect while the responder has more connections waiting than fit. A socket
-/// that is not connected cannot be polled for that.
-const PAUSE_MS_MAX: u64 = 50;
 /// No directory's user or group is called so: who must be able to log in whatever the responder does
 /// is not kept waiting for it.
 const NEVER_ASKED: &[u8] = b"root";
@@ -76,10 +74,9 @@ impl Responder {
 
     /// Puts the question, and reads the header of the answer.
     fn put(&self, request: &Request<'_>) -> Option<(Connection, ReplyHeader)> {
-        let until_ms = system::exact_clock_ms().saturating_add(ASK_MS_MAX);
-        let connection = Connection { socket: system::socket().ok()?, until_ms };
+        let connection = Connection::new(ASK_MS_MAX)?;
         connection.connect(self.path())?;
-        let peer = system::peer_user(&connection.socket).ok()?;
+        let peer = connection.peer_user()?;
         if peer != 0 && peer != self.owner {
             return None;
         }
@@ -101,83 +98,6 @@ impl Responder {
 
 /// Whatever it was: a caller cannot help it, and is told of one thing.
 const NO_ANSWER: Miss = Miss::Unavailable(libc::EIO);
-
-/// A socket, and until when to bother with it. `None` of its functions is that there is no answer.
-struct Connection {
-    socket: Descriptor,
-    until_ms: u64,
-}
-
-impl Connection {
-    fn connect(&self, path: &[u8]) -> Option<()> {
-        let mut pause_ms = 1;
-        loop {
-            match system::connect(&self.socket, path) {
-                Ok(()) | Err(libc::EISCONN) => return Some(()),
-                Err(libc::EINTR) => self.pause(0)?,
-                Err(libc::EAGAIN) => {
-                    self.pause(pause_ms)?;
-                    pause_ms = PAUSE_MS_MAX.min(pause_ms.wrapping_mul(2));
-                }
-                Err(_) => return None,
-            }
-        }
-    }
-
-    fn send(&self, mut bytes: &[u8]) -> Option<()> {
-        while !bytes.is_empty() {
-            match system::send(&self.socket, bytes) {
-                Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
-                Err(libc::EINTR) => self.pause(0)?,
-                Err(libc::EAGAIN) => self.wait(libc::POLLOUT)?,
-                Err(_) => return None,
-            }
-        }
-        Some(())
-    }
-
-    /// Fills all of `place`.
-    #[inline(never)]
-    fn receive(&self, mut place: &mut [u8]) -> Option<()> {
-        while !place.is_empty() {
-            match system::read(&self.socket, place) {
-                // Closed before all was said.
-                Ok(0) => return None,
-                Ok(read) => place = place.get_mut(read..).unwrap_or_default(),
-                Err(libc::EINTR) => self.pause(0)?,
-                Err(libc::EAGAIN) => self.wait(libc::POLLIN)?,
-                Err(_) => return None,
-            }
-        }
-        Some(())
-    }
-
-    /// Waits for an event.
-    fn wait(&self, events: i16) -> Option<()> {
-        loop {
-            match system::poll(Some(&self.socket), events, self.left_ms()?) {
-                Ok(true) => return Some(()),
-                Ok(false) | Err(libc::EINTR) => {}
-                Err(_) => return None,
-            }
-        }
-    }
-
-    /// Waits for so long, or less when a signal comes.
-    fn pause(&self, ms: u64) -> Option<()> {
-        let ms = ms.min(self.left_ms()?);
-        if ms > 0 {
-            let _ = system::poll(None, 0, ms);
-        }
-        Some(())
-    }
-
-    /// What is left of the time; none when nothing is.
-    fn left_ms(&self) -> Option<u64> {
-        let left = self.until_ms.saturating_sub(system::exact_clock_ms());
-        (left > 0).then_some(left)
-    }
-}
 
 /// An answer whose header was read, and is one to the question. When it is gone, the thread's error
 /// number is what it was before.

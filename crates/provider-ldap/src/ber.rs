@@ -181,6 +181,12 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// One that has room for so much without moving.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// The bytes written.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {

@@ -76,6 +76,20 @@ impl Settings {
         })
     }
 
+    /// The same for connections over which users prove who they are: nobody binds when they are made.
+    pub fn of_users(ldap: &Ldap, secrets: &Secrets) -> Result<Self, String> {
+        let nobody = Ldap { bind: Bind::Anonymous, ..ldap.clone() };
+        Self::new(&nobody, secrets)
+    }
+
+    /// Whether what is said on a connection to that server is nobody else's business.
+    pub fn is_private(&self, server: &Server) -> bool {
+        match server {
+            Server::Ldapi { .. } | Server::Ldaps { .. } => true,
+            Server::Ldap { .. } => self.start_tls,
+        }
+    }
+
     /// Who we are to the server, for cookies and messages.
     pub fn who(&self) -> &str {
         match &self.bind {
@@ -147,6 +161,53 @@ impl Connection {
             .unwrap_or(Err(Error::Silent { what: "connect, bind and a first question", deadline }))
     }
 
+    /// Connects and secures, within `connect_timeout`, and asks nothing.
+    pub async fn reach(server: &Server, settings: &Settings) -> Result<Self, Error> {
+        let deadline = settings.connect_timeout;
+        timeout(deadline, Self::establish(server, settings))
+            .await
+            .unwrap_or(Err(Error::Silent { what: "connect", deadline }))
+    }
+
+    /// Asks for the root entry, whatever the answer: whether the server says anything.
+    pub async fn is_answered(&mut self) -> bool {
+        let filter = Filter::present("objectClass");
+        let (scope, attributes) = (Scope::Base, &["1.1"][..]);
+        let request =
+            SearchRequest { base: "", scope, filter: &filter, attributes, entries_max: 1 };
+        match self.search(request, |_| Ok(())).await {
+            Ok(()) | Err(Error::Search { .. }) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Sends one request and waits for its answer, while nothing else runs on the connection; whoever asks has a
+    /// deadline. The message, for it is read in place.
+    pub async fn exchange(
+        &mut self,
+        request: &Request<'_>,
+        controls: &[Control<'_>],
+    ) -> Result<Response<'_>, Error> {
+        let id = self.queue(request, controls);
+        self.flush().await?;
+        loop {
+            self.ready().await?;
+            if self.peek_id()? == id {
+                return self.take();
+            }
+            // An answer to something that nobody waits for any more, or the announcement of the end.
+            self.take()?;
+        }
+    }
+
+    fn peek_id(&self) -> Result<u32, Error> {
+        let Frame::Whole(length) = self.frame()? else {
+            return Err(ber::Malformed("a message that is not whole").into());
+        };
+        let bytes = self.buffer.get(self.start..self.start + length).unwrap_or_default();
+        Ok(Response::parse(bytes)?.id)
+    }
+
     async fn establish(server: &Server, settings: &Settings) -> Result<Self, Error> {
         let (mut connection, private) = match server {
             Server::Ldapi { path } => {
@@ -190,7 +251,9 @@ impl Connection {
             Bind::Simple { .. } if !private && !settings.allow_clear_password => {
                 return Err(Error::ClearPassword);
             }
-            Bind::Simple { dn, .. } => Request::SimpleBind { dn, password: &settings.password },
+            Bind::Simple { dn, .. } => {
+                Request::SimpleBind { dn, password: settings.password.as_bytes() }
+            }
             Bind::External => Request::ExternalBind,
         };
         let id = self.queue(&request, &[]);
@@ -216,6 +279,13 @@ impl Connection {
         // Ids may come round again after 2³¹ requests, when the first are long answered.
         self.last_id = if self.last_id >= 0x7fff_ffff { 1 } else { self.last_id + 1 };
         let message = Zeroizing::new(request.encode(self.last_id, controls));
+        if self.outgoing.capacity() - self.outgoing.len() < message.len() {
+            // Nothing is left behind where it was.
+            let mut larger =
+                Vec::with_capacity((self.outgoing.len() + message.len()).next_power_of_two());
+            larger.extend_from_slice(&self.outgoing);
+            self.outgoing = Zeroizing::new(larger);
+        }
         self.outgoing.extend_from_slice(&message);
         self.last_id
     }

@@ -2,12 +2,13 @@
 //! questions.
 //!
 //! [`Ldap`] keeps a connection to the first server that answers and follows changes over it
-//! (`track`). What is served, kept or published is not decided here: entries go to the
+//! (`track`). [`Binds`] puts users' passwords to it. What is served, kept or published is not decided here: entries go to the
 //! [`Sink`] as they are. Nothing here knows the bus, or reads a file but the host's own DNS
 //! configuration and certificate authorities.
 #![forbid(unsafe_code)]
 
 pub mod ber;
+mod binds;
 mod connection;
 pub mod dn;
 mod error;
@@ -20,7 +21,9 @@ mod network;
 pub mod schema;
 mod servers;
 mod track;
+mod verdict;
 
+pub use crate::binds::Binds;
 pub use crate::names::RESOLUTIONS_MAX;
 #[doc(hidden)] // for the fuzz target
 pub use crate::track::reread as reread_kept_cookie;
@@ -130,7 +133,7 @@ impl Ldap {
             return Err(bad("its provider is not ldap".to_owned()));
         };
         let mapping = Arc::new(Mapping::new(domain, config));
-        let searches = schema::searches(config).map_err(bad)?;
+        let searches = schema::searches(config, mapping.facts()).map_err(bad)?;
         let look_ups = LookUps::new(config, &searches, Arc::clone(&mapping)).map_err(bad)?;
         let setbacks = Arc::new(Setbacks::new(config.fail_back));
         let is_tended = domain.mode == Mode::OnDemand;
@@ -281,6 +284,12 @@ impl Ldap {
             return Err(self.servers.why_none());
         }
         Err(reasons.join("; "))
+    }
+
+    /// The DN and the uid of the one user of that name.
+    async fn whose(&self, name: &[u8]) -> Result<Option<(String, u32)>, Unanswered> {
+        let mut asker = self.asker().await?;
+        self.look_ups.whose(&mut asker, name).await
     }
 
     async fn asker(&self) -> Result<Asker<'_>, Unanswered> {
@@ -532,6 +541,11 @@ impl Provider for Ldap {
     async fn look_up(&self, what: &LookUp) -> Result<bool, Unanswered> {
         let mut asker = self.asker().await?;
         self.look_ups.answer(what, &mut asker, self.sink.as_ref()).await
+    }
+
+    async fn matches(&self, user: &[u8], uid: u32, filter: &str) -> Result<bool, Unanswered> {
+        let mut asker = self.asker().await?;
+        self.look_ups.matches(&mut asker, user, uid, filter).await
     }
 
     async fn look_up_all(&self, of: Of, keys: Keys<'_>) -> Result<(), Unanswered> {

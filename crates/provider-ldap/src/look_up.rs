@@ -126,7 +126,10 @@ impl LookUps {
                 names.user_gecos.clone(),
                 names.user_home.clone(),
                 names.user_shell.clone(),
-            ],
+            ]
+            .into_iter()
+            .chain(mapping.facts().iter().map(|(name, _)| name.clone()))
+            .collect(),
         };
         let groups = Target {
             part: part(false),
@@ -220,6 +223,61 @@ impl LookUps {
         }
         sink.flush();
         Ok(())
+    }
+
+    /// Whether the filter finds the user. Reports nothing.
+    pub async fn matches(
+        &self,
+        asker: &mut Asker<'_>,
+        user: &[u8],
+        uid: u32,
+        filter: &str,
+    ) -> Result<bool, Unanswered> {
+        let filter = Filter::parse(filter).map_err(|error| failed(asker, error))?;
+        let named = Filter::equals(self.users.name(), user);
+        let filter = Filter::all([&named, &filter]);
+        let answer = self.search(asker, &self.users, &filter, None).await?;
+        let mut found = false;
+        each_entry(&answer, |entry| {
+            let read = self.mapping.user(entry)?;
+            found |= read.is_ok_and(|read| *read.name == *user && read.uid == uid);
+            Ok(())
+        })
+        .map_err(|error| failed(asker, error))?;
+        Ok(found)
+    }
+
+    /// The DN and the uid of the one user of that name.
+    pub async fn whose(
+        &self,
+        asker: &mut Asker<'_>,
+        name: &[u8],
+    ) -> Result<Option<(String, u32)>, Unanswered> {
+        let names = [name.to_vec()];
+        let attributes = self.mapping.attributes();
+        let (filter, wanted) =
+            self.sought(&attributes.user_name, &attributes.user_uid, Keys::Names(&names));
+        let answer = self.search(asker, &self.users, &filter, None).await?;
+        let mut found = Vec::new();
+        each_entry(&answer, |entry| {
+            if let Ok(user) = self.mapping.user(entry)?
+                && wanted.takes(&user.name, &user.reference)
+            {
+                found.push((String::from_utf8(entry.dn.to_vec()), user.uid));
+            }
+            Ok(())
+        })
+        .map_err(|error| failed(asker, error))?;
+        let (one, others) = (found.pop(), found.len());
+        match one {
+            None => Ok(None),
+            Some((Ok(dn), uid)) if others == 0 => Ok(Some((dn, uid))),
+            Some((Ok(_), _)) => {
+                let count = others + 1;
+                Err(failed(asker, format!("{count} users are called {}", printable(name))))
+            }
+            Some((Err(_), _)) => Err(failed(asker, "the user's DN is no UTF-8")),
+        }
     }
 
     async fn users_with_groups(

@@ -1,8 +1,9 @@
-//! LDAP's messages (RFC 4511) and the controls that we use: paged results (RFC 2696), content
-//! synchronization (RFC 4533), persistent search. Encodes requests, and reads what servers send
+//! LDAP's messages (RFC 4511) and what we use beyond: paged results (RFC 2696), content synchronization
+//! (RFC 4533), persistent search, password policy (draft-behera-ldap-password-policy, and that of Netscape's
+//! heirs), the change of passwords (RFC 3062). Encodes requests, and reads what servers send
 //! without copying it. Knows no connection and keeps no state.
 
-use crate::ber::{Malformed, Reader, Writer, tag};
+use crate::ber::{self, Malformed, Reader, Writer, tag};
 use crate::filter::Filter;
 use std::fmt;
 
@@ -22,6 +23,14 @@ pub mod oid {
     pub const PERSISTENT_SEARCH: &str = "2.16.840.1.113730.3.4.3";
     /// Entry change notification of a persistent search.
     pub const ENTRY_CHANGE: &str = "2.16.840.1.113730.3.4.7";
+    /// Password policy, request and response.
+    pub const PASSWORD_POLICY: &str = "1.3.6.1.4.1.42.2.27.8.5.1";
+    /// The password has expired; of Netscape's heirs.
+    pub const PASSWORD_EXPIRED: &str = "2.16.840.1.113730.3.4.4";
+    /// The password expires in so many seconds; of Netscape's heirs.
+    pub const PASSWORD_EXPIRING: &str = "2.16.840.1.113730.3.4.5";
+    /// RFC 3062, modify password.
+    pub const MODIFY_PASSWORD: &str = "1.3.6.1.4.1.4203.1.11.1";
     /// StartTLS.
     pub const START_TLS: &str = "1.3.6.1.4.1.1466.20037";
 }
@@ -82,7 +91,7 @@ pub enum Request<'a> {
         /// Who; empty for nobody.
         dn: &'a str,
         /// Its password.
-        password: &'a str,
+        password: &'a [u8],
     },
     /// Bind by what the connection itself tells of us.
     ExternalBind,
@@ -90,6 +99,15 @@ pub enum Request<'a> {
     Search(SearchRequest<'a>),
     /// Stop the request of this id.
     Abandon(u32),
+    /// Give the user of this DN another password.
+    ModifyPassword {
+        /// Whose.
+        dn: &'a str,
+        /// The present one.
+        old: &'a [u8],
+        /// The next one.
+        new: &'a [u8],
+    },
     /// Begin TLS.
     StartTls,
     /// Good-bye.
@@ -104,6 +122,7 @@ impl fmt::Debug for Request<'_> {
             Self::ExternalBind => f.write_str("ExternalBind"),
             Self::Search(search) => search.fmt(f),
             Self::Abandon(id) => write!(f, "Abandon({id})"),
+            Self::ModifyPassword { dn, .. } => write!(f, "ModifyPassword({dn:?})"),
             Self::StartTls => f.write_str("StartTls"),
             Self::Unbind => f.write_str("Unbind"),
         }
@@ -119,14 +138,16 @@ pub enum Control<'a> {
     Sync(Option<&'a [u8]>),
     /// Persistent search: changes only, of every type, each with its notification.
     PersistentSearch,
+    /// What the policy on passwords has to say.
+    PasswordPolicy,
 }
 
 impl Request<'_> {
-    /// The whole message. Every control is critical: a server that passes over one would give
-    /// something else than what was asked for.
+    /// The whole message. Every control is critical that makes a server give something else than it would
+    /// without. What has passwords in it is written into one piece of memory, of which the caller has all.
     #[must_use]
     pub fn encode(&self, id: u32, controls: &[Control<'_>]) -> Vec<u8> {
-        let mut writer = Writer::default();
+        let mut writer = Writer::with_capacity(self.secret_room());
         writer.constructed(tag::SEQUENCE, |writer| {
             writer.number(tag::INTEGER, id);
             self.write(writer);
@@ -139,13 +160,24 @@ impl Request<'_> {
         writer.into_bytes()
     }
 
+    /// At least what it takes to write down a request with passwords in it; 0 of others.
+    fn secret_room(&self) -> usize {
+        /// All tags and lengths, the identifier of the operation, and controls.
+        const AROUND: usize = 256;
+        match self {
+            Self::SimpleBind { dn, password } => AROUND + dn.len() + password.len(),
+            Self::ModifyPassword { dn, old, new } => AROUND + dn.len() + old.len() + new.len(),
+            _ => 0,
+        }
+    }
+
     fn write(&self, writer: &mut Writer) {
         match self {
             Self::SimpleBind { dn, password } => {
                 writer.constructed(tag::application(0), |writer| {
                     writer.number(tag::INTEGER, 3);
                     writer.octets(dn.as_bytes());
-                    writer.primitive(tag::context(0), password.as_bytes());
+                    writer.primitive(tag::context(0), password);
                 });
             }
             Self::ExternalBind => writer.constructed(tag::application(0), |writer| {
@@ -158,6 +190,18 @@ impl Request<'_> {
             }),
             Self::Search(search) => search.write(writer),
             Self::Abandon(id) => writer.number(0x50, *id),
+            Self::ModifyPassword { dn, old, new } => {
+                writer.constructed(tag::application(23), |writer| {
+                    writer.primitive(tag::context(0), oid::MODIFY_PASSWORD.as_bytes());
+                    writer.constructed(tag::context(1), |writer| {
+                        writer.constructed(tag::SEQUENCE, |writer| {
+                            writer.primitive(tag::context(0), dn.as_bytes());
+                            writer.primitive(tag::context(1), old);
+                            writer.primitive(tag::context(2), new);
+                        });
+                    });
+                });
+            }
             Self::StartTls => writer.constructed(tag::application(23), |writer| {
                 writer.primitive(tag::context(0), oid::START_TLS.as_bytes());
             }),
@@ -213,6 +257,13 @@ impl Control<'_> {
                     value.boolean(true); // with entry change notifications
                 });
                 oid::PERSISTENT_SEARCH
+            }
+            // Who knows nothing of it has nothing to say, and lets people in all the same.
+            Self::PasswordPolicy => {
+                writer.constructed(tag::SEQUENCE, |writer| {
+                    writer.octets(oid::PASSWORD_POLICY.as_bytes());
+                });
+                return;
             }
         };
         writer.constructed(tag::SEQUENCE, |writer| {
@@ -385,11 +436,46 @@ impl<'a> Controls<'a> {
         Ok(Some(SyncState { state, uuid, cookie: body.optional(tag::OCTETS)? }))
     }
 
+    /// What the policy on passwords says, in either way.
+    pub fn password_policy(&self) -> Result<PasswordPolicy, Malformed> {
+        let mut policy = PasswordPolicy::default();
+        if let Some(value) = self.find(oid::PASSWORD_POLICY)? {
+            let mut body = Reader::new(value).inner(tag::SEQUENCE)?;
+            if let Some(warning) = body.optional(tag::context_constructed(0))? {
+                let mut warning = Reader::new(warning);
+                let number = |content: Option<&[u8]>| content.map(ber::number).transpose();
+                policy.expires_in = number(warning.optional(tag::context(0))?)?;
+                policy.grace = number(warning.optional(tag::context(1))?)?;
+            }
+            policy.error = body.optional(tag::context(1))?.map(ber::number).transpose()?;
+        }
+        policy.has_expired = self.find(oid::PASSWORD_EXPIRED)?.is_some();
+        if let Some(seconds) = self.find(oid::PASSWORD_EXPIRING)? {
+            let seconds =
+                std::str::from_utf8(seconds).ok().and_then(|text| text.trim().parse().ok());
+            policy.expires_in = policy.expires_in.or(seconds);
+        }
+        Ok(policy)
+    }
+
     /// The change type of a persistent search's notification.
     pub fn change_type(&self) -> Result<Option<u32>, Malformed> {
         let Some(value) = self.find(oid::ENTRY_CHANGE)? else { return Ok(None) };
         Reader::new(value).inner(tag::SEQUENCE)?.number(tag::ENUMERATED).map(Some)
     }
+}
+
+/// What a policy on passwords says beside a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PasswordPolicy {
+    /// Seconds until the password expires.
+    pub expires_in: Option<u32>,
+    /// It has expired, and will do for so many log-ins more.
+    pub grace: Option<u32>,
+    /// What is wrong, by its number in the draft.
+    pub error: Option<u32>,
+    /// It has expired, in the way of Netscape's heirs.
+    pub has_expired: bool,
 }
 
 /// The change type of a removed entry.
@@ -646,15 +732,78 @@ mod tests {
         assert_eq!(hex(&Request::Unbind.encode(5, &[])), "3084000000050201054200");
         assert_eq!(hex(&Request::Abandon(3).encode(6, &[])), "308400000006020106500103");
         assert_eq!(
-            hex(&Request::SimpleBind { dn: "cn=a", password: "b" }.encode(1, &[])),
+            hex(&Request::SimpleBind { dn: "cn=a", password: b"b" }.encode(1, &[])),
             "30840000001502010160840000000c".to_owned() + "0201030404636e3d61800162"
         );
     }
 
     #[test]
     fn a_request_that_is_printed_does_not_show_the_password() {
-        let bind = Request::SimpleBind { dn: "cn=a", password: "secret" };
+        let bind = Request::SimpleBind { dn: "cn=a", password: b"secret" };
         assert_eq!(format!("{bind:?}"), "SimpleBind(\"cn=a\")");
+        let change = Request::ModifyPassword { dn: "cn=a", old: b"secret", new: b"other" };
+        assert_eq!(format!("{change:?}"), "ModifyPassword(\"cn=a\")");
+    }
+
+    #[test]
+    fn what_has_a_password_in_it_is_written_without_moving() {
+        let (dn, password) = ("x".repeat(1000), vec![b'p'; 1024]);
+        let requests = [
+            Request::SimpleBind { dn: &dn, password: &password },
+            Request::ModifyPassword { dn: &dn, old: &password, new: &password },
+        ];
+        for request in requests {
+            let bytes = request.encode(u32::MAX >> 1, &[Control::PasswordPolicy]);
+            assert!(bytes.len() <= request.secret_room(), "{} bytes", bytes.len());
+            assert_eq!(bytes.capacity(), request.secret_room());
+        }
+    }
+
+    /// As `ldappasswd -D cn=a -w b -a b -s c cn=a` writes it, but for the lengths.
+    #[test]
+    fn a_change_of_password_is_that_of_the_standard() {
+        let bytes = Request::ModifyPassword { dn: "cn=a", old: b"b", new: b"c" }.encode(1, &[]);
+        let mut message = Reader::new(&bytes).inner(tag::SEQUENCE).unwrap();
+        message.number(tag::INTEGER).unwrap();
+        let mut request = message.inner(tag::application(23)).unwrap();
+        assert_eq!(request.expect(tag::context(0)), Ok(oid::MODIFY_PASSWORD.as_bytes()));
+        let value = request.expect(tag::context(1)).unwrap();
+        let mut value = Reader::new(value).inner(tag::SEQUENCE).unwrap();
+        for (number, content) in [(0, &b"cn=a"[..]), (1, b"b"), (2, b"c")] {
+            assert_eq!(value.expect(tag::context(number)), Ok(content));
+        }
+    }
+
+    fn policy_of(controls: &[(&str, &[u8])]) -> Result<PasswordPolicy, Malformed> {
+        let bytes = message(1, controls, |writer| {
+            writer.constructed(0x61, |writer| {
+                writer.number(tag::ENUMERATED, 0);
+                writer.octets(b"");
+                writer.octets(b"");
+            });
+        });
+        Response::parse(&bytes).unwrap().controls.password_policy()
+    }
+
+    #[test]
+    fn both_kinds_of_policies_are_heard() {
+        let nothing = PasswordPolicy::default();
+        assert_eq!(policy_of(&[]), Ok(nothing));
+        let draft = |bytes: &[u8]| policy_of(&[(oid::PASSWORD_POLICY, bytes)]);
+        assert_eq!(draft(b"\x30\x00"), Ok(nothing));
+        let expires = draft(b"\x30\x05\xa0\x03\x80\x01\x3c");
+        assert_eq!(expires, Ok(PasswordPolicy { expires_in: Some(60), ..nothing }));
+        let grace = draft(b"\x30\x05\xa0\x03\x81\x01\x02");
+        assert_eq!(grace, Ok(PasswordPolicy { grace: Some(2), ..nothing }));
+        let reset = draft(b"\x30\x03\x81\x01\x02");
+        assert_eq!(reset, Ok(PasswordPolicy { error: Some(2), ..nothing }));
+        let expired = policy_of(&[(oid::PASSWORD_EXPIRED, b"0")]);
+        assert_eq!(expired, Ok(PasswordPolicy { has_expired: true, ..nothing }));
+        let expiring = policy_of(&[(oid::PASSWORD_EXPIRING, b"86400")]);
+        assert_eq!(expiring, Ok(PasswordPolicy { expires_in: Some(86_400), ..nothing }));
+        for bad in [&b""[..], b"\x30", b"\x31\x00", b"\x30\x03\x81\x01\xff"] {
+            assert!(draft(bad).is_err(), "{bad:x?}");
+        }
     }
 
     #[test]

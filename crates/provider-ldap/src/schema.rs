@@ -8,6 +8,7 @@ use crate::dn;
 use crate::filter::Filter;
 use crate::message::{RawEntry, Values, printable};
 use roster_config::{Attributes, Domain, Ldap, Overrides, Schema};
+use roster_provider::account::{Account, Fact};
 use roster_provider::{EntryId, Group, Part, User, overrides};
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -24,6 +25,8 @@ pub struct Mapping {
     case_sensitive: bool,
     overrides: Overrides,
     domain: String,
+    /// What of an account is read besides, by attribute; nothing where nobody logs in.
+    facts: Vec<(String, Fact)>,
 }
 
 /// What an entry turned out to be, or why it is nothing.
@@ -39,7 +42,14 @@ impl Mapping {
             case_sensitive: ldap.case_sensitive,
             overrides: domain.overrides.clone(),
             domain: domain.name.clone(),
+            facts: if domain.has_log_ins() { facts(&ldap.attributes) } else { Vec::new() },
         }
+    }
+
+    /// The attributes that tell of accounts; none where nobody logs in.
+    #[must_use]
+    pub fn facts(&self) -> &[(String, Fact)] {
+        &self.facts
     }
 
     /// The names of attributes.
@@ -87,6 +97,7 @@ impl Mapping {
                 &names.user_shell,
             ],
         )?;
+        let account = self.account(entry)?;
         let read = || {
             let name = self.name(name.in_rdn(entry)?);
             let mut user = User {
@@ -100,6 +111,7 @@ impl Mapping {
                     Schema::Rfc2307bis => dn::normalise(entry.dn),
                 },
                 name,
+                account,
             };
             overrides::apply(&self.overrides, &self.domain, &mut user);
             if user.dir.is_empty() {
@@ -108,6 +120,27 @@ impl Mapping {
             Ok(user)
         };
         Ok(read())
+    }
+
+    /// Reads what there is of an account.
+    fn account<'a>(&self, entry: &RawEntry<'a>) -> Result<Account<'a>, Malformed> {
+        let mut account = Account::default();
+        if self.facts.is_empty() {
+            return Ok(account);
+        }
+        for attribute in entry.attributes() {
+            let (name, values) = attribute?;
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            for (_, fact) in self.facts.iter().filter(|(other, _)| is(other)) {
+                for value in values {
+                    let value = value?;
+                    if *fact != Fact::LockingRole || is_locking(value) {
+                        account.add(*fact, Cow::Borrowed(value));
+                    }
+                }
+            }
+        }
+        Ok(account)
     }
 
     /// Reads a group, with its members if they were asked for.
@@ -148,6 +181,36 @@ impl Mapping {
         }
         Ok(members)
     }
+}
+
+/// The attributes that tell of accounts. Two facts may be in one attribute.
+fn facts(names: &Attributes) -> Vec<(String, Fact)> {
+    let facts = [
+        (&names.shadow_last_change, Fact::LastChange),
+        (&names.shadow_max, Fact::MaxDays),
+        (&names.shadow_warning, Fact::WarnDays),
+        (&names.shadow_inactive, Fact::InactiveDays),
+        (&names.shadow_expire, Fact::ExpireDay),
+        (&names.locked_time, Fact::LockedTime),
+        (&names.password_reset, Fact::MustChange),
+        (&names.account_lock, Fact::AccountLock),
+        (&names.role, Fact::LockingRole),
+        (&names.account_control, Fact::Control),
+        (&names.account_expires, Fact::Expires),
+        (&names.ssh_key, Fact::SshKey),
+    ];
+    facts.map(|(name, fact)| (name.clone(), fact)).into()
+}
+
+/// Roles by which 389 Directory Server knows that an account is locked.
+const LOCKING_ROLES: [&[u8]; 3] =
+    [b"nsmanageddisabledrole", b"nsnesteddisabledrole", b"nsdisabledrole"];
+
+/// Whether a role, which is a DN, locks accounts.
+fn is_locking(role: &[u8]) -> bool {
+    dn::first(&dn::normalise(role)).is_some_and(|(_, name)| {
+        LOCKING_ROLES.iter().any(|locking| name.eq_ignore_ascii_case(locking))
+    })
 }
 
 /// What an entry has of one attribute.
@@ -400,13 +463,15 @@ fn containers(names: &Attributes) -> Filter {
 /// The searches that mirror a domain: one when users and groups are told apart by their object
 /// class and are looked for in the same place, which makes for one cookie and one order of events;
 /// else two.
-pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
+///
+/// `facts` are the attributes that tell of accounts.
+pub fn searches(ldap: &Ldap, facts: &[(String, Fact)]) -> Result<Vec<PartSearch>, String> {
     let names = &ldap.attributes;
     let parse =
         |what: &str, text: &str| Filter::parse(text).map_err(|error| format!("{what} {error}"));
     let users = parse("user", &ldap.users.filter)?;
     let groups = parse("group", &ldap.groups.filter)?;
-    let user_attributes = [
+    let mut user_attributes = vec![
         &names.user_name,
         &names.user_uid,
         &names.user_gid,
@@ -414,6 +479,7 @@ pub fn searches(ldap: &Ldap) -> Result<Vec<PartSearch>, String> {
         &names.user_home,
         &names.user_shell,
     ];
+    user_attributes.extend(facts.iter().map(|(name, _)| name));
     let group_attributes = [&names.group_name, &names.group_gid, &names.group_member];
     let class = "objectClass".to_owned();
     let containers = containers(names);
@@ -478,12 +544,25 @@ mod tests {
                 group_name: text("cn"),
                 group_gid: text("gidnumber"),
                 group_member: text(if schema == Schema::Rfc2307 { "memberuid" } else { "member" }),
+                ssh_key: text("sshpublickey"),
+                shadow_last_change: text("shadowlastchange"),
+                shadow_max: text("shadowmax"),
+                shadow_warning: text("shadowwarning"),
+                shadow_inactive: text("shadowinactive"),
+                shadow_expire: text("shadowexpire"),
+                locked_time: text("pwdaccountlockedtime"),
+                password_reset: text("pwdreset"),
+                account_lock: text("nsaccountlock"),
+                role: text("nsrole"),
+                account_control: text("useraccountcontrol"),
+                account_expires: text("accountexpires"),
                 uuid: None,
             },
             schema,
             case_sensitive,
             overrides: Overrides::default(),
             domain: text("corp"),
+            facts: Vec::new(),
         }
     }
 
@@ -510,6 +589,24 @@ mod tests {
         assert_eq!(&*user.reference, b"uid=alice,dc=x");
         let sensitive = mapping(Schema::Rfc2307, true).user(&raw(&message)).unwrap().unwrap();
         assert_eq!((&*sensitive.name, &*sensitive.reference), (&b"Alice"[..], &b"Alice"[..]));
+    }
+
+    #[test]
+    fn what_is_said_of_an_account_is_read_where_people_log_in() {
+        let keys: Values<'_> = ("sshPublicKey", &[b"ssh-ed25519 AAAA", b"ssh-rsa AAAA"]);
+        let roles: Values<'_> = ("nsRole", &[b"cn=staff,dc=x", b"cn=nsManagedDisabledRole,dc=x"]);
+        let expire: Values<'_> = ("SHADOWEXPIRE", &[b"20000"]);
+        let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, keys, roles, expire]);
+        let without = mapping(Schema::Rfc2307, false);
+        let user = without.user(&raw(&message)).unwrap().unwrap();
+        assert_eq!(user.account, Account::default());
+        let facts = facts(&without.attributes);
+        let user = Mapping { facts, ..without }.user(&raw(&message)).unwrap().unwrap();
+        let values = |fact| user.account.of(fact).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(values(Fact::SshKey), [&b"ssh-ed25519 AAAA"[..], b"ssh-rsa AAAA"]);
+        assert_eq!(values(Fact::LockingRole), [b"cn=nsManagedDisabledRole,dc=x"]);
+        assert_eq!(values(Fact::ExpireDay), [b"20000"]);
+        assert_eq!(values(Fact::LastChange), Vec::<Vec<u8>>::new());
     }
 
     #[test]

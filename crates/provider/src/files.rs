@@ -5,6 +5,7 @@
 //! their place, and once they have settled where somebody wrote, or may have. When one of them cannot be
 //! read, everything stays as it was. Password fields are nobody's business here.
 
+use crate::account::Account;
 use crate::settled::{Marks, SETTLED};
 use crate::watch::{Change, Watch, changed};
 use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Of, Part, Provider, Sink, Unmentioned};
@@ -128,7 +129,8 @@ impl FilesProvider {
             let name = Cow::Borrowed(user.name);
             let (gecos, dir, shell) = (text(user.gecos), text(user.dir), text(user.shell));
             let (uid, gid, reference) = (user.uid, user.gid, name.clone());
-            let mut entry = User { name, uid, gid, gecos, dir, shell, reference };
+            let account = Account::default();
+            let mut entry = User { name, uid, gid, gecos, dir, shell, reference, account };
             overrides::apply(&self.overrides, &self.domain, &mut entry);
             (user.name, Entry::User(entry))
         });

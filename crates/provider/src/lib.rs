@@ -1,17 +1,24 @@
 //! What a source of users and groups is to a back-end: a [`Provider`] that reports entries into a
-//! [`Sink`], and [`files`], the provider that reads passwd(5) and group(5) text.
+//! [`Sink`], and [`files`], the provider that reads passwd(5) and group(5) text; and what it takes to
+//! [log people in](log_in). What a source says of [accounts](account) is judged here too, purely: who
+//! may log in ([`access`]), and with which keys ([`ssh_keys`]).
 //!
 //! A provider knows one directory and its schema. It judges only whether something is a readable
 //! user or group at all; which of them may be served is the publisher's business, and what is kept
 //! over a restart the back-end's.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod account;
 pub mod files;
+pub mod log_in;
 pub mod overrides;
 pub mod settled;
 pub mod spread;
+pub mod ssh_keys;
 pub mod watch;
 
+use account::Account;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
@@ -49,6 +56,8 @@ pub struct User<'a> {
     pub shell: Cow<'a, [u8]>,
     /// How member lists name this entry, see [`Group::members`].
     pub reference: Cow<'a, [u8]>,
+    /// Whether the account may be used, and with which keys.
+    pub account: Account<'a>,
 }
 
 /// A group as the directory has it.
@@ -233,6 +242,18 @@ pub trait Provider: Send + Sync {
     /// be told is reported without them, which is an error. Has its own deadline; whoever does not
     /// wait for it any more drops it, and the directory is told.
     fn look_up(&self, what: &LookUp) -> impl Future<Output = Result<bool, Unanswered>> + Send;
+
+    /// Whether the user is among those whom this filter finds, by the directory as it is now. A source
+    /// without filters finds nobody.
+    fn matches(
+        &self,
+        user: &[u8],
+        uid: u32,
+        filter: &str,
+    ) -> impl Future<Output = Result<bool, Unanswered>> + Send {
+        let _ = (user, uid, filter);
+        async { Ok(false) }
+    }
 
     /// Asks for several entries, in as few questions as that takes, and reports those that there are,
     /// as [`look_up`](Self::look_up) does.

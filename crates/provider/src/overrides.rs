@@ -58,6 +58,7 @@ fn expand(template: &str, domain: &str, user: &User<'_>, own: &[u8]) -> Vec<u8> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Account;
 
     fn user(dir: &'static str, shell: &'static str) -> User<'static> {
         User {
@@ -68,6 +69,7 @@ mod tests {
             dir: Cow::Borrowed(dir.as_bytes()),
             shell: Cow::Borrowed(shell.as_bytes()),
             reference: Cow::Borrowed(b"alice"),
+            account: Account::default(),
         }
     }
 

@@ -9,10 +9,15 @@
 //! A cache is worth nothing that the directory could not give again: a file that is damaged, foreign
 //! or of another version is set aside, and a fresh one takes its place. A file on which opening
 //! *dies* is found out by a marker that lies beside it while it is opened.
+//!
+//! Beside the cache lies what the directory cannot give again: what is kept of [passwords](credentials) that it
+//! found right, by [hashes](password) that are costly to try.
 #![forbid(unsafe_code)]
 
+pub mod credentials;
 mod error;
 mod open;
+pub mod password;
 mod tables;
 
 pub use error::StoreError;
@@ -25,7 +30,7 @@ use std::path::PathBuf;
 /// Name of the file in a domain's folder.
 pub const FILE: &str = "cache.redb";
 /// Version of the tables. Another one is set aside, never migrated: the directory has it all.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 /// Files that were set aside and are kept for whoever wants to know: of those that were damaged, and of
 /// those that were another's.
 pub const SET_ASIDE_MAX: u32 = 2;

@@ -126,7 +126,7 @@ fn open_database(path: &Path, identity: &str) -> Result<Database, StoreError> {
 }
 
 /// Moves the file out of the way; the last one that went there moves on, the oldest goes.
-fn aside(path: &Path, was: Useless, reason: String) -> Result<SetAside, StoreError> {
+pub(crate) fn aside(path: &Path, was: Useless, reason: String) -> Result<SetAside, StoreError> {
     let place = |number: u32| path.with_extension(format!("redb.{}-{number}", was.suffix()));
     let failed = |source| StoreError::io("set aside", path, source);
     let absent_is_fine = |result: io::Result<()>| match result {

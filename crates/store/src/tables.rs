@@ -14,6 +14,7 @@ const PARTS: TableDefinition<'_, u8, &[u8]> = TableDefinition::new("parts");
 const ENTRIES: TableDefinition<'_, &[u8; KEY_BYTES], &[u8; HEADER_BYTES]> =
     TableDefinition::new("entries");
 const RECORDS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("records");
+const ACCOUNTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("accounts");
 const REFERENCES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("references");
 const REJECTED: TableDefinition<'_, &[u8; KEY_BYTES], &[u8]> = TableDefinition::new("rejected");
 
@@ -236,6 +237,7 @@ pub struct Writer<'t> {
     parts: Table<'t, u8, &'static [u8]>,
     entries: Table<'t, &'static [u8; KEY_BYTES], &'static [u8; HEADER_BYTES]>,
     records: Table<'t, u32, &'static [u8]>,
+    accounts: Table<'t, u32, &'static [u8]>,
     references: Table<'t, u32, &'static [u8]>,
     rejected: Table<'t, &'static [u8; KEY_BYTES], &'static [u8]>,
 }
@@ -252,6 +254,7 @@ impl<'t> Writer<'t> {
             parts: transaction.open_table(PARTS).map_err(failed)?,
             entries: transaction.open_table(ENTRIES).map_err(failed)?,
             records: transaction.open_table(RECORDS).map_err(failed)?,
+            accounts: transaction.open_table(ACCOUNTS).map_err(failed)?,
             references: transaction.open_table(REFERENCES).map_err(failed)?,
             rejected: transaction.open_table(REJECTED).map_err(failed)?,
         })
@@ -270,9 +273,17 @@ impl<'t> Writer<'t> {
         done(self.path, result)
     }
 
+    /// What is known of the user's account, beside the record that the publisher is given.
+    pub fn account(&mut self, number: u32, account: &[u8]) -> Result<(), StoreError> {
+        let result = self.accounts.insert(number, account).map(drop);
+        done(self.path, result)
+    }
+
     /// There is no such entry any more.
     pub fn remove(&mut self, key: Key, number: u32) -> Result<(), StoreError> {
         let result = self.records.remove(number).map(drop);
+        done(self.path, result)?;
+        let result = self.accounts.remove(number).map(drop);
         done(self.path, result)?;
         let result = self.entries.remove(&key.to_bytes()).map(drop);
         done(self.path, result)
@@ -328,6 +339,7 @@ pub struct Reader {
     parts: ReadOnlyTable<u8, &'static [u8]>,
     entries: ReadOnlyTable<&'static [u8; KEY_BYTES], &'static [u8; HEADER_BYTES]>,
     records: ReadOnlyTable<u32, &'static [u8]>,
+    accounts: ReadOnlyTable<u32, &'static [u8]>,
     references: ReadOnlyTable<u32, &'static [u8]>,
     rejected: ReadOnlyTable<&'static [u8; KEY_BYTES], &'static [u8]>,
 }
@@ -341,6 +353,7 @@ impl Reader {
             parts: transaction.open_table(PARTS).map_err(failed)?,
             entries: transaction.open_table(ENTRIES).map_err(failed)?,
             records: transaction.open_table(RECORDS).map_err(failed)?,
+            accounts: transaction.open_table(ACCOUNTS).map_err(failed)?,
             references: transaction.open_table(REFERENCES).map_err(failed)?,
             rejected: transaction.open_table(REJECTED).map_err(failed)?,
         })
@@ -365,6 +378,13 @@ impl Reader {
     /// One record.
     pub fn record(&self, number: u32) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.records.get(number);
+        let found = found.map_err(|error| self.failed(error.into()))?;
+        Ok(found.map(|guard| guard.value().to_vec()))
+    }
+
+    /// What is known of a user's account.
+    pub fn account(&self, number: u32) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self.accounts.get(number);
         let found = found.map_err(|error| self.failed(error.into()))?;
         Ok(found.map(|guard| guard.value().to_vec()))
     }

@@ -6,6 +6,8 @@
 //! [`Strings`] check every number and every NUL before it is used: the other side is known by its
 //! user id, and is not believed in its bytes. [`encode`] writes replies.
 //!
+//! [`pam`] is what the PAM module and its responder say to each other.
+//!
 //! No socket is opened here and nothing waits; `docs/wire-format.md` is the prose of this crate.
 
 #![no_std]
@@ -22,6 +24,7 @@
 )]
 
 pub mod encode;
+pub mod pam;
 mod reply;
 mod request;
 

@@ -25,6 +25,10 @@ class Gone(Exception):
     """The daemon has closed the connection."""
 
 
+class Unread(Gone):
+    """And it has not read all of what it was sent: by a request nothing was started."""
+
+
 class Late(Exception):
     """No answer came in time."""
 
@@ -58,7 +62,7 @@ class Connection:
             if sent < len(request):
                 self._socket.sendall(request[sent:])
         except (BrokenPipeError, ConnectionResetError):
-            raise Gone from None
+            raise Unread from None
 
     def signal(self, number: int) -> None:
         """Passes a signal on to the command. Where the daemon is gone, the answer tells."""
@@ -80,7 +84,8 @@ class Connection:
         try:
             came = self._socket.recv(_READ_BYTES)
         except ConnectionResetError:
-            came = b""
+            # As unix(7) has it: who closes a socket in which something lies unread resets the connection.
+            raise Unread from None
         if not came:
             raise Gone
         self._held += came

@@ -15,7 +15,7 @@ from subprocess import DEVNULL, PIPE, STDOUT, CalledProcessError, CompletedProce
 from typing import IO, Any, Optional, Union
 
 from . import wire
-from .connection import Connection, Gone, Late, Pool, pool
+from .connection import Connection, Gone, Late, Pool, Unread, pool
 from .errors import BY_WHY, Busy, Failed
 
 StrOrBytesPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -297,8 +297,8 @@ class Running:
                 self._connection.send(request, self._descriptors)
                 answer = self._connection.answer(deadline)
                 break
-            except Gone:
-                # It may have ended for want of requests; then nothing was started.
+            except Unread:
+                # It has ended for want of requests. Had it been read, the command might have begun.
                 self._connection.close()
                 self._connection = None
                 if kept is None:

@@ -31,6 +31,16 @@ pub fn library_folder() -> &'static Path {
     })
 }
 
+/// `pam_roster.so`, as `make module` makes it.
+pub fn pam_module() -> &'static Path {
+    static MODULE: OnceLock<PathBuf> = OnceLock::new();
+    MODULE.get_or_init(|| {
+        let _lock = lock();
+        cargo_build(&["-p", "roster-pam", "--profile", "module"]);
+        target().join("module/libpam_roster.so")
+    })
+}
+
 /// The `roster` program, as `make build` makes it.
 pub fn roster_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

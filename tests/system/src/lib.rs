@@ -18,13 +18,14 @@ pub mod exec;
 pub mod host;
 pub mod model;
 pub mod nscd;
+pub mod pam;
 pub mod rosterd;
 pub mod scenario;
 pub mod servers;
 pub mod wait;
 
 pub use artifacts::{
-    c_program, c_program_with, exec_program, library_folder, rootwrap_daemon_program,
+    c_program, c_program_with, exec_program, library_folder, pam_module, rootwrap_daemon_program,
     roster_program, rosterd_program,
 };
 pub use caller::Caller;
@@ -33,6 +34,7 @@ pub use directory::Directory;
 pub use exec::{Exec, Record};
 pub use host::{Host, Output, needs_root, run, tool};
 pub use nscd::{Names, Responder};
+pub use pam::Pam;
 pub use rosterd::{Domain, Rosterd};
 pub use servers::{Ds389, Schema, Server, Setup, Slapd};
 pub use wait::{wait_for, wait_until};

@@ -35,10 +35,11 @@ pub const LOCAL_GROUPS: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:10
 pub const FIRST_ROLE_UID: u32 = 990;
 
 /// Starts `$1` with the configuration `$3`, in a namespace of its own, from a place that every user can
-/// reach, `roster` being beside it.
+/// reach, `roster` being beside it. If there is a folder `$4`, it is /etc/pam.d.
 const INSTALLED: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
 mkdir /run/bin
 cp "$1" "$2" /run/bin
+if [ -d "$4" ]; then mount --bind "$4" /etc/pam.d; fi
 exec /run/bin/rosterd --config "$3"
 "#;
 
@@ -121,6 +122,8 @@ pub struct Rosterd {
     /// Lines of `[host]` beside the usual ones.
     host_keys: String,
     domains: Vec<Domain>,
+    /// Further tables of the configuration.
+    tables: String,
     /// A command that becomes the daemon, see [`Rosterd::within`].
     wrapper: Vec<String>,
     /// See [`Rosterd::installed`].
@@ -157,6 +160,7 @@ impl Rosterd {
             process: None,
             host_keys: host_keys.to_owned(),
             domains: domains.to_vec(),
+            tables: String::new(),
             wrapper: Vec::new(),
             installed: false,
             host,
@@ -171,8 +175,17 @@ impl Rosterd {
     pub fn installed(domains: &[Domain]) -> Self {
         let mut passwd = LOCALS.to_owned();
         let group = format!("{LOCAL_GROUPS}roster:x:{FIRST_ROLE_UID}:\n");
-        let names =
-            ["bus", "publisher", "nss", "backend-0", "backend-1", "backend-2", "metrics", "nscd"];
+        let names = [
+            "bus",
+            "publisher",
+            "nss",
+            "backend-0",
+            "backend-1",
+            "backend-2",
+            "metrics",
+            "pam",
+            "nscd",
+        ];
         for (name, id) in names.into_iter().zip(FIRST_ROLE_UID..) {
             let _ = writeln!(passwd, "roster-{name}:x:{id}:{FIRST_ROLE_UID}::/:/usr/sbin/nologin");
         }
@@ -210,6 +223,7 @@ impl Rosterd {
             let mut command = self.host.command("sh");
             command.args(["-ec", INSTALLED, "installed"]);
             command.arg(rosterd_program()).arg(roster_program()).arg(self.config());
+            command.arg(self.host.path("pam.d"));
             self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
             return;
         }
@@ -233,6 +247,12 @@ impl Rosterd {
     /// Replaces the domains of the configuration; the daemon is not told.
     pub fn set_domains(&mut self, domains: &[Domain]) {
         self.domains = domains.to_vec();
+        self.configure();
+    }
+
+    /// Replaces the tables of the configuration beside `[host]` and the domains; the daemon is not told.
+    pub fn set_tables(&mut self, tables: &str) {
+        tables.clone_into(&mut self.tables);
         self.configure();
     }
 
@@ -454,6 +474,7 @@ impl Rosterd {
                 let _ = writeln!(text, "{key} = {value}");
             }
         }
+        let _ = writeln!(text, "\n{}", self.tables);
         fs::write(self.config(), text).expect("write roster.toml");
     }
 }

@@ -626,7 +626,7 @@ fn the_role_of_rosterd_has_a_user_of_its_own() {
     wait_until(SOON, "it runs", || uid().is_ok());
     let status =
         fs::read_to_string(format!("/proc/{}/status", role.as_raw_nonzero())).expect("its status");
-    assert!(status.contains("\nUid:\t997\t997\t997\t997\n"), "{status}");
+    assert!(status.contains("\nUid:\t998\t998\t998\t998\n"), "{status}");
     let mut names = Names::of(&mut rosterd.inside(&c_program("names")));
     wait_until(SOON, "the domain is served", || {
         names.user("ann").starts_with("ann:*:5000:5000:Ann")

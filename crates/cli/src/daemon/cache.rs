@@ -1,10 +1,10 @@
 //! `roster cache`: what is known of one user or group, and having it asked for again.
 
-use super::{Bus, converse, trouble};
-use crate::cli::{Cache, CacheCommand, Expire, MapOfNames, ShowEntry};
+use super::{Bus, age, ago, converse, now, trouble};
+use crate::cli::{Cache, CacheCommand, Expire, ListCredentials, MapOfNames, ShowEntry};
 use crate::terminal::{counted, say, shown};
 use anyhow::{Result, bail};
-use roster_bus::interfaces::{Kind, Shown};
+use roster_bus::interfaces::{KeptCredential, Kind, Shown};
 use roster_bus::names::Role;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -16,7 +16,11 @@ const RELATED_SHOWN: usize = 20;
 pub fn run(args: &Cache, out: &mut dyn Write) -> Result<bool> {
     match &args.command {
         CacheCommand::Show(args) => converse(show(args, out)),
+        CacheCommand::Expire(args) if args.credentials => {
+            converse(forget(args, out)).map(|()| true)
+        }
         CacheCommand::Expire(args) => converse(expire(args, out)).map(|()| true),
+        CacheCommand::Credentials(args) => converse(credentials(args, out)).map(|()| true),
     }
 }
 
@@ -107,13 +111,7 @@ fn as_json(map: MapOfNames, entry: &Shown) -> Value {
 
 async fn expire(args: &Expire, out: &mut dyn Write) -> Result<()> {
     let bus = Bus::connect(&args.bus.run_dir).await?;
-    let domains = match &args.domain {
-        Some(name) => {
-            bus.check_domain(name).await?;
-            vec![name.clone()]
-        }
-        None => bus.domains().await?,
-    };
+    let domains = domains(&bus, args.domain.as_ref()).await?;
     let users = args.user.iter().map(|name| (Kind::UserByName, &**name));
     let groups = args.group.iter().map(|name| (Kind::GroupByName, &**name));
     let everything = args.all.then_some((Kind::UserByName, ""));
@@ -137,6 +135,90 @@ async fn expire(args: &Expire, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
+/// The one that was named, or all.
+async fn domains(bus: &Bus, name: Option<&String>) -> Result<Vec<String>> {
+    match name {
+        Some(name) => {
+            bus.check_domain(name).await?;
+            Ok(vec![name.clone()])
+        }
+        None => bus.domains().await,
+    }
+}
+
+async fn forget(args: &Expire, out: &mut dyn Write) -> Result<()> {
+    let bus = Bus::connect(&args.bus.run_dir).await?;
+    let names: Vec<&str> = match args.all {
+        true => vec![""],
+        false => args.user.iter().map(String::as_str).collect(),
+    };
+    let mut forgotten = 0;
+    for domain in domains(&bus, args.domain.as_ref()).await? {
+        let role = Role::Backend(domain.clone());
+        let backend = bus.backend(&domain).await?;
+        for name in &names {
+            let gone = backend.forget_credentials(name.as_bytes()).await;
+            forgotten += gone.map_err(|error| trouble(&role, &error))?;
+        }
+    }
+    writeln!(out, "what was kept of {} is forgotten", counted(forgotten, "password"))?;
+    Ok(())
+}
+
+async fn credentials(args: &ListCredentials, out: &mut dyn Write) -> Result<()> {
+    let bus = Bus::connect(&args.bus.run_dir).await?;
+    let mut all = Vec::new();
+    for domain in domains(&bus, args.domain.as_ref()).await? {
+        let role = Role::Backend(domain.clone());
+        let kept = bus.backend(&domain).await?.credentials().await;
+        let kept = kept.map_err(|error| trouble(&role, &error))?;
+        all.extend(kept.into_iter().map(|one| (domain.clone(), one)));
+    }
+    if args.json {
+        let all: Vec<Value> = all.iter().map(|(domain, kept)| kept_as_json(domain, kept)).collect();
+        writeln!(out, "{:#}", json!(all))?;
+    } else {
+        let now = now();
+        for (domain, kept) in &all {
+            out.write_all(kept_as_text(now, domain, kept).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn kept_as_text(now: u64, domain: &str, kept: &KeptCredential) -> String {
+    let name = String::from_utf8_lossy(&kept.name).into_owned();
+    let mut text = format!("{} of {domain}: ", shown(&name));
+    text += &match kept.expires_unix > now {
+        true => format!(
+            "found right {}, believed for {} more",
+            ago(now, kept.verified_unix),
+            age(kept.expires_unix, now)
+        ),
+        false => format!("found right {}, which is too long ago", ago(now, kept.verified_unix)),
+    };
+    if kept.failures > 0 {
+        text += &format!(", {} since", counted(kept.failures.into(), "wrong password"));
+    }
+    if kept.locked_until_unix > now {
+        text += &format!(", locked for {}", age(kept.locked_until_unix, now));
+    }
+    text.push('\n');
+    text
+}
+
+fn kept_as_json(domain: &str, kept: &KeptCredential) -> Value {
+    let locked = Some(kept.locked_until_unix).filter(|&until| until > 0);
+    json!({
+        "domain": domain,
+        "user": String::from_utf8_lossy(&kept.name),
+        "verified_unix": kept.verified_unix,
+        "expires_unix": kept.expires_unix,
+        "failures": kept.failures,
+        "locked_until_unix": locked,
+    })
+}
+
 /// What was expired: that many names, or everything.
 fn expired(names: Option<u64>, domains: u64) -> String {
     let what = match names {
@@ -156,6 +238,33 @@ mod tests {
         assert_eq!(expired(None, 2), "everything is asked for again in 2 domains");
         assert_eq!(expired(Some(1), 1), "1 name is asked for again in 1 domain");
         assert_eq!(expired(Some(2), 1), "2 names are asked for again in 1 domain");
+    }
+
+    #[test]
+    fn a_kept_password_is_told_with_its_life_and_its_failures() {
+        let now = 1_000_000;
+        let kept = KeptCredential {
+            name: b"alice".to_vec(),
+            verified_unix: now - 7200,
+            expires_unix: now + 3 * 86_400,
+            failures: 0,
+            locked_until_unix: 0,
+        };
+        assert_eq!(
+            kept_as_text(now, "corp", &kept),
+            "alice of corp: found right 2 h ago, believed for 3 days more\n"
+        );
+        let locked = KeptCredential { failures: 5, locked_until_unix: now + 90, ..kept.clone() };
+        assert_eq!(
+            kept_as_text(now, "corp", &locked),
+            "alice of corp: found right 2 h ago, believed for 3 days more, 5 wrong passwords since, \
+             locked for 1 min\n"
+        );
+        let old = KeptCredential { expires_unix: now, ..kept };
+        assert_eq!(
+            kept_as_text(now, "corp", &old),
+            "alice of corp: found right 2 h ago, which is too long ago\n"
+        );
     }
 
     #[test]

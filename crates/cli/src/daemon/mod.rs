@@ -1,11 +1,14 @@
-//! The commands that ask a running rosterd: [`status`], [`domain`], [`cache`], [`log_level`].
+//! The commands that ask a running rosterd: [`status`], [`domain`], [`cache`], [`access`], [`ssh_keys`],
+//! [`log_level`].
 //!
-//! They come in as callers on the daemon's own bus, whose socket is for root and the daemon's own
-//! users. Nothing is decided here: what is asked of whom is in the interfaces of `roster-bus`.
+//! All but [`ssh_keys`] come in as callers on the daemon's own bus, whose socket is for root and the
+//! daemon's own users. Nothing is decided here: what is asked of whom is in the interfaces of `roster-bus`.
 
+pub mod access;
 pub mod cache;
 pub mod domain;
 pub mod log_level;
+pub mod ssh_keys;
 pub mod status;
 
 use anyhow::{Result, anyhow, bail};

@@ -22,6 +22,9 @@ pub struct Batch {
     changes: Vec<Change>,
     /// The records of `changes`, in one piece: a thousand small ones would stay with the allocator.
     records: Vec<u8>,
+    /// By the number of the entry, what is known of accounts: places in `account_text`.
+    accounts: BTreeMap<u32, Range<usize>>,
+    account_text: Vec<u8>,
     references: Vec<(u32, Range<usize>)>,
     reference_text: Vec<u8>,
     rejected: Vec<(Key, Option<Rejection>)>,
@@ -57,8 +60,27 @@ impl Batch {
         self.changes.push(Change { key, number: header.number, what: What::Seen(header) });
     }
 
+    /// This is known of the account of an entry that is [`put`](Self::put).
+    pub fn account(&mut self, number: u32, account: &[u8]) {
+        let start = self.account_text.len();
+        self.account_text.extend_from_slice(account);
+        self.accounts.insert(number, start..self.account_text.len());
+    }
+
+    /// What it says of an entry's account: nothing, that it is gone, or this.
+    #[must_use]
+    pub fn account_of(&self, number: u32) -> Option<Option<&[u8]>> {
+        if let Some(place) = self.accounts.get(&number) {
+            return Some(Some(&self.account_text[place.clone()]));
+        }
+        let is_gone =
+            |change: &Change| change.number == number && matches!(change.what, What::Removed);
+        self.changes.iter().any(is_gone).then_some(None)
+    }
+
     /// The entry is gone.
     pub fn removed(&mut self, key: Key, number: u32) {
+        self.accounts.remove(&number);
         self.changes.push(Change { key, number, what: What::Removed });
     }
 
@@ -109,7 +131,8 @@ impl Batch {
     /// About what it takes in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.records.len() + self.reference_text.len() + self.changes.len() * CHANGE_BYTES
+        let texts = self.records.len() + self.reference_text.len() + self.account_text.len();
+        texts + self.changes.len() * CHANGE_BYTES
     }
 
     /// The records that it changed, one after the other; `None` for one that is gone.
@@ -135,6 +158,9 @@ impl Batch {
                 What::Removed => writer.remove(*key, *number)?,
             }
         }
+        for (number, place) in &self.accounts {
+            writer.account(*number, &self.account_text[place.clone()])?;
+        }
         for (key, why) in &self.rejected {
             writer.rejected(*key, why.as_ref())?;
         }
@@ -154,6 +180,7 @@ impl Batch {
         // An entry that went and came back has two numbers; the smaller goes first.
         let mut last: BTreeMap<(Key, u32), (&Self, &Change)> = BTreeMap::new();
         let mut rejected: BTreeMap<Key, Option<&Rejection>> = BTreeMap::new();
+        let mut accounts: BTreeMap<u32, &[u8]> = BTreeMap::new();
         for batch in batches {
             joined.sequence = batch.sequence;
             for (number, place) in &batch.references {
@@ -167,6 +194,14 @@ impl Batch {
                     last.insert((change.key, change.number), (batch, change));
                 }
             }
+            for change in &batch.changes {
+                if matches!(change.what, What::Removed) {
+                    accounts.remove(&change.number);
+                }
+            }
+            let said = batch.accounts.iter();
+            accounts
+                .extend(said.map(|(number, place)| (*number, &batch.account_text[place.clone()])));
             rejected.extend(batch.rejected.iter().map(|(key, why)| (*key, why.as_ref())));
             joined.parts.extend(batch.parts.iter().map(|(number, part)| (*number, part.clone())));
             joined.next_number = batch.next_number.or(joined.next_number);
@@ -178,6 +213,9 @@ impl Batch {
                 }
                 What::Seen(_) | What::Removed => joined.changes.push(change.clone()),
             }
+        }
+        for (number, account) in accounts {
+            joined.account(number, account);
         }
         joined.rejected = rejected.into_iter().map(|(key, why)| (key, why.cloned())).collect();
         joined
@@ -258,6 +296,24 @@ mod tests {
         let expected: [(u32, Option<&[u8]>); 4] =
             [(1, Some(b"new")), (2, Some(b"stays")), (3, None), (4, Some(b"is back"))];
         assert_eq!(records(&joined), expected);
+    }
+
+    #[test]
+    fn of_joined_batches_the_last_account_counts() {
+        let mut first = Batch { sequence: 1, ..Batch::default() };
+        for number in 1..=3 {
+            first.put(key(number), header(number.into()), b"record");
+            first.account(number.into(), b"old");
+        }
+        let mut second = Batch { sequence: 2, ..Batch::default() };
+        second.put(key(1), header(1), b"record");
+        second.account(1, b"newer");
+        second.removed(key(2), 2);
+        let batch = Batch::joined([&first, &second].into_iter());
+        assert_eq!(batch.account_of(1), Some(Some(&b"newer"[..])));
+        assert_eq!(batch.account_of(2), Some(None));
+        assert_eq!(batch.account_of(3), Some(Some(&b"old"[..])));
+        assert_eq!(batch.account_of(4), None);
     }
 
     #[test]

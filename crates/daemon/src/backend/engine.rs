@@ -6,6 +6,7 @@
 //! while waiting. Records themselves are not kept here but in the cache and, until they are written,
 //! in batches.
 
+mod accounts;
 mod loaded;
 mod mending;
 mod on_demand;
@@ -57,6 +58,8 @@ pub struct Settings {
     /// Lists are mirrored that name entries by DN, which a server may mend without a word when one of
     /// these goes or gets another.
     pub has_dn_lists: bool,
+    /// Users log in: what is known of their accounts is kept.
+    pub has_log_ins: bool,
 }
 
 /// What others are told without asking.
@@ -600,8 +603,17 @@ impl State {
             self.open.next_number(self.next_number);
         }
         let mark = self.mark(key.part);
-        let slot = Slot { key, kind, number, reference, mark, digest: digest(&self.scratch) };
+        let account = match entry {
+            Entry::User(user) if settings.has_log_ins => Some(user.account.to_bytes()),
+            Entry::User(_) | Entry::Group(_) => None,
+        };
+        let digest = digest(&self.scratch) ^ account.as_deref().map_or(0, digest_of_account);
+        let is_other = known.is_none_or(|before| before.digest != digest);
+        let slot = Slot { key, kind, number, reference, mark, digest };
         self.keep(settings.mode, slot, seen);
+        if let Some(account) = account.filter(|_| is_other) {
+            self.open.account(number, &account);
+        }
     }
 
     /// The entry's records are what is in `scratch`.
@@ -838,6 +850,16 @@ fn key_of(part: Part, id: EntryId) -> Key {
 fn digest(records: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     hasher.write(records);
+    hasher.finish()
+}
+
+/// What is known of the account counts as well, though the publisher is not given it. An account of which
+/// nothing is said is told from one that nobody asked for. It is laid over [`digest`], and stays when only
+/// the records are others.
+fn digest_of_account(account: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write_u64(account.len() as u64 + 1);
+    hasher.write(account);
     hasher.finish()
 }
 

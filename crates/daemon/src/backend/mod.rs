@@ -2,10 +2,12 @@
 //! away, and hands it to the publisher.
 //!
 //! A provider talks to the directory and reports into the `engine`; a task writes what the engine
-//! takes in to the durable cache (`writer`); `object` answers on the bus. On demand, `asking` puts
+//! takes in to the durable cache (`writer`); `object` answers on the bus; `log_in` logs people in, by
+//! whoever knows passwords, `offline` while nobody who does can be asked, and `access` by the rules. On demand, `asking` puts
 //! questions to the provider and keeps its answers fresh. Whether an entry may be served is none of
 //! a back-end's business: it hands over whatever the directory says.
 
+mod access;
 mod asked;
 mod asking;
 mod batch;
@@ -15,8 +17,11 @@ mod engine;
 mod entries;
 mod full_refresh;
 mod image;
+mod log_in;
 mod mending;
 mod object;
+mod offline;
+mod people;
 mod references;
 mod rejected;
 #[cfg(test)]
@@ -25,15 +30,20 @@ mod writer;
 
 use crate::hops::Place;
 use crate::role::{self, Context};
+use access::{Access, Asked, Ruled};
 use anyhow::Context as _;
 use asking::Asking;
 use engine::{Engine, Settings};
+use log_in::{Authority, LogIns};
 use object::{Object, tell};
+use offline::Offline;
+use people::People;
 use roster_bus::zbus::object_server::SignalEmitter;
-use roster_config::{Mode, Provider as Configured, Schema};
+use roster_config::{AuthMethod, Mode, Provider as Configured, Schema};
 use roster_provider::files::FilesProvider;
+use roster_provider::log_in::Nobody;
 use roster_provider::{Provider, Sink};
-use roster_provider_ldap::Ldap;
+use roster_provider_ldap::{Binds, Ldap};
 use std::sync::Arc;
 use writer::{Cache, Found};
 
@@ -61,6 +71,7 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
+        has_log_ins: domain.has_log_ins(),
     };
     let Found { store, loaded, why } = found;
     let engine = Engine::new(settings, loaded, store, why);
@@ -69,11 +80,19 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         Configured::Files(files) => {
             let overrides = domain.overrides.clone();
             let provider = FilesProvider::new(&domain.name, files.clone(), overrides, sink);
-            serve(context, cache, engine, provider, "files").await
+            serve(context, cache, engine, Arc::new(provider), Authority::Nobody(Nobody), "files")
+                .await
         }
         Configured::Ldap(_) => {
-            let provider = Ldap::new(domain, secrets, sink)?;
-            serve(context, cache, engine, provider, "ldap").await
+            let provider = Arc::new(Ldap::new(domain, secrets, sink)?);
+            let authority = match domain.auth.method {
+                AuthMethod::None => Authority::Nobody(Nobody),
+                AuthMethod::Ldap => {
+                    let binds = Binds::new(domain, secrets, Arc::clone(&provider));
+                    Authority::Ldap(binds.map_err(anyhow::Error::msg)?)
+                }
+            };
+            serve(context, cache, engine, provider, authority, "ldap").await
         }
     }
 }
@@ -86,11 +105,11 @@ async fn serve<P: Provider + 'static>(
     mut context: Context<role::Backend>,
     cache: Cache,
     engine: Arc<Engine>,
-    provider: P,
+    provider: Arc<P>,
+    authority: Authority,
     provider_name: &'static str,
 ) -> anyhow::Result<()> {
     let domain = &context.config.domain;
-    let provider = Arc::new(provider);
     engine.begin(provider.parts());
     let place = Arc::new(Place::new(&domain.name, provider_name));
     let asking = Arc::new(Asking::new(
@@ -103,11 +122,26 @@ async fn serve<P: Provider + 'static>(
     if domain.mode == Mode::OnDemand {
         asking.read_by(&provider.reading());
     }
+    let (offline, access) = if domain.has_log_ins() {
+        let rules = domain.access.clone();
+        let has_groups = rules.groups().next().is_some();
+        let people = Arc::new(People::new(Arc::clone(&engine), domain.mode, has_groups));
+        let folder = context.state_dir.join("domains").join(&domain.name);
+        let kept = domain.auth.offline.clone();
+        let offline = Arc::new(Offline::open(&folder, kept, Arc::clone(&people)));
+        let directory = Asked::new(Arc::clone(&asking), Arc::clone(&provider), domain.mode);
+        let ruled = Ruled::new(rules, people, Arc::new(directory), Arc::clone(&offline));
+        (offline, Access::Ruled(Box::new(ruled)))
+    } else {
+        (Arc::new(Offline::none()), Access::Elsewhere)
+    };
+    let log_ins = Arc::new(LogIns::new(authority, Arc::clone(&offline), access));
     let path = context.role.path();
     let object = Object::new(
         Arc::clone(&engine),
         Arc::clone(&provider),
         Arc::clone(&asking),
+        log_ins,
         provider_name,
         place,
     );
@@ -144,6 +178,7 @@ async fn serve<P: Provider + 'static>(
         () = mirrored => Ok(()),
         () = kept_fresh => Ok(()),
         () = read_anew => Ok(()),
+        () = offline.keep_clean() => Ok(()),
         () = mending::keep_mending(&engine, provider.as_ref()) => Ok(()),
         () = context.shutdown.wait() => Ok(()),
     };

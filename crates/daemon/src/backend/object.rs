@@ -2,12 +2,19 @@
 
 use super::asking::Asking;
 use super::engine::{Engine, Found, News};
+use super::log_in::{self, Authority, LogIns};
+use super::offline::Listed;
 use crate::hops::{Outcome, Place, What};
 use roster_bus::interfaces::{
-    CALL_DEADLINE, DomainStatus, Error, Kind, LOOK_UPS_AT_ONCE, REJECTED_AT_ONCE, Rejected, Trace,
+    CALL_DEADLINE, DomainStatus, Error, Explained, KeptCredential, Kind, LOOK_UPS_AT_ONCE, LogIn,
+    LogInAnswer, REJECTED_AT_ONCE, Rejected, Trace,
 };
+use roster_bus::secrets;
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
+use roster_provider::log_in::Answer;
 use roster_provider::{LookUp, Provider};
+use roster_secret::Secret;
+use roster_wire::pam::Verdict;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -20,6 +27,7 @@ pub struct Object<P> {
     engine: Arc<Engine>,
     provider: Arc<P>,
     asking: Arc<Asking<P>>,
+    log_ins: Arc<LogIns<Authority>>,
     /// As people write it in the configuration.
     provider_name: &'static str,
     place: Arc<Place>,
@@ -31,10 +39,19 @@ impl<P: Provider + 'static> Object<P> {
         engine: Arc<Engine>,
         provider: Arc<P>,
         asking: Arc<Asking<P>>,
+        log_ins: Arc<LogIns<Authority>>,
         provider_name: &'static str,
         place: Arc<Place>,
     ) -> Self {
-        Self { engine, provider, asking, provider_name, place, images: Semaphore::new(IMAGES_MAX) }
+        Self {
+            engine,
+            provider,
+            asking,
+            log_ins,
+            provider_name,
+            place,
+            images: Semaphore::new(IMAGES_MAX),
+        }
     }
 
     fn answer(
@@ -92,6 +109,63 @@ impl<P: Provider + 'static> Object<P> {
         self.answer(trace, found)
     }
 
+    async fn authenticate(&self, who: LogIn, secrets: OwnedFd) -> Result<LogInAnswer, Error> {
+        match received(&secrets)?.as_slice() {
+            [password] => {
+                let answer = self.log_ins.authenticate(&who, password).await;
+                log_in::told(&who, "log-in", answer)
+            }
+            _ => Err(Error::Invalid("give one password".into())),
+        }
+    }
+
+    async fn account(&self, who: LogIn) -> Result<LogInAnswer, Error> {
+        let answer = self.log_ins.account(&who).await;
+        log_in::told(&who, "account", answer)
+    }
+
+    async fn change_password(&self, who: LogIn, secrets: OwnedFd) -> Result<LogInAnswer, Error> {
+        let answer = match received(&secrets)?.as_slice() {
+            [password] => self.log_ins.prepare_change(&who, password).await,
+            [password, new] => self.log_ins.change(&who, password, new).await,
+            _ => return Err(Error::Invalid("give the password, and perhaps a new one".into())),
+        };
+        log_in::told(&who, "change of password", answer)
+    }
+
+    async fn explain_access(&self, who: LogIn) -> Explained {
+        self.log_ins.explain(&who).await
+    }
+
+    async fn ssh_keys(&self, who: LogIn) -> Result<Vec<String>, Error> {
+        match self.log_ins.ssh_keys(&who).await {
+            Ok(keys) => Ok(keys),
+            Err(Answer {
+                verdict: Verdict::Unreachable | Verdict::Misconfigured, reason, ..
+            }) => Err(Error::Unavailable(reason)),
+            Err(Answer { verdict, reason, .. }) => {
+                let (user, outcome) = (who.user.escape_ascii(), verdict.label());
+                tracing::info!(%user, outcome, "no ssh keys: {reason}");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    async fn credentials(&self) -> Result<Vec<KeptCredential>, Error> {
+        let listed = self.log_ins.offline().list();
+        let listed = listed.map_err(|error| Error::Unavailable(error.to_string()))?;
+        let kept = listed.into_iter().map(|one| {
+            let Listed { name, verified_unix, expires_unix, failures, locked_until_unix } = one;
+            KeptCredential { name, verified_unix, expires_unix, failures, locked_until_unix }
+        });
+        Ok(kept.collect())
+    }
+
+    async fn forget_credentials(&self, name: Vec<u8>) -> Result<u64, Error> {
+        let forgotten = self.log_ins.offline().forget(&name);
+        forgotten.map_err(|error| Error::Unavailable(error.to_string()))
+    }
+
     async fn status(&self) -> DomainStatus {
         DomainStatus {
             provider: self.provider_name.into(),
@@ -143,6 +217,10 @@ impl<P: Provider + 'static> Object<P> {
         domain: &str,
         reason: &str,
     ) -> zbus::Result<()>;
+}
+
+fn received(pipe: &OwnedFd) -> Result<Vec<Secret>, Error> {
+    secrets::receive(pipe).map_err(|error| Error::Invalid(format!("no passwords: {error}")))
 }
 
 fn question(kind: Kind, name: Vec<u8>, id: u32) -> LookUp {

@@ -1,6 +1,7 @@
 //! What the engine promises, with its calls made as a provider makes them and its images read as
 //! the publisher reads them.
 
+mod log_ins;
 mod on_demand;
 
 use super::batch::Batch;
@@ -8,7 +9,8 @@ use super::engine::{Engine, InDoubt, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use super::writer::{Cache, Found};
 use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
-use roster_config::{Domain, Files, Mode, Overrides};
+use roster_config::{Auth, AuthMethod, Domain, Files, Mode, Overrides};
+use roster_provider::account::Account;
 use roster_provider::{Cookie, Entry, EntryId, Group, Part, Sink, Unmentioned, User};
 use roster_store::{self as store, Opened, Store};
 use std::borrow::Cow;
@@ -19,22 +21,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const USERS: Part = Part(0);
-const GROUPS: Part = Part(1);
+pub(super) const USERS: Part = Part(0);
+pub(super) const GROUPS: Part = Part(1);
 
 fn settings(mode: Mode) -> Settings {
-    Settings { domain: "corp".into(), mode, mass_deletion: 0.5, has_dn_lists: true }
+    Settings {
+        domain: "corp".into(),
+        mode,
+        mass_deletion: 0.5,
+        has_dn_lists: true,
+        has_log_ins: true,
+    }
 }
 
 /// An engine without a cache.
-fn engine(mode: Mode) -> Arc<Engine> {
+pub(super) fn engine(mode: Mode) -> Arc<Engine> {
     let engine = Engine::new(settings(mode), Loaded::default(), None, None);
     engine.begin(vec![USERS, GROUPS]);
     engine
 }
 
 /// An engine that goes on from the cache in a folder.
-fn cached(folder: &Path, mode: Mode) -> Arc<Engine> {
+pub(super) fn cached(folder: &Path, mode: Mode) -> Arc<Engine> {
     let opened = store::open(folder, "corp", |store| Loaded::read(store, mode));
     let Opened { store, loaded, set_aside } = opened.expect("a cache");
     assert_eq!(set_aside, None);
@@ -44,7 +52,7 @@ fn cached(folder: &Path, mode: Mode) -> Arc<Engine> {
 }
 
 /// Writes what is to be written, as the writer does.
-fn write(engine: &Engine) {
+pub(super) fn write(engine: &Engine) {
     let (store, batches) = engine.unwritten();
     write_batches(&store.expect("a cache"), &batches);
     engine.written(&batches);
@@ -56,7 +64,7 @@ fn write_batches(store: &Store, batches: &[Arc<Batch>]) {
 }
 
 /// The process ends in good order.
-fn end(engine: Arc<Engine>) {
+pub(super) fn end(engine: Arc<Engine>) {
     write(&engine);
     drop(engine.take_store());
     drop(engine);
@@ -68,7 +76,7 @@ fn id(number: u32) -> EntryId {
     EntryId(id)
 }
 
-fn user(name: &str, uid: u32) -> Entry<'_> {
+pub(super) fn user(name: &str, uid: u32) -> Entry<'_> {
     let text = || Cow::Borrowed(&b""[..]);
     Entry::User(User {
         name: name.as_bytes().into(),
@@ -78,10 +86,11 @@ fn user(name: &str, uid: u32) -> Entry<'_> {
         dir: text(),
         shell: text(),
         reference: name.as_bytes().into(),
+        account: Account::default(),
     })
 }
 
-fn group<'a>(name: &'a str, gid: u32, members: Option<&[&'a str]>) -> Entry<'a> {
+pub(super) fn group<'a>(name: &'a str, gid: u32, members: Option<&[&'a str]>) -> Entry<'a> {
     Entry::Group(Group {
         name: name.as_bytes().into(),
         gid,
@@ -95,7 +104,7 @@ fn cookie(value: &str) -> Cookie {
 }
 
 /// A whole refresh of users and groups.
-fn refresh(engine: &Engine, users: &[&str], groups: &[(&str, &[&str])], value: &str) {
+pub(super) fn refresh(engine: &Engine, users: &[&str], groups: &[(&str, &[&str])], value: &str) {
     engine.refresh_began(USERS);
     for name in users {
         engine.put(USERS, named(name), user(name, uid_of(name)));
@@ -109,13 +118,13 @@ fn refresh(engine: &Engine, users: &[&str], groups: &[(&str, &[&str])], value: &
     engine.flush();
 }
 
-fn named(name: &str) -> EntryId {
+pub(super) fn named(name: &str) -> EntryId {
     let mut id = [b' '; 16];
     id[..name.len()].copy_from_slice(name.as_bytes());
     EntryId(id)
 }
 
-fn uid_of(name: &str) -> u32 {
+pub(super) fn uid_of(name: &str) -> u32 {
     1000 + name.bytes().map(u32::from).sum::<u32>()
 }
 
@@ -749,6 +758,8 @@ fn cache(folder: &Path) -> Cache {
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
         provider: roster_config::Provider::Files(files),
+        auth: Auth { method: AuthMethod::None, timeout: Duration::ZERO, offline: None },
+        access: roster_config::Access::unconfigured(),
     };
     Cache::new(folder.to_owned(), &domain)
 }

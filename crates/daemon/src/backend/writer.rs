@@ -90,7 +90,7 @@ impl Cache {
                 format!("files {} {}", files.passwd.display(), files.group.display())
             }
             Provider::Ldap(ldap) => {
-                let searches = searches(ldap).map_or(0, |searches| searches.len());
+                let searches = searches(ldap, &[]).map_or(0, |searches| searches.len());
                 format!("ldap {} searches {searches}", ldap.base)
             }
         };

@@ -2,10 +2,10 @@
 
 use super::settings::Settings;
 use super::users::{Ids, NSCD, Users};
-use crate::role::{self, DomainRules, RoleConfig};
+use crate::role::{self, DomainRules, LogInDomain, RoleConfig};
 use anyhow::{anyhow, bail};
 use roster_bus::names::Role;
-use roster_config::{Domain, Listen, Mode, RESPONDER_PATH_MAX};
+use roster_config::{AuthMethod, Domain, Listen, Mode, RESPONDER_PATH_MAX};
 use roster_nscd::server::socket::SOCKET;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use std::collections::BTreeMap;
@@ -13,6 +13,9 @@ use std::fmt;
 use std::path::Path;
 
 const _: () = assert!(RESPONDER_PATH_MAX == RESPONDER_BYTES - 1);
+
+/// The socket of PAM modules in the run-time folder.
+const PAM: &str = "pam";
 
 /// A process of the daemon, the bus first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +107,20 @@ pub fn plan(
         };
         let listen = Listen::Unix(nscd.socket.clone());
         want(&mut plan, role, RoleConfig::Nscd(config), Some(listen));
+    }
+    if let Some(pam) = &config.pam {
+        let domain = |domain: &Domain| LogInDomain {
+            name: domain.name.clone(),
+            authenticates: domain.auth.method != AuthMethod::None,
+        };
+        let told = role::Pam {
+            domains: config.domains.iter().map(domain).collect(),
+            trusted: settings.trusted.clone(),
+            timeout: pam.timeout,
+            tries_per_minute: pam.tries_per_minute,
+        };
+        let listen = Listen::Unix(run_dir.join(PAM));
+        want(&mut plan, Role::Responder("pam".into()), RoleConfig::Pam(told), Some(listen));
     }
     if let Some(metrics) = &config.metrics {
         let mut roles: Vec<_> = plan.keys().map(Key::to_string).collect();

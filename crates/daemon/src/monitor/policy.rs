@@ -15,6 +15,9 @@ use std::path::Path;
 /// What may be called of a back-end by the publisher.
 const OF_BACKEND: [&str; 5] = ["Fetch", "LookUp", "LookUpAll", "Status", "Rejected"];
 
+/// What may be called of a back-end by the responder to PAM modules.
+const OF_BACKEND_BY_PAM: [&str; 4] = ["Authenticate", "Account", "ChangePassword", "SshKeys"];
+
 /// The text of bus.conf; the bus listens at `socket`. Who is among `taken` is still another role's
 /// and may do nothing for its own.
 pub fn bus_conf(socket: &Path, users: &Users, domains: &[String], taken: &BTreeSet<u32>) -> String {
@@ -86,9 +89,10 @@ fn separate(text: &mut String, users: &Users, domains: &[String], taken: &BTreeS
 "#,
     );
     let nss = Role::Responder("nss".into());
+    let pam = Role::Responder("pam".into());
     let metrics = Role::Responder("metrics".into());
     let nscd = Role::Responder("nscd".into());
-    let mut roles = vec![Role::Publisher, nss.clone(), metrics.clone(), nscd];
+    let mut roles = vec![Role::Publisher, nss.clone(), pam.clone(), metrics.clone(), nscd];
     roles.extend(domains.iter().cloned().map(Role::Backend));
     let mut connect = vec![0];
     let mut rules = String::new();
@@ -115,6 +119,14 @@ fn separate(text: &mut String, users: &Users, domains: &[String], taken: &BTreeS
                 }
             }
             role if *role == nss => call(&Role::Publisher, PUBLISHER, "LookUp"),
+            role if *role == pam => {
+                call(&Role::Publisher, PUBLISHER, "FindUser");
+                for domain in domains {
+                    for member in OF_BACKEND_BY_PAM {
+                        call(&Role::Backend(domain.clone()), BACKEND, member);
+                    }
+                }
+            }
             role if *role == metrics => {
                 for other in roles.iter().chain([&Role::Monitor]) {
                     call(other, ROLE, "Metrics");
@@ -172,8 +184,9 @@ mod tests {
             bus: ids(901),
             publisher: ids(902),
             nss: ids(903),
+            pam: ids(905),
             metrics: ids(904),
-            nscd: Some(ids(905)),
+            nscd: Some(ids(906)),
             backends: vec![ids(910), ids(911)],
         };
         let socket = Path::new("/run/roster/dbus/socket");
@@ -243,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn only_the_responder_to_pam_modules_hands_passwords_on() {
+        for uid in [902, 903, 904, 910, 911] {
+            let rules = rules(uid);
+            let handles = |rule: &String| OF_BACKEND_BY_PAM.iter().any(|one| rule.contains(one));
+            assert!(!rules.iter().any(handles), "{rules:?}");
+        }
+        let pam = rules(905);
+        assert!(
+            pam.iter().any(|rule| rule.contains("Backend.lab") && rule.contains("Authenticate"))
+        );
+        assert!(!pam.iter().any(|rule| rule.contains("LookUp") || rule.contains("Role1")));
+    }
+
+    #[test]
     fn a_user_whose_old_process_still_runs_may_do_nothing() {
         let conf = conf(&[911]);
         assert!(!conf.contains("\"911\"") && !conf.contains("own=\"org.roster.Backend.a_2eb\""));
@@ -257,7 +284,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("<allow user=\"")?.strip_suffix("\"/>"))
             .collect();
-        assert_eq!(uids, ["0", "902", "903", "904", "905", "910", "911"]);
+        assert_eq!(uids, ["0", "902", "903", "905", "904", "906", "910", "911"]);
         assert!(conf.contains("<deny user=\"*\"/>"));
     }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, anyhow, bail};
 use roster_config::{Config, Problem, Secrets};
+use roster_record::text::{Line, passwd_line};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ pub struct Settings {
     pub config: Config,
     /// Secrets of each domain, in the same order.
     pub secrets: Vec<Secrets>,
+    /// Uids of `trusted_users`.
+    pub trusted: Vec<u32>,
     /// When it was read.
     pub read: SystemTime,
     /// What is most likely not meant, a line each.
@@ -90,13 +93,45 @@ impl Settings {
         let secrets = parsed.read_secrets().map_err(refused)?;
         let mut warnings = lines(path, &parsed.warnings);
         warnings.extend(lines(path, &parsed.warn_of_authorities(roster_config::host_anchors)));
-        Ok(Self { config: parsed.config, secrets, read: SystemTime::now(), warnings })
+        let config = parsed.config;
+        let names = config.pam.iter().flat_map(|pam| &pam.trusted_users);
+        let trusted = trusted(names, &config.host.passwd, &mut warnings)?;
+        Ok(Self { config, secrets, trusted, read: SystemTime::now(), warnings })
     }
 
     /// Names of the domains, in order of precedence.
     pub fn domains(&self) -> Vec<String> {
         self.config.domains.iter().map(|domain| domain.name.clone()).collect()
     }
+}
+
+/// The uids of users of the host. One who is not there is nobody, and may come later.
+fn trusted<'n>(
+    names: impl Iterator<Item = &'n String>,
+    passwd: &Path,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<Vec<u32>> {
+    let names: Vec<_> = names.collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let shown = passwd.display();
+    let text = fs::read(passwd).with_context(|| format!("cannot read {shown}"))?;
+    let mut uids = Vec::new();
+    for name in names {
+        // The first line of a name is the one that counts.
+        let uid = text.split(|&byte| byte == b'\n').find_map(|line| match passwd_line(line) {
+            Line::Entry(user) if user.name == name.as_bytes() => Some(user.uid),
+            _ => None,
+        });
+        match uid {
+            Some(uid) => uids.push(uid),
+            None => warnings.push(format!(
+                "trusted_users: {shown} has no user {name}; once it has: systemctl reload rosterd"
+            )),
+        }
+    }
+    Ok(uids)
 }
 
 fn lines(path: &Path, problems: &[Problem]) -> Vec<String> {

@@ -15,6 +15,8 @@ pub const BUS: &str = "roster-bus";
 pub const PUBLISHER: &str = "roster-publisher";
 /// The user of the responder to NSS modules.
 pub const NSS: &str = "roster-nss";
+/// The user of the responder to PAM modules.
+pub const PAM: &str = "roster-pam";
 /// The user of the responder that serves metrics.
 pub const METRICS: &str = "roster-metrics";
 /// The user of the responder in place of nscd.
@@ -44,6 +46,8 @@ pub enum Users {
         publisher: Ids,
         /// The responder to NSS modules.
         nss: Ids,
+        /// The responder to PAM modules.
+        pam: Ids,
         /// The responder that serves metrics.
         metrics: Ids,
         /// The responder in place of nscd, if there is such a user: it is not there by default.
@@ -87,12 +91,13 @@ impl Users {
         let bus = find(BUS.into());
         let publisher = find(PUBLISHER.into());
         let nss = find(NSS.into());
+        let pam = find(PAM.into());
         let metrics = find(METRICS.into());
         let is_there = known.contains_key(NSCD.as_bytes());
         let nscd = is_there.then(|| find(NSCD.into()));
         let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
         if missing.is_empty() {
-            Ok(Self::Separate { bus, publisher, nss, metrics, nscd, backends })
+            Ok(Self::Separate { bus, publisher, nss, pam, metrics, nscd, backends })
         } else {
             Err(missing)
         }
@@ -117,10 +122,11 @@ impl Users {
             (Self::Invoking(ids), _) => Some(*ids),
             (Self::Separate { .. }, Role::Monitor) => Some(Ids { uid: 0, gid: 0 }),
             (Self::Separate { publisher, .. }, Role::Publisher) => Some(*publisher),
-            (Self::Separate { nss, metrics, nscd, .. }, Role::Responder(name)) => {
+            (Self::Separate { nss, pam, metrics, nscd, .. }, Role::Responder(name)) => {
                 match name.as_str() {
                     "nscd" => *nscd,
                     "nss" => Some(*nss),
+                    "pam" => Some(*pam),
                     "metrics" => Some(*metrics),
                     _ => None,
                 }
@@ -142,6 +148,7 @@ mod tests {
         roster-publisher:x:902:901::/:/bin/false\n\
         roster-nss:x:903:901::/:/bin/false\n\
         roster-metrics:x:904:901::/:/bin/false\n\
+        roster-pam:x:905:901::/:/bin/false\n\
         roster-backend-0:x:910:901::/:/bin/false\n\
         roster-backend-1:x:911:901::/:/bin/false\n\
         roster-backend-1:x:0:0:second line of a name:/:/bin/false\n";
@@ -155,6 +162,7 @@ mod tests {
         assert_eq!(uid(Role::Publisher), Some(902));
         assert_eq!(uid(Role::Responder("nss".into())), Some(903));
         assert_eq!(uid(Role::Responder("metrics".into())), Some(904));
+        assert_eq!(uid(Role::Responder("pam".into())), Some(905));
         assert_eq!(uid(Role::Backend("lab".into())), Some(910));
         assert_eq!(uid(Role::Backend("corp".into())), Some(911));
         assert_eq!(uid(Role::Backend("other".into())), None);
@@ -163,7 +171,7 @@ mod tests {
     #[test]
     fn users_that_are_missing_are_named() {
         assert_eq!(Users::separate(PASSWD, 3), Err(vec!["roster-backend-2".to_owned()]));
-        assert_eq!(Users::separate(b"", 0).unwrap_err(), [BUS, PUBLISHER, NSS, METRICS]);
+        assert_eq!(Users::separate(b"", 0).unwrap_err(), [BUS, PUBLISHER, NSS, PAM, METRICS]);
     }
 
     #[test]

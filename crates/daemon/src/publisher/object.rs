@@ -1,11 +1,11 @@
 //! The publisher's interface on the bus.
 
 use super::build::PASSWD;
-use super::on_demand::{Answer, Inquiry, Question, Unavailable, look_up};
+use super::on_demand::{Answer, Inquiry, Question, Unavailable, find_user, look_up};
 use super::{Hub, SNAPSHOT};
 use crate::hops::{self, Outcome};
 use roster_bus::interfaces::{
-    Error, Kind, MESSAGE_BYTES_MAX, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown,
+    Error, FoundUser, Kind, MESSAGE_BYTES_MAX, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown,
 };
 use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
 use roster_record::{Group, User};
@@ -77,6 +77,15 @@ impl Object {
         let frame = answer.map(|answer| frame(&answer));
         hops::publisher_answered(request, kind, outcome);
         frame.map_err(|Unavailable(reason)| Error::Unavailable(reason))
+    }
+
+    async fn find_user(&self, request: u64, name: Vec<u8>) -> Result<FoundUser, Error> {
+        let inquiry = Inquiry { hub: &self.hub, request };
+        match find_user(&inquiry, &name).await {
+            Ok(Some((domain, uid))) => Ok(FoundUser { domain, name, uid }),
+            Ok(None) => Ok(FoundUser::default()),
+            Err(Unavailable(reason)) => Err(Error::Unavailable(reason)),
+        }
     }
 
     async fn status(&self) -> Result<PublisherStatus, Error> {

@@ -430,6 +430,22 @@ async fn try_look_up(
     Ok(state.answer(question.kind, claimant))
 }
 
+/// Whose domain a user is served from, and under which uid.
+pub(super) async fn find_user(
+    directories: &impl Directories,
+    name: &[u8],
+) -> Result<Option<(String, u32)>, Unavailable> {
+    if let Some(found) = directories.state().read().await.mirrored_user(name) {
+        return found;
+    }
+    let question = Question::by_name(Kind::UserByName, name);
+    let Answer::User { uid, .. } = look_up(directories, &question).await? else { return Ok(None) };
+    let state = directories.state().read().await;
+    // Between the two the name may have become another's: of whom the uid is not.
+    let owner = state.claimant(&question).map(|(position, _)| state.domains[position].name.clone());
+    Ok(owner.map(|domain| (domain, uid)))
+}
+
 /// Who has the name or id, after every domain that goes before was asked for it. That nobody has it all
 /// domains have to say.
 async fn find(
@@ -506,6 +522,38 @@ impl State {
             Kind::GroupByName => locals.group_names.contains(name),
             Kind::GroupByGid => locals.gids.contains(id),
         })
+    }
+
+    /// The same where everything is mirrored, `None` where it is not. There are no claims to go by then: the entries
+    /// are gone through, and what was refused at the last publication is.
+    fn mirrored_user(&self, name: &[u8]) -> Option<Result<Option<(String, u32)>, Unavailable>> {
+        if self.domains.iter().any(|domain| domain.mode == Mode::OnDemand) {
+            return None;
+        }
+        match self.is_local(&Question::by_name(Kind::UserByName, name)) {
+            Ok(false) => {}
+            Ok(true) => return Some(Ok(None)),
+            Err(unavailable) => return Some(Err(unavailable)),
+        }
+        let locals = self.locals.as_ref()?;
+        for (position, domain) in self.domains.iter().enumerate() {
+            if let Err(unavailable) = self.is_there(position) {
+                return Some(Err(unavailable));
+            }
+            let called_so = domain.entries.users().filter(|(_, user)| user.name() == name);
+            let mut admitted =
+                called_so.filter(|(_, user)| domain.rules.user(user, locals).is_ok()).peekable();
+            if admitted.peek().is_none() {
+                continue;
+            }
+            // The name is this domain's, whether it is served or not.
+            let served = admitted.find(|(number, user)| {
+                self.gid_of(position, Entry::User(user)).is_ok()
+                    && !domain.refused.iter().any(|(refused, _)| refused == number)
+            });
+            return Some(Ok(served.map(|(_, user)| (domain.name.clone(), user.uid))));
+        }
+        Some(Ok(None))
     }
 
     /// Whether the domain's back-end has said anything yet. Until then a later domain's answer could be

@@ -10,15 +10,14 @@
 //! Timers: none but for large answers, which are forgotten after two seconds.
 
 mod absent;
-mod connection;
 mod large;
 mod remembered;
 
+use super::connection::{Connection, Listener};
 use super::gate::{self, Admitted, Gate, Limits};
 use crate::hops::{self, Outcome};
 use crate::role::{self, Context};
 use anyhow::Context as _;
-use connection::{Connection, Listener};
 use futures_util::StreamExt;
 use remembered::{Memory, Remembered};
 use roster_bus::coalesce::{Coalescer, Key};
@@ -26,7 +25,9 @@ use roster_bus::interfaces::{Kind, LOOK_UP_DEADLINE, PublisherProxy};
 use roster_bus::names::{BACKEND, PUBLISHER, Role};
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_bus::zbus::{self, MatchRule, MessageStream, message};
-use roster_wire::{REQUEST_BYTES_MAX, Reply, ReplyHeader, Request, encode};
+use roster_wire::{
+    REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Reply, ReplyHeader, Request, RequestHeader, encode,
+};
 use std::io;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -125,13 +126,22 @@ async fn serve(
     mut admitted: Admitted,
 ) -> io::Result<()> {
     let mut room = [0; REQUEST_BYTES_MAX];
-    let (connection, request) = timeout(REQUEST_WAIT, connection.question(&mut room)).await??;
+    let (connection, length) =
+        timeout(REQUEST_WAIT, connection.question(&mut room, whole)).await??;
+    let request = Request::read(&room[..length]).map_err(io::Error::other)?;
     admitted.has_asked();
     let hop = hops::Request::received(bus_kind(request.kind));
     let (outcome, answer) = responder.answer(&request, &hop, &admitted).await;
     let replied = timeout(REPLY_WAIT, connection.reply(&answer)).await;
     hop.answered(outcome);
     replied?
+}
+
+/// How long a request is of which so much has come.
+fn whole(read: &[u8]) -> io::Result<usize> {
+    let Some(header) = read.first_chunk() else { return Ok(REQUEST_HEADER_BYTES) };
+    let header = RequestHeader::parse(header).map_err(io::Error::other)?;
+    Ok(REQUEST_HEADER_BYTES + header.name_bytes())
 }
 
 /// A whole reply, shared by all who wait for it.

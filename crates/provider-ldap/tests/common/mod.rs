@@ -3,9 +3,10 @@
 #![allow(dead_code)] // each test binary uses a part
 
 use roster_config::{
-    Attributes, Bind, Domain, Ldap as Keys, Mode, Overrides, Provider as Configured, Schema,
-    Search, Secrets, Server as Address,
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Ldap as Keys, Mode, Overrides,
+    Provider as Configured, Schema, Search, Secrets, Server as Address,
 };
+use roster_provider::account::Account;
 use roster_provider::{
     Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Of, Part, Provider, Sink, Unanswered,
     Unmentioned, User,
@@ -205,10 +206,12 @@ impl Sink for Book {
         now.puts += 1;
         match entry {
             Entry::User(user) => {
-                let User { name, uid, gid, gecos, dir, shell, reference } = user;
+                let User { name, uid, gid, gecos, dir, shell, reference, .. } = user;
                 let [name, gecos, dir, shell, reference] =
                     [name, gecos, dir, shell, reference].map(|field| owned(&field));
-                now.users.insert(id, User { name, uid, gid, gecos, dir, shell, reference });
+                let account = Account::default();
+                let user = User { name, uid, gid, gecos, dir, shell, reference, account };
+                now.users.insert(id, user);
             }
             Entry::Group(Group { name, gid, reference, members }) => {
                 let members =
@@ -319,6 +322,18 @@ pub fn domain(server: &impl system::Server) -> Domain {
             group_name: "cn".to_owned(),
             group_gid: "gidnumber".to_owned(),
             group_member: member.to_owned(),
+            ssh_key: "sshpublickey".to_owned(),
+            shadow_last_change: "shadowlastchange".to_owned(),
+            shadow_max: "shadowmax".to_owned(),
+            shadow_warning: "shadowwarning".to_owned(),
+            shadow_inactive: "shadowinactive".to_owned(),
+            shadow_expire: "shadowexpire".to_owned(),
+            locked_time: "pwdaccountlockedtime".to_owned(),
+            password_reset: "pwdreset".to_owned(),
+            account_lock: "nsaccountlock".to_owned(),
+            role: "nsrole".to_owned(),
+            account_control: "useraccountcontrol".to_owned(),
+            account_expires: "accountexpires".to_owned(),
             uuid: None,
         },
         schema,
@@ -327,6 +342,7 @@ pub fn domain(server: &impl system::Server) -> Domain {
         start_tls: false,
         tls_ca: None,
         allow_clear_password: true,
+        allow_clear_user_passwords: true,
         page_size: 500,
         connect_timeout: Duration::from_secs(5),
         search_timeout: Duration::from_secs(10),
@@ -346,6 +362,8 @@ pub fn domain(server: &impl system::Server) -> Domain {
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
         provider: Configured::Ldap(Box::new(keys)),
+        access: Access::unconfigured(),
+        auth: Auth { method: AuthMethod::Ldap, timeout: Duration::from_secs(10), offline: None },
     }
 }
 

@@ -19,7 +19,7 @@ pub use ds389::Ds389;
 pub use kdc::Kdc;
 pub use process::Process;
 pub use relay::Relay;
-pub use slapd::{Setup, Slapd};
+pub use slapd::{POLICY, Setup, Slapd};
 pub use sssd::Sssd;
 
 use crate::host::{Output, run, tool};
@@ -270,7 +270,7 @@ fn copy_files(from: &Path, to: &Path) {
 
 /// A port that nobody listens on. It is outside the range from which the kernel gives ports to
 /// clients, so that it stays free while its server is stopped.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     const FIRST: u16 = 12_000;
     const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

@@ -31,6 +31,9 @@ pub struct Setup {
     pub size_limit: Option<u32>,
     /// Whether those who do not bind may read.
     pub anonymous: bool,
+    /// Whether there is a policy on passwords, to be found as [`POLICY`] below the base, and users may
+    /// change their own.
+    pub policy: bool,
     /// The certificate that the server shows; without one it speaks no TLS.
     pub certificate: Option<Certificate>,
 }
@@ -47,10 +50,14 @@ impl Setup {
             session_log: 10_000,
             size_limit: None,
             anonymous: true,
+            policy: false,
             certificate: None,
         }
     }
 }
+
+/// The RDN of the policy on passwords.
+pub const POLICY: &str = "cn=policy";
 
 /// A slapd.
 #[derive(Debug)]
@@ -215,6 +222,7 @@ impl Slapd {
             session_log,
             size_limit,
             anonymous,
+            policy,
             certificate,
         } = &self.setup;
         let folder = self.folder.path().display();
@@ -228,7 +236,10 @@ impl Slapd {
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("ldap/rfc2307bis.schema")
             }
         };
-        let _ = writeln!(text, "include {}", schema.display());
+        let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("ldap/openssh-lpk.schema");
+        for schema in [schema, keys] {
+            let _ = writeln!(text, "include {}", schema.display());
+        }
         if let Some(certificate) = certificate {
             let files = self.certificates.as_ref().expect("made with the server");
             let _ = writeln!(
@@ -245,12 +256,13 @@ impl Slapd {
         let _ = write!(
             text,
             "pidfile {folder}/pid\nargsfile {folder}/args\nmodulepath /usr/lib/ldap\n\
-             moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nmoduleload refint\nthreads 16\n\
+             moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nmoduleload refint\n\
+             moduleload ppolicy\nthreads 16\n\
              sizelimit {size_limit}\n\
              database mdb\nsuffix \"{base}\"\nrootdn \"{admin}\"\nrootpw \"{ADMIN_PASSWORD}\"\n\
              directory {folder}/db\nmaxsize 2147483648\ndbnosync\n\
              index objectClass,uid,cn,uidNumber,gidNumber,memberUid,entryUUID,entryCSN eq\n\
-             access to attrs=userPassword by anonymous auth by * none\n\
+             access to attrs=userPassword by self write by anonymous auth by * none\n\
              access to * by dn.exact=\"cn=reader,{base}\" read\n\
              \x20 by dn.children=\"cn=peercred,cn=external,cn=auth\" read\n\
              \x20 by anonymous {anonymous} by * none\n",
@@ -261,6 +273,12 @@ impl Slapd {
         }
         if *refint {
             text.push_str("overlay refint\nrefint_attributes member\n");
+        }
+        if *policy {
+            let _ = write!(
+                text,
+                "overlay ppolicy\nppolicy_default \"{POLICY},{base}\"\nppolicy_use_lockout\n"
+            );
         }
         let _ =
             write!(text, "database monitor\nrootdn \"{}\"\naccess to * by * read\n", self.admin());

@@ -244,10 +244,11 @@ impl State {
             groups.iter().filter_map(|&id| Some(find(Kind::Group, id)?.number)).collect();
         numbers.sort_unstable();
         numbers.dedup();
+        let before = self.asked.get(user.number).map_or(0, |answer| digest(&answer.records()));
         let news = self.asked.groups_of(user.number, &numbers, unix_now());
         let Some(answer) = self.asked.get(user.number) else { return };
         let (records, seen) = (answer.records(), answer.seen);
-        let slot = Slot { digest: digest(&records), ..user };
+        let slot = Slot { digest: user.digest ^ before ^ digest(&records), ..user };
         let header = header(&slot, seen);
         if !news {
             self.open.seen(slot.key, header);

@@ -26,14 +26,19 @@ pub(super) fn renumber(store: &Store) -> Result<(), StoreError> {
     store.write(|writer| {
         // No new number is one that an entry further on has still: they ascend alike.
         for (new, (key, old)) in (0..).zip(&entries) {
-            let records = reader.record(old.number)?.ok_or_else(odd)?;
-            let records = rewritten(&records, new, &numbers).ok_or_else(odd)?;
+            let before = reader.record(old.number)?.ok_or_else(odd)?;
+            let records = rewritten(&before, new, &numbers).ok_or_else(odd)?;
+            let digest = old.digest ^ digest(&before) ^ digest(&records);
             let kind = Kind::from_number(old.kind).ok_or_else(odd)?;
             let seen = Seen { entry: old.seen_unix, list: old.list_seen_unix };
             let (key, number, reference) = (*key, new, old.reference);
-            let slot = Slot { key, kind, number, reference, mark: 0, digest: digest(&records) };
+            let slot = Slot { key, kind, number, reference, mark: 0, digest };
+            let account = reader.account(old.number)?;
             writer.remove(key, old.number)?;
             writer.put(key, header(&slot, seen), &records)?;
+            if let Some(account) = account {
+                writer.account(new, &account)?;
+            }
         }
         writer.next_number(u32::try_from(entries.len()).unwrap_or(u32::MAX))
     })

@@ -2,7 +2,6 @@
 //! room for the answer: the runtime is told of a connection only when it has to be waited for, which
 //! takes a third of the system calls off a question.
 
-use roster_wire::{REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SocketFlags, accept_with};
 use std::io::{self, Read, Write};
@@ -38,26 +37,25 @@ impl Listener {
 pub struct Connection(UnixStream);
 
 impl Connection {
-    /// Reads the question. What follows it is not looked at.
+    /// Reads a question into `room`: `whole` says of what has come how long all of it is, as far as that tells.
+    /// What follows it is not looked at. Gives its length.
     pub async fn question(
         self,
-        room: &mut [u8; REQUEST_BYTES_MAX],
-    ) -> io::Result<(Self, Request<'_>)> {
+        room: &mut [u8],
+        whole: impl Fn(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<(Self, usize)> {
         let Self(mut socket) = self;
-        let (mut read, mut whole) = (0, REQUEST_HEADER_BYTES);
-        while read < whole {
-            match (&socket).read(&mut room[read..]) {
+        let (mut read, mut needed) = (0, whole(&[])?);
+        while read < needed {
+            let free = room.get_mut(read..).filter(|free| !free.is_empty());
+            match (&socket).read(free.ok_or(io::ErrorKind::InvalidData)?) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(more) => read += more,
                 Err(error) => socket = when_ready(socket, Interest::READABLE, error).await?,
             }
-            if let Some(header) = room[..read].first_chunk() {
-                let header = RequestHeader::parse(header).map_err(io::Error::other)?;
-                whole = REQUEST_HEADER_BYTES + header.name_bytes();
-            }
+            needed = whole(&room[..read])?;
         }
-        let request = Request::read(&room[..whole]).map_err(io::Error::other)?;
-        Ok((Self(socket), request))
+        Ok((Self(socket), needed))
     }
 
     /// Sends all of a reply.
@@ -93,7 +91,7 @@ async fn when_ready(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_wire::Kind;
+    use roster_wire::{Kind, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
     use std::time::Duration;
     use tokio::time::{sleep, timeout};
 
@@ -107,8 +105,17 @@ mod tests {
 
     async fn asked(connection: Connection) -> Result<(Kind, Vec<u8>), io::ErrorKind> {
         let mut room = [0; REQUEST_BYTES_MAX];
-        match connection.question(&mut room).await {
-            Ok((_, request)) => Ok((request.kind, request.name.to_vec())),
+        let whole = |read: &[u8]| match read.first_chunk() {
+            None => Ok(REQUEST_HEADER_BYTES),
+            Some(header) => RequestHeader::parse(header)
+                .map(|header| REQUEST_HEADER_BYTES + header.name_bytes())
+                .map_err(io::Error::other),
+        };
+        match connection.question(&mut room, whole).await {
+            Ok((_, length)) => {
+                let request = Request::read(&room[..length]).expect("a request");
+                Ok((request.kind, request.name.to_vec()))
+            }
             Err(error) => Err(error.kind()),
         }
     }

@@ -1,0 +1,278 @@
+//! Log-ins: asks whoever knows the password, or what is kept for when nobody can be asked; and whether
+//! the user may in. What a password is worth is decided by the authenticator and [`Offline`], what an
+//! account is by [`Access`]; here they are put in their order. Nothing here is ever one call with another.
+
+use super::access::Access;
+use super::offline::Offline;
+use roster_bus::interfaces::{Error, Explained, LogIn, LogInAnswer};
+use roster_bus::secrets;
+use roster_provider::log_in::{Answer, Authenticator, Nobody, Person};
+use roster_provider_ldap::Binds;
+use roster_secret::Secret;
+use roster_wire::pam::{SECRET_BYTES_MAX, Verdict};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Passwords that are looked at together; others wait for their turn.
+const AT_ONCE: usize = 64;
+/// How long a server that may be away is waited for where there are credentials to go by without it.
+const PATIENCE_SHORT: Duration = Duration::from_millis(800);
+/// And where there are none.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How people log in to a domain.
+pub struct LogIns<A> {
+    authenticator: A,
+    offline: Arc<Offline>,
+    access: Access,
+    turns: Semaphore,
+}
+
+impl<A: Authenticator> LogIns<A> {
+    /// Of a domain.
+    pub fn new(authenticator: A, offline: Arc<Offline>, access: Access) -> Self {
+        Self { authenticator, offline, access, turns: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Whether the password is the user's.
+    pub async fn authenticate(&self, who: &LogIn, password: &Secret) -> Answer {
+        let _turn = self.turns.acquire().await;
+        if who.is_decoy {
+            self.authenticator.pretend().await;
+            return Answer::of(Verdict::UnknownUser);
+        }
+        if let Some(refused) = impossible(password) {
+            self.authenticator.pretend().await;
+            return refused;
+        }
+        let person = person(who);
+        let patience = if self.offline.has(&person) { PATIENCE_SHORT } else { PATIENCE };
+        let answer = self.authenticator.authenticate(&person, password, patience).await;
+        if answer.verdict == Verdict::Unreachable {
+            return self.offline.check(&person, password, answer).await;
+        }
+        self.offline.heard(&person, password, answer.verdict);
+        answer
+    }
+
+    /// Whether the user may in now.
+    pub async fn account(&self, who: &LogIn) -> Answer {
+        if who.is_decoy {
+            return Answer::of(Verdict::UnknownUser);
+        }
+        self.access.decide(who).await
+    }
+
+    /// Whether the user may in now, rule by rule.
+    pub async fn explain(&self, who: &LogIn) -> Explained {
+        self.access.explain(who).await
+    }
+
+    /// The user's keys for sshd.
+    pub async fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Answer> {
+        if who.is_decoy {
+            return Err(Answer::of(Verdict::UnknownUser));
+        }
+        self.access.ssh_keys(who).await
+    }
+
+    /// What is kept for when nobody can be asked.
+    pub fn offline(&self) -> &Offline {
+        &self.offline
+    }
+
+    /// Whether the password may be changed by who knows it.
+    pub async fn prepare_change(&self, who: &LogIn, password: &Secret) -> Answer {
+        let _turn = self.turns.acquire().await;
+        if who.is_decoy {
+            self.authenticator.pretend().await;
+            return Answer::of(Verdict::UnknownUser);
+        }
+        if let Some(refused) = impossible(password) {
+            self.authenticator.pretend().await;
+            return refused;
+        }
+        self.authenticator.prepare_change(&person(who), password).await
+    }
+
+    /// Changes the password.
+    pub async fn change(&self, who: &LogIn, password: &Secret, new: &Secret) -> Answer {
+        let _turn = self.turns.acquire().await;
+        if who.is_decoy {
+            self.authenticator.pretend().await;
+            return Answer::of(Verdict::UnknownUser);
+        }
+        if let Some(refused) = impossible(password) {
+            self.authenticator.pretend().await;
+            return refused;
+        }
+        if let Some(refused) = impossible(new) {
+            let Answer { reason, .. } = refused;
+            return Answer::because(Verdict::NewPasswordRefused, reason.clone())
+                .telling(true, format!("The new password is refused: {reason}."));
+        }
+        let person = person(who);
+        let answer = self.authenticator.change(&person, password, new).await;
+        if answer.verdict == Verdict::Success {
+            self.offline.changed(&person, new);
+        }
+        answer
+    }
+}
+
+/// Who is asked in a domain.
+pub enum Authority {
+    /// Nobody.
+    Nobody(Nobody),
+    /// The directory, by binding as the user.
+    Ldap(Binds),
+}
+
+impl Authenticator for Authority {
+    async fn authenticate(&self, person: &Person, password: &Secret, patience: Duration) -> Answer {
+        match self {
+            Self::Nobody(nobody) => nobody.authenticate(person, password, patience).await,
+            Self::Ldap(binds) => binds.authenticate(person, password, patience).await,
+        }
+    }
+
+    async fn pretend(&self) {
+        match self {
+            Self::Nobody(nobody) => nobody.pretend().await,
+            Self::Ldap(binds) => binds.pretend().await,
+        }
+    }
+
+    async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
+        match self {
+            Self::Nobody(nobody) => nobody.prepare_change(person, password).await,
+            Self::Ldap(binds) => binds.prepare_change(person, password).await,
+        }
+    }
+
+    async fn change(&self, person: &Person, password: &Secret, new: &Secret) -> Answer {
+        match self {
+            Self::Nobody(nobody) => nobody.change(person, password, new).await,
+            Self::Ldap(binds) => binds.change(person, password, new).await,
+        }
+    }
+}
+
+/// An answer as it goes over the bus. Why it is so is for the log here: who asked is told no more than the
+/// verdict and the messages.
+pub fn told(who: &LogIn, what: &'static str, answer: Answer) -> Result<LogInAnswer, Error> {
+    let Answer { verdict, messages, reason, blob, is_offline } = answer;
+    if !reason.is_empty() {
+        let (user, outcome) = (who.user.escape_ascii(), verdict.label());
+        tracing::info!(%user, service = who.service, outcome, "{what}: {reason}");
+    }
+    let blob = blob.map(|blob| secrets::send(&[blob.as_bytes()])).transpose();
+    let blob = blob.map_err(|error| Error::Unavailable(format!("no pipe: {error}")))?;
+    Ok(LogInAnswer {
+        verdict: verdict as u16,
+        is_offline,
+        messages: messages.into_iter().map(|message| (message.is_error, message.text)).collect(),
+        blob: blob.into_iter().map(Into::into).collect(),
+    })
+}
+
+fn person(who: &LogIn) -> Person {
+    Person { name: who.user.clone(), uid: who.uid }
+}
+
+/// What no password can be. A server takes an empty one for an anonymous bind and says that all is well,
+/// and what it makes of a NUL is anybody's guess.
+fn impossible(password: &Secret) -> Option<Answer> {
+    let bytes = password.as_bytes();
+    let why = match bytes {
+        [] => "it is empty",
+        _ if bytes.contains(&0) => "it has a NUL in it",
+        _ if bytes.len() > SECRET_BYTES_MAX => "it is too long",
+        _ => return None,
+    };
+    Some(Answer::because(Verdict::WrongPassword, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Says yes to everything, and what it was asked.
+    #[derive(Default)]
+    struct Believer(Mutex<Vec<&'static str>>);
+
+    impl Believer {
+        fn note(&self, what: &'static str) {
+            self.0.lock().expect("no panic").push(what);
+        }
+    }
+
+    impl Authenticator for Believer {
+        async fn authenticate(&self, _: &Person, _: &Secret, _: Duration) -> Answer {
+            self.note("authenticate");
+            Answer::of(Verdict::Success)
+        }
+
+        async fn pretend(&self) {
+            self.note("pretend");
+        }
+
+        async fn prepare_change(&self, _: &Person, _: &Secret) -> Answer {
+            self.note("prepare");
+            Answer::of(Verdict::Success)
+        }
+
+        async fn change(&self, _: &Person, _: &Secret, _: &Secret) -> Answer {
+            self.note("change");
+            Answer::of(Verdict::Success)
+        }
+    }
+
+    fn log_ins() -> LogIns<Believer> {
+        LogIns::new(Believer::default(), Arc::new(Offline::none()), Access::Open)
+    }
+
+    fn secret(bytes: &[u8]) -> Secret {
+        Secret::copy_of(bytes).expect("memory")
+    }
+
+    #[tokio::test]
+    async fn an_impossible_password_is_wrong_and_shown_to_nobody() {
+        let log_ins = log_ins();
+        let (who, good) = (LogIn::default(), secret(b"good"));
+        for bad in [&b""[..], b"a\0b", &[b'x'; SECRET_BYTES_MAX + 1]] {
+            let bad = secret(bad);
+            for answer in [
+                log_ins.authenticate(&who, &bad).await,
+                log_ins.prepare_change(&who, &bad).await,
+                log_ins.change(&who, &bad, &good).await,
+            ] {
+                assert_eq!(answer.verdict, Verdict::WrongPassword);
+            }
+            let answer = log_ins.change(&who, &good, &bad).await;
+            assert_eq!(answer.verdict, Verdict::NewPasswordRefused);
+            assert_eq!(answer.messages.len(), 1);
+        }
+        let asked = log_ins.authenticator.0.lock().expect("no panic");
+        assert!(asked.iter().all(|what| *what == "pretend"), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_let_in_under_a_name_that_is_not_served() {
+        let log_ins = log_ins();
+        let who = LogIn { is_decoy: true, ..LogIn::default() };
+        let good = secret(b"good");
+        for answer in [
+            log_ins.authenticate(&who, &good).await,
+            log_ins.account(&who).await,
+            log_ins.prepare_change(&who, &good).await,
+            log_ins.change(&who, &good, &good).await,
+        ] {
+            assert_eq!(answer.verdict, Verdict::UnknownUser);
+        }
+        let asked = log_ins.authenticator.0.lock().expect("no panic");
+        assert_eq!(*asked, ["pretend"; 3]);
+    }
+}

@@ -1,0 +1,632 @@
+//! What is kept of passwords for when nobody can be asked about them, and what is made of it.
+//!
+//! A password that was found right is kept as a hash, for a time, after the person was told. Wrong ones are
+//! counted, and the count is on the disk before anybody hears of it. Whatever a directory says counts
+//! over all of this: who is disabled there is forgotten here, and so is a password that it does not take any
+//! more. One user's questions are answered one after the other, so that many at once are no more tries.
+
+mod clock;
+mod standing;
+
+use super::people::People;
+use clock::{Clock, Time};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use roster_config::Offline as Settings;
+use roster_provider::access::Matched;
+use roster_provider::log_in::{Answer, Person};
+use roster_secret::Secret;
+use roster_store::StoreError;
+use roster_store::credentials::{Credential, Credentials, Match, Measured};
+use roster_store::password::{Cost, Hash, HashError};
+use roster_wire::pam::Verdict;
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::Sha256;
+use standing::{Standing, pause_after, standing};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex as Turn, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// Hashes that are computed at a time, each in up to 64 MiB of memory.
+const HASHES_AT_ONCE: usize = 2;
+/// Passwords that wait to be kept; further ones are kept after the next log-in.
+const WAITING_MAX: usize = 64;
+/// People whose passwords are remembered as unchanged. More are hashed again at their next log-in.
+const REMEMBERED_MAX: usize = 4096;
+/// How often what is kept of people who have gone, or kept for too long, is looked for.
+const CLEANING: Duration = Duration::from_secs(600);
+/// The time of the last log-in is written again when it is older than this share of a life.
+const LIFE_SHARE: u32 = 100;
+/// Without credentials a filter's word is believed for so long.
+const MATCH_LIFE: Duration = Duration::from_secs(30 * 86_400);
+
+/// The credentials of a domain's users.
+pub struct Offline {
+    kept: Option<Kept>,
+    /// None where no credentials are kept.
+    settings: Option<Settings>,
+    time: Mutex<Time>,
+    clock: Box<dyn Clock>,
+}
+
+struct Kept {
+    store: Arc<Credentials>,
+    people: Arc<People>,
+    turns: Mutex<HashMap<Vec<u8>, Arc<Turn<()>>>>,
+    hashing: Semaphore,
+    waiting: Semaphore,
+    cost: Turn<Option<Cost>>,
+    /// Keyed digests of the passwords that were kept by this process.
+    remembered: Mutex<HashMap<Vec<u8>, [u8; 32]>>,
+    key: Secret,
+}
+
+/// Why there is nothing to go by.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    #[error("{0}")]
+    Other(&'static str),
+}
+
+/// What is kept of a user, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The user.
+    pub name: Vec<u8>,
+    /// When the directory found the password right last.
+    pub verified_unix: u64,
+    /// Until when it is believed.
+    pub expires_unix: u64,
+    /// Wrong passwords since.
+    pub failures: u32,
+    /// Until when the user is locked out; 0 if not.
+    pub locked_until_unix: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Offline {
+    /// A domain of which nothing is kept.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            kept: None,
+            settings: None,
+            time: Mutex::default(),
+            clock: Box::new(clock::OfTheHost::new()),
+        }
+    }
+
+    /// Opens what is kept in the domain's folder. Where it cannot be opened nothing is kept, which is said
+    /// aloud: people log in as long as somebody can be asked.
+    #[must_use]
+    pub fn open(folder: &Path, settings: Option<Settings>, people: Arc<People>) -> Self {
+        Self::open_by(Box::new(clock::OfTheHost::new()), folder, settings, people)
+    }
+
+    fn open_by(
+        clock: Box<dyn Clock>,
+        folder: &Path,
+        settings: Option<Settings>,
+        people: Arc<People>,
+    ) -> Self {
+        let none = Self { clock, ..Self::none() };
+        let opened = Credentials::open(folder);
+        let (store, set_aside) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::error!("{error}; nobody can log in while the directory is away");
+                return none;
+            }
+        };
+        if let Some(aside) = set_aside {
+            let (path, reason) = (aside.path.display(), aside.reason);
+            tracing::error!(
+                "what was kept of passwords was set aside as {path}; everybody has to log in once while \
+                 the directory answers: {reason}"
+            );
+        }
+        let time = store.mark().map(Time::from);
+        let key = random_key();
+        match (time, key) {
+            (Ok(time), Some(key)) => {
+                let kept = Kept {
+                    store: Arc::new(store),
+                    people,
+                    turns: Mutex::default(),
+                    hashing: Semaphore::new(HASHES_AT_ONCE),
+                    waiting: Semaphore::new(WAITING_MAX),
+                    cost: Turn::default(),
+                    remembered: Mutex::default(),
+                    key,
+                };
+                Self { kept: Some(kept), settings, time: Mutex::new(time), ..none }
+            }
+            (Err(error), _) => {
+                tracing::error!("{error}; nobody can log in while the directory is away");
+                none
+            }
+            (_, None) => {
+                tracing::error!("no random bytes; nobody can log in while the directory is away");
+                none
+            }
+        }
+    }
+
+    /// The time that lives and locks are counted in: the clock's, but never earlier than it was seen to be.
+    #[must_use]
+    pub fn now_unix(&self) -> u64 {
+        lock(&self.time).now(&self.clock.read())
+    }
+
+    fn in_use(&self) -> Option<(&Kept, &Settings)> {
+        Some((self.kept.as_ref()?, self.settings.as_ref()?))
+    }
+
+    /// Whether there is something to go by for that person.
+    #[must_use]
+    pub fn has(&self, person: &Person) -> bool {
+        let Some((kept, settings)) = self.in_use() else { return false };
+        let Ok(Some(credential)) = kept.store.get(&person.name) else { return false };
+        let standing = standing(&credential, person.uid, self.now_unix(), settings);
+        matches!(standing, Standing::Good | Standing::LockedUntil(_))
+    }
+
+    /// What is to be said while nobody who knows can be asked, which `unreachable` says.
+    pub async fn check(&self, person: &Person, password: &Secret, unreachable: Answer) -> Answer {
+        let Some((kept, settings)) = self.in_use() else { return unreachable };
+        let turn = kept.turn(&person.name);
+        let answer = {
+            let _turn = turn.lock().await;
+            self.checked(kept, settings, person, password).await
+        };
+        drop(turn);
+        kept.end_turn(&person.name);
+        match answer {
+            Ok(Some(answer)) => {
+                let why = format!("{}; {}", answer.reason, unreachable.reason);
+                Answer { reason: why, is_offline: true, ..answer }
+            }
+            Ok(None) => {
+                let reason = format!("{}; nothing is kept of the password", unreachable.reason);
+                Answer { reason, ..unreachable }
+            }
+            Err(trouble) => {
+                let reason =
+                    format!("{}; what is kept is of no use: {trouble}", unreachable.reason);
+                Answer { reason, ..unreachable }
+            }
+        }
+    }
+
+    async fn checked(
+        &self,
+        kept: &Kept,
+        settings: &Settings,
+        person: &Person,
+        password: &Secret,
+    ) -> Result<Option<Answer>, Trouble> {
+        let Some(credential) = kept.store.get(&person.name)? else { return Ok(None) };
+        match kept.people.has(&person.name, person.uid) {
+            Some(true) => {}
+            Some(false) => {
+                kept.forget(&person.name)?;
+                return Ok(None);
+            }
+            None => return Err(Trouble::Other("nothing is known of the domain's users")),
+        }
+        let now = self.noted(kept).await?;
+        match standing(&credential, person.uid, now, settings) {
+            Standing::Good => {}
+            Standing::SomebodyElse => {
+                kept.forget(&person.name)?;
+                return Ok(None);
+            }
+            Standing::TooOld => {
+                return Err(Trouble::Other("the last log-in by the directory is too long ago"));
+            }
+            Standing::LockedUntil(until) => {
+                let reason = format!("locked out for {} s", until.saturating_sub(now));
+                return Ok(Some(Answer::because(Verdict::TooManyTries, reason)));
+            }
+        }
+        let hash = Hash::parse(&credential.hash)?;
+        if kept.verify(hash, password).await? {
+            if credential.failures > 0 {
+                let forgiven = Credential { failures: 0, failed_unix: 0, ..credential };
+                kept.put(&person.name, forgiven).await?;
+            }
+            let text = "The directory cannot be reached: this host has checked the password.";
+            let answer = Answer::because(Verdict::Success, "by what is kept of the password");
+            return Ok(Some(answer.telling(false, text)));
+        }
+        let failures = credential.failures.saturating_add(1);
+        let counted = Credential { failures, failed_unix: now, ..credential };
+        // Who cannot be counted is told nothing.
+        kept.put(&person.name, counted).await?;
+        sleep(pause_after(failures)).await;
+        let reason = format!("by what is kept of the password, {failures} times in a row");
+        Ok(Some(Answer::because(Verdict::WrongPassword, reason)))
+    }
+
+    /// Who knows has answered. What has to be written is written after the person was told.
+    pub fn heard(self: &Arc<Self>, person: &Person, password: &Secret, verdict: Verdict) {
+        if self.in_use().is_none() {
+            return;
+        }
+        let what = match verdict {
+            Verdict::Success => Lesson::Right,
+            Verdict::WrongPassword => Lesson::Wrong,
+            Verdict::MustChange
+            | Verdict::PasswordExpired
+            | Verdict::AccountExpired
+            | Verdict::Locked
+            | Verdict::Disabled
+            | Verdict::Denied
+            | Verdict::UnknownUser => Lesson::Out,
+            Verdict::NotOurs
+            | Verdict::Unreachable
+            | Verdict::Misconfigured
+            | Verdict::TooManyTries
+            | Verdict::NotPermitted
+            | Verdict::NewPasswordRefused => return,
+        };
+        self.learn(person, password, what);
+    }
+
+    /// The password was changed to this.
+    pub fn changed(self: &Arc<Self>, person: &Person, password: &Secret) {
+        if self.in_use().is_some() {
+            self.learn(person, password, Lesson::Right);
+        }
+    }
+
+    fn learn(self: &Arc<Self>, person: &Person, password: &Secret, what: Lesson) {
+        let Some(password) = Secret::copy_of(password.as_bytes()) else { return };
+        let (offline, person) = (Arc::clone(self), person.clone());
+        tokio::spawn(async move {
+            let Some((kept, settings)) = offline.in_use() else { return };
+            let turn = kept.turn(&person.name);
+            let learnt = {
+                let _turn = turn.lock().await;
+                offline.learnt(kept, settings, &person, &password, what).await
+            };
+            drop(turn);
+            kept.end_turn(&person.name);
+            if let Err(trouble) = learnt {
+                let user = person.name.escape_ascii();
+                tracing::error!(%user, "what is kept of the password is not up to date: {trouble}");
+            }
+        });
+    }
+
+    async fn learnt(
+        &self,
+        kept: &Kept,
+        settings: &Settings,
+        person: &Person,
+        password: &Secret,
+        what: Lesson,
+    ) -> Result<(), Trouble> {
+        let name = &person.name;
+        match what {
+            Lesson::Out => kept.forget(name),
+            Lesson::Wrong => {
+                let Some(credential) = kept.store.get(name)? else { return Ok(()) };
+                // A mistyped password takes nothing away; one that was right before does.
+                let was_right = match kept.is_remembered(name, password) {
+                    Some(was_right) => was_right,
+                    None => match kept.waiting.try_acquire() {
+                        Ok(_place) => kept.verify(Hash::parse(&credential.hash)?, password).await?,
+                        Err(_) => true,
+                    },
+                };
+                if was_right { kept.forget(name) } else { Ok(()) }
+            }
+            Lesson::Right => {
+                let now = self.corrected(kept).await?;
+                let cost = kept.cost(settings).await?;
+                let before = kept.store.get(name)?.filter(|before| before.uid == person.uid);
+                let same = before.filter(|before| {
+                    kept.is_remembered(name, password) == Some(true)
+                        && Hash::parse(&before.hash).is_ok_and(|hash| hash.cost() == cost)
+                });
+                if let Some(before) = same {
+                    let age = now.saturating_sub(before.verified_unix);
+                    let is_recent = age < (settings.life / LIFE_SHARE).as_secs();
+                    if !is_recent || before.failures > 0 {
+                        let seen = Credential {
+                            verified_unix: now,
+                            failures: 0,
+                            failed_unix: 0,
+                            ..before
+                        };
+                        kept.put(name, seen).await?;
+                    }
+                    return Ok(());
+                }
+                let Ok(_place) = kept.waiting.try_acquire() else {
+                    // Whatever was kept is of another password, perhaps.
+                    return kept.forget(name);
+                };
+                let hash = kept.hash(cost, password).await?;
+                let credential = Credential {
+                    uid: person.uid,
+                    hash,
+                    verified_unix: now,
+                    failures: 0,
+                    failed_unix: 0,
+                };
+                kept.put(name, credential).await?;
+                kept.remember(name, password);
+                Ok(())
+            }
+        }
+    }
+
+    /// The time now, which is kept as the latest that was seen.
+    async fn noted(&self, kept: &Kept) -> Result<u64, Trouble> {
+        let (now, mark) = lock(&self.time).note(&self.clock.read());
+        if let Some(mark) = mark {
+            let store = Arc::clone(&kept.store);
+            blocking(move || store.put_mark(&mark)).await??;
+        }
+        Ok(now)
+    }
+
+    /// The same while a directory answers. A clock that was ahead and has been put right counts again; what
+    /// was kept by the wrong time goes.
+    async fn corrected(&self, kept: &Kept) -> Result<u64, Trouble> {
+        let reset = lock(&self.time).put_right(&self.clock.read());
+        if let Some(mark) = reset {
+            tracing::warn!(
+                "the clock was set back: what was kept of passwords after it is forgotten"
+            );
+            let store = Arc::clone(&kept.store);
+            let now = mark.unix;
+            blocking(move || {
+                let ahead = store.list()?.into_iter().filter(|(_, kept)| kept.verified_unix > now);
+                for (name, _) in ahead {
+                    store.remove(&name)?;
+                }
+                store.put_mark(&mark)
+            })
+            .await??;
+        }
+        self.noted(kept).await
+    }
+
+    /// Looks from time to time for what is kept of people who have gone, or was kept for too long.
+    pub async fn keep_clean(&self) {
+        let Some(kept) = &self.kept else { return std::future::pending().await };
+        loop {
+            if let Err(trouble) = self.clean(kept).await {
+                tracing::error!("what is kept of passwords cannot be cleared up: {trouble}");
+            }
+            sleep(CLEANING).await;
+        }
+    }
+
+    async fn clean(&self, kept: &Kept) -> Result<(), Trouble> {
+        let now = self.noted(kept).await?;
+        let (store, people) = (Arc::clone(&kept.store), Arc::clone(&kept.people));
+        let settings = self.settings.clone();
+        let gone = blocking(move || {
+            let old: Vec<Vec<u8>> = match &settings {
+                // Nothing is to be kept any more.
+                None => store.list()?.into_iter().map(|(name, _)| name).collect(),
+                Some(settings) => {
+                    let all = store.list()?.into_iter();
+                    let old = all.filter(|(_, credential)| {
+                        standing(credential, credential.uid, now, settings) == Standing::TooOld
+                    });
+                    old.map(|(name, _)| name).collect()
+                }
+            };
+            for name in &old {
+                store.remove(name)?;
+            }
+            let left = store.retain(|name, uid| people.has(name, uid) != Some(false))?;
+            Ok::<_, StoreError>(left + old.len() as u64)
+        })
+        .await??;
+        if gone > 0 {
+            tracing::info!(
+                "what was kept of the passwords of {gone} users was too old, or they are gone"
+            );
+        }
+        Ok(())
+    }
+
+    /// Of whom something is kept, and how it stands.
+    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        let Some((kept, settings)) = self.in_use() else { return Ok(Vec::new()) };
+        let now = self.now_unix();
+        let listed = kept.store.list()?.into_iter().map(|(name, credential)| {
+            let locked_until_unix = match standing(&credential, credential.uid, now, settings) {
+                Standing::LockedUntil(until) => until,
+                Standing::Good | Standing::TooOld | Standing::SomebodyElse => 0,
+            };
+            let Credential { verified_unix, failures, .. } = credential;
+            let expires_unix = verified_unix.saturating_add(settings.life.as_secs());
+            Listed { name, verified_unix, expires_unix, failures, locked_until_unix }
+        });
+        Ok(listed.collect())
+    }
+
+    /// Forgets what is kept of a user, or with an empty name of everybody; gives of how many.
+    pub fn forget(&self, name: &[u8]) -> Result<u64, StoreError> {
+        let Some(kept) = &self.kept else { return Ok(0) };
+        if name.is_empty() {
+            lock(&kept.remembered).clear();
+            return kept.store.retain(|_, _| false);
+        }
+        lock(&kept.remembered).remove(name);
+        let had = kept.store.get(name)?.is_some();
+        kept.store.remove(name)?;
+        Ok(had.into())
+    }
+
+    /// The directory said whether a filter finds a user.
+    pub fn matched(&self, user: &[u8], uid: u32, filter: &str, matched: bool) {
+        let Some(kept) = &self.kept else { return };
+        let asked_unix = self.now_unix();
+        let said = Match { uid, filter: filter.to_owned(), matched, asked_unix };
+        let is_new = match kept.store.matched(user) {
+            Ok(Some(before)) => {
+                let age = asked_unix.saturating_sub(before.asked_unix);
+                let is_old = age >= (self.match_life() / LIFE_SHARE).as_secs();
+                is_old || Match { asked_unix, ..before } != said
+            }
+            _ => true,
+        };
+        if is_new {
+            let (store, user) = (Arc::clone(&kept.store), user.to_vec());
+            spawn_blocking(move || {
+                if let Err(error) = store.put_matched(&user, &said) {
+                    tracing::error!("what the access filter said is not kept: {error}");
+                }
+            });
+        }
+    }
+
+    /// What the directory said of that before, for it cannot be asked now.
+    pub fn matched_before(&self, user: &[u8], uid: u32, filter: &str, why: &str) -> Matched {
+        let Some(kept) = &self.kept else { return Matched::Unknown(why.to_owned()) };
+        let before = kept.store.matched(user);
+        let now = self.now_unix();
+        let before = match before {
+            Ok(before) => before.filter(|before| before.uid == uid && before.filter == filter),
+            Err(error) => return Matched::Unknown(format!("{why}; {error}")),
+        };
+        let Some(before) = before else {
+            return Matched::Unknown(format!("{why}, and it was never asked before"));
+        };
+        let age = Duration::from_secs(now.saturating_sub(before.asked_unix));
+        if before.asked_unix > now || (before.matched && age > self.match_life()) {
+            return Matched::Unknown(format!("{why}, and it was asked too long ago"));
+        }
+        Matched::Before { matched: before.matched, age }
+    }
+
+    fn match_life(&self) -> Duration {
+        self.settings.as_ref().map_or(MATCH_LIFE, |settings| settings.life)
+    }
+}
+
+/// What an answer of the directory teaches.
+#[derive(Clone, Copy)]
+enum Lesson {
+    Right,
+    Wrong,
+    Out,
+}
+
+impl Kept {
+    /// A user's turn: questions about one are answered one after the other.
+    fn turn(&self, name: &[u8]) -> Arc<Turn<()>> {
+        Arc::clone(lock(&self.turns).entry(name.to_vec()).or_default())
+    }
+
+    /// Forgets a turn for which nobody waits.
+    fn end_turn(&self, name: &[u8]) {
+        let mut turns = lock(&self.turns);
+        if turns.get(name).is_some_and(|turn| Arc::strong_count(turn) == 1) {
+            turns.remove(name);
+        }
+    }
+
+    async fn put(&self, name: &[u8], credential: Credential) -> Result<(), Trouble> {
+        let (store, name) = (Arc::clone(&self.store), name.to_vec());
+        Ok(blocking(move || store.put(&name, &credential)).await??)
+    }
+
+    fn forget(&self, name: &[u8]) -> Result<(), Trouble> {
+        lock(&self.remembered).remove(name);
+        Ok(self.store.remove(name)?)
+    }
+
+    async fn verify(&self, hash: Hash, password: &Secret) -> Result<bool, Trouble> {
+        let _permit = self.hashing.acquire().await;
+        let password = Secret::copy_of(password.as_bytes()).ok_or(Trouble::Other("no memory"))?;
+        Ok(blocking(move || hash.is_of(password.as_bytes())).await??)
+    }
+
+    async fn hash(&self, cost: Cost, password: &Secret) -> Result<String, Trouble> {
+        let _permit = self.hashing.acquire().await;
+        let password = Secret::copy_of(password.as_bytes()).ok_or(Trouble::Other("no memory"))?;
+        Ok(blocking(move || cost.hash(password.as_bytes())).await??)
+    }
+
+    /// How costly hashes are made: as was measured once for that time.
+    async fn cost(&self, settings: &Settings) -> Result<Cost, Trouble> {
+        let mut known = self.cost.lock().await;
+        if let Some(cost) = *known {
+            return Ok(cost);
+        }
+        let aim = settings.hash_time;
+        let aim_us = u64::try_from(aim.as_micros()).unwrap_or(u64::MAX);
+        let store = Arc::clone(&self.store);
+        let cost = blocking(move || {
+            if let Some(measured) = store.measured()?.filter(|before| before.aim_us == aim_us) {
+                return Ok(Cost::from(measured));
+            }
+            let cost = Cost::measure(aim)?;
+            let Cost { memory_kib, passes } = cost;
+            store.put_measured(Measured { aim_us, memory_kib, passes })?;
+            Ok::<_, Trouble>(cost)
+        })
+        .await??;
+        Ok(*known.insert(cost))
+    }
+
+    fn digest(&self, name: &[u8], password: &Secret) -> Option<[u8; 32]> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.key.as_bytes()).ok()?;
+        mac.update(&name.len().to_le_bytes());
+        mac.update(name);
+        mac.update(password.as_bytes());
+        Some(mac.finalize().into_bytes().into())
+    }
+
+    fn remember(&self, name: &[u8], password: &Secret) {
+        let Some(digest) = self.digest(name, password) else { return };
+        let mut remembered = lock(&self.remembered);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(name.to_vec(), digest);
+    }
+
+    /// Whether this is the password that was kept; `None` when this process has kept none.
+    fn is_remembered(&self, name: &[u8], password: &Secret) -> Option<bool> {
+        let digest = self.digest(name, password)?;
+        let remembered = lock(&self.remembered);
+        // Digests under a key that nobody knows: in what time they are compared tells nothing.
+        remembered.get(name).map(|before| *before == digest)
+    }
+}
+
+fn random_key() -> Option<Secret> {
+    let mut key = Secret::with_room(32)?;
+    let length = getrandom(&mut *key.free_mut(), GetRandomFlags::empty()).ok()?;
+    key.advance(length);
+    (length >= 32).then_some(key)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Trouble> {
+    spawn_blocking(work).await.map_err(|_| Trouble::Other("the process is ending"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What a kept password is worth, before it is compared with anything.
+
+use roster_config::Offline as Settings;
+use roster_store::credentials::Credential;
+use std::time::Duration;
+
+/// How long the first wrong password holds its user's next question up; each further one twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// Never longer: whoever asks waits for the answer.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It may be compared.
+    Good,
+    /// Not before that time.
+    LockedUntil(u64),
+    /// Its life is over.
+    TooOld,
+    /// It is of somebody who had the name before.
+    SomebodyElse,
+}
+
+/// How a credential stands at a time.
+#[must_use]
+pub fn standing(credential: &Credential, uid: u32, now: u64, settings: &Settings) -> Standing {
+    let Credential { verified_unix, failures, failed_unix, .. } = *credential;
+    if credential.uid != uid {
+        return Standing::SomebodyElse;
+    }
+    // One that was found right later than now was found so by another clock.
+    let age = now.checked_sub(verified_unix);
+    if age.is_none_or(|age| age > settings.life.as_secs()) {
+        return Standing::TooOld;
+    }
+    let until = failed_unix.saturating_add(settings.lockout.as_secs());
+    if failures >= settings.failures && now < until {
+        return Standing::LockedUntil(until);
+    }
+    Standing::Good
+}
+
+/// How long an answer waits after so many wrong passwords in a row.
+#[must_use]
+pub fn pause_after(failures: u32) -> Duration {
+    let doubled = failures.saturating_sub(1).min(16);
+    (PAUSE_MIN * (1 << doubled)).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings = Settings {
+        life: Duration::from_secs(1000),
+        failures: 3,
+        lockout: Duration::from_secs(60),
+        hash_time: Duration::from_millis(10),
+    };
+
+    fn stands(failures: u32, failed_unix: u64, now: u64) -> Standing {
+        let hash = String::new();
+        let credential = Credential { uid: 1, hash, verified_unix: 5000, failures, failed_unix };
+        standing(&credential, 1, now, &SETTINGS)
+    }
+
+    #[test]
+    fn a_credential_is_good_for_its_life() {
+        assert_eq!(stands(0, 0, 5000), Standing::Good);
+        assert_eq!(stands(0, 0, 6000), Standing::Good);
+        assert_eq!(stands(0, 0, 6001), Standing::TooOld);
+        assert_eq!(stands(0, 0, 4999), Standing::TooOld, "it is of another clock");
+    }
+
+    #[test]
+    fn failures_lock_for_a_time_and_each_further_one_locks_again() {
+        assert_eq!(stands(2, 5100, 5100), Standing::Good);
+        assert_eq!(stands(3, 5100, 5100), Standing::LockedUntil(5160));
+        assert_eq!(stands(3, 5100, 5159), Standing::LockedUntil(5160));
+        assert_eq!(stands(3, 5100, 5160), Standing::Good);
+        assert_eq!(stands(4, 5160, 5161), Standing::LockedUntil(5220));
+    }
+
+    #[test]
+    fn who_has_the_name_of_another_has_not_the_password() {
+        let hash = String::new();
+        let credential =
+            Credential { uid: 1, hash, verified_unix: 5000, failures: 0, failed_unix: 0 };
+        assert_eq!(standing(&credential, 2, 5000, &SETTINGS), Standing::SomebodyElse);
+    }
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let millis = |failures| pause_after(failures).as_millis();
+        assert_eq!(
+            [0, 1, 2, 3, 5, 6, 4_000_000_000].map(millis),
+            [250, 250, 500, 1000, 4000, 4000, 4000]
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! What log-ins go by: accounts, and who is in which group.
+
+use super::*;
+use crate::backend::people::People;
+use roster_provider::access::Membership;
+use roster_provider::account::{Fact, One};
+
+fn with_account<'a>(name: &'a str, expire: &'a str) -> Entry<'a> {
+    let Entry::User(mut one) = user(name, uid_of(name)) else { unreachable!() };
+    one.account.add(Fact::ExpireDay, expire.as_bytes().into());
+    Entry::User(one)
+}
+
+fn put(engine: &Engine, part: Part, name: &str, entry: Entry<'_>) {
+    engine.put(part, named(name), entry);
+    engine.flush();
+}
+
+fn people(engine: &Arc<Engine>, mode: Mode) -> People {
+    People::new(Arc::clone(engine), mode, true)
+}
+
+/// The day on which the account expires, by what is kept of it.
+fn expires(engine: &Arc<Engine>, name: &str) -> Option<String> {
+    let people = people(engine, Mode::Replicate);
+    let person = people.find(name.as_bytes(), uid_of(name)).ok()?;
+    let bytes = people.account(&person).ok()??;
+    let account = Account::read(&bytes)?;
+    match account.one(Fact::ExpireDay) {
+        One::Is(day) => Some(String::from_utf8(day.to_vec()).ok()?),
+        One::Absent | One::Several => None,
+    }
+}
+
+#[test]
+fn an_account_is_known_before_it_is_written_and_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["bob"], &[], "1");
+    put(&engine, USERS, "alice", with_account("alice", "20000"));
+    assert_eq!(expires(&engine, "alice").as_deref(), Some("20000"));
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert_eq!(expires(&engine, "alice").as_deref(), Some("20000"));
+    put(&engine, USERS, "alice", with_account("alice", "20001"));
+    assert_eq!(expires(&engine, "alice").as_deref(), Some("20001"));
+    write(&engine);
+    assert_eq!(expires(&engine, "alice").as_deref(), Some("20001"));
+    engine.removed(USERS, named("alice"));
+    engine.flush();
+    assert_eq!(expires(&engine, "alice"), None);
+    write(&engine);
+    put(&engine, USERS, "alice", user("alice", uid_of("alice")));
+    assert_eq!(expires(&engine, "alice"), None, "nothing is left of who had the name before");
+    end(engine);
+}
+
+#[test]
+fn an_account_that_did_not_change_is_not_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &[], &[], "1");
+    put(&engine, USERS, "alice", with_account("alice", "20000"));
+    end(engine);
+    let engine = cached(folder.path(), Mode::Replicate);
+    put(&engine, USERS, "alice", with_account("alice", "20000"));
+    assert!(engine.unwritten().1.iter().all(|batch| batch.visible() == 0));
+    put(&engine, USERS, "alice", with_account("alice", "20001"));
+    assert_eq!(engine.unwritten().1.iter().map(|batch| batch.visible()).sum::<usize>(), 1);
+    end(engine);
+}
+
+#[test]
+fn on_demand_an_account_stays_with_a_users_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = cached(folder.path(), Mode::OnDemand);
+    let tell = || {
+        put(&engine, USERS, "alice", with_account("alice", "20000"));
+        put(&engine, GROUPS, "staff", group("staff", 5000, None));
+        engine.groups_of(named("alice"), &[named("staff")]);
+        engine.flush();
+    };
+    tell();
+    let sequence = engine.status().sequence;
+    assert_eq!(expires(&engine, "alice").as_deref(), Some("20000"));
+    tell();
+    assert_eq!(engine.status().sequence, sequence, "the same said again is no change");
+    let people = people(&engine, Mode::OnDemand);
+    let alice = people.find(b"alice", uid_of("alice")).unwrap();
+    assert_eq!(people.membership(&alice, "staff"), Membership::Member);
+    assert_eq!(people.membership(&alice, "other"), Membership::NoSuchGroup);
+    put(&engine, USERS, "bob", user("bob", uid_of("bob")));
+    let bob = people.find(b"bob", uid_of("bob")).unwrap();
+    assert_eq!(people.membership(&bob, "staff"), Membership::Unknown, "nobody asked for them");
+    end(engine);
+}
+
+#[test]
+fn somebody_is_found_by_name_and_uid_and_never_one_of_two() {
+    let engine = engine(Mode::Replicate);
+    let people = people(&engine, Mode::Replicate);
+    assert!(people.find(b"alice", uid_of("alice")).is_err(), "nothing is known yet");
+    assert_eq!(people.has(b"alice", uid_of("alice")), None);
+    refresh(&engine, &["alice"], &[], "1");
+    assert!(people.find(b"alice", uid_of("alice")).is_ok());
+    assert_eq!(people.has(b"alice", 1), Some(false));
+    assert_eq!(people.has(b"bob", uid_of("bob")), Some(false));
+    // The same name and uid in another entry.
+    engine.put(USERS, named("twin"), user("alice", uid_of("alice")));
+    engine.flush();
+    assert_eq!(people.has(b"alice", uid_of("alice")), Some(false));
+    engine.put(USERS, named("twin"), user("alicia", uid_of("alice")));
+    engine.flush();
+    assert_eq!(people.has(b"alice", uid_of("alice")), Some(true));
+    engine.removed(USERS, named("alice"));
+    engine.flush();
+    assert_eq!(people.has(b"alice", uid_of("alice")), Some(false));
+}
+
+#[test]
+fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
+    let nested = |name: &'static str, gid, members: &[&'static str]| {
+        let members = members.iter().map(|name| name.as_bytes().into()).collect();
+        let (reference, name) = (name.as_bytes().into(), name.as_bytes().into());
+        Entry::Group(Group { name, gid, reference, members: Some(members) })
+    };
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice", "bob", "carol"], &[], "1");
+    let put = |name: &str, entry| put(&engine, GROUPS, name, entry);
+    put("outer", nested("outer", 5000, &["inner", "carol"]));
+    put("inner", nested("inner", 5001, &["alice", "outer"]));
+    put("primary", nested("primary", 100, &[]));
+    let people = people(&engine, Mode::Replicate);
+    let is_in = |name: &str, group: &str| {
+        let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
+        people.membership(&person, group)
+    };
+    use Membership::{Member, NoSuchGroup, NotMember, Unknown};
+    assert_eq!(is_in("alice", "outer"), Member);
+    assert_eq!(is_in("carol", "outer"), Member);
+    assert_eq!(is_in("carol", "inner"), Member, "they are in each other");
+    assert_eq!(is_in("bob", "outer"), NotMember);
+    assert_eq!(is_in("bob", "primary"), Member, "by the primary gid");
+    assert_eq!(is_in("bob", "gone"), NoSuchGroup);
+    put("inner", nested("inner", 5001, &["bob"]));
+    assert_eq!((is_in("alice", "outer"), is_in("bob", "outer")), (NotMember, Member));
+    put("inner", group("inner", 5001, None));
+    assert_eq!(is_in("alice", "inner"), Unknown, "its members cannot be told");
+    put("again", nested("outer", 5003, &[]));
+    assert_eq!(is_in("bob", "outer"), Unknown, "which of the two groups is meant");
+}

@@ -1,0 +1,484 @@
+//! What is kept of passwords that a directory found right, so that people can log in while it is away.
+//!
+//! A file of its own in the domain's folder, which only the back-end's user and root can read. It holds
+//! hashes, counters of failures and times; what follows from them is decided elsewhere. Whatever is written
+//! is durable when the call returns. Unlike the cache it cannot be had again from the directory: a file that
+//! is damaged is set aside, and everybody has to log in online once.
+
+use crate::open::aside;
+use crate::{SetAside, StoreError, Useless};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Name of the file in a domain's folder.
+pub const CREDENTIALS_FILE: &str = "credentials.redb";
+/// Version of the tables. Another one is set aside.
+const FORMAT: u32 = 1;
+/// Longest hash, with its parameters.
+const HASH_BYTES_MAX: usize = 512;
+/// One entry is small, and there are as many as people who log in here.
+const PAGE_CACHE_BYTES: usize = 1 << 20;
+
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const USERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("users");
+const MATCHES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("matches");
+
+const META_FORMAT: &str = "format";
+const META_MARK: &str = "clock";
+const META_COST: &str = "cost";
+
+/// What is kept of a user's password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// Whose it is beside the name: who gets the name of somebody who has gone has another uid, or none
+    /// of this.
+    pub uid: u32,
+    /// The hash with its parameters, as a PHC string.
+    pub hash: String,
+    /// When the directory found the password right last, in seconds since 1970.
+    pub verified_unix: u64,
+    /// Wrong passwords since.
+    pub failures: u32,
+    /// The time of the last of them.
+    pub failed_unix: u64,
+}
+
+/// The latest time that was seen, so that a clock that is set back is noticed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Seconds since 1970.
+    pub unix: u64,
+    /// The boot in which that was, as the kernel names it.
+    pub boot: [u8; 16],
+    /// How long the host had been up, in seconds.
+    pub up: u64,
+}
+
+/// What an access filter said of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The uid, as in [`Credential`].
+    pub uid: u32,
+    /// The filter's text.
+    pub filter: String,
+    /// Whether it found the user.
+    pub matched: bool,
+    /// When it said so, in seconds since 1970.
+    pub asked_unix: u64,
+}
+
+/// How costly a hash is made, and what that was measured for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Microseconds that were aimed at.
+    pub aim_us: u64,
+    /// KiB of memory.
+    pub memory_kib: u32,
+    /// Passes over it.
+    pub passes: u32,
+}
+
+/// The open file. One process has it open at a time.
+pub struct Credentials {
+    database: Database,
+    path: PathBuf,
+}
+
+impl Credentials {
+    /// Opens the file in `folder`; one that is no such file, or not whole, is set aside and a fresh one
+    /// takes its place.
+    pub fn open(folder: &Path) -> Result<(Self, Option<SetAside>), StoreError> {
+        let path = folder.join(CREDENTIALS_FILE);
+        match Self::open_file(&path) {
+            Err(StoreError::Damaged { reason, .. }) => {
+                let set_aside = aside(&path, Useless::Damaged, reason)?;
+                Ok((Self::open_file(&path)?, Some(set_aside)))
+            }
+            opened => Ok((opened?, None)),
+        }
+    }
+
+    fn open_file(path: &Path) -> Result<Self, StoreError> {
+        let mut how = fs::OpenOptions::new();
+        how.read(true).write(true).create(true).truncate(false).mode(0o600);
+        drop(how.open(path).map_err(|source| StoreError::io("open", path, source))?);
+        let opened = Database::builder()
+            .set_cache_size(PAGE_CACHE_BYTES)
+            .set_check_integrity_on_open(true)
+            .create(path);
+        let database = opened.map_err(|error| StoreError::from_redb("open", path, error.into()))?;
+        let credentials = Self { database, path: path.to_owned() };
+        credentials.check()?;
+        Ok(credentials)
+    }
+
+    /// Makes the tables of a fresh file, and knows those of another version.
+    fn check(&self) -> Result<(), StoreError> {
+        let fresh = {
+            let transaction =
+                self.database.begin_read().map_err(|error| self.failed(error.into()))?;
+            let mut tables =
+                transaction.list_tables().map_err(|error| self.failed(error.into()))?;
+            tables.next().is_none()
+        };
+        if fresh {
+            self.write(|_, meta, _| {
+                meta.insert(META_FORMAT, FORMAT.to_le_bytes().as_slice()).map(drop)
+            })?;
+        }
+        match self.meta(META_FORMAT)? {
+            Some(format) if format == FORMAT.to_le_bytes() => {}
+            _ => return Err(StoreError::damaged(&self.path, "it is of another version")),
+        }
+        let mut odd = false;
+        self.each(USERS, |_, bytes| odd |= Credential::from_bytes(bytes).is_none())?;
+        self.each(MATCHES, |_, bytes| odd |= Match::from_bytes(bytes).is_none())?;
+        if odd {
+            return Err(StoreError::damaged(&self.path, "a value is not what this program writes"));
+        }
+        Ok(())
+    }
+
+    /// What is kept of a user.
+    pub fn get(&self, user: &[u8]) -> Result<Option<Credential>, StoreError> {
+        self.one(USERS, user)?.map(|bytes| self.known(Credential::from_bytes(&bytes))).transpose()
+    }
+
+    /// Keeps this of a user.
+    pub fn put(&self, user: &[u8], credential: &Credential) -> Result<(), StoreError> {
+        let bytes = credential.to_bytes();
+        self.write(|users, _, _| users.insert(user, bytes.as_slice()).map(drop))
+    }
+
+    /// Keeps nothing of a user any more.
+    pub fn remove(&self, user: &[u8]) -> Result<(), StoreError> {
+        if self.get(user)?.is_none() && self.matched(user)?.is_none() {
+            return Ok(());
+        }
+        self.write(|users, _, matches| {
+            users.remove(user)?;
+            matches.remove(user).map(drop)
+        })
+    }
+
+    /// Keeps only what `keep` says of users, by name and uid; gives how many went.
+    pub fn retain(&self, keep: impl Fn(&[u8], u32) -> bool) -> Result<u64, StoreError> {
+        let mut gone = Vec::new();
+        self.each(USERS, |user, bytes| {
+            if Credential::from_bytes(bytes).is_none_or(|kept| !keep(user, kept.uid)) {
+                gone.push(user.to_vec());
+            }
+        })?;
+        let credentials = gone.len() as u64;
+        self.each(MATCHES, |user, bytes| {
+            if Match::from_bytes(bytes).is_none_or(|kept| !keep(user, kept.uid)) {
+                gone.push(user.to_vec());
+            }
+        })?;
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        self.write(|users, _, matches| {
+            for user in &gone {
+                users.remove(user.as_slice())?;
+                matches.remove(user.as_slice())?;
+            }
+            Ok(())
+        })?;
+        Ok(credentials)
+    }
+
+    /// Everybody of whom something is kept.
+    pub fn list(&self) -> Result<Vec<(Vec<u8>, Credential)>, StoreError> {
+        let mut all = Vec::new();
+        self.each(USERS, |user, bytes| {
+            all.extend(Credential::from_bytes(bytes).map(|kept| (user.to_vec(), kept)));
+        })?;
+        Ok(all)
+    }
+
+    /// What a filter said of a user last.
+    pub fn matched(&self, user: &[u8]) -> Result<Option<Match>, StoreError> {
+        self.one(MATCHES, user)?.map(|bytes| self.known(Match::from_bytes(&bytes))).transpose()
+    }
+
+    /// Keeps what a filter said.
+    pub fn put_matched(&self, user: &[u8], matched: &Match) -> Result<(), StoreError> {
+        let bytes = matched.to_bytes();
+        self.write(|_, _, matches| matches.insert(user, bytes.as_slice()).map(drop))
+    }
+
+    /// The latest time that was seen.
+    pub fn mark(&self) -> Result<Mark, StoreError> {
+        let Some(bytes) = self.meta(META_MARK)? else { return Ok(Mark::default()) };
+        self.known(Mark::from_bytes(&bytes))
+    }
+
+    /// This is the latest time that was seen.
+    pub fn put_mark(&self, mark: &Mark) -> Result<(), StoreError> {
+        let bytes = mark.to_bytes();
+        self.write(|_, meta, _| meta.insert(META_MARK, bytes.as_slice()).map(drop))
+    }
+
+    /// How costly hashes are made, if it was measured.
+    pub fn measured(&self) -> Result<Option<Measured>, StoreError> {
+        let Some(bytes) = self.meta(META_COST)? else { return Ok(None) };
+        self.known(Measured::from_bytes(&bytes)).map(Some)
+    }
+
+    /// So costly they are made from now on.
+    pub fn put_measured(&self, measured: Measured) -> Result<(), StoreError> {
+        let bytes = measured.to_bytes();
+        self.write(|_, meta, _| meta.insert(META_COST, bytes.as_slice()).map(drop))
+    }
+
+    fn known<T>(&self, value: Option<T>) -> Result<T, StoreError> {
+        let odd = || StoreError::damaged(&self.path, "a value is not what this program writes");
+        value.ok_or_else(odd)
+    }
+
+    fn failed(&self, error: redb::Error) -> StoreError {
+        StoreError::from_redb("use", &self.path, error)
+    }
+
+    fn write(
+        &self,
+        changes: impl FnOnce(
+            &mut redb::Table<'_, &'static [u8], &'static [u8]>,
+            &mut redb::Table<'_, &'static str, &'static [u8]>,
+            &mut redb::Table<'_, &'static [u8], &'static [u8]>,
+        ) -> Result<(), redb::StorageError>,
+    ) -> Result<(), StoreError> {
+        let mut transaction =
+            self.database.begin_write().map_err(|error| self.failed(error.into()))?;
+        // A failure that is told must be counted whatever happens next.
+        let durable = transaction.set_durability(Durability::Immediate);
+        durable.map_err(|error| self.failed(error.into()))?;
+        {
+            let table = |error: redb::TableError| self.failed(error.into());
+            let mut users = transaction.open_table(USERS).map_err(table)?;
+            let mut meta = transaction.open_table(META).map_err(table)?;
+            let mut matches = transaction.open_table(MATCHES).map_err(table)?;
+            changes(&mut users, &mut meta, &mut matches)
+                .map_err(|error| self.failed(error.into()))?;
+        }
+        transaction.commit().map_err(|error| self.failed(error.into()))
+    }
+
+    fn one(
+        &self,
+        table: TableDefinition<'static, &'static [u8], &'static [u8]>,
+        user: &[u8],
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let transaction = self.database.begin_read().map_err(|error| self.failed(error.into()))?;
+        let table = transaction.open_table(table).map_err(|error| self.failed(error.into()))?;
+        let found = table.get(user).map_err(|error| self.failed(error.into()))?;
+        Ok(found.map(|guard| guard.value().to_vec()))
+    }
+
+    fn each(
+        &self,
+        table: TableDefinition<'static, &'static [u8], &'static [u8]>,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
+        let transaction = self.database.begin_read().map_err(|error| self.failed(error.into()))?;
+        let table = transaction.open_table(table).map_err(|error| self.failed(error.into()))?;
+        for row in table.iter().map_err(|error| self.failed(error.into()))? {
+            let (key, value) = row.map_err(|error| self.failed(error.into()))?;
+            visit(key.value(), value.value());
+        }
+        Ok(())
+    }
+
+    fn meta(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let transaction = self.database.begin_read().map_err(|error| self.failed(error.into()))?;
+        let table = transaction.open_table(META).map_err(|error| self.failed(error.into()))?;
+        let found = table.get(name).map_err(|error| self.failed(error.into()))?;
+        Ok(found.map(|guard| guard.value().to_vec()))
+    }
+}
+
+impl Credential {
+    /// uid, failures, the two times, the hash.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(self.uid.to_le_bytes());
+        bytes.extend(self.failures.to_le_bytes());
+        bytes.extend(self.verified_unix.to_le_bytes());
+        bytes.extend(self.failed_unix.to_le_bytes());
+        bytes.extend_from_slice(self.hash.as_bytes());
+        bytes
+    }
+
+    /// Reads that; `None` for anything else.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        let (uid, failures) = (rest.u32()?, rest.u32()?);
+        let (verified_unix, failed_unix) = (rest.u64()?, rest.u64()?);
+        let hash = std::str::from_utf8(rest.0).ok()?;
+        if hash.is_empty() || hash.len() > HASH_BYTES_MAX {
+            return None;
+        }
+        Some(Self { uid, hash: hash.to_owned(), verified_unix, failures, failed_unix })
+    }
+}
+
+impl Match {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![self.matched.into()];
+        bytes.extend(self.uid.to_le_bytes());
+        bytes.extend(self.asked_unix.to_le_bytes());
+        bytes.extend_from_slice(self.filter.as_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (&matched, rest) = bytes.split_first()?;
+        let mut rest = Rest(rest);
+        let (uid, asked_unix) = (rest.u32()?, rest.u64()?);
+        let filter = std::str::from_utf8(rest.0).ok()?.to_owned();
+        (matched <= 1).then_some(Self { uid, filter, matched: matched == 1, asked_unix })
+    }
+}
+
+impl Mark {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.unix.to_le_bytes().to_vec();
+        bytes.extend(self.up.to_le_bytes());
+        bytes.extend(self.boot);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        let (unix, up) = (rest.u64()?, rest.u64()?);
+        Some(Self { unix, up, boot: rest.0.try_into().ok()? })
+    }
+}
+
+impl Measured {
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.aim_us.to_le_bytes().to_vec();
+        bytes.extend(self.memory_kib.to_le_bytes());
+        bytes.extend(self.passes.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        let (aim_us, memory_kib, passes) = (rest.u64()?, rest.u32()?, rest.u32()?);
+        rest.0.is_empty().then_some(Self { aim_us, memory_kib, passes })
+    }
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn credential(failures: u32) -> Credential {
+        let hash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA".to_owned();
+        Credential { uid: 5001, hash, verified_unix: 1000, failures, failed_unix: 2000 }
+    }
+
+    fn open(folder: &Path) -> Credentials {
+        let (credentials, set_aside) = Credentials::open(folder).unwrap();
+        assert_eq!(set_aside, None);
+        credentials
+    }
+
+    #[test]
+    fn what_is_kept_is_there_when_the_file_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let credentials = open(folder.path());
+        assert_eq!(credentials.get(b"alice").unwrap(), None);
+        credentials.put(b"alice", &credential(0)).unwrap();
+        credentials.put(b"alice", &credential(3)).unwrap();
+        let matched = Match { uid: 5001, filter: "(a=b)".into(), matched: true, asked_unix: 7 };
+        credentials.put_matched(b"alice", &matched).unwrap();
+        let mark = Mark { unix: 5, boot: [9; 16], up: 6 };
+        credentials.put_mark(&mark).unwrap();
+        let measured = Measured { aim_us: 1, memory_kib: 2, passes: 3 };
+        credentials.put_measured(measured).unwrap();
+        drop(credentials);
+        let credentials = open(folder.path());
+        assert_eq!(credentials.get(b"alice").unwrap(), Some(credential(3)));
+        assert_eq!(credentials.matched(b"alice").unwrap(), Some(matched));
+        assert_eq!(credentials.mark().unwrap(), mark);
+        assert_eq!(credentials.measured().unwrap(), Some(measured));
+        credentials.remove(b"alice").unwrap();
+        assert_eq!(credentials.get(b"alice").unwrap(), None);
+        assert_eq!(credentials.matched(b"alice").unwrap(), None);
+    }
+
+    #[test]
+    fn nobody_else_can_read_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path()));
+        let file = fs::metadata(folder.path().join(CREDENTIALS_FILE)).unwrap();
+        assert_eq!(file.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn who_is_not_kept_goes_with_all_that_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let credentials = open(folder.path());
+        for name in [&b"alice"[..], b"bob"] {
+            credentials.put(name, &credential(0)).unwrap();
+        }
+        assert_eq!(credentials.retain(|name, uid| name == b"bob" && uid == 5001).unwrap(), 1);
+        let left: Vec<_> = credentials.list().unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(left, [b"bob"]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_lets_nobody_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let credentials = open(folder.path());
+        credentials.put(b"alice", &credential(0)).unwrap();
+        drop(credentials);
+        let path = folder.path().join(CREDENTIALS_FILE);
+        let whole = fs::read(&path).unwrap();
+        for damage in [&whole[..whole.len() / 2], b"not a database at all", &[0xff; 4096]] {
+            fs::write(&path, damage).unwrap();
+            let (credentials, set_aside) = Credentials::open(folder.path()).unwrap();
+            assert!(set_aside.is_some_and(|aside| aside.was == Useless::Damaged));
+            assert_eq!(credentials.get(b"alice").unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn values_that_this_program_does_not_write_are_none() {
+        let bytes = credential(1).to_bytes();
+        for cut in 0..24 {
+            assert_eq!(Credential::from_bytes(&bytes[..cut]), None, "{cut}");
+        }
+        let long = [&bytes[..24], &[b'x'; HASH_BYTES_MAX + 1]].concat();
+        assert_eq!(Credential::from_bytes(&long), None);
+        assert_eq!(Match::from_bytes(&[2; 40]), None);
+        assert_eq!(Mark::from_bytes(&[0; 31]), None);
+        assert_eq!(Measured::from_bytes(&[0; 17]), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Programs that log people in, on the host of a [`Rosterd`] that is [installed](Rosterd::installed): with
+//! an /etc/pam.d of the test's own, and the built `pam_roster.so` in its stacks.
+//!
+//! `pamtester` stands for any program. It asks for passwords on its standard input, one a line.
+
+use crate::artifacts::pam_module;
+use crate::host::{Output, run, tool};
+use crate::rosterd::{Rosterd, SOON};
+use crate::servers::{POLICY, Server, Setup, Slapd};
+use crate::wait::wait_for;
+use crate::{Directory, Schema};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A stack that has this module alone, where a failure takes no longer than it takes.
+pub const ALONE: &str = "auth required MODULE nodelay\naccount required MODULE\n\
+                         password required MODULE nodelay\nsession required MODULE\n";
+
+/// The password of everybody in [`people`].
+pub const PASSWORD: &str = "correct horse";
+
+/// The uid of the first of [`people`]; the others follow.
+pub const FIRST: u32 = 20_000;
+
+/// People who can log in, as LDIF, with the base.
+#[must_use]
+pub fn people(names: &[&str]) -> String {
+    let directory = Directory::new(Schema::Rfc2307);
+    let mut text = directory.tree();
+    for (name, uid) in names.iter().zip(FIRST..) {
+        let entry = directory.user(name, uid);
+        let class = "objectClass: posixAccount\n";
+        let more = format!("{class}objectClass: shadowAccount\nuserPassword: {PASSWORD}\n");
+        text.push_str(&entry.replacen(class, &more, 1));
+    }
+    text
+}
+
+/// A server with [`people`] and a policy on passwords that says nothing yet.
+///
+/// # Panics
+/// If it does not come up; so do the other functions of this file.
+#[must_use]
+pub fn directory(names: &[&str]) -> Slapd {
+    let setup = Setup { policy: true, ..Setup::new(Schema::Rfc2307) };
+    let slapd = Slapd::serving(setup, &people(names));
+    slapd.change(&format!(
+        "dn: {POLICY},{base}\nobjectClass: device\nobjectClass: pwdPolicy\ncn: policy\n\
+         pwdAttribute: userPassword\n",
+        base = slapd.base()
+    ));
+    slapd
+}
+
+/// Where programs log people in.
+#[derive(Debug)]
+pub struct Pam<'r> {
+    rosterd: &'r Rosterd,
+}
+
+/// Sets a daemon that is not started yet up for log-ins: an /etc/pam.d with the service `alone`.
+pub fn prepare(rosterd: &Rosterd) {
+    let host = rosterd.host();
+    fs::create_dir_all(host.path("pam.d")).expect("create pam.d");
+    fs::copy(pam_module(), host.path("pam_roster.so")).expect("copy the module");
+    let pam = Pam { rosterd };
+    pam.service("alone", ALONE);
+    // What nobody asked for lets nobody in.
+    pam.service("other", "auth required pam_deny.so\naccount required pam_deny.so\n");
+}
+
+impl<'r> Pam<'r> {
+    /// On a daemon that was [prepared](prepare) and runs, once it serves that user.
+    #[must_use]
+    pub fn on(rosterd: &'r Rosterd, user: &str) -> Self {
+        let pam = Self { rosterd };
+        wait_for(SOON, || {
+            let done = run(pam.command("getent").args(["passwd", user]));
+            if done.code == 0 {
+                Ok(())
+            } else {
+                Err(format!("{user} is not served: {}", rosterd.log()))
+            }
+        });
+        pam
+    }
+
+    /// Writes the stack of a service, in which `MODULE` is where the module is.
+    pub fn service(&self, name: &str, stack: &str) {
+        let module = self.module();
+        let text = stack.replace("MODULE", module.to_str().expect("a plain path"));
+        fs::write(self.rosterd.host().path("pam.d").join(name), text).expect("write a stack");
+    }
+
+    /// Where the module is on the host.
+    #[must_use]
+    pub fn module(&self) -> PathBuf {
+        self.rosterd.host().path("pam_roster.so")
+    }
+
+    /// A command in the mounts of the daemon, as root.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        self.rosterd.inside(Path::new(program))
+    }
+
+    /// What `pamtester` says of these operations, given these lines to read.
+    #[must_use]
+    pub fn test(&self, service: &str, user: &str, operations: &[&str], lines: &[&str]) -> Output {
+        let mut command = self.command(tool("pamtester", "pamtester").to_str().expect("a path"));
+        run(command.args([service, user]).args(operations).stdin(input(lines)))
+    }
+
+    /// The same by somebody else than root.
+    #[must_use]
+    pub fn test_as(&self, uid: u32, user: &str, operations: &[&str], lines: &[&str]) -> Output {
+        let mut command = self.command("setpriv");
+        let id = uid.to_string();
+        command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "pamtester"]);
+        run(command.args(["alone", user]).args(operations).stdin(input(lines)))
+    }
+
+    /// What `pamtester` says of one password, in a word: `successfully authenticated`, or why not.
+    #[must_use]
+    pub fn authenticate(&self, user: &str, password: &str) -> String {
+        said(&self.test("alone", user, &["authenticate"], &[password]))
+    }
+
+    /// The last words of the daemon's log about that user, once there are any with `outcome` in them.
+    #[track_caller]
+    pub fn expect_logged(&self, user: &str, outcome: &str) -> String {
+        let (line, _) = wait_for(SOON, || {
+            let log = self.rosterd.log();
+            let found =
+                log.lines().rev().find(|line| line.contains(user) && line.contains(outcome));
+            found
+                .map(str::to_owned)
+                .ok_or_else(|| format!("nothing of {user} and {outcome}: {log}"))
+        });
+        line
+    }
+}
+
+/// Lines for a program to read.
+#[must_use]
+pub fn input(lines: &[&str]) -> File {
+    let mut text = String::new();
+    for line in lines {
+        let _ = writeln!(text, "{line}");
+    }
+    let mut file = tempfile::tempfile().expect("a file for input");
+    file.write_all(text.as_bytes()).and_then(|()| file.rewind()).expect("write input");
+    file
+}
+
+/// What `pamtester` says in the end.
+#[must_use]
+pub fn said(done: &Output) -> String {
+    let text = format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error());
+    let words = ["pamtester: "];
+    let last = text.lines().rfind(|line| words.iter().any(|word| line.contains(word)));
+    last.unwrap_or(&text).trim_start_matches("pamtester: ").to_owned()
+}

@@ -1,0 +1,335 @@
+//! Who may in: rules and accounts, explained by `roster access` and held to by the module, with the
+//! directory and without it; and keys for a real sshd.
+
+use roster_system_tests::pam::{self, FIRST, Pam};
+use roster_system_tests::rosterd::SOON;
+use roster_system_tests::servers::Process;
+use roster_system_tests::{
+    Directory, Domain, Output, Rosterd, Schema, Server, Slapd, needs_root, run, tool, wait_for,
+};
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const RULES: &str = r#"
+[domain.corp.access]
+denied_groups = ["suspended"]
+filter = "(!(description=contractor))"
+ssh_key_options = ["from", "no-pty"]
+
+[domain.corp.access.service.login]
+allowed_groups = ["admins"]
+
+[domain.corp.access.service.cron]
+allowed_users = ["bob"]
+"#;
+
+struct World {
+    slapd: Slapd,
+    rosterd: Rosterd,
+    people: Directory,
+}
+
+impl World {
+    fn start(names: &[&str], change: impl FnOnce(&Slapd, &Directory)) -> Self {
+        let slapd = pam::directory(names);
+        let people = Directory::new(Schema::Rfc2307);
+        slapd.change(&people.group("admins", 30_000, &["alice"]));
+        slapd.change(&people.group("suspended", 30_001, &["carol"]));
+        change(&slapd, &people);
+        let domain = Domain::ldap("corp", &slapd)
+            .with("auth", "\"ldap\"")
+            .with("allow_clear_user_passwords", "true")
+            .with("connect_timeout", "\"1s\"");
+        let mut rosterd = Rosterd::installed(&[domain]);
+        rosterd.set_tables(RULES);
+        pam::prepare(&rosterd);
+        // sshd's own user.
+        let passwd = fs::File::options().append(true).open(rosterd.host().path("etc/passwd"));
+        let line = "sshd:x:105:65534::/run/sshd:/usr/sbin/nologin";
+        writeln!(passwd.expect("the host's passwd"), "{line}").expect("write to it");
+        rosterd.launch();
+        let world = Self { slapd, rosterd, people };
+        let pam = world.pam();
+        for service in ["sshd", "login", "cron"] {
+            pam.service(service, pam::ALONE);
+        }
+        world
+    }
+
+    fn pam(&self) -> Pam<'_> {
+        Pam::on(&self.rosterd, "alice")
+    }
+
+    /// What `roster access` and the module say, which has to be the same; in the words of the former.
+    fn access(&self, user: &str, service: &str) -> (i32, Value) {
+        let told = self.rosterd.roster(&["access", user, "--service", service, "--json"]);
+        let said: Value = serde_json::from_slice(&told.stdout)
+            .unwrap_or_else(|_| panic!("{}\n{}", told.error(), self.rosterd.log()));
+        let module = self.pam().test(service, user, &["acct_mgmt"], &[]);
+        let lets_in = said["lets_in"] == true;
+        let must_change = said["verdict"] == "password must be changed";
+        let expected = lets_in && !must_change;
+        assert_eq!(module.code == 0, expected, "{said}: {module:?}\n{}", self.rosterd.log());
+        (told.code, said)
+    }
+
+    /// Waits for a verdict.
+    #[track_caller]
+    fn expect(&self, user: &str, service: &str, verdict: &str) {
+        wait_for(SOON, || {
+            let (code, said) = self.access(user, service);
+            let lets_in = said["lets_in"] == true;
+            assert_eq!(code, if lets_in { 0 } else { 3 });
+            if said["verdict"] == verdict { Ok(()) } else { Err(said.to_string()) }
+        });
+    }
+
+    /// What the rule of that name saw.
+    fn saw(&self, user: &str, service: &str, rule: &str) -> String {
+        let (_, said) = self.access(user, service);
+        let rules = said["rules"].as_array().expect("rules");
+        let found = rules.iter().find(|found| found["rule"] == rule);
+        found.unwrap_or_else(|| panic!("no {rule}: {said}"))["saw"].as_str().unwrap().to_owned()
+    }
+
+    /// The daemon and its caches begin anew.
+    fn host_restarts(&mut self) {
+        self.rosterd.stop();
+        self.rosterd.launch();
+        self.wait_until_ready();
+    }
+
+    /// Waits until the daemon knows its users again.
+    fn wait_until_ready(&self) {
+        wait_for(SOON, || match self.rosterd.roster(&["access", "alice"]) {
+            told if matches!(told.code, 0 | 3) => Ok(()),
+            told => Err(told.error()),
+        });
+    }
+
+    fn directory_goes(&mut self) {
+        self.slapd.stop();
+        self.rosterd.expect_of_domain("corp", "online", false);
+    }
+
+    fn keys(&self, user: &str) -> Output {
+        run(self.pam().command("setpriv").args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "/run/bin/roster",
+            "ssh-keys",
+            user,
+        ]))
+    }
+}
+
+#[test]
+fn rules_keep_people_out_with_the_directory_and_without_it() {
+    if !needs_root() {
+        return;
+    }
+    let mut world = World::start(&["alice", "bob", "carol", "dave"], |slapd, people| {
+        slapd.set(&people.user_dn("dave"), "description", &["contractor"]);
+    });
+    let all = |world: &World| {
+        for (user, service, verdict) in [
+            ("alice", "sshd", "allowed"),
+            ("bob", "sshd", "allowed"),
+            ("carol", "sshd", "denied"),
+            ("dave", "sshd", "denied"),
+            ("alice", "login", "allowed"),
+            ("bob", "login", "denied"),
+            ("alice", "cron", "denied"),
+            ("bob", "cron", "allowed"),
+        ] {
+            world.expect(user, service, verdict);
+        }
+        assert_eq!(world.saw("carol", "sshd", "denied_groups"), "the user is in suspended");
+        assert_eq!(
+            world.saw("bob", "login", "service.login.allowed_groups"),
+            "the user is in none of them"
+        );
+    };
+    all(&world);
+    assert_eq!(
+        world.saw("dave", "sshd", "filter"),
+        "the user does not match (!(description=contractor))"
+    );
+    // A change of a group counts.
+    world.slapd.change(&world.people.membership("suspended", "bob", true));
+    world.expect("bob", "sshd", "denied");
+    world.slapd.change(&world.people.membership("suspended", "bob", false));
+    world.expect("bob", "sshd", "allowed");
+
+    world.directory_goes();
+    all(&world);
+    world.host_restarts();
+    all(&world);
+    assert!(world.saw("alice", "sshd", "filter").contains("s ago"));
+
+    // Of whom the filter was never asked about nobody knows.
+    let local = world.rosterd.roster(&["access", "local"]);
+    assert_eq!(local.code, 4);
+    assert!(local.error().contains("user of this host"), "{}", local.error());
+    assert_eq!(world.rosterd.roster(&["access", "stranger"]).code, 4);
+}
+
+#[test]
+fn an_account_that_has_expired_or_is_locked_is_kept_out_with_the_directory_and_without_it() {
+    if !needs_root() {
+        return;
+    }
+    let mut world = World::start(&["alice", "bob", "carol", "erin", "frank"], |slapd, people| {
+        slapd.set(&people.user_dn("bob"), "shadowExpire", &["10"]);
+        slapd.set(&people.user_dn("erin"), "pwdAccountLockedTime", &["000001010000Z"]);
+        slapd.set(&people.user_dn("frank"), "shadowLastChange", &["0"]);
+    });
+    let all = |world: &World| {
+        world.expect("alice", "sshd", "allowed");
+        world.expect("bob", "sshd", "expired");
+        world.expect("erin", "sshd", "locked");
+        world.expect("frank", "sshd", "password must be changed");
+        assert_eq!(world.saw("bob", "sshd", "shadowExpire"), "the account expired on day 10");
+        let said = world.pam().test("sshd", "bob", &["acct_mgmt"], &[]);
+        assert!(said.error().contains("expired"), "{said:?}");
+    };
+    all(&world);
+    // As soon as the directory says so.
+    world.slapd.set(&world.people.user_dn("alice"), "shadowExpire", &["10"]);
+    world.expect("alice", "sshd", "expired");
+    world.slapd.set(&world.people.user_dn("alice"), "shadowExpire", &["-1"]);
+    world.expect("alice", "sshd", "allowed");
+    world.slapd.set(&world.people.user_dn("alice"), "shadowExpire", &["99999"]);
+    world.expect("alice", "sshd", "allowed");
+
+    world.directory_goes();
+    all(&world);
+    world.host_restarts();
+    all(&world);
+}
+
+/// A key pair; the public line without its comment.
+fn key(folder: &Path, name: &str, words: &[&str]) -> (PathBuf, String) {
+    let path = folder.join(name);
+    let mut command = Command::new(tool("ssh-keygen", "openssh-client"));
+    command.args(["-q", "-N", "", "-C", name]).args(words).arg("-f").arg(&path);
+    let _ = run(&mut command).text();
+    let public = fs::read_to_string(path.with_extension("pub")).expect("a public key");
+    (path, public.trim_end().to_owned())
+}
+
+#[test]
+fn sshd_lets_people_in_by_the_directorys_keys_with_the_directory_and_without_it() {
+    if !needs_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (good, good_line) = key(folder.path(), "good", &["-t", "ed25519"]);
+    let (ecdsa, ecdsa_line) = key(folder.path(), "ecdsa", &["-t", "ecdsa", "-b", "384"]);
+    let (_, weak_line) = key(folder.path(), "weak", &["-t", "rsa", "-b", "1024"]);
+    let (forced, forced_line) = key(folder.path(), "forced", &["-t", "ed25519"]);
+    let forced_line = format!("command=\"/bin/false\" {forced_line}");
+    let from_line = format!("from=\"127.0.0.1\",no-pty {ecdsa_line}");
+    let keys = [&*good_line, &from_line, &weak_line, &forced_line, "ssh-ed25519 AAAA broken"];
+    let mut world = World::start(&["alice", "bob", "carol"], |slapd, people| {
+        for user in ["alice", "carol"] {
+            let dn = people.user_dn(user);
+            slapd.change(&format!(
+                "dn: {dn}\nchangetype: modify\nadd: objectClass\nobjectClass: ldapPublicKey\n"
+            ));
+            slapd.set(&dn, "sshPublicKey", &keys);
+        }
+    });
+    wait_for(SOON, || {
+        let told = world.keys("alice").text();
+        if told.is_empty() { Err(world.rosterd.log()) } else { Ok(()) }
+    });
+    let told = world.keys("alice").text();
+    let mut lines: Vec<_> = told.lines().collect();
+    lines.sort_unstable();
+    let mut wanted = vec![good_line.as_str(), from_line.as_str()];
+    wanted.sort_unstable();
+    assert_eq!(lines, wanted, "no weak key, none without its command, none that is broken");
+    let log = world.rosterd.log();
+    for why in ["1024 bits is too short", "the option command is not", "the key is not one"] {
+        assert!(log.contains(why), "{why}: {log}");
+    }
+    assert_eq!(world.keys("bob").text(), "", "he has none");
+    assert_eq!(world.keys("carol").text(), "", "she may not in");
+    assert_eq!(world.keys("local").text(), "");
+    assert_eq!(world.keys("stranger").text(), "");
+
+    let mut sshd = Sshd::start(&world.rosterd, folder.path());
+    let id = format!("{FIRST}");
+    let in_by = |sshd: &Sshd, user: &str, key: &Path| sshd.run(&world.rosterd, user, key);
+    assert_eq!(in_by(&sshd, "alice", &good).text(), id, "{}", sshd.process.log());
+    assert_eq!(in_by(&sshd, "alice", &ecdsa).text(), id);
+    for (user, key) in [("alice", &forced), ("bob", &good), ("carol", &good)] {
+        assert_ne!(in_by(&sshd, user, key).code, 0, "{user} {}", key.display());
+    }
+    world.slapd.stop();
+    world.rosterd.expect_of_domain("corp", "online", false);
+    assert_eq!(in_by(&sshd, "alice", &good).text(), id, "{}", sshd.process.log());
+    assert_ne!(in_by(&sshd, "carol", &good).code, 0);
+    sshd.process.stop();
+}
+
+/// An sshd in the mounts of the daemon.
+struct Sshd {
+    process: Process,
+    port: u16,
+}
+
+impl Sshd {
+    fn start(rosterd: &Rosterd, folder: &Path) -> Self {
+        let (host_key, _) = key(folder, "host", &["-t", "ed25519"]);
+        let port = roster_system_tests::servers::free_port();
+        let mut config = fs::File::create(folder.join("sshd_config")).expect("a configuration");
+        write!(
+            config,
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nUsePAM yes\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\nStrictModes no\n\
+             AuthorizedKeysFile none\nAuthorizedKeysCommand /run/bin/roster ssh-keys %u\n\
+             AuthorizedKeysCommandUser nobody\nLogLevel DEBUG1\n",
+            host_key.display()
+        )
+        .expect("write it");
+        let mut command = rosterd.inside(Path::new("sh"));
+        let sshd = tool("/usr/sbin/sshd", "openssh-server");
+        let script = "mkdir -p /run/sshd && exec \"$@\"";
+        command.args(["-ec", script, "sshd"]).arg(sshd).args(["-D", "-e", "-f"]);
+        command.arg(folder.join("sshd_config"));
+        let mut process = Process::start(&mut command, &folder.join("sshd.log"));
+        wait_for(SOON, || {
+            assert!(process.runs(), "sshd has ended: {}", process.log());
+            match std::net::TcpStream::connect(("127.0.0.1", port)) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+        Self { process, port }
+    }
+
+    /// Runs `id -u` as somebody who comes with a key.
+    fn run(&self, rosterd: &Rosterd, user: &str, key: &Path) -> Output {
+        let mut command = rosterd.inside(Path::new("ssh"));
+        let port = self.port.to_string();
+        command.args(["-F", "none", "-p", &port, "-i"]).arg(key);
+        for option in [
+            "BatchMode=yes",
+            "IdentitiesOnly=yes",
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "LogLevel=ERROR",
+        ] {
+            command.args(["-o", option]);
+        }
+        run(command.args([&format!("{user}@127.0.0.1"), "id", "-u"]))
+    }
+}
