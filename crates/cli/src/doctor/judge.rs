@@ -883,7 +883,7 @@ mod tests {
         assert_eq!(
             text,
             [
-                "glibc 2.36",
+                "glibc 2.36, with a client of nscd",
                 "nsswitch.conf asks for passwd: files, roster",
                 "nsswitch.conf asks for group: files, roster",
                 "nsswitch.conf asks every service for a user's groups",
