@@ -336,7 +336,7 @@ fn its_own_words_end_nothing() {
     let nobody = "\"$1\" -s /nowhere true";
     assert_eq!(
         client(&format!("exec 3>&1; {{ {nobody} 2>&1 >&3; echo $? >&3; }} | true")),
-        "125\n"
+        "125"
     );
     assert_eq!(client(&format!("{nobody} <&- 2>&-; echo $?")), "125");
     let spent = client(&format!("ulimit -v 400; {nobody} 2>&1; echo $?"));
