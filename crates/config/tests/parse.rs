@@ -242,7 +242,7 @@ fn every_key_can_be_set() {
         access.groups().collect::<Vec<_>>(),
         ["staff", "domain users", "suspended", "guests"]
     );
-    assert!(corp.has_log_ins() && !config.domains[0].has_log_ins());
+    assert!(corp.has_log_ins() && config.domains[0].has_log_ins());
     assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
     assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
     let day = Duration::from_secs(86_400);
