@@ -114,7 +114,7 @@ fn users_of_the_host_are_nobody_elses_business() {
 }
 
 #[test]
-fn a_new_password_is_the_directorys_at_once_and_the_old_one_is_none() {
+fn a_new_password_counts_at_once_and_the_old_one_no_more() {
     if !needs_root() {
         return;
     }
