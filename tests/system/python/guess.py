@@ -1,7 +1,7 @@
-"""Tries wrong passwords for a user at /run/roster/pam: guess.py USER COUNT [one by one].
+"""Tries wrong passwords at /run/roster/pam: guess.py USER COUNT, or guess.py USER COUNT OTHER.
 
-All at once, it prints how often each verdict came; one by one, the median of the times as well, in
-milliseconds.
+For one user all are tried at once, and it prints how often each verdict came. For two they are tried in turn, one
+after the other, and it prints the median of the times of each, in milliseconds.
 """
 
 import collections
@@ -27,21 +27,24 @@ def verdict(user, password):
 
 
 user, count = sys.argv[1], int(sys.argv[2])
-verdicts, times = collections.Counter(), []
-
-
-def guess(number):
-    start = time.perf_counter()
-    found = verdict(user, f"guess {number}")
-    times.append(1000 * (time.perf_counter() - start))
-    verdicts[found] += 1
-
 
 if sys.argv[3:]:
+    times = {user: [], sys.argv[3]: []}
     for number in range(count):
-        guess(number)
-    print(dict(verdicts), round(statistics.median(times), 2))
+        for name, taken in times.items():
+            start = time.perf_counter()
+            verdict(name, f"guess {number}")
+            taken.append(1000 * (time.perf_counter() - start))
+    print(*(round(statistics.median(taken), 2) for taken in times.values()))
 else:
+    verdicts = collections.Counter()
+    lock = threading.Lock()
+
+    def guess(number):
+        found = verdict(user, f"guess {number}")
+        with lock:
+            verdicts[found] += 1
+
     threads = [threading.Thread(target=guess, args=[number]) for number in range(count)]
     for thread in threads:
         thread.start()

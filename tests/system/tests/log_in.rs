@@ -114,7 +114,7 @@ fn users_of_the_host_are_nobody_elses_business() {
 }
 
 #[test]
-fn a_new_password_is_the_directorys_at_once_and_the_old_one_is_none() {
+fn a_new_password_counts_at_once_and_the_old_one_no_more() {
     if !needs_root() {
         return;
     }
@@ -427,15 +427,13 @@ fn somebody_who_does_not_exist_takes_as_long_as_a_wrong_password() {
     let rosterd = started(&[domain(&slapd)]);
     let pam = Pam::on(&rosterd, "alice");
     let program = include_str!("../python/guess.py");
-    let median = |user: &str| -> f64 {
-        let mut command = pam.command("python3");
-        let done = run(command.args(["-c", program, user, "101", "one by one"]));
-        done.text().rsplit(' ').next().expect("a time").parse().expect("milliseconds")
-    };
-    median("alice");
-    let (wrong, nobody) = (median("alice"), median("mallory"));
+    // In turn, so that whatever else this machine does meanwhile slows both down.
+    let done = run(pam.command("python3").args(["-c", program, "alice", "101", "mallory"]));
+    let medians = done.text();
+    let medians: Vec<f64> = medians.split(' ').map(|time| time.parse().expect("ms")).collect();
+    let [wrong, nobody] = medians[..] else { panic!("{medians:?}") };
     println!("wrong password {wrong} ms, nobody {nobody} ms");
-    assert!((wrong - nobody).abs() < wrong.max(2.0), "{wrong} and {nobody} ms");
+    assert!((wrong - nobody).abs() < (wrong / 2.0).max(1.5), "{wrong} and {nobody} ms");
     // A failure takes about two seconds in programs, whoever it was.
     pam.service("slow", "auth required MODULE\n");
     for user in ["alice", "mallory"] {
