@@ -115,6 +115,14 @@ fn password(path: &Path) -> Result<String, Wrong> {
 }
 
 /// The bytes of a keytab; none where no key is used, or where there is none and need not be.
+///
+/// # Errors
+///
+/// What is wrong with the file, in words.
+pub fn read_keytab(krb5: &Krb5) -> Result<Option<Vec<u8>>, String> {
+    keytab(krb5).map_err(|(what, _)| what)
+}
+
 fn keytab(krb5: &Krb5) -> Result<Option<Vec<u8>>, Wrong> {
     let path = &krb5.keytab;
     match krb5.validate {

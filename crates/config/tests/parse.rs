@@ -242,7 +242,7 @@ fn every_key_can_be_set() {
         access.groups().collect::<Vec<_>>(),
         ["staff", "domain users", "suspended", "guests"]
     );
-    assert!(corp.has_log_ins() && !config.domains[0].has_log_ins());
+    assert!(config.domains.iter().all(roster_config::Domain::has_log_ins));
     assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
     assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
     let day = Duration::from_secs(86_400);
@@ -253,7 +253,8 @@ fn every_key_can_be_set() {
         hash_time: Duration::from_millis(250),
     };
     let timeout = Duration::from_secs(5);
-    assert_eq!(corp.auth, Auth { method: AuthMethod::Ldap, timeout, offline: Some(offline) });
+    let auth = Auth { method: AuthMethod::Ldap, timeout, offline: Some(offline), krb5: None };
+    assert_eq!(corp.auth, auth);
     assert_eq!(config.pam.as_ref().map(|pam| pam.tries_per_minute), Some(5));
     // Every key of the manual was in use.
     let lines = explain(&parsed.settings);
@@ -745,6 +746,45 @@ fn no_text_whatever_is_too_much_for_it() {
     said(&"x".repeat(2 << 20));
 }
 
+#[test]
+fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
+    let domain = |keys: &str| {
+        format!(
+            "[host]\ndomains = ['x']\n[domain.x]\nprovider = 'files'\npasswd = '/p'\ngroup = '/g'\n{keys}"
+        )
+    };
+    let wrong = |keys: &str| {
+        let problems = parse(&domain(keys)).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n";
+    let parsed = parse(&domain(krb5)).unwrap();
+    let found = parsed.config.domains[0].auth.krb5.as_deref().unwrap();
+    assert_eq!((found.validate, found.discover), (Validate::Auto, false));
+    assert_eq!(found.cache.as_deref(), Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX"));
+    let none = parse(&domain(&format!("{krb5}krb5_cache = 'none'\n"))).unwrap();
+    assert_eq!(none.config.domains[0].auth.krb5.as_deref().unwrap().cache, None);
+    assert!(wrong("auth = 'krb5'\n").contains("add krb5_realm"));
+    assert!(wrong("auth = 'krb5'\nkrb5_realm = 'X'\n").contains("no KDC is named"));
+    assert!(wrong(&krb5.replace("'kdc'", "")).contains("no KDC is named"));
+    // What could end a line of krb5.conf, or name a cache of another user's.
+    assert!(wrong(&krb5.replace("LAB.TEST", "X\\n}")).contains("is no realm"));
+    assert!(wrong(&krb5.replace("'kdc'", "'kdc\\n}'")).contains("DNS name"));
+    for (cache, why) in [
+        ("FILE:/tmp/krb5cc_%{uid}", "sessions would share"),
+        ("FILE:krb5cc_XXXXXX", "no place"),
+        ("MEMORY:x", "no place"),
+        ("KEYRING:persistent:1", "no place"),
+        ("FILE:/tmp/%{euid}_XXXXXX", "cannot be the name"),
+        ("FILE:/tmp/a b_XXXXXX", "cannot be the name"),
+    ] {
+        let said = wrong(&format!("{krb5}krb5_cache = '{cache}'\n"));
+        assert!(said.contains(why), "{cache}: {said}");
+    }
+    let unused = parse(&domain("krb5_realm = 'LAB.TEST'\n")).unwrap();
+    assert!(unused.warnings[0].to_string().contains("no KDC is asked"));
+}
+
 /// What is said of a table of access.
 fn said_of_access(table: &str) -> Vec<String> {
     let text = format!(
@@ -797,43 +837,4 @@ fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
     ] {
         assert_eq!(said_of_access(table), said, "{table}");
     }
-}
-
-#[test]
-fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
-    let domain = |keys: &str| {
-        format!(
-            "[host]\ndomains = ['x']\n[domain.x]\nprovider = 'files'\npasswd = '/p'\ngroup = '/g'\n{keys}"
-        )
-    };
-    let wrong = |keys: &str| {
-        let problems = parse(&domain(keys)).unwrap_err();
-        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-    };
-    let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n";
-    let parsed = parse(&domain(krb5)).unwrap();
-    let found = parsed.config.domains[0].auth.krb5.as_deref().unwrap();
-    assert_eq!((found.validate, found.discover), (Validate::Auto, false));
-    assert_eq!(found.cache.as_deref(), Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX"));
-    let none = parse(&domain(&format!("{krb5}krb5_cache = 'none'\n"))).unwrap();
-    assert_eq!(none.config.domains[0].auth.krb5.as_deref().unwrap().cache, None);
-    assert!(wrong("auth = 'krb5'\n").contains("add krb5_realm"));
-    assert!(wrong("auth = 'krb5'\nkrb5_realm = 'X'\n").contains("no KDC is named"));
-    assert!(wrong(&krb5.replace("'kdc'", "")).contains("no KDC is named"));
-    // What could end a line of krb5.conf, or name a cache of another user's.
-    assert!(wrong(&krb5.replace("LAB.TEST", "X\\n}")).contains("is no realm"));
-    assert!(wrong(&krb5.replace("'kdc'", "'kdc\\n}'")).contains("DNS name"));
-    for (cache, why) in [
-        ("FILE:/tmp/krb5cc_%{uid}", "sessions would share"),
-        ("FILE:krb5cc_XXXXXX", "no place"),
-        ("MEMORY:x", "no place"),
-        ("KEYRING:persistent:1", "no place"),
-        ("FILE:/tmp/%{euid}_XXXXXX", "cannot be the name"),
-        ("FILE:/tmp/a b_XXXXXX", "cannot be the name"),
-    ] {
-        let said = wrong(&format!("{krb5}krb5_cache = '{cache}'\n"));
-        assert!(said.contains(why), "{cache}: {said}");
-    }
-    let unused = parse(&domain("krb5_realm = 'LAB.TEST'\n")).unwrap();
-    assert!(unused.warnings[0].to_string().contains("no KDC is asked"));
 }

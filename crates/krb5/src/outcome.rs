@@ -105,6 +105,7 @@ mod error {
     pub const PREAUTH_FAILED_HERE: i32 = 210;
     pub const REALM_CANT_RESOLVE: i32 = 220;
     pub const KT_KVNONOTFOUND: i32 = 230;
+    pub const NOPERM_ETYPE: i32 = 236;
     pub const CONFIG_ETYPE_NOSUPP: i32 = 237;
     pub const FAST_REQUIRED: i32 = 252;
 }
@@ -129,8 +130,10 @@ pub fn of_log_in(code: i32) -> Outcome {
         KDC_UNREACH | REALM_CANT_RESOLVE | SVC_UNAVAILABLE => Outcome::Unreachable,
         AP_SKEW | KDCREP_SKEW | AP_TKT_NYV | AP_TKT_EXPIRED | REALM_UNKNOWN | ETYPE_NOSUPP
         | SUMTYPE_NOSUPP | PADATA_TYPE_NOSUPP | PREAUTH_REQUIRED | PREAUTH_BAD_TYPE
-        | PREAUTH_NO_KEY | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP | S_PRINCIPAL_UNKNOWN
-        | PRINCIPAL_NOT_UNIQUE | SERVICE_REVOKED | SERVICE_NOTYET => Outcome::Misconfigured,
+        | PREAUTH_NO_KEY | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP | NOPERM_ETYPE
+        | S_PRINCIPAL_UNKNOWN | PRINCIPAL_NOT_UNIQUE | SERVICE_REVOKED | SERVICE_NOTYET => {
+            Outcome::Misconfigured
+        }
         FAST_REQUIRED => Outcome::NotVerified,
         _ => Outcome::Failed,
     }
@@ -142,9 +145,8 @@ pub fn of_verification(code: i32) -> Outcome {
     use error::*;
     match code.wrapping_sub(BASE) {
         KDC_UNREACH | REALM_CANT_RESOLVE | SVC_UNAVAILABLE => Outcome::Unreachable,
-        AP_SKEW | AP_TKT_NYV | AP_TKT_EXPIRED | ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP => {
-            Outcome::Misconfigured
-        }
+        AP_SKEW | AP_TKT_NYV | AP_TKT_EXPIRED | ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP
+        | NOPERM_ETYPE => Outcome::Misconfigured,
         // A key that the KDC does not have, or has no more, and whatever else there may be.
         _ => Outcome::NotVerified,
     }
@@ -160,11 +162,11 @@ pub fn advice(code: i32) -> &'static str {
              synchronization"
         }
         KT_NOTFOUND | KT_KVNONOTFOUND | AP_BADKEYVER | AP_NOKEY | S_PRINCIPAL_UNKNOWN => {
-            "the keytab does not have the key that the KDC has for this host: renew it, then reload \
-             rosterd"
+            "the keytab does not have the key that the KDC has for this host: see klist -k"
         }
-        ETYPE_NOSUPP | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP => {
-            "the KDC has no AES key of this user or host: keys are made when a password is set"
+        ETYPE_NOSUPP | PROG_ETYPE_NOSUPP | CONFIG_ETYPE_NOSUPP | NOPERM_ETYPE => {
+            "the KDC has no AES key of this user or host, or does not know that it may use it: keys are made \
+             when a password is set; in Active Directory see msDS-SupportedEncryptionTypes"
         }
         FAST_REQUIRED => {
             "a KDC that does not know FAST (RFC 6113) cannot show that a password has expired, so it is not \

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Program, SOON, commands, realm, setup};
-use roster_krb5::message::{Reply, Want};
+use roster_krb5::message::Want;
 use roster_krb5::outcome::Outcome;
 use roster_krb5::profile::Realm;
 use roster_system_tests::servers::Kdc;
@@ -14,20 +14,6 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-trait Expect {
-    fn expect(&mut self, name: &str, password: &str, outcome: Outcome) -> Reply;
-}
-
-impl Expect for Program {
-    /// A log-in, and what becomes of it.
-    #[track_caller]
-    fn expect(&mut self, name: &str, password: &str, outcome: Outcome) -> Reply {
-        let reply = self.ask(Want::Ticket, name, password, "");
-        assert_eq!(reply.outcome, outcome, "{name}: {}", reply.detail);
-        reply
-    }
-}
 
 /// Principals of every kind.
 const PRINCIPALS: &[&str] = &[

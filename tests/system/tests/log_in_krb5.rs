@@ -224,6 +224,42 @@ fn a_program_that_is_killed_is_started_again() {
     assert_ne!(world.rosterd.wait_for_role("backend:corp"), backend);
 }
 
+#[test]
+fn a_key_that_is_changed_is_taken_up_and_who_logged_in_before_does_so_without_a_kdc() {
+    if !needs_root() {
+        return;
+    }
+    let mut world =
+        World::new(&[("offline_credentials", "true"), ("password_hash_time", "\"10ms\"")], true);
+    let pam = Pam::on(&world.rosterd, "alice");
+    let right = "successfully authenticated";
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), right);
+    // Another key at the KDC, and in the keytab.
+    let path = world.kdc.keytab("host/client.lab.test");
+    fs::remove_file(&path).unwrap();
+    world.kdc.kadmin(&[format!("ktadd -k {} host/client.lab.test", path.display())]);
+    assert_ne!(authenticate(&pam, "alice", PASSWORD), right, "the old key still counts");
+    pam.expect_logged("the keytab of corp", "in force");
+    wait_for(SOON, || match authenticate(&pam, "alice", PASSWORD).as_str() {
+        said if said == right => Ok(()),
+        said => Err(said.to_owned()),
+    });
+    // Away: who is known here logs in, nobody else does, and there is no ticket.
+    wait_until(SOON, "the password is kept", || {
+        let kept = world.rosterd.roster(&["cache", "credentials"]);
+        kept.code == 0 && kept.text().contains("alice")
+    });
+    world.kdc.stop();
+    assert_eq!(
+        said(&pam.test("alone", "alice", &SESSION, &[PASSWORD])),
+        "successfully opened a session"
+    );
+    assert!(world.caches().is_empty());
+    assert_eq!(authenticate(&pam, "alice", "wrong"), "Authentication failure");
+    assert_ne!(authenticate(&pam, "bob", PASSWORD), right);
+    pam.expect_logged("alice", "offline=true");
+}
+
 /// An sshd on the host.
 struct Sshd {
     child: Child,

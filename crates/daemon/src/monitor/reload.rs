@@ -65,7 +65,7 @@ impl Monitor {
         outcome
     }
 
-    fn take_over(&mut self, settings: Settings) -> anyhow::Result<()> {
+    pub(super) fn take_over(&mut self, settings: Settings) -> anyhow::Result<()> {
         let users = match &self.users {
             Users::Invoking(ids) => Users::Invoking(*ids),
             Users::Separate { .. } => start::separate_users(settings.config.domains.len())
@@ -102,7 +102,7 @@ impl Monitor {
                         Phase::Gone | Phase::Stopping { then: Then::Gone, .. }
                     );
                     let changed = minded.wanted.as_ref() != Some(&wanted);
-                    minded.state.on_use = wanted.listen.is_some();
+                    minded.state.on_use = wanted.on_use;
                     minded.wanted = Some(wanted);
                     if let Some(watch) = minded.watch.take().filter(|_| sockets.contains_key(&key))
                     {

@@ -1,4 +1,5 @@
 //! `roster-krb5 serve` as a back-end has it.
+#![allow(dead_code)] // each test uses some of it
 
 use roster_krb5::message::{Incoming, Reply, Request, Setup, Want};
 use roster_krb5::outcome::Outcome;
@@ -27,14 +28,14 @@ pub struct Program {
 impl Program {
     /// Starts it.
     pub fn start(setup: &Setup) -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_roster-krb5")), setup)
+    }
+
+    /// Starts it by a command that becomes it.
+    pub fn start_by(mut command: Command, setup: &Setup) -> Self {
         let (socket, theirs) = UnixStream::pair().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_roster-krb5"))
-            .arg("serve")
-            .env_clear()
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let command = command.arg("serve").env_clear();
+        let child = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
         let mut program = Self { child, socket, incoming: Incoming::default(), next: 1 };
         program.socket.set_read_timeout(Some(SOON)).unwrap();
         program.socket.write_all(&setup.encode()).unwrap();
@@ -43,10 +44,14 @@ impl Program {
 
     /// One that is ready.
     pub fn ready(setup: &Setup) -> Self {
-        let mut program = Self::start(setup);
-        let ready = program.reply();
+        Self::start(setup).get_ready()
+    }
+
+    /// The same of one that was started.
+    pub fn get_ready(mut self) -> Self {
+        let ready = self.reply();
         assert!(ready.id == 0 && ready.outcome == Outcome::Success, "{}", ready.detail);
-        program
+        self
     }
 
     /// Puts a request; gives its number.
@@ -91,6 +96,16 @@ impl Program {
         let id = self.send(want, name, password, new, SOON);
         let reply = self.reply();
         assert_eq!(reply.id, id);
+        reply
+    }
+}
+
+impl Program {
+    /// A log-in, and what becomes of it.
+    #[track_caller]
+    pub fn expect(&mut self, name: &str, password: &str, outcome: Outcome) -> Reply {
+        let reply = self.ask(Want::Ticket, name, password, "");
+        assert_eq!(reply.outcome, outcome, "{name}: {}", reply.detail);
         reply
     }
 }
