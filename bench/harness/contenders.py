@@ -42,6 +42,7 @@ class Contender:
     daemon: bool = False
     members: bool = True  # its groups have members
     corpus_is_local: bool = False
+    maps: str = ""  # of `roster nscd`: the option of the tmpfs that they lie on
 
 
 FLOOR = Contender("floor (no members)", "floor files", service="floor", members=False)
@@ -55,6 +56,9 @@ ROSTER_LAST = Contender("roster, files first", "files roster")
 # nscd only remembers; what it has not seen it asks of the modules, here the fastest there is.
 NSCD = Contender("nscd, warm", "roster files", package="nscd", daemon=True)
 NSCD_COLD = Contender("nscd, cold", "roster files", package="nscd", daemon=True)
+# It never asks the module: what is named here is what it puts into maps, and what answers without it.
+MAPS = Contender("roster nscd", "roster files", maps="huge=never")
+MAPS_HUGE = Contender("roster nscd, huge pages", "roster files", maps="huge=always")
 LIBNSS_CACHE = Contender("libnss-cache", "cache files", service="cache", package="libnss-cache")
 FILES = Contender("glibc files", "files", corpus_is_local=True)
 NOBODY = Contender("two-line files", "files")
@@ -91,8 +95,25 @@ class Setting:
         with Room(self.folder / "rooms" / name, self.tools, self.modules, etc, state) as room:
             yield room
 
+    def start(self, contender, room):
+        """The contender's daemon, ready to answer."""
+        return self.start_maps(room, contender.maps) if contender.maps else self.start_nscd(room)
+
+    def start_maps(self, room, option):
+        room.run(["/bin/sh", "-c", f"mkdir -p /run/maps && mount -t tmpfs -o mode=700,{option} tmpfs /run/maps"])
+        pid = room.start_daemon([self.tools / "roster", "nscd", "--maps", "/run/maps"], NSCD_SOCKET)
+        # A map of each table is there when the first ones of this order are.
+        for table in ("passwd", "group"):
+            room.run([self.tools / "roster", "nscd", "--invalidate", table])
+        return pid
+
     def start_nscd(self, room):
         return room.start_daemon([self.peers / "nscd" / "usr/sbin/nscd", "-F"], NSCD_SOCKET)
+
+
+def checked(argv):
+    """Runs a command that must succeed, without its words."""
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def fetch(packages, folder):

@@ -3,6 +3,7 @@
 from . import commands_report as commands
 from . import directories_report as directories
 from . import lab_report as lab
+from . import maps_report as maps
 from .table import Table
 
 FLOOR = "floor (no members)"
@@ -30,6 +31,8 @@ def tables(results):
         made.append(_module(results["module"]))
     if "freshness" in results:
         made.append(_freshness(results["freshness"]))
+    if "nscd" in results:
+        made += maps.tables(results["nscd"])
     made += directories.tables(results)
     made += commands.tables(results)
     made += lab.tables(results)

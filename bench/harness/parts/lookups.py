@@ -37,8 +37,8 @@ def measure(bench, corpus, straight, through_glibc):
         ways = {"straight": {}, "glibc": {}}
         for each in filter(bench.has, dict.fromkeys([*straight, *through_glibc])):
             room = stack.enter_context(setting.room(each))
-            if each.daemon:
-                pid = setting.start_nscd(room)
+            if each.daemon or each.maps:
+                pid = setting.start(each, room)
                 stack.callback(room.stop_daemon, pid)
             if each in straight:
                 file = each.module or f"libnss_{each.service}.so.2"

@@ -59,6 +59,9 @@ pub enum Command {
     SshKeys(SshKeys),
     LogLevel(LogLevel),
     CheckConfig(CheckConfig),
+    Nscd(Nscd),
+    #[command(hide = true)]
+    NscdHelper(NscdHelper),
     Synth(Synth),
     Man(Man),
     Completions(Completions),
@@ -590,6 +593,107 @@ pub struct CheckConfig {
 
     #[command(flatten)]
     pub bus: OnBus,
+}
+
+/// Serve users and groups through glibc's own client of nscd
+///
+/// Takes the place of nscd(8): every glibc program, static and set-uid ones too, first asks at nscd's
+/// socket, and reads the map that it is handed without a system call for each look-up. The map is made
+/// before anybody asks, out of the passwd and group files and of the snapshot, in the order of
+/// nsswitch.conf(5); other services that stand there are asked by a helper process, and their answers
+/// are kept for a while. Changes of all these files are followed. Programs on musl are answered over
+/// the socket.
+///
+/// Where rosterd runs, it can do this itself: see the table responder.nscd in roster.toml(5). This
+/// command needs no daemon and no configuration. It stays in the foreground and takes a listening
+/// socket as standard input, if there is one there, for socket activation. It ends at once when somebody
+/// else, such as nscd, serves the socket.
+///
+/// With one of --statistics, --invalidate and --shutdown it tells a server that runs, also rosterd's or
+/// nscd's own where they know the order.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = pages::after_help("nscd"),
+    group(ArgGroup::new("order").multiple(false).args(["statistics", "invalidate", "shutdown"]))
+)]
+pub struct Nscd {
+    /// Print the figures of a server that runs, as root
+    #[arg(short = 'g', long)]
+    pub statistics: bool,
+
+    /// Have a server make a map anew (passwd or group), as root; may be given again
+    #[arg(short, long, value_name = "TABLE")]
+    pub invalidate: Vec<String>,
+
+    /// Have a server end, as root
+    #[arg(short = 'K', long)]
+    pub shutdown: bool,
+
+    /// Where programs ask
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_hint = ValueHint::FilePath,
+        default_value = roster_nscd::server::socket::SOCKET
+    )]
+    pub socket: PathBuf,
+
+    /// Folder of the maps, made if missing, of this user alone; in memory, best with huge pages
+    #[arg(
+        long,
+        value_name = "DIR",
+        value_hint = ValueHint::DirPath,
+        default_value = "/run/roster-nscd"
+    )]
+    pub maps: PathBuf,
+
+    /// The host's users
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        default_value = "/etc/passwd"
+    )]
+    pub passwd: PathBuf,
+
+    /// The host's groups
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "/etc/group")]
+    pub group: PathBuf,
+
+    /// The order of name services
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = NSSWITCH)]
+    pub nsswitch: PathBuf,
+
+    /// The snapshot; used where nsswitch.conf names roster
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT)]
+    pub snapshot: PathBuf,
+
+    /// For how many seconds an answer of another name service is kept
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        value_parser = clap::value_parser!(u32).range(0..=3600)
+    )]
+    pub positive: u32,
+
+    /// For how many seconds it is kept that nobody has a name or id
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(0..=3600)
+    )]
+    pub negative: u32,
+}
+
+/// Ask the host's name services, for a server of maps
+#[derive(Debug, Args)]
+#[command(after_long_help = pages::after_help("nscd"))]
+pub struct NscdHelper {
+    /// The services of passwd, of group and of initgroups
+    #[arg(value_name = "SERVICES")]
+    pub services: Vec<OsString>,
 }
 
 /// Invent users and groups, for tests and benchmarks

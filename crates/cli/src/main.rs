@@ -18,6 +18,7 @@ mod enable;
 mod get;
 mod inspect;
 mod manual;
+mod nscd;
 mod nsswitch;
 mod pages;
 mod pam_page;
@@ -69,6 +70,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::SshKeys(args) => daemon::ssh_keys::run(&args, out).map(well),
         Command::LogLevel(args) => daemon::log_level::run(&args, out).map(|()| 0),
         Command::CheckConfig(args) => check_config::run(&args, out).map(well),
+        Command::Nscd(args) => nscd::run(&args, out).map(|()| 0),
+        Command::NscdHelper(args) => nscd::help(&args).map(|()| 0),
         Command::Synth(args) => {
             synth::run(args.corpus(), args.shadow, &args.output, out).map(|()| 0)
         }

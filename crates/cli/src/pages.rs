@@ -415,6 +415,41 @@ const PAGES: &[Page] = &[
         see_also: &["roster.toml(5)", "rosterd(8)"],
     },
     Page {
+        name: "nscd",
+        examples: &[
+            (
+                "systemctl disable --now nscd; systemctl enable --now roster-nscd.socket",
+                "Take the place of nscd on this host.",
+            ),
+            ("sudo roster nscd --statistics", "See what is served."),
+            ("sudo roster nscd --invalidate passwd", "Have the map of users made anew."),
+            (
+                "docker run -v /run/nscd:/run/nscd …",
+                "Let programs in a container see the host's users. To glibc programs there its own \
+                 /etc/passwd then counts for nothing.",
+            ),
+        ],
+        exit: &[
+            ("0", "Done; or told to end."),
+            ("1", "Failed, or somebody else serves the socket; the message says who."),
+            WRONG_USE,
+        ],
+        environment: &[],
+        files: &[
+            ("/run/nscd/socket", "Where programs ask, the same as /var/run/nscd/socket."),
+            ("/run/roster-nscd", "The maps. A server that comes later takes them over."),
+            NSSWITCH,
+            ROSTER_SNAP,
+        ],
+        see_also: &[
+            "rosterd(8)",
+            "roster.toml(5)",
+            "roster-doctor(1)",
+            "nscd(8)",
+            "nsswitch.conf(5)",
+        ],
+    },
+    Page {
         name: "synth",
         examples: &[
             (
@@ -512,7 +547,8 @@ pub fn write_man_pages(folder: &Path, out: &mut dyn Write) -> Result<()> {
 /// A command and all below it, each with its name behind that of the program.
 fn collect<'c>(name: &str, command: &'c Command, pages: &mut Vec<(String, &'c Command)>) {
     pages.push((name.to_owned(), command));
-    for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+    let shown = |command: &&Command| command.get_name() != "help" && !command.is_hide_set();
+    for command in command.get_subcommands().filter(shown) {
         collect(format!("{name} {}", command.get_name()).trim_start(), command, pages);
     }
 }

@@ -5,7 +5,7 @@ use crate::explain::Setting;
 use crate::keys::{self, DOMAINS_MAX, Table};
 use crate::problem::{Problem, Severity, Wrong, nearest};
 use crate::read::{Report, Section, Value, entry};
-use crate::{Config, Domain, Host, Log, Metrics, Mode, Pam, Publisher};
+use crate::{Config, Domain, Host, Log, Metrics, Mode, Nscd, Pam, Publisher};
 use toml::de::{DeTable, DeValue};
 
 /// A configuration in which everything holds, and what came up on the way.
@@ -27,7 +27,7 @@ const SLIPS_MAX: usize = 20;
 
 const TABLES: [&str; 6] = ["host", "domain", "publisher", "responder", "metrics", "log"];
 /// Tables below `[responder]`.
-const RESPONDERS: [&str; 1] = ["pam"];
+const RESPONDERS: [&str; 2] = ["pam", "nscd"];
 
 /// Reads the text of a roster.toml. An error is every mistake in it, and the warnings, by line.
 pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
@@ -127,11 +127,29 @@ fn whole(report: &mut Report<'_>, root: &DeTable<'_>) -> Config {
         listen.map(|listen| Metrics { listen })
     });
 
+    let nscd = nscd(report, root);
+
     let mut section = Section::new(report, Table::Log, "log", entry(root, "log"));
     let log = Log { level: section.take("level"), json: section.take("json") };
     section.refuse_strangers(None);
 
-    Config { host, domains, publisher, pam, metrics, log }
+    Config { host, domains, publisher, pam, metrics, nscd, log }
+}
+
+/// `[responder.nscd]`. That `responder` is a table, and of which tables, is seen to by [`pam`].
+fn nscd(report: &mut Report<'_>, root: &DeTable<'_>) -> Option<Nscd> {
+    let (_, responders) = entry(root, "responder")?;
+    let found = Some(entry(responders.get_ref().as_table()?, "nscd")?);
+    let mut section = Section::new(report, Table::Nscd, "responder.nscd", found);
+    let nscd = Nscd {
+        socket: section.take("socket"),
+        nsswitch: section.take("nsswitch"),
+        positive: section.take("positive"),
+        negative: section.take("negative"),
+    };
+    let enabled: bool = section.take("enabled");
+    section.refuse_strangers(None);
+    enabled.then_some(nscd)
 }
 
 /// `[responder.pam]`, which is there by itself where a domain asks anybody about passwords.
@@ -148,7 +166,10 @@ fn pam(report: &mut Report<'_>, root: &DeTable<'_>, domains: &[Domain]) -> Optio
     for (key, _) in responders {
         let name = &**key.get_ref();
         if !RESPONDERS.contains(&name) {
-            let wrong = Wrong::new("is no responder with keys of its own", "write [responder.pam]");
+            let wrong = Wrong::new(
+                "is no responder with keys of its own",
+                "write [responder.pam] or [responder.nscd]",
+            );
             report.push(Severity::Error, &key.span(), &format!("responder.{name}"), wrong);
         }
     }

@@ -25,13 +25,15 @@ pub enum Table {
     ResponderPam,
     /// `[metrics]`
     Metrics,
+    /// `[responder.nscd]`
+    Nscd,
     /// `[log]`
     Log,
 }
 
 impl Table {
     /// All, in the order in which they are written down.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Host,
         Self::Domain,
         Self::Attributes,
@@ -40,6 +42,7 @@ impl Table {
         Self::Publisher,
         Self::ResponderPam,
         Self::Metrics,
+        Self::Nscd,
         Self::Log,
     ];
 
@@ -54,6 +57,7 @@ impl Table {
             Self::Publisher => "[publisher]",
             Self::ResponderPam => "[responder.pam]",
             Self::Metrics => "[metrics]",
+            Self::Nscd => "[responder.nscd]",
             Self::Log => "[log]",
         }
     }
@@ -87,6 +91,11 @@ impl Table {
                 "Who may ask whether a user may log in: what pam_roster(8) talks to."
             }
             Self::Metrics => "Figures for Prometheus. Off unless this table is there.",
+            Self::Nscd => {
+                "Serving in place of nscd, as roster-nscd(1) does alone: every glibc program, static and set-uid \
+                 ones too, reads users and groups from a map without a system call for each look-up. Not \
+                 together with another program at the same socket."
+            }
             Self::Log => "What rosterd logs, to the journal or to standard error.",
         }
     }
@@ -946,6 +955,37 @@ pub const KEYS: &[Key] = &[
         Unset::Required,
         "Where figures are served over HTTP as text for Prometheus: a socket, \
          \"unix:/run/roster/metrics\", or a loopback address, \"127.0.0.1:9273\".",
+    ),
+    of(Table::Nscd, "enabled", Kind::Boolean, Unset::Is("false"), "Whether it is done."),
+    of(
+        Table::Nscd,
+        "socket",
+        Kind::Path,
+        Unset::Is("\"/run/nscd/socket\""),
+        "Where programs ask. glibc and musl know no other place than the default; its folder is made if it is \
+         missing.",
+    ),
+    of(
+        Table::Nscd,
+        "nsswitch",
+        Kind::Path,
+        Unset::Is("\"/etc/nsswitch.conf\""),
+        "Which name services there are, in which order. Those that are neither files nor roster are asked by a \
+         process of its own.",
+    ),
+    of(
+        Table::Nscd,
+        "positive",
+        duration_of(Duration::ZERO, HOUR),
+        Unset::Is("\"30s\""),
+        "How long an answer of another name service is good.",
+    ),
+    of(
+        Table::Nscd,
+        "negative",
+        duration_of(Duration::ZERO, HOUR),
+        Unset::Is("\"5s\""),
+        "How long it is good that nobody has a name or id.",
     ),
     of(
         Table::Log,

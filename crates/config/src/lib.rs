@@ -43,6 +43,8 @@ pub struct Config {
     pub pam: Option<Pam>,
     /// `[metrics]`; none unless configured.
     pub metrics: Option<Metrics>,
+    /// `[responder.nscd]`; none unless enabled.
+    pub nscd: Option<Nscd>,
     /// `[log]`.
     pub log: Log,
 }
@@ -463,6 +465,19 @@ pub struct Pam {
 pub struct Metrics {
     /// Where Prometheus text is served.
     pub listen: Listen,
+}
+
+/// `[responder.nscd]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nscd {
+    /// Where programs ask.
+    pub socket: PathBuf,
+    /// Which name services there are.
+    pub nsswitch: PathBuf,
+    /// How long an answer of another name service is good.
+    pub positive: Duration,
+    /// How long it is good that nobody is there.
+    pub negative: Duration,
 }
 
 /// A place to listen at.

@@ -242,7 +242,7 @@ fn every_key_can_be_set() {
         access.groups().collect::<Vec<_>>(),
         ["staff", "domain users", "suspended", "guests"]
     );
-    assert!(corp.has_log_ins() && !config.domains[0].has_log_ins());
+    assert!(config.domains.iter().all(roster_config::Domain::has_log_ins));
     assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
     assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
     let day = Duration::from_secs(86_400);
@@ -253,7 +253,8 @@ fn every_key_can_be_set() {
         hash_time: Duration::from_millis(250),
     };
     let timeout = Duration::from_secs(5);
-    assert_eq!(corp.auth, Auth { method: AuthMethod::Ldap, timeout, offline: Some(offline) });
+    let auth = Auth { method: AuthMethod::Ldap, timeout, offline: Some(offline), krb5: None };
+    assert_eq!(corp.auth, auth);
     assert_eq!(config.pam.as_ref().map(|pam| pam.tries_per_minute), Some(5));
     // Every key of the manual was in use.
     let lines = explain(&parsed.settings);

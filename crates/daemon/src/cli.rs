@@ -77,6 +77,12 @@ pub enum Command {
         /// Which
         name: String,
     },
+    /// Ask the host's name services, for the responder in place of nscd
+    #[command(hide = true)]
+    NscdHelper {
+        /// The services of passwd, of group and of initgroups
+        services: Vec<std::ffi::OsString>,
+    },
     #[command(flatten)]
     ForPackagers(ForPackagers),
 }

@@ -7,7 +7,8 @@
 //!
 //! Nothing in any of these processes asks for users or groups through the C library (getpwnam,
 //! getgrouplist and their kin): with `roster` in nsswitch.conf the question would come back here and
-//! wait for its own answer. Who needs a local user reads /etc/passwd as text. Resolving host names
+//! wait for its own answer; the helper of the responder in place of nscd is another process, which cannot
+//! ask that. Who needs a local user reads /etc/passwd as text. Resolving host names
 //! is another matter: getaddrinfo asks the `hosts:` services only.
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,13 @@ pub fn main() -> ExitCode {
         None => monitor::main(&cli.options),
         // The name is there for whoever lists processes; the rest comes by standard input.
         Some(cli::Command::Role { .. }) => role::main(),
+        Some(cli::Command::NscdHelper { services }) => match roster_nscd::host::main(services) {
+            Ok(()) => 0,
+            Err(error) => {
+                say(format_args!("rosterd: the helper of nscd: {error}"));
+                exit::SOFTWARE
+            }
+        },
         Some(cli::Command::ForPackagers(what)) => manual::write(&what),
     })
 }

@@ -87,6 +87,8 @@ pub enum RoleConfig {
     Pam(Pam),
     /// For [`crate::responder::metrics`].
     Metrics(Metrics),
+    /// For [`crate::responder::nscd`].
+    Nscd(Nscd),
 }
 
 /// What it takes to become `dbus-daemon`.
@@ -141,6 +143,17 @@ pub struct Nss {
     /// How long a name that is not there is known not to be there: the shortest time of any domain
     /// that is asked on demand.
     pub negative: Duration,
+}
+
+/// What the responder in place of nscd needs to know.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Nscd {
+    /// The host's own users.
+    pub passwd: PathBuf,
+    /// The host's own groups.
+    pub group: PathBuf,
+    /// `[responder.nscd]`.
+    pub config: config::Nscd,
 }
 
 /// What the PAM responder needs to know.
@@ -450,6 +463,7 @@ async fn run(
         RoleConfig::Nss(config) => responder::nss::run(context.with(config)).await,
         RoleConfig::Pam(config) => responder::pam::run(context.with(config)).await,
         RoleConfig::Metrics(config) => responder::metrics::run(context.with(config)).await,
+        RoleConfig::Nscd(config) => responder::nscd::run(context.with(config)).await,
         RoleConfig::Bus(_) => bail!("the bus is no role on itself"),
     }
 }

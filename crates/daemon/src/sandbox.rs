@@ -7,6 +7,7 @@
 //! libraries stay readable, for the C library's resolver of host names loads its services late.
 
 use crate::reach::folders_of;
+use crate::responder;
 use crate::role::{Launch, RoleConfig};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
@@ -103,6 +104,14 @@ fn needs(launch: &Launch) -> Needs {
             }
         }
         RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => Needs::default(),
+        // Its helper is whatever modules of other name services are in it.
+        RoleConfig::Nscd(_) => Needs {
+            read: owned(&["/"]),
+            write: vec![responder::nscd::maps(&launch.run_dir)],
+            execute: true,
+            families: &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+            tcp: true,
+        },
     }
 }
 
@@ -133,9 +142,11 @@ pub fn followed(config: &RoleConfig) -> Vec<&Path> {
             Provider::Files(files) => vec![&files.passwd, &files.group],
             Provider::Ldap(_) => Vec::new(),
         },
-        RoleConfig::Bus(_) | RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => {
-            Vec::new()
-        }
+        RoleConfig::Bus(_)
+        | RoleConfig::Nss(_)
+        | RoleConfig::Pam(_)
+        | RoleConfig::Metrics(_)
+        | RoleConfig::Nscd(_) => Vec::new(),
     }
 }
 
@@ -144,6 +155,8 @@ fn limit(launch: &Launch) {
         RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => {
             (DESCRIPTORS_SERVING, Some(RESPONDER_MEMORY))
         }
+        // It holds a snapshot for as long as maps are made.
+        RoleConfig::Nscd(_) => (DESCRIPTORS_SERVING, None),
         RoleConfig::Bus(_) | RoleConfig::Publisher(_) | RoleConfig::Backend(_) => {
             (DESCRIPTORS, None)
         }

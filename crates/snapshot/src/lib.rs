@@ -245,6 +245,20 @@ impl<'a> Snapshot<'a> {
         })
     }
 
+    /// The name in that name slot with the gid of every group line that names it; `None` past the
+    /// last.
+    pub fn supplementary_at(&self, position: u32) -> Found<(&'a [u8], Gids<'a>)> {
+        at(self.names, position, |slot| {
+            let membership = self.memberships.get(position as usize).ok_or(Damage)?;
+            let check = hash::check_with_name(membership, slot, SectionId::Memberships, position);
+            if !hash::agrees(membership.check.get(), check) {
+                return Err(Damage);
+            }
+            let ids = self.group_ids.range(membership.first.get(), membership.count.get())?;
+            Ok((self.name_of(slot)?, Gids { ids, gids: self.gids, sum: membership.sum.get() }))
+        })
+    }
+
     /// The shadow entry of that name, in a shadow snapshot.
     pub fn shadow_by_name(&self, name: &[u8]) -> Found<Shadow<'a>> {
         self.by_shadow_name.find(hash::bytes(name, self.seed), |position| {
@@ -304,7 +318,11 @@ impl<'a> Snapshot<'a> {
 }
 
 #[inline]
-fn at<T, R>(slots: &[T], position: u32, read: impl FnOnce(&T) -> Result<R, Damage>) -> Found<R> {
+fn at<'a, T, R>(
+    slots: &'a [T],
+    position: u32,
+    read: impl FnOnce(&'a T) -> Result<R, Damage>,
+) -> Found<R> {
     slots.get(position as usize).map(read).transpose()
 }
 

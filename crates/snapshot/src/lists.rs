@@ -69,6 +69,13 @@ impl<'a> Members<'a> {
         self.len() == 0
     }
 
+    /// The number of the name slot of the first member: groups whose first members have numbers near
+    /// each other have members in common, as a rule.
+    #[must_use]
+    pub fn first_number(&self) -> Option<usize> {
+        self.ids.iter().next()
+    }
+
     /// Bytes of all names, each with its NUL.
     #[inline]
     #[must_use]

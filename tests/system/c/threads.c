@@ -29,8 +29,9 @@ struct caller {
     pthread_t thread;
     int direct;
     unsigned dice;
-    /* The newest generation that this thread has seen. */
-    unsigned long seen;
+    /* The newest generation that this thread has seen, and for those through glibc, where users and
+     * groups are in a map each, that of groups. */
+    unsigned long seen, seen_of_groups;
 };
 
 static void fail(const char *format, ...)
@@ -48,10 +49,11 @@ static void fail(const char *format, ...)
 
 static void saw(struct caller *me, const char *what, unsigned long generation)
 {
-    if (generation < me->seen)
-        fail("%s: generation %lu after %lu", what, generation, me->seen);
+    unsigned long *seen = me->direct || *what == 'u' ? &me->seen : &me->seen_of_groups;
+    if (generation < *seen)
+        fail("%s: generation %lu after %lu", what, generation, *seen);
     else
-        me->seen = generation;
+        *seen = generation;
 }
 
 /* Module status to glibc's two values. */
@@ -153,6 +155,11 @@ static void groups_of(struct caller *me, unsigned i)
         count = (int)start;
     } else if (getgrouplist(name, 1, gids, &count) < 0)
         error = ERANGE;
+    /* glibc's client of nscd adds the caller's own group at the end. */
+    if (count > 1 && gids[0] != 1 && gids[count - 1] == 1) {
+        memmove(gids + 1, gids, (size_t)(count - 1) * sizeof *gids);
+        gids[0] = 1;
+    }
     if (!missing(me, "initgroups", status, error)) {
         unsigned long generation = count > 1 ? (gids[1] - 10000000) / 100 : 0;
         for (int j = 1; j < count; j++)

@@ -101,19 +101,29 @@ pub fn c_program(name: &str) -> PathBuf {
 
 /// The program made of `c/SOURCE.c` with more compiler flags, such as `-static`.
 pub fn c_program_with(source: &str, output: &str, flags: &[&str]) -> PathBuf {
+    compiled("cc", source, output, flags)
+}
+
+/// The static program made of `c/SOURCE.c` with musl for its C library.
+pub fn musl_program(source: &str) -> PathBuf {
+    compiled("musl-gcc", source, &format!("{source}-musl"), &["-static"])
+}
+
+fn compiled(compiler: &str, source: &str, output: &str, flags: &[&str]) -> PathBuf {
     let _lock = lock();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
     let source = folder.join(source).with_extension("c");
     let program = scratch().join(output);
     if is_older(&program, &[&source, &folder.join("nss.h")]) {
         let fresh = program.with_extension("fresh");
-        let mut compiler = Command::new("cc");
+        let needs = if compiler == "cc" { "gcc and libc6-dev" } else { "musl-tools" };
+        let mut compiler = Command::new(compiler);
         compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
         compiler.arg(&source).arg("-o").arg(&fresh).args(flags);
         // Its words count only when it fails: it warns of every look-up in a static program.
         let done = compiler
             .output()
-            .unwrap_or_else(|e| panic!("cc: {e}: install the Debian packages gcc and libc6-dev"));
+            .unwrap_or_else(|e| panic!("no compiler: {e}: install the Debian packages {needs}"));
         let words = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{} does not compile:\n{words}", source.display());
         fs::rename(&fresh, &program).expect("move the program into place");

@@ -30,7 +30,12 @@ mount --bind "$2" /var/lib/roster-module
 for name in passwd group shadow nsswitch.conf; do
     mount --bind "$1/etc/$name" "/etc/$name"
 done
-if [ -d /run/nscd ]; then mount -t tmpfs tmpfs /run/nscd; fi
+if [ -d "$1/nscd" ]; then
+    [ -d /run/nscd ] || { mount -t tmpfs -o mode=755 tmpfs /run; mkdir /run/nscd; }
+    mount --bind "$1/nscd" /run/nscd
+elif [ -d /run/nscd ]; then
+    mount -t tmpfs tmpfs /run/nscd
+fi
 if [ "$3" ]; then mount --bind "$3" /etc/ld.so.cache; fi
 shift 3
 exec "$@"

@@ -177,8 +177,17 @@ impl Rosterd {
     pub fn installed(domains: &[Domain]) -> Self {
         let mut passwd = LOCALS.to_owned();
         let group = format!("{LOCAL_GROUPS}roster:x:{FIRST_ROLE_UID}:\n");
-        let names =
-            ["bus", "publisher", "nss", "backend-0", "backend-1", "backend-2", "metrics", "pam"];
+        let names = [
+            "bus",
+            "publisher",
+            "nss",
+            "backend-0",
+            "backend-1",
+            "backend-2",
+            "metrics",
+            "pam",
+            "nscd",
+        ];
         for (name, id) in names.into_iter().zip(FIRST_ROLE_UID..) {
             let _ = writeln!(passwd, "roster-{name}:x:{id}:{FIRST_ROLE_UID}::/:/usr/sbin/nologin");
         }

@@ -300,7 +300,7 @@ fn key(folder: &Path, name: &str, words: &[&str]) -> (PathBuf, String) {
 }
 
 #[test]
-fn sshd_lets_people_in_by_the_directorys_keys_with_the_directory_and_without_it() {
+fn sshd_lets_people_in_by_keys_of_the_directory_that_may_be_away() {
     if !needs_root() {
         return;
     }

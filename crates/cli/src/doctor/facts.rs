@@ -85,6 +85,10 @@ pub struct Facts {
     pub lookup: Option<Lookup>,
     /// Who answers on nscd's socket: the name of the program, when it can be told.
     pub nscd: Option<Option<String>>,
+    /// What that program says of itself, where it is ours and may be asked.
+    pub maps: Option<String>,
+    /// Whether the C library has a client of nscd.
+    pub has_client: bool,
     /// Whether our rules are there, on a host with AppArmor.
     pub apparmor: Option<bool>,
     pub selinux: Option<Selinux>,
@@ -231,6 +235,8 @@ impl Facts {
             ),
             lookup: None,
             nscd: host.nscd(),
+            maps: here.then(maps).flatten(),
+            has_client: host.has_client(),
             apparmor: host.apparmor(),
             selinux: host.selinux(),
             denials: host.denials(here, now),
@@ -550,6 +556,14 @@ impl Host {
         }))
     }
 
+    /// Fedora's and Arch's glibc have none, nor has musl one that reads maps.
+    fn has_client(&self) -> bool {
+        library_folders().iter().any(|folder| {
+            let library = self.read(folder.join("libc.so.6"), LIBRARY_BYTES_MAX);
+            library.is_ok_and(|library| contains(&library, Some("/var/run/nscd/socket")))
+        })
+    }
+
     fn apparmor(&self) -> Option<bool> {
         let enabled = self.text("/sys/module/apparmor/parameters/enabled").ok()?;
         if !enabled.starts_with('Y') || self.place("/etc/apparmor.d/abstractions").is_err() {
@@ -590,6 +604,15 @@ fn library_folders() -> Vec<PathBuf> {
 /// By which calls that take no descriptor reach what is open, whatever has its name by now.
 fn opened(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// What a server of maps says of itself.
+fn maps() -> Option<String> {
+    let socket = Path::new(roster_nscd::server::socket::SOCKET);
+    let figures = crate::nscd::figures(socket).ok()?;
+    let text = String::from_utf8(figures).ok()?;
+    // The figures of nscd are no text.
+    text.starts_with("passwd: ").then_some(text)
 }
 
 /// Whether somebody listens on a socket. One whose queue is full is not waited for.

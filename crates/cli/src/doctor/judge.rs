@@ -51,7 +51,8 @@ fn problem(check: &'static str, message: impl Into<String>, advice: impl Into<St
 fn libc(facts: &Facts) -> Vec<Finding> {
     vec![match facts.libc {
         Libc::Glibc(major, minor) if (major, minor) >= GLIBC_REREADS => {
-            ok("libc", format!("glibc {major}.{minor}"))
+            let client = if facts.has_client { "with" } else { "without" };
+            ok("libc", format!("glibc {major}.{minor}, {client} a client of nscd"))
         }
         Libc::Glibc(major, minor) => warning(
             "libc",
@@ -659,6 +660,9 @@ fn redirection(facts: &Facts) -> Vec<Finding> {
 
 fn nscd(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "nscd";
+    if let Some(figures) = &facts.maps {
+        return maps(CHECK, figures, facts.has_client);
+    }
     match facts.nscd.as_ref().map(|name| name.as_deref().unwrap_or("nscd")) {
         None => Vec::new(),
         Some("nsncd") => vec![ok(CHECK, "nsncd answers for glibc, and keeps nothing back")],
@@ -673,6 +677,29 @@ fn nscd(facts: &Facts) -> Vec<Finding> {
             ),
         )],
     }
+}
+
+/// What a server of ours says: of each table how its map is, and how many questions came by the socket.
+fn maps(check: &'static str, figures: &str, has_client: bool) -> Vec<Finding> {
+    let mut findings: Vec<_> = figures
+        .lines()
+        .map(|line| {
+            let is_well = line.contains(" entries in a map of ") || line.starts_with("socket: ");
+            let advice = "programs go on without that; its log says more, and `roster nscd -i TABLE` tries again";
+            match is_well {
+                true => ok(check, format!("in place of nscd: {line}")),
+                false => warning(check, format!("in place of nscd: {line}"), advice),
+            }
+        })
+        .collect();
+    if !has_client {
+        findings.push(warning(
+            check,
+            "nscd's socket is served, and the C library has no client of nscd that would ask there",
+            "only programs on musl do: switch it off if there are none (`roster nscd` or [responder.nscd])",
+        ));
+    }
+    findings
 }
 
 fn apparmor(facts: &Facts) -> Vec<Finding> {
@@ -775,6 +802,8 @@ mod tests {
             },
             lookup: None,
             nscd: None,
+            maps: None,
+            has_client: true,
             apparmor: None,
             selinux: None,
             denials: Vec::new(),
@@ -854,7 +883,7 @@ mod tests {
         assert_eq!(
             text,
             [
-                "glibc 2.36",
+                "glibc 2.36, with a client of nscd",
                 "nsswitch.conf asks for passwd: files, roster",
                 "nsswitch.conf asks for group: files, roster",
                 "nsswitch.conf asks every service for a user's groups",
@@ -1049,6 +1078,13 @@ mod tests {
         assert_worst(Warning, "unscd is running", |f| f.nscd = Some(Some("unscd".to_owned())));
         assert_worst(Warning, "nscd is running", |f| f.nscd = Some(None));
         assert_worst(Ok, "", |f| f.nscd = Some(Some("nsncd".to_owned())));
+        let served = "passwd: 5 entries in a map of 9 bytes\nsocket: 0 connections\n";
+        assert_worst(Ok, "", |f| f.maps = Some(served.to_owned()));
+        assert_worst(Warning, "has no client of nscd", |f| {
+            (f.maps, f.has_client) = (Some(served.to_owned()), false);
+        });
+        let none = "passwd: no map; programs ask the name services themselves\n";
+        assert_worst(Warning, "passwd: no map", |f| f.maps = Some(none.to_owned()));
         assert_worst(Problem, "AppArmor is on without our rules", |f| f.apparmor = Some(false));
         assert_worst(Ok, "", |f| f.apparmor = Some(true));
         let label = |label: &str, enforcing| {

@@ -7,9 +7,11 @@
 
 use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
+use crate::responder::nscd;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
 use roster_config::Listen;
+use roster_nscd::server::socket::owner;
 use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -157,6 +159,25 @@ impl Folders {
             Ok(())
         };
         prepared().with_context(|| format!("cannot prepare {}", self.run.join(BUS).display()))
+    }
+
+    /// The folder of the maps that the responder in place of nscd hands out: its own alone.
+    pub fn maps(&self, owner: Option<Ids>) -> anyhow::Result<()> {
+        let folder = || -> anyhow::Result<()> {
+            let run = fs::open(&self.run, FOLDER, Mode::empty())?;
+            let folder = subfolder(&run, nscd::MAPS, owner, 0o700)?;
+            let before = fs::fstat(&folder)?;
+            let Some(owner) = owner else { return Ok(()) };
+            // Of another user before: programs have them mapped, and look for others after a while.
+            for name in names(&folder)? {
+                let file = fs::statat(&folder, &name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
+                if file.st_uid != owner.uid || before.st_uid != owner.uid {
+                    fs::unlinkat(&folder, &name, fs::AtFlags::empty())?;
+                }
+            }
+            Ok(())
+        };
+        folder().with_context(|| format!("cannot prepare {}", nscd::maps(&self.run).display()))
     }
 
     /// Writes a file that everybody may read.
@@ -340,6 +361,35 @@ pub fn listen(place: &Listen) -> anyhow::Result<OwnedFd> {
             Ok(listener.into())
         }
     }
+}
+
+/// The same where other programs may serve: not if one does. `but` is a group whose members cannot
+/// connect.
+pub fn listen_alone(place: &Listen, but: Option<u32>) -> anyhow::Result<OwnedFd> {
+    if let Listen::Unix(path) = place {
+        if let Some(by) =
+            owner(path).with_context(|| format!("cannot ask at {}", path.display()))?
+        {
+            bail!(
+                "{} is served by {by}: stop that first, or take [responder.nscd] out",
+                path.display()
+            );
+        }
+        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+            std::fs::create_dir(folder)
+                .and_then(|()| {
+                    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))
+                })
+                .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+    }
+    let socket = listen(place)?;
+    if let (Listen::Unix(path), Some(group)) = (place, but) {
+        fs::chown(path, None, Some(Gid::from_raw(group)))
+            .and_then(|()| fs::chmod(path, Mode::from_raw_mode(0o606)))
+            .with_context(|| format!("cannot set the rights of {}", path.display()))?;
+    }
+    Ok(socket)
 }
 
 /// Takes a socket's name away, once nobody is to connect to it any more.

@@ -34,6 +34,7 @@ pub(crate) use start::main;
 use crate::exit::{self, Failure, Status};
 use crate::logging::LogLevel;
 use crate::metrics::Counters;
+use crate::responder::nscd;
 use crate::role::{self, Launch, RoleConfig, bus_address};
 use anyhow::Context as _;
 use decide::{Action, Event, Phase, State, Times, decide};
@@ -97,7 +98,7 @@ struct Minded {
 
 impl Minded {
     fn new(wanted: Option<Wanted>, times: &Times) -> Self {
-        let on_use = wanted.as_ref().is_some_and(|wanted| wanted.listen.is_some());
+        let on_use = wanted.as_ref().is_some_and(|wanted| wanted.on_use);
         Self {
             wanted,
             state: State::new(Instant::now(), times, on_use),
@@ -371,8 +372,10 @@ impl Monitor {
         let role = match key {
             Key::Bus => None,
             Key::Role(role) => {
-                if let Role::Backend(domain) = role {
-                    self.folders.cache(domain, owner)?;
+                match role {
+                    Role::Backend(domain) => self.folders.cache(domain, owner)?,
+                    Role::Responder(name) if name == nscd::MAPS => self.folders.maps(owner)?,
+                    Role::Monitor | Role::Publisher | Role::Responder(_) => {}
                 }
                 Some(role.to_string())
             }
@@ -622,7 +625,15 @@ impl Monitor {
             if self.sockets.get(key).is_some_and(|(old, _)| old == listen) {
                 continue;
             }
-            match folders::listen(listen) {
+            let is_nscds = matches!(wanted.config, RoleConfig::Nscd(_));
+            // The message bus asks the C library for users, before there is a role that would answer: it, and all
+            // that runs in its group, asks the name services themselves.
+            let roles = Some(self.users.bus().gid).filter(|_| self.users.are_separate());
+            let listening = match is_nscds {
+                true => folders::listen_alone(listen, roles),
+                false => folders::listen(listen),
+            };
+            match listening {
                 Ok(socket) => opened.insert(key.clone(), (listen.clone(), socket)),
                 Err(error) => {
                     opened.values().for_each(|(listen, _)| folders::unlisten(listen));

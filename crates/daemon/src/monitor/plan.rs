@@ -1,11 +1,12 @@
 //! From a configuration to the processes that there must be.
 
 use super::settings::Settings;
-use super::users::{Ids, Users};
+use super::users::{Ids, NSCD, Users};
 use crate::role::{self, DomainRules, LogInDomain, RoleConfig};
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use roster_bus::names::Role;
 use roster_config::{AuthMethod, Domain, Listen, Mode, RESPONDER_PATH_MAX};
+use roster_nscd::server::socket::SOCKET;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,8 +42,10 @@ pub struct Wanted {
     pub config: RoleConfig,
     /// Whose process it is.
     pub user: Ids,
-    /// Where it serves; it is started when somebody connects there.
+    /// Where it serves.
     pub listen: Option<Listen>,
+    /// Whether it is started only when somebody connects there.
+    pub on_use: bool,
 }
 
 /// Every process but the bus. An error says what cannot be, and what to write instead.
@@ -54,9 +57,11 @@ pub fn plan(
     let config = &settings.config;
     let domains = settings.domains();
     let mut plan = BTreeMap::new();
-    let want = |plan: &mut BTreeMap<Key, Wanted>, role, config, listen| {
+    let want = |plan: &mut BTreeMap<Key, Wanted>, role, config, listen: Option<Listen>| {
         if let Some(user) = users.of(&role, &domains) {
-            plan.insert(Key::Role(role), Wanted { config, user, listen });
+            // Maps are to be there before anybody asks.
+            let on_use = listen.is_some() && !matches!(config, RoleConfig::Nscd(_));
+            plan.insert(Key::Role(role), Wanted { config, user, listen, on_use });
         }
     };
     let publisher = role::Publisher {
@@ -80,6 +85,28 @@ pub fn plan(
             RoleConfig::Nss(role::Nss { negative }),
             Some(Listen::Unix(path)),
         );
+    }
+    if let Some(nscd) = &config.nscd {
+        let role = Role::Responder("nscd".into());
+        if users.of(&role, &domains).is_none() {
+            bail!(
+                "[responder.nscd] enabled: /etc/passwd lacks the user {NSCD}, in the group of roster-bus: \
+                 make it with systemd-sysusers, or with useradd --system --gid roster"
+            );
+        }
+        if !users.are_separate() && nscd.socket == Path::new(SOCKET) {
+            bail!(
+                "[responder.nscd] enabled: where all roles run as one user the message bus would ask at {SOCKET}, and \
+                 wait for itself; start rosterd as root without --state-dir, use roster nscd, or choose another socket"
+            );
+        }
+        let config = role::Nscd {
+            passwd: config.host.passwd.clone(),
+            group: config.host.group.clone(),
+            config: nscd.clone(),
+        };
+        let listen = Listen::Unix(nscd.socket.clone());
+        want(&mut plan, role, RoleConfig::Nscd(config), Some(listen));
     }
     if let Some(pam) = &config.pam {
         let domain = |domain: &Domain| LogInDomain {

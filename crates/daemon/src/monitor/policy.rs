@@ -91,7 +91,8 @@ fn separate(text: &mut String, users: &Users, domains: &[String], taken: &BTreeS
     let nss = Role::Responder("nss".into());
     let pam = Role::Responder("pam".into());
     let metrics = Role::Responder("metrics".into());
-    let mut roles = vec![Role::Publisher, nss.clone(), pam.clone(), metrics.clone()];
+    let nscd = Role::Responder("nscd".into());
+    let mut roles = vec![Role::Publisher, nss.clone(), pam.clone(), metrics.clone(), nscd];
     roles.extend(domains.iter().cloned().map(Role::Backend));
     let mut connect = vec![0];
     let mut rules = String::new();
@@ -185,6 +186,7 @@ mod tests {
             nss: ids(903),
             pam: ids(905),
             metrics: ids(904),
+            nscd: Some(ids(906)),
             backends: vec![ids(910), ids(911)],
         };
         let socket = Path::new("/run/roster/dbus/socket");
@@ -282,7 +284,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("<allow user=\"")?.strip_suffix("\"/>"))
             .collect();
-        assert_eq!(uids, ["0", "902", "903", "905", "904", "910", "911"]);
+        assert_eq!(uids, ["0", "902", "903", "905", "904", "906", "910", "911"]);
         assert!(conf.contains("<deny user=\"*\"/>"));
     }
 

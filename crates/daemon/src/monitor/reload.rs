@@ -102,7 +102,7 @@ impl Monitor {
                         Phase::Gone | Phase::Stopping { then: Then::Gone, .. }
                     );
                     let changed = minded.wanted.as_ref() != Some(&wanted);
-                    minded.state.on_use = wanted.listen.is_some();
+                    minded.state.on_use = wanted.on_use;
                     minded.wanted = Some(wanted);
                     if let Some(watch) = minded.watch.take().filter(|_| sockets.contains_key(&key))
                     {

@@ -19,6 +19,8 @@ pub const NSS: &str = "roster-nss";
 pub const PAM: &str = "roster-pam";
 /// The user of the responder that serves metrics.
 pub const METRICS: &str = "roster-metrics";
+/// The user of the responder in place of nscd.
+pub const NSCD: &str = "roster-nscd";
 /// The users of back-ends, without their numbers.
 pub const BACKEND: &str = "roster-backend-";
 
@@ -48,6 +50,8 @@ pub enum Users {
         pam: Ids,
         /// The responder that serves metrics.
         metrics: Ids,
+        /// The responder in place of nscd, if there is such a user: it is not there by default.
+        nscd: Option<Ids>,
         /// Back-ends, by their domain's place.
         backends: Vec<Ids>,
     },
@@ -89,9 +93,11 @@ impl Users {
         let nss = find(NSS.into());
         let pam = find(PAM.into());
         let metrics = find(METRICS.into());
+        let is_there = known.contains_key(NSCD.as_bytes());
+        let nscd = is_there.then(|| find(NSCD.into()));
         let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
         if missing.is_empty() {
-            Ok(Self::Separate { bus, publisher, nss, pam, metrics, backends })
+            Ok(Self::Separate { bus, publisher, nss, pam, metrics, nscd, backends })
         } else {
             Err(missing)
         }
@@ -116,8 +122,9 @@ impl Users {
             (Self::Invoking(ids), _) => Some(*ids),
             (Self::Separate { .. }, Role::Monitor) => Some(Ids { uid: 0, gid: 0 }),
             (Self::Separate { publisher, .. }, Role::Publisher) => Some(*publisher),
-            (Self::Separate { nss, pam, metrics, .. }, Role::Responder(name)) => {
+            (Self::Separate { nss, pam, metrics, nscd, .. }, Role::Responder(name)) => {
                 match name.as_str() {
+                    "nscd" => *nscd,
                     "nss" => Some(*nss),
                     "pam" => Some(*pam),
                     "metrics" => Some(*metrics),

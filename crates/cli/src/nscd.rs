@@ -1,0 +1,126 @@
+//! `roster nscd`: the server of prebuilt maps on its own, and what root may tell one.
+
+use crate::cli::{Nscd, NscdHelper};
+use crate::terminal::say;
+use anyhow::{Context, Result, bail};
+use roster_nscd::server::figures::Figures;
+use roster_nscd::server::helpers::Program;
+use roster_nscd::server::sources::Files;
+use roster_nscd::server::{self, Options, socket};
+use roster_nscd::{host, protocol};
+use rustix::net::sockopt::socket_acceptconn;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a server may take to do as it is told: to make a large map is the longest.
+const ORDER_WAIT: Duration = Duration::from_secs(30);
+/// The most that a server says of itself.
+const FIGURES_BYTES_MAX: u64 = 64 << 10;
+
+/// Serves, or tells a server what to do.
+pub fn run(options: &Nscd, out: &mut dyn Write) -> Result<()> {
+    if options.statistics {
+        out.write_all(&figures(&options.socket)?)?;
+        return Ok(());
+    }
+    if options.shutdown {
+        order(&options.socket, 8, b"")?;
+        return Ok(());
+    }
+    for table in &options.invalidate {
+        let key = [table.as_bytes(), b"\0"].concat();
+        let said = order(&options.socket, 10, &key)?;
+        match said.first_chunk::<4>().map(|status| i32::from_ne_bytes(*status)) {
+            Some(0) => {}
+            Some(_) => bail!("{table}: no new map could be made; the server's log says why"),
+            None => bail!("{table}: the server took no order; are you root?"),
+        }
+    }
+    if options.invalidate.is_empty() { serve(options) } else { Ok(()) }
+}
+
+/// What the server at that socket says of itself.
+pub fn figures(socket: &Path) -> Result<Vec<u8>> {
+    order(socket, 9, b"")
+}
+
+/// Sends a request of nscd's protocol and reads to the end of the answer.
+fn order(path: &Path, number: i32, key: &[u8]) -> Result<Vec<u8>> {
+    let mut socket =
+        UnixStream::connect(path).with_context(|| format!("nobody serves {}", path.display()))?;
+    socket.set_read_timeout(Some(ORDER_WAIT))?;
+    let length = i32::try_from(key.len()).unwrap_or(i32::MAX);
+    let mut request = protocol::bytes(&[protocol::VERSION, number, length]);
+    request.extend_from_slice(key);
+    socket.write_all(&request)?;
+    let mut answer = Vec::new();
+    let read = socket.take(FIGURES_BYTES_MAX).read_to_end(&mut answer);
+    read.with_context(|| format!("{} does not answer", path.display()))?;
+    if number == 9 && answer.is_empty() {
+        bail!("{} tells its figures to root only", path.display());
+    }
+    Ok(answer)
+}
+
+fn serve(options: &Nscd) -> Result<()> {
+    // Held open for as long as the process lives: what stops it is a signal.
+    let (stop, _running) = UnixStream::pair()?;
+    let ended = server::run(Options {
+        listener: listener(options)?,
+        maps: options.maps.clone(),
+        files: Files {
+            passwd: options.passwd.clone(),
+            group: options.group.clone(),
+            nsswitch: options.nsswitch.clone(),
+            snapshot: options.snapshot.clone(),
+        },
+        positive: Duration::from_secs(options.positive.into()),
+        negative: Duration::from_secs(options.negative.into()),
+        helper: Program {
+            // As it is now, though a newer one may have taken its place since.
+            path: "/proc/self/exe".into(),
+            arguments: vec!["nscd-helper".into(), "--".into()],
+        },
+        stop: stop.into(),
+        figures: Arc::new(Mutex::new(Figures::default())),
+        say: Box::new(|_, text| say(format_args!("roster: {text}"))),
+        ready: Box::new(tell_ready),
+    });
+    ended.map(drop).map_err(Into::into)
+}
+
+/// The socket that systemd hands over as standard input, or one that is made.
+fn listener(options: &Nscd) -> Result<OwnedFd> {
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    if let Some(input) = input.ok().filter(|input| socket_acceptconn(input) == Ok(true)) {
+        return Ok(input);
+    }
+    Ok(socket::listen_at(&options.socket)?)
+}
+
+/// Tells systemd, if it is there, that programs are served: sd_notify(3).
+fn tell_ready() {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let told = UnixDatagram::unbound().and_then(|socket| {
+        match path.as_encoded_bytes().strip_prefix(b"@") {
+            Some(name) => {
+                use std::os::linux::net::SocketAddrExt;
+                let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+                socket.send_to_addr(b"READY=1", &address)
+            }
+            None => socket.send_to(b"READY=1", path),
+        }
+    });
+    if let Err(error) = told {
+        say(format_args!("roster: cannot tell the service manager: {error}"));
+    }
+}
+
+/// The helper process.
+pub fn help(options: &NscdHelper) -> Result<()> {
+    host::main(options.services.iter().cloned()).context("the server is gone")
+}

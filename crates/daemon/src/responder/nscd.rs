@@ -1,0 +1,134 @@
+//! Serves users and groups from maps, in place of nscd. All of it is in `roster-nscd`; this brings its server,
+//! which has a thread of its own, together with the bus and the monitor. Started at once, and not at the
+//! first connection: the maps are to be there before anybody asks.
+//!
+//! Timers: those of the server.
+
+use crate::role::{self, Context};
+use anyhow::{Context as _, anyhow};
+use roster_nscd::server::figures::Figures;
+use roster_nscd::server::helpers::Program;
+use roster_nscd::server::sources::Files;
+use roster_nscd::server::{self, End, Level, Options};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+/// How often the figures that others read are brought up to date.
+const FIGURES_EVERY: Duration = Duration::from_secs(5);
+
+/// Runs until the role is to stop.
+///
+/// # Errors
+///
+/// What keeps the server from its work; the monitor starts the role again.
+pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
+    let listener = context.listener.take().context("the monitor gave no socket to listen at")?;
+    let (stop, stopping) = UnixStream::pair()?;
+    let (ready, is_ready) = oneshot::channel();
+    let figures = Arc::new(Mutex::new(Figures::default()));
+    let role::Nscd { passwd, group, config, .. } = &context.config;
+    let options = Options {
+        listener,
+        maps: maps(&context.run_dir),
+        files: Files {
+            passwd: passwd.clone(),
+            group: group.clone(),
+            nsswitch: config.nsswitch.clone(),
+            snapshot: context.state_dir.join("roster.snap"),
+        },
+        positive: config.positive,
+        negative: config.negative,
+        helper: Program {
+            path: "/proc/self/exe".into(),
+            arguments: vec!["nscd-helper".into(), "--".into()],
+        },
+        stop: stopping.into(),
+        figures: Arc::clone(&figures),
+        say: Box::new(|level, text| match level {
+            Level::Warning => warn!("{text}"),
+            Level::Info => info!("{text}"),
+        }),
+        ready: Box::new(move || _ = ready.send(())),
+    };
+    let (ended, mut end) = oneshot::channel();
+    let serve = move || _ = ended.send(server::run(options));
+    std::thread::Builder::new().name("nscd".into()).spawn(serve)?;
+    describe();
+    // The monitor waits a while for the role, and not for a million users.
+    context.ready().await?;
+    tokio::spawn(async move {
+        if is_ready.await.is_ok() {
+            info!("maps are served");
+        }
+    });
+    let mut tick = interval(FIGURES_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = context.shutdown.wait() => {
+                drop(stop);
+                let _ = end.await;
+                return Ok(());
+            }
+            ended = &mut end => {
+                return match ended {
+                    Ok(Ok(End::Stopped)) => Ok(()),
+                    Ok(Ok(End::ToldTo)) => {
+                        Err(anyhow!("told to end over the socket; to switch it off for good, see [responder.nscd]"))
+                    }
+                    Ok(Err(error)) => Err(error.into()),
+                    Err(_) => Err(anyhow!("the server's thread is gone")),
+                };
+            }
+            _ = tick.tick() => show(&figures.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
+/// The folder of maps in the run-time folder.
+#[must_use]
+pub fn maps(run_dir: &std::path::Path) -> PathBuf {
+    run_dir.join(MAPS)
+}
+
+/// Its name.
+pub const MAPS: &str = "nscd";
+
+fn describe() {
+    metrics::describe_gauge!(
+        "roster_nscd_map_bytes",
+        "Size of the map that programs are handed, by table"
+    );
+    metrics::describe_gauge!("roster_nscd_map_entries", "Users or groups in it, by table");
+    metrics::describe_counter!("roster_nscd_maps_total", "Maps made, by table");
+    metrics::describe_counter!("roster_nscd_handed_out_total", "Maps handed to programs");
+    metrics::describe_counter!("roster_nscd_answers_total", "Questions answered over the socket");
+    metrics::describe_counter!("roster_nscd_helped_total", "Questions put to other name services");
+    metrics::describe_counter!("roster_nscd_dropped_total", "Connections closed without an answer");
+    metrics::describe_gauge!(
+        "roster_nscd_problem",
+        "Whether a table has no map, or not the newest"
+    );
+}
+
+#[allow(clippy::cast_precision_loss)] // gauges
+fn show(figures: &Figures) {
+    for (table, of) in [("passwd", &figures.passwd), ("group", &figures.group)] {
+        let bytes = if of.entries.is_some() { of.bytes } else { 0 };
+        metrics::gauge!("roster_nscd_map_bytes", "table" => table).set(bytes as f64);
+        let entries = of.entries.unwrap_or_default();
+        metrics::gauge!("roster_nscd_map_entries", "table" => table).set(entries as f64);
+        metrics::counter!("roster_nscd_maps_total", "table" => table).absolute(of.made);
+        let problem = f64::from(u8::from(of.problem.is_some()));
+        metrics::gauge!("roster_nscd_problem", "table" => table).set(problem);
+    }
+    metrics::counter!("roster_nscd_handed_out_total").absolute(figures.handed_out);
+    metrics::counter!("roster_nscd_answers_total").absolute(figures.answered);
+    metrics::counter!("roster_nscd_helped_total").absolute(figures.helped);
+    metrics::counter!("roster_nscd_dropped_total").absolute(figures.dropped);
+}

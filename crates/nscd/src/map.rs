@@ -1,0 +1,758 @@
+//! From snapshots to the bytes of a map. A plan is made first, which knows the place of every record;
+//! then records are written a stretch at a time, by as many threads as there are processors, wherever
+//! the caller has them go.
+//!
+//! Entries that a look-up reads one after the other lie near each other: a user beside its keys; groups
+//! in the order of their first members, their keys apart from their members, which may be long.
+
+use crate::layout::{
+    ALIGN, DATA_BYTES_MAX, END, ENTRY_BYTES, HEADER_BYTES, MAP_VERSION, PACKET_HEADER_BYTES,
+    PAGE_BYTES, RAISE_BYTES, RAISES_MAX, hash, header, rounded, table_bytes,
+};
+use crate::nsswitch::Step;
+use crate::protocol::{self, Kind, Table, fixed_bytes};
+use roster_record::is_nis;
+use roster_snapshot::{Damage, Group, Snapshot, User};
+use roster_snapshot_build::parallel;
+use std::collections::HashSet;
+use std::io;
+use std::ops::Range;
+
+/// Bytes of records that one thread makes before it writes them.
+const STRETCH_BYTES: u64 = 1 << 20;
+/// An entry of a chain that is in none.
+const UNLINKED: u32 = u32::MAX - 1;
+
+/// One of the services in a map, and what it has.
+#[derive(Clone, Copy)]
+pub struct Layer<'a> {
+    /// What follows what it finds.
+    pub step: Step,
+    /// What it has; nothing where its file is not there.
+    pub accounts: Option<Snapshot<'a>>,
+}
+
+/// What a map is made of.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// Users or groups, by precedence.
+    pub entries: &'a [Layer<'a>],
+    /// Groups of users, likewise.
+    pub groups_of: &'a [Layer<'a>],
+    /// Whether more services are asked for a user's groups.
+    pub others_follow: bool,
+}
+
+/// Why there is no map.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// A source is damaged.
+    #[error("the snapshot is damaged")]
+    Damaged,
+    /// It would be too large for the client.
+    #[error("{table} would need {bytes} bytes in one map, and clients read at most 2 GiB")]
+    TooLarge {
+        /// Of which table.
+        table: &'static str,
+        /// What it would need.
+        bytes: u64,
+    },
+    /// It cannot be written.
+    #[error("cannot write a map")]
+    Write(#[from] io::Error),
+}
+
+impl From<Damage> for MapError {
+    fn from(_: Damage) -> Self {
+        Self::Damaged
+    }
+}
+
+/// Where a map is written. Stretches come in any order, from several threads.
+pub trait Output: Sync {
+    /// Writes all bytes there.
+    ///
+    /// # Errors
+    ///
+    /// Not all could be written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+}
+
+impl Output for std::fs::File {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(self, bytes, offset)
+    }
+}
+
+/// A map that can be written.
+pub struct Plan<'a> {
+    table: Table,
+    sources: Sources<'a>,
+    chains: Chains,
+    /// Users or groups, in the order of their places.
+    records: Vec<Record>,
+    /// Groups of names.
+    lists: Vec<Record>,
+    /// By `records` and, behind them, `lists`: where the entries of chains are, and the packet.
+    places: Vec<Place>,
+    data_bytes: usize,
+    live: Range<usize>,
+}
+
+/// An entry in its layer.
+#[derive(Clone, Copy)]
+struct Record {
+    layer: u32,
+    position: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    entry: u32,
+    packet: u32,
+}
+
+/// What keys lead to: chains by hash. A record has two entries, by name and by id, a list one.
+struct Chains {
+    heads: Vec<u32>,
+    next: Vec<u32>,
+    hashes: Vec<u32>,
+}
+
+impl Chains {
+    fn new(entries: usize) -> Self {
+        let heads = vec![END; module(entries)];
+        Self { heads, next: vec![UNLINKED; entries], hashes: vec![0; entries] }
+    }
+
+    /// Puts an entry into its chain, unless one is there that is the same.
+    fn insert(
+        &mut self,
+        entry: usize,
+        hash: u32,
+        mut is_same: impl FnMut(usize) -> Result<bool, Damage>,
+    ) -> Result<bool, Damage> {
+        let head = hash as usize % self.heads.len();
+        let mut at = self.heads[head];
+        while at != END {
+            if self.hashes[at as usize] == hash && is_same(at as usize)? {
+                return Ok(false);
+            }
+            at = self.next[at as usize];
+        }
+        self.hashes[entry] = hash;
+        self.next[entry] = self.heads[head];
+        self.heads[head] = entry as u32;
+        Ok(true)
+    }
+
+    fn is_linked(&self, entry: usize) -> bool {
+        self.next[entry] != UNLINKED
+    }
+}
+
+/// Chains for that many entries: two for each, so that most are alone in theirs, and a prime, for the
+/// hash is a plain one.
+fn module(entries: usize) -> usize {
+    let is_prime =
+        |n: usize| (3..).step_by(2).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
+    let least = (entries * 2).max(1021) | 1;
+    (least..).step_by(2).find(|&n| is_prime(n)).unwrap_or(least)
+}
+
+impl<'a> Plan<'a> {
+    /// Finds a place for everything. `live_bytes` stay free for what is found out later.
+    ///
+    /// # Errors
+    ///
+    /// Damage, or more than a client can read.
+    pub fn new(table: Table, sources: Sources<'a>, live_bytes: usize) -> Result<Self, MapError> {
+        let mut plan = Self {
+            table,
+            sources,
+            chains: Chains { heads: Vec::new(), next: Vec::new(), hashes: Vec::new() },
+            records: records(table, sources.entries),
+            lists: Vec::new(),
+            places: Vec::new(),
+            data_bytes: 0,
+            live: 0..0,
+        };
+        if table == Table::Group {
+            plan.lists = lists(sources)?;
+        }
+        let entries = plan.records.len() * 2 + plan.lists.len();
+        // Numbers of entries are below those that stand for none.
+        if entries as u64 >= u64::from(UNLINKED) {
+            return Err(plan.too_large(entries as u64 * ENTRY_BYTES as u64));
+        }
+        plan.chains = Chains::new(entries);
+        plan.link()?;
+        if table == Table::Group {
+            plan.order()?;
+        }
+        plan.place(live_bytes)?;
+        Ok(plan)
+    }
+
+    fn too_large(&self, bytes: u64) -> MapError {
+        MapError::TooLarge { table: self.table.name(), bytes }
+    }
+
+    /// Length of the file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        let used = HEADER_BYTES + table_bytes(self.chains.heads.len()) + self.data_bytes;
+        rounded(used, PAGE_BYTES) as u64
+    }
+
+    /// Users or groups in it.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Where the data is left free, from the start of the data.
+    #[must_use]
+    pub fn live(&self) -> Range<usize> {
+        self.live.clone()
+    }
+
+    fn user(&self, record: Record) -> Result<User<'a>, Damage> {
+        let accounts = self.accounts(record)?;
+        accounts.user(record.position)?.ok_or(Damage)
+    }
+
+    fn group(&self, record: Record) -> Result<Group<'a>, Damage> {
+        let accounts = self.accounts(record)?;
+        accounts.group(record.position)?.ok_or(Damage)
+    }
+
+    fn accounts(&self, record: Record) -> Result<Snapshot<'a>, Damage> {
+        self.sources.entries[record.layer as usize].accounts.ok_or(Damage)
+    }
+
+    /// Name and id of a user or group.
+    fn keys(&self, record: Record) -> Result<(&'a [u8], u32), Damage> {
+        Ok(match self.table {
+            Table::Passwd => {
+                let user = self.user(record)?;
+                (name_of(user.text.fields()), user.uid)
+            }
+            Table::Group => {
+                let group = self.group(record)?;
+                (name_of(group.text.fields()), group.gid)
+            }
+        })
+    }
+
+    fn is_final(&self, record: Record, is_sure: bool) -> bool {
+        is_sure && self.sources.entries[record.layer as usize].step.found_is_final
+    }
+
+    /// Puts every key into its chain, the first record of a key only.
+    fn link(&mut self) -> Result<(), MapError> {
+        let mut chains = std::mem::replace(
+            &mut self.chains,
+            Chains { heads: Vec::new(), next: Vec::new(), hashes: Vec::new() },
+        );
+        let mut text = Digits::default();
+        for (number, &record) in self.records.iter().enumerate() {
+            let (name, id) = self.keys(record)?;
+            // Never looked up by `files`, nor by the module.
+            if is_nis(name) {
+                continue;
+            }
+            let entry = number * 2;
+            let hash_of_name = hash_with_nul(name);
+            chains.insert(entry, hash_of_name, |other| {
+                Ok(self.is_by_name(other) && self.keys(self.records[other / 2])?.0 == name)
+            })?;
+            let hash_of_id = hash_with_nul(text.of(id));
+            chains.insert(entry + 1, hash_of_id, |other| {
+                let is_id = other < self.records.len() * 2 && other % 2 == 1;
+                Ok(is_id && self.keys(self.records[other / 2])?.1 == id)
+            })?;
+        }
+        for (number, &list) in self.lists.iter().enumerate() {
+            let name = self.listed(list)?;
+            // They are different from each other already.
+            chains.insert(self.records.len() * 2 + number, hash_with_nul(name), |_| Ok(false))?;
+        }
+        self.chains = chains;
+        Ok(())
+    }
+
+    fn is_by_name(&self, entry: usize) -> bool {
+        entry < self.records.len() * 2 && entry.is_multiple_of(2)
+    }
+
+    /// The name that has a list of groups.
+    fn listed(&self, list: Record) -> Result<&'a [u8], Damage> {
+        let accounts = self.sources.groups_of[list.layer as usize].accounts.ok_or(Damage)?;
+        Ok(accounts.supplementary_at(list.position)?.ok_or(Damage)?.0)
+    }
+
+    /// Brings groups into the order of their first members. Their entries in chains go along.
+    fn order(&mut self) -> Result<(), MapError> {
+        let mut order = Vec::with_capacity(self.records.len());
+        for (number, &record) in self.records.iter().enumerate() {
+            let first = self.group(record)?.members.first_number();
+            order.push((record.layer, first, number as u32));
+        }
+        order.sort_unstable();
+        let mut new_number = vec![0_u32; order.len()];
+        for (new, &(_, _, old)) in order.iter().enumerate() {
+            new_number[old as usize] = new as u32;
+        }
+        self.records = order.iter().map(|&(_, _, old)| self.records[old as usize]).collect();
+        let ends = self.records.len() as u32 * 2;
+        let renumbered = |entry: u32| match entry {
+            END | UNLINKED => entry,
+            entry if entry < ends => new_number[entry as usize / 2] * 2 + entry % 2,
+            entry => entry,
+        };
+        let old = std::mem::take(&mut self.chains.next);
+        let mut next = vec![UNLINKED; old.len()];
+        for (entry, &behind) in old.iter().enumerate() {
+            next[renumbered(entry as u32) as usize] = renumbered(behind);
+        }
+        self.chains.next = next;
+        self.chains.heads.iter_mut().for_each(|head| *head = renumbered(*head));
+        Ok(())
+    }
+
+    /// Gives every record its place.
+    fn place(&mut self, live_bytes: usize) -> Result<(), MapError> {
+        self.chains.hashes = Vec::new();
+        let mut places = Vec::with_capacity(self.records.len() + self.lists.len());
+        // Entries of chains, and packets where those lie apart.
+        let (mut entries, mut packets) = (0_u64, 0_u64);
+        let apart = self.table == Table::Group;
+        for number in 0..self.records.len() + self.lists.len() {
+            let (entry_bytes, packet_bytes) = self.sizes(number)?;
+            let packet = if apart { packets } else { entries + entry_bytes };
+            // Cut numbers are not used: the whole is too large then.
+            places.push(Place { entry: entries as u32, packet: packet as u32 });
+            entries += entry_bytes + if apart { 0 } else { packet_bytes };
+            packets += packet_bytes;
+        }
+        let mut end = if apart { entries + packets } else { entries };
+        let live_start = end;
+        end += rounded(live_bytes, ALIGN) as u64;
+        // The data ends where the last page has room for every raise.
+        let before = (HEADER_BYTES + table_bytes(self.chains.heads.len())) as u64;
+        let room = (RAISE_BYTES as usize * (RAISES_MAX + 1)) as u64;
+        let last = (before + end + room).next_multiple_of(PAGE_BYTES as u64);
+        end = last - room - before;
+        if end > DATA_BYTES_MAX as u64 {
+            return Err(self.too_large(last));
+        }
+        if apart {
+            places.iter_mut().for_each(|place| place.packet += entries as u32);
+        }
+        self.places = places;
+        self.data_bytes = end as usize;
+        self.live = live_start as usize..end as usize;
+        Ok(())
+    }
+
+    /// Bytes of a record's entries of chains with their ids as text, and of its packet.
+    fn sizes(&self, number: usize) -> Result<(u64, u64), MapError> {
+        if let Some(list) = number.checked_sub(self.records.len()) {
+            let name = self.listed(self.lists[list])?;
+            let gids = self.gids(name)?.map_or(0, |gids| gids.len());
+            let entry = rounded(ENTRY_BYTES + name.len() + 1, 8);
+            let packet = PACKET_HEADER_BYTES + fixed_bytes(Kind::GroupsOf) + gids * 4;
+            return Ok((rounded(entry, ALIGN) as u64, rounded(packet, ALIGN) as u64));
+        }
+        let record = self.records[number];
+        let [by_name, by_id] = [number * 2, number * 2 + 1].map(|e| self.chains.is_linked(e));
+        if !by_name && !by_id {
+            return Ok((0, 0));
+        }
+        let mut entry = ENTRY_BYTES * (usize::from(by_name) + usize::from(by_id));
+        let packet = match self.table {
+            Table::Passwd => {
+                let user = self.user(record)?;
+                entry += if by_id { Digits::default().of(user.uid).len() + 1 } else { 0 };
+                fixed_bytes(Kind::UserByName) + user.text.bytes().len()
+            }
+            Table::Group => {
+                let group = self.group(record)?;
+                entry += if by_id { Digits::default().of(group.gid).len() + 1 } else { 0 };
+                let lengths = group.members.len() * 4;
+                let strings = group.text.bytes().len() + group.members.bytes();
+                fixed_bytes(Kind::GroupByName) + lengths + strings
+            }
+        };
+        let packet = PACKET_HEADER_BYTES + packet;
+        Ok((rounded(entry, ALIGN) as u64, rounded(packet, ALIGN) as u64))
+    }
+
+    /// All groups of a name; none where other services may add some.
+    fn gids(&self, name: &[u8]) -> Result<Option<Vec<u32>>, Damage> {
+        groups_of(self.sources, name)
+    }
+
+    /// Writes the file: records, table, header, and what stays free, so that a reader never finds a
+    /// hole that there may be no memory for. `now` is seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// Damage, or what the output says.
+    pub fn write(&self, now: i64, out: &dyn Output) -> Result<(), MapError> {
+        let data = (HEADER_BYTES + table_bytes(self.chains.heads.len())) as u64;
+        let count = self.places.len();
+        let end_of = |number: usize| self.places.get(number + 1).map(|next| next.packet);
+        let weights = (0..count).map(|number| {
+            let next = end_of(number).unwrap_or(self.live.start as u32);
+            u64::from(next - self.places[number].packet) + 64
+        });
+        let bytes: u64 = weights.clone().sum();
+        // `cut` wants to know how many there are.
+        let weights: Vec<u64> = weights.collect();
+        let parts = (bytes / STRETCH_BYTES + 1) as usize;
+        let stretches = parallel::cut(weights.iter().copied(), parts);
+        let written = parallel::each(stretches, |stretch| self.write_stretch(stretch, data, out));
+        written.into_iter().collect::<Result<(), _>>()?;
+        let behind = self.file_bytes() - data - self.live.start as u64;
+        fill(out, data + self.live.start as u64, behind)?;
+        self.write_table(out)?;
+        out.write_at(&self.header(now), 0)?;
+        Ok(())
+    }
+
+    fn write_stretch(
+        &self,
+        stretch: Range<usize>,
+        data: u64,
+        out: &dyn Output,
+    ) -> Result<(), MapError> {
+        let Some(first) = self.places.get(stretch.start) else { return Ok(()) };
+        let apart = self.table == Table::Group;
+        let mut entries = Vec::new();
+        let mut packets = Vec::with_capacity(STRETCH_BYTES as usize * 2);
+        for number in stretch {
+            // The packet goes where the record's keys say that it is.
+            if apart {
+                self.push_entries(number, &mut entries)?;
+                self.push_packet(number, &mut packets)?;
+            } else {
+                self.push_entries(number, &mut entries)?;
+                self.push_packet(number, &mut entries)?;
+            }
+        }
+        out.write_at(&entries, data + u64::from(first.entry))?;
+        if apart {
+            out.write_at(&packets, data + u64::from(first.packet))?;
+        }
+        Ok(())
+    }
+
+    /// Where an entry of a chain is in the data.
+    fn place_of(&self, entry: u32) -> u32 {
+        let ends = self.records.len() as u32 * 2;
+        match entry {
+            END => END,
+            entry if entry < ends => {
+                let place = self.places[entry as usize / 2].entry;
+                let is_second = entry % 2 == 1 && self.chains.is_linked(entry as usize - 1);
+                place + if is_second { ENTRY_BYTES as u32 } else { 0 }
+            }
+            entry => self.places[self.records.len() + (entry - ends) as usize].entry,
+        }
+    }
+
+    fn push_entries(&self, number: usize, out: &mut Vec<u8>) -> Result<(), MapError> {
+        let Place { entry: start, packet } = self.places[number];
+        let before = out.len();
+        if let Some(list) = number.checked_sub(self.records.len()) {
+            let name = self.listed(self.lists[list])?;
+            let entry = self.records.len() * 2 + list;
+            let next = self.place_of(self.chains.next[entry]);
+            let key = start + ENTRY_BYTES as u32;
+            push_entry(out, Kind::GroupsOf, true, name.len() + 1, [key, next, packet]);
+            out.extend_from_slice(name);
+            out.push(0);
+            out.resize(before + rounded(out.len() - before, ALIGN), 0);
+            return Ok(());
+        }
+        let record = self.records[number];
+        let [by_name, by_id] = [number * 2, number * 2 + 1].map(|e| self.chains.is_linked(e));
+        let (name_kind, id_kind) = match self.table {
+            Table::Passwd => (Kind::UserByName, Kind::UserByUid),
+            Table::Group => (Kind::GroupByName, Kind::GroupByGid),
+        };
+        if !by_name && !by_id {
+            return Ok(());
+        }
+        let (name, id) = self.keys(record)?;
+        if by_name {
+            let next = self.place_of(self.chains.next[number * 2]);
+            let fixed = PACKET_HEADER_BYTES + fixed_bytes(name_kind);
+            let key = packet + (fixed + self.lengths_bytes(record)?) as u32;
+            push_entry(out, name_kind, true, name.len() + 1, [key, next, packet]);
+        }
+        if by_id {
+            let next = self.place_of(self.chains.next[number * 2 + 1]);
+            let mut digits = Digits::default();
+            let digits = digits.of(id);
+            let key = start + (ENTRY_BYTES * (1 + usize::from(by_name))) as u32;
+            push_entry(out, id_kind, !by_name, digits.len() + 1, [key, next, packet]);
+            out.extend_from_slice(digits);
+            out.push(0);
+        }
+        out.resize(before + rounded(out.len() - before, ALIGN), 0);
+        Ok(())
+    }
+
+    /// Bytes between the fixed part of a packet and the name in it.
+    fn lengths_bytes(&self, record: Record) -> Result<usize, Damage> {
+        Ok(match self.table {
+            Table::Passwd => 0,
+            Table::Group => self.group(record)?.members.len() * 4,
+        })
+    }
+
+    fn push_packet(&self, number: usize, out: &mut Vec<u8>) -> Result<(), MapError> {
+        let before = out.len();
+        let mut is_final = true;
+        if let Some(list) = number.checked_sub(self.records.len()) {
+            out.resize(before + PACKET_HEADER_BYTES, 0);
+            let name = self.listed(self.lists[list])?;
+            let gids = self.gids(name)?.unwrap_or_default();
+            out.extend(protocol::groups(&gids));
+        } else {
+            if !(self.chains.is_linked(number * 2) || self.chains.is_linked(number * 2 + 1)) {
+                return Ok(());
+            }
+            out.resize(before + PACKET_HEADER_BYTES, 0);
+            let record = self.records[number];
+            match self.table {
+                Table::Passwd => {
+                    let user = self.user(record)?;
+                    is_final = self.is_final(record, user.is_sure());
+                    push_user(out, &user);
+                }
+                Table::Group => {
+                    let group = self.group(record)?;
+                    is_final = self.is_final(record, group.is_sure());
+                    push_group(out, &group)?;
+                }
+            }
+        }
+        let packet = out.len() - before - PACKET_HEADER_BYTES;
+        out.resize(before + rounded(out.len() - before, ALIGN), 0);
+        let size = if is_final { packet } else { 0 };
+        let allocated = out.len() - before;
+        let head = packet_header(allocated, size, i64::MAX, false);
+        out[before..before + PACKET_HEADER_BYTES].copy_from_slice(&head);
+        Ok(())
+    }
+
+    fn write_table(&self, out: &dyn Output) -> io::Result<()> {
+        let chains = self.chains.heads.len();
+        let mut table = Vec::with_capacity(table_bytes(chains));
+        for &head in &self.chains.heads {
+            table.extend(self.place_of(head).to_ne_bytes());
+        }
+        table.resize(table_bytes(chains), 0xff);
+        out.write_at(&table, HEADER_BYTES as u64)
+    }
+
+    fn header(&self, now: i64) -> [u8; HEADER_BYTES] {
+        let linked = self.chains.next.iter().filter(|&&next| next != UNLINKED).count();
+        let mut bytes = [0; HEADER_BYTES];
+        let mut put = |place: usize, value: usize| {
+            let value = protocol::length(value);
+            bytes[place..place + 4].copy_from_slice(&value.to_ne_bytes());
+        };
+        put(header::VERSION, MAP_VERSION as usize);
+        put(header::HEADER_SIZE, HEADER_BYTES);
+        put(header::MODULE, self.chains.heads.len());
+        put(header::DATA_SIZE, self.data_bytes);
+        put(header::FIRST_FREE, self.live.start);
+        put(header::ENTRIES, linked);
+        put(header::ENTRIES_MAX, linked);
+        bytes[header::TIMESTAMP..header::TIMESTAMP + 8].copy_from_slice(&now.to_ne_bytes());
+        bytes
+    }
+}
+
+/// All groups of a name; none where another service has a say.
+fn groups_of(sources: Sources<'_>, name: &[u8]) -> Result<Option<Vec<u32>>, Damage> {
+    let mut all: Vec<u32> = Vec::new();
+    for Layer { step, accounts } in sources.groups_of {
+        let mut own = Vec::new();
+        if let Some(accounts) = accounts {
+            if accounts.responder().is_some() {
+                // Somebody whom the snapshot does not know may be known where it does not reach.
+                let user = accounts.user_by_name(name)?;
+                let is_sure = user.is_some_and(|user| user.is_sure_of_groups());
+                if !is_sure {
+                    return Ok(None);
+                }
+            }
+            if let Some(gids) = accounts.supplementary(name)? {
+                gids.each(|gid| own.push(gid))?;
+            }
+        }
+        let found = !own.is_empty();
+        // As glibc joins the answers of services: each one's own repetitions stay.
+        if all.is_empty() {
+            all = own;
+        } else {
+            let known: HashSet<u32> = all.iter().copied().collect();
+            all.extend(own.into_iter().filter(|gid| !known.contains(gid)));
+        }
+        if if found { step.found_is_final } else { step.absent_is_final } {
+            return Ok(Some(all));
+        }
+    }
+    Ok((!sources.others_follow).then_some(all))
+}
+
+fn records(table: Table, layers: &[Layer<'_>]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (layer, Layer { accounts, step }) in layers.iter().enumerate() {
+        if let Some(accounts) = accounts {
+            let shape = accounts.shape();
+            let count = match table {
+                Table::Passwd => shape.users,
+                Table::Group => shape.groups,
+            };
+            let layer = layer as u32;
+            records.extend((0..count).map(|position| Record { layer, position }));
+        }
+        if step.absent_is_final {
+            break;
+        }
+    }
+    records
+}
+
+/// The names whose groups are known, each once.
+fn lists(sources: Sources<'_>) -> Result<Vec<Record>, MapError> {
+    let mut lists = Vec::new();
+    let mut seen: Vec<Snapshot<'_>> = Vec::new();
+    for (layer, Layer { accounts, .. }) in sources.groups_of.iter().enumerate() {
+        let Some(accounts) = accounts else { continue };
+        for position in 0..accounts.shape().names {
+            let (name, _) = accounts.supplementary_at(position)?.ok_or(Damage)?;
+            let mut known = false;
+            for other in &seen {
+                known |= other.supplementary(name)?.is_some();
+            }
+            if known || is_open(sources, name)? {
+                continue;
+            }
+            lists.push(Record { layer: layer as u32, position });
+        }
+        seen.push(*accounts);
+    }
+    Ok(lists)
+}
+
+/// Whether another service has a say in the groups of a name.
+fn is_open(sources: Sources<'_>, name: &[u8]) -> Result<bool, Damage> {
+    // Where nothing is left open in general, nothing is for anybody.
+    let incomplete = |layer: &Layer<'_>| layer.accounts.is_some_and(|a| a.responder().is_some());
+    if !sources.others_follow && !sources.groups_of.iter().any(incomplete) {
+        return Ok(false);
+    }
+    Ok(groups_of(sources, name)?.is_none())
+}
+
+fn name_of<const N: usize>(fields: [Option<&[u8]>; N]) -> &[u8] {
+    fields.first().copied().flatten().unwrap_or_default()
+}
+
+fn push_user(out: &mut Vec<u8>, user: &User<'_>) {
+    let lengths = user.text.fields().map(|field| field.map_or(0, <[u8]>::len) + 1);
+    protocol::push_user_header(out, user.uid, user.gid, lengths);
+    out.extend_from_slice(user.text.bytes());
+}
+
+fn push_group(out: &mut Vec<u8>, group: &Group<'_>) -> Result<(), Damage> {
+    let [name, passwd] = group.text.fields().map(|field| field.map_or(0, <[u8]>::len) + 1);
+    let members = &group.members;
+    members.verify()?;
+    protocol::push_group_header(out, group.gid, name, passwd, members.len());
+    let mut place = out.len();
+    out.resize(place + members.len() * 4, 0);
+    out.extend_from_slice(group.text.bytes());
+    for member in members.iter() {
+        let member = member?;
+        let length = protocol::length(member.len() + 1);
+        out[place..place + 4].copy_from_slice(&length.to_ne_bytes());
+        place += 4;
+        out.extend_from_slice(member);
+        out.push(0);
+    }
+    Ok(())
+}
+
+/// An entry of a chain: where its key, the next entry and the packet are.
+pub(crate) fn push_entry(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    first: bool,
+    key_bytes: usize,
+    [key, next, packet]: [u32; 3],
+) {
+    let no_owner = u32::MAX;
+    out.extend([kind as u8, u8::from(first), 0, 0]);
+    out.extend(protocol::length(key_bytes).to_ne_bytes());
+    for value in [key, no_owner, next, packet, 0, 0] {
+        out.extend(value.to_ne_bytes());
+    }
+}
+
+/// What stands before a packet.
+pub(crate) fn packet_header(
+    allocated: usize,
+    size: usize,
+    timeout: i64,
+    absent: bool,
+) -> [u8; PACKET_HEADER_BYTES] {
+    let mut bytes = [0; PACKET_HEADER_BYTES];
+    bytes[0..4].copy_from_slice(&protocol::length(allocated).to_ne_bytes());
+    bytes[4..8].copy_from_slice(&protocol::length(size).to_ne_bytes());
+    bytes[8..16].copy_from_slice(&timeout.to_ne_bytes());
+    bytes[16] = u8::from(absent);
+    bytes[18] = 1;
+    bytes
+}
+
+fn fill(out: &dyn Output, mut offset: u64, mut bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; (bytes as usize).min(STRETCH_BYTES as usize)];
+    while bytes > 0 {
+        let some = &zeros[..(bytes as usize).min(zeros.len())];
+        out.write_at(some, offset)?;
+        offset += some.len() as u64;
+        bytes -= some.len() as u64;
+    }
+    Ok(())
+}
+
+pub(crate) fn hash_with_nul(key: &[u8]) -> u32 {
+    hash(key).wrapping_mul(65_599)
+}
+
+/// An id as text, without an allocation: there are millions.
+#[derive(Default)]
+struct Digits([u8; 10]);
+
+impl Digits {
+    fn of(&mut self, mut id: u32) -> &[u8] {
+        let mut start = self.0.len();
+        loop {
+            start -= 1;
+            self.0[start] = b'0' + (id % 10) as u8;
+            id /= 10;
+            if id == 0 {
+                return &self.0[start..];
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Which of the host's name services are in the maps, as nsswitch.conf(5) says: those of `files` and
+//! `roster` that are asked before any other. What a later service may add to or take the place of is
+//! left open, and the name services are asked.
+
+/// A service whose entries can be in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// The text files.
+    Files,
+    /// The snapshot.
+    Roster,
+}
+
+/// A service in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which.
+    pub service: Service,
+    /// What it finds is the answer: no later service is asked.
+    pub found_is_final: bool,
+    /// What it does not find is not there: no later service is asked.
+    pub absent_is_final: bool,
+}
+
+/// The services of one line that can be in a map, up to the first that cannot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// Whether other services follow.
+    pub others_follow: bool,
+    /// The line as it stands, without its name.
+    pub text: String,
+}
+
+/// The lines that matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Users.
+    pub passwd: Line,
+    /// Groups.
+    pub group: Line,
+    /// Groups of users: the line of that name, or that of groups, which goes on after a success.
+    pub initgroups: Line,
+    /// Whether there is a line of that name.
+    pub has_initgroups: bool,
+}
+
+/// Reads the text of nsswitch.conf(5). A line that is missing is `files`, as it is to glibc.
+#[must_use]
+pub fn parse(text: &[u8]) -> Lines {
+    let text = String::from_utf8_lossy(text);
+    let passwd = value(&text, "passwd").unwrap_or("files");
+    let group = value(&text, "group").unwrap_or("files");
+    let initgroups = value(&text, "initgroups");
+    Lines {
+        passwd: line(passwd, false),
+        group: line(group, false),
+        initgroups: line(initgroups.unwrap_or(group), initgroups.is_none()),
+        has_initgroups: initgroups.is_some(),
+    }
+}
+
+/// What stands behind the name; the last line of a name counts.
+fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let mut values = lines.filter_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        (found.trim() == name).then_some(value.trim())
+    });
+    values.next_back()
+}
+
+/// What follows a status.
+#[derive(Clone, Copy, PartialEq)]
+enum Next {
+    Return,
+    Continue,
+    Merge,
+}
+
+fn line(value: &str, goes_on: bool) -> Line {
+    let mut line = Line { text: value.to_owned(), ..Line::default() };
+    let mut rest = value;
+    while let Some((service, actions, behind)) = service(rest) {
+        rest = behind;
+        let service = match service {
+            "files" => Service::Files,
+            "roster" => Service::Roster,
+            _ => {
+                line.others_follow = true;
+                break;
+            }
+        };
+        let (found, absent) = follows(actions);
+        let step = Step {
+            service,
+            found_is_final: found == Next::Return && !goes_on,
+            absent_is_final: absent == Next::Return,
+        };
+        // A service that is named twice says the same both times.
+        if line.steps.iter().any(|other| other.service == service) {
+            line.others_follow = true;
+            break;
+        }
+        line.steps.push(step);
+        if step.absent_is_final && step.found_is_final {
+            break;
+        }
+    }
+    line
+}
+
+/// The first service, what stands in brackets behind it, and the rest.
+fn service(text: &str) -> Option<(&str, &str, &str)> {
+    let text = text.trim_start();
+    let end = text.find(|c: char| c.is_whitespace() || c == '[').unwrap_or(text.len());
+    let (service, rest) = text.split_at(end);
+    if service.is_empty() {
+        return None;
+    }
+    match rest.trim_start().strip_prefix('[') {
+        Some(inner) => {
+            let (actions, rest) = inner.split_once(']').unwrap_or((inner, ""));
+            Some((service, actions, rest))
+        }
+        None => Some((service, "", rest)),
+    }
+}
+
+/// What follows a success, and what follows when nothing was found.
+fn follows(actions: &str) -> (Next, Next) {
+    let (mut found, mut absent) = (Next::Return, Next::Continue);
+    // "STATUS = ACTION" may have blanks around the sign.
+    let spaced = actions.replace('=', " = ");
+    let words: Vec<_> = spaced.split_whitespace().collect();
+    for three in words.windows(3).filter(|three| three[1] == "=") {
+        let next = match three[2].to_ascii_lowercase().as_str() {
+            "return" => Next::Return,
+            "merge" => Next::Merge,
+            _ => Next::Continue,
+        };
+        let (negated, status) = match three[0].strip_prefix('!') {
+            Some(status) => (true, status),
+            None => (false, three[0]),
+        };
+        if status.eq_ignore_ascii_case("success") != negated {
+            found = next;
+        }
+        if status.eq_ignore_ascii_case("notfound") != negated {
+            absent = next;
+        }
+    }
+    (found, absent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(line: &Line) -> Vec<(Service, bool, bool)> {
+        let step = |step: &Step| (step.service, step.found_is_final, step.absent_is_final);
+        line.steps.iter().map(step).collect()
+    }
+
+    #[test]
+    fn recommended_lines_leave_nothing_open() {
+        let lines = parse(
+            b"passwd: files roster\ngroup:files roster # local first\n\
+              initgroups: files [SUCCESS=continue] roster\n",
+        );
+        let both = [(Service::Files, true, false), (Service::Roster, true, false)];
+        assert_eq!(steps(&lines.passwd), both);
+        assert_eq!(steps(&lines.group), both);
+        let union = [(Service::Files, false, false), (Service::Roster, true, false)];
+        assert_eq!(steps(&lines.initgroups), union);
+        assert!(!lines.passwd.others_follow && !lines.initgroups.others_follow);
+    }
+
+    #[test]
+    fn other_services_end_what_a_map_can_know() {
+        let lines = parse(b"passwd: files systemd roster\ngroup: files [SUCCESS=merge] systemd\n");
+        assert_eq!(steps(&lines.passwd), [(Service::Files, true, false)]);
+        assert!(lines.passwd.others_follow);
+        assert_eq!(steps(&lines.group), [(Service::Files, false, false)]);
+        assert!(lines.initgroups.others_follow && !lines.has_initgroups);
+        assert!(parse(b"passwd: sss files").passwd.steps.is_empty());
+    }
+
+    #[test]
+    fn actions_are_read_as_glibc_does() {
+        let of = |text: &str| line(text, false);
+        assert_eq!(steps(&of("files [!SUCCESS=return] sss")), [(Service::Files, true, true)]);
+        assert!(!of("files [!SUCCESS=return] sss").others_follow);
+        assert_eq!(steps(&of("files[NOTFOUND=return]")), [(Service::Files, true, true)]);
+        assert_eq!(
+            steps(&of("files [success=continue notfound=return] roster")),
+            [(Service::Files, false, true), (Service::Roster, true, false)]
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_missing_is_files() {
+        let lines = parse(b"# nothing\n");
+        assert_eq!(steps(&lines.passwd), [(Service::Files, true, false)]);
+        assert_eq!(steps(&lines.initgroups), [(Service::Files, false, false)]);
+    }
+}

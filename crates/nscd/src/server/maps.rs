@@ -1,0 +1,185 @@
+//! The files of maps, named in one folder so that a server that comes later finds them: the one that
+//! is handed out of each table, and those before it, whose readers are told to move on.
+
+use super::sources::{Built, unix_seconds};
+use crate::layout::PAGE_BYTES;
+use crate::live::{self, Live};
+use crate::protocol::Table;
+use crate::shared::Shared;
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Ages at which readers of an old map are told again, in milliseconds: one may have been about to map
+/// it. It has the old one until then, so the first ones follow soon.
+const TOLD_AGAIN: [u64; 12] = [2, 5, 10, 20, 50, 100, 250, 500, 1000, 2000, 4000, 10_000];
+/// Age at which an old map is given up, whoever may still have it.
+const GIVEN_UP: Duration = Duration::from_secs(20);
+/// Old maps of a table that keep their memory until then. Those before them lose it earlier,
+const WHOLE_MAX: usize = 8;
+/// but not before this age: somebody may have begun a look-up there. glibc trusts what it reads of a
+/// group's list of members until it is done, and a list that vanishes meanwhile would end the program.
+const WHOLE_FOR: Duration = Duration::from_secs(3);
+
+/// The map of a table that is handed out.
+pub struct Current {
+    /// Where it can be read and added to.
+    pub live: Live,
+    /// What clients are given: nobody writes through it.
+    pub readable: OwnedFd,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Users or groups.
+    pub entries: usize,
+    /// How long it took to make.
+    pub took: Duration,
+    file: File,
+    path: PathBuf,
+}
+
+impl Current {
+    /// Puts a map that was made to use.
+    pub fn new(built: Built) -> io::Result<Self> {
+        let Built { file, path, bytes, entries, live, took, .. } = built;
+        let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let readable = open(&path, how, Mode::empty())?;
+        let shared = Shared::new(&file, bytes as usize)?;
+        Ok(Self { live: Live::new(shared, live), readable, bytes, entries, took, file, path })
+    }
+
+    /// Tells its readers that there is another.
+    pub fn retire(self, now: Instant) -> Retired {
+        let mut map = self.live.into_map();
+        // Who is reading starts again, by the socket; so does who was about to map it. Nobody is told of
+        // what was before after somebody was told of what is.
+        live::close(&mut map);
+        live::raise(&mut map);
+        Retired { map, file: self.file, path: self.path, since: now, told: 0, is_whole: true }
+    }
+}
+
+/// A map that was handed out before.
+pub struct Retired {
+    map: Shared,
+    file: File,
+    path: PathBuf,
+    since: Instant,
+    told: usize,
+    is_whole: bool,
+}
+
+impl Retired {
+    /// Opens what another server left.
+    pub fn open(path: &Path, now: Instant) -> io::Result<Self> {
+        let how = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(open(path, how, Mode::empty())?);
+        let bytes = file.metadata()?.len();
+        let map = Shared::new(&file, usize::try_from(bytes).unwrap_or_default())?;
+        match live::needs(&map) {
+            Some(needed) if needed as u64 <= bytes => {}
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(Self { map, file, path: path.to_owned(), since: now, told: 0, is_whole: true })
+    }
+
+    /// Starts to count anew, now that there is another map.
+    pub fn outlived(&mut self, now: Instant) {
+        (self.since, self.told) = (now, 0);
+        live::close(&mut self.map);
+        live::raise(&mut self.map);
+    }
+
+    /// Does what is due. Gives when the next thing is, or that all is done.
+    fn tick(&mut self, now: Instant) -> Option<Instant> {
+        let age = now.saturating_duration_since(self.since);
+        while TOLD_AGAIN.get(self.told).is_some_and(|&due| Duration::from_millis(due) <= age) {
+            self.told += 1;
+            live::raise(&mut self.map);
+        }
+        if age >= GIVEN_UP {
+            // Whoever mapped it after it was last told looks for another by the time.
+            live::outdate(&mut self.map);
+            self.empty();
+            let _ = fs::remove_file(&self.path);
+            return None;
+        }
+        let next = TOLD_AGAIN.get(self.told).map_or(GIVEN_UP, |&due| Duration::from_millis(due));
+        Some(self.since + next)
+    }
+
+    /// Gives its memory back, all but the first page. Who still reads there was told to start again.
+    fn empty(&mut self) {
+        if !self.is_whole {
+            return;
+        }
+        self.is_whole = false;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let behind = (self.map.len() as u64).saturating_sub(PAGE_BYTES as u64);
+        let _ = fallocate(&self.file, flags, PAGE_BYTES as u64, behind);
+    }
+}
+
+/// The map of a table that is handed out, if there is one, and those before.
+#[derive(Default)]
+pub struct Maps {
+    /// The one that is.
+    pub current: Option<Current>,
+    /// Those before, the oldest first.
+    pub retired: Vec<Retired>,
+}
+
+impl Maps {
+    /// Puts a map in the place of the one before. Nobody is answered between the two steps.
+    pub fn replace(&mut self, mut fresh: Current, now: Instant) {
+        fresh.live.touch(unix_seconds());
+        if let Some(old) = self.current.replace(fresh) {
+            self.retired.push(old.retire(now));
+        } else {
+            self.retired.iter_mut().for_each(|left| left.outlived(now));
+        }
+    }
+
+    /// Takes the map away: clients ask the name services from now on.
+    pub fn withdraw(&mut self, now: Instant) {
+        if let Some(old) = self.current.take() {
+            self.retired.push(old.retire(now));
+        }
+    }
+
+    /// Does what is due of old maps. Gives when the next thing is.
+    pub fn tick(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = None::<Instant>;
+        let too_many = self.retired.len().saturating_sub(WHOLE_MAX);
+        for old in &mut self.retired[..too_many] {
+            match old.since + WHOLE_FOR {
+                due if due <= now => old.empty(),
+                due => next = Some(next.map_or(due, |next| next.min(due))),
+            }
+        }
+        let waits = self.current.is_none();
+        self.retired.retain_mut(|retired| {
+            // What another server left is all that its readers have until there is another.
+            if waits && retired.told == 0 && retired.is_whole {
+                return true;
+            }
+            let due = retired.tick(now);
+            next = [next, due].into_iter().flatten().min();
+            due.is_some()
+        });
+        next
+    }
+}
+
+/// A name for the file of a map that no other has, and the table of such a name.
+pub fn file_name(table: Table, number: u64) -> String {
+    format!("{}.{number}", table.name())
+}
+
+/// The table and number in the name of a map's file.
+pub fn parse_file_name(name: &str) -> Option<(Table, u64)> {
+    let (table, number) = name.split_once('.')?;
+    Some((Table::of(table.as_bytes())?, number.parse().ok()?))
+}

@@ -1,0 +1,149 @@
+//! Where clients connect.
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, accept_with, bind, connect, listen, recv, send, sendmsg, socket_with,
+};
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where glibc and musl look for nscd. The folder is the same as /var/run/nscd.
+pub const SOCKET: &str = "/run/nscd/socket";
+/// Connections that may wait for being accepted.
+const BACKLOG: i32 = 4096;
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Somebody else serves it.
+    #[error("{path} is served by {by}: stop that first, for only one can answer there")]
+    Owned {
+        /// The socket.
+        path: PathBuf,
+        /// Who.
+        by: String,
+    },
+    /// It cannot be made.
+    #[error("cannot listen at {path}")]
+    Cannot {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Who listens at a socket, in words; nobody where no one can be connected to.
+///
+/// # Errors
+///
+/// It cannot be told.
+pub fn owner(path: &Path) -> io::Result<Option<String>> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&client, &address).map_err(io::Error::from) {
+        Ok(()) => {}
+        // A queue that is full is somebody's.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            return Ok(Some("somebody".to_owned()));
+        }
+        Err(error) => {
+            let nobody =
+                [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::NotADirectory];
+            return if nobody.contains(&error.kind()) { Ok(None) } else { Err(error) };
+        }
+    }
+    let pid = socket_peercred(&client)?.pid.as_raw_nonzero();
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = name.trim();
+    let name = if name.is_empty() { "a program" } else { name };
+    Ok(Some(format!("{name}, process {pid}")))
+}
+
+/// Listens at that path, where everybody may connect and nobody else listens.
+///
+/// # Errors
+///
+/// Another program does, or the system does not allow it.
+pub fn listen_at(path: &Path) -> Result<OwnedFd, SocketError> {
+    let cannot = |source| SocketError::Cannot { path: path.to_owned(), source };
+    if let Some(by) = owner(path).map_err(cannot)? {
+        return Err(SocketError::Owned { path: path.to_owned(), by });
+    }
+    let made = || -> io::Result<OwnedFd> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+            fs::create_dir(folder)?;
+            fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        listen(&socket, BACKLOG)?;
+        Ok(socket)
+    };
+    made().map_err(cannot)
+}
+
+/// The next connection, and the user id of who connected; nothing where nobody waits.
+pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, u32)>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match accept_with(listener, flags) {
+        Ok(socket) => {
+            let uid = socket_peercred(&socket)?.uid.as_raw();
+            Ok(Some((socket, uid)))
+        }
+        Err(error) if error == rustix::io::Errno::AGAIN => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads what is there into the end of `heard`. Gives whether the other end is still open.
+pub fn receive(socket: impl AsFd, heard: &mut Vec<u8>, most: usize) -> io::Result<bool> {
+    let mut room = [0; 2048];
+    let room = &mut room[..most.min(2048)];
+    loop {
+        match recv(&socket, &mut *room, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Ok(false),
+            Ok((_, bytes)) => {
+                heard.extend_from_slice(&room[..bytes]);
+                return Ok(true);
+            }
+            Err(rustix::io::Errno::AGAIN) => return Ok(true),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sends as much as there is room for.
+pub fn transmit(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Ok(sent) => Ok(sent),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Hands the descriptor of a map over: the key of the question, the length to map, the descriptor.
+pub fn hand_over(socket: impl AsFd, key: &[u8], bytes: u64, map: BorrowedFd<'_>) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut room);
+    let maps = [map];
+    ancillary.push(SendAncillaryMessage::ScmRights(&maps));
+    let length = bytes.to_ne_bytes();
+    let parts = [IoSlice::new(key), IoSlice::new(&length)];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &parts, &mut ancillary, flags)?;
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! Reads what maps are made of, and makes them. Takes as long as it takes, in a thread of its own.
+
+use crate::map::{Layer, MapError, Plan, Sources};
+use crate::nsswitch::{Line, Lines, Service};
+use crate::protocol::Table;
+use roster_snapshot::Snapshot;
+use roster_snapshot_build::compile::{self, CompileError};
+use rustix::fs::{Mode, OFlags, open};
+use std::fs::{self, File};
+use std::io::{self, Cursor, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Room in each map for what is found out later.
+const LIVE_BYTES: usize = 512 << 10;
+/// The largest text file that is read.
+const NSSWITCH_BYTES_MAX: u64 = 1 << 20;
+
+/// Where everything is read.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// Users.
+    pub passwd: PathBuf,
+    /// Groups.
+    pub group: PathBuf,
+    /// Which name services there are.
+    pub nsswitch: PathBuf,
+    /// The snapshot.
+    pub snapshot: PathBuf,
+}
+
+impl Files {
+    /// All of them, the order of [`Stamps`].
+    pub fn paths(&self) -> [&Path; 4] {
+        [&self.passwd, &self.group, &self.nsswitch, &self.snapshot]
+    }
+}
+
+/// Which file stands at a path, and how it was last written; nothing where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    written: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// The stamps of all files.
+pub type Stamps = [Option<Stamp>; 4];
+
+/// Looks at all files.
+pub fn stamps(files: &Files) -> Stamps {
+    files.paths().map(|path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            written: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    })
+}
+
+/// Which maps have to be made anew: together at once, and after that. The map of groups also has who is
+/// in none, so that a new user changes it; nobody waits for that with the map of users, which is small.
+pub fn affected(before: &Stamps, now: &Stamps) -> (Vec<Table>, Vec<Table>) {
+    let [passwd, group, nsswitch, snapshot] = [0, 1, 2, 3].map(|place| before[place] != now[place]);
+    match (passwd, group) {
+        _ if nsswitch || snapshot || (passwd && group) => (Table::ALL.to_vec(), Vec::new()),
+        (true, _) => (vec![Table::Passwd], vec![Table::Group]),
+        (_, true) => (vec![Table::Group], Vec::new()),
+        _ => (Vec::new(), Vec::new()),
+    }
+}
+
+/// The lines of nsswitch.conf(5) as they are now.
+pub fn lines(files: &Files) -> Lines {
+    let mut text = Vec::new();
+    let read = File::open(&files.nsswitch)
+        .and_then(|file| file.take(NSSWITCH_BYTES_MAX).read_to_end(&mut text));
+    crate::nsswitch::parse(if read.is_ok() { &text } else { b"" })
+}
+
+/// Why no map was made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A text file.
+    #[error(transparent)]
+    Text(#[from] CompileError),
+    /// The snapshot's file.
+    #[error("{path} cannot be used: {why}")]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The map.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// Its file.
+    #[error("cannot make {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A map that was made.
+pub struct Built {
+    /// Which.
+    pub table: Table,
+    /// Its file.
+    pub file: File,
+    /// Where the file is.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// Users or groups in it.
+    pub entries: usize,
+    /// Where its data is free.
+    pub live: std::ops::Range<usize>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Makes maps at these paths, all of the same snapshot.
+pub fn build(
+    wanted: Vec<(Table, PathBuf)>,
+    files: &Files,
+    lines: &Lines,
+) -> Vec<(Table, Result<Built, BuildError>)> {
+    let all = [&lines.passwd, &lines.group, &lines.initgroups];
+    let names_roster = all.iter().any(|line| has(line, Service::Roster));
+    let published = if names_roster { published(&files.snapshot) } else { Ok(None) };
+    let make = |(table, path)| {
+        let published = published
+            .as_ref()
+            .map_err(|why| BuildError::Snapshot { path: files.snapshot.clone(), why: why.clone() });
+        (table, published.and_then(|bytes| one(table, files, lines, bytes.as_deref(), path)))
+    };
+    wanted.into_iter().map(make).collect()
+}
+
+fn has(line: &Line, service: Service) -> bool {
+    line.steps.iter().any(|step| step.service == service)
+}
+
+fn one(
+    table: Table,
+    files: &Files,
+    lines: &Lines,
+    published: Option<&[u8]>,
+    path: PathBuf,
+) -> Result<Built, BuildError> {
+    let start = Instant::now();
+    let (line, groups_of) = match table {
+        Table::Passwd => (&lines.passwd, None),
+        Table::Group => (&lines.group, Some(&lines.initgroups)),
+    };
+    let names_files = [Some(line), groups_of].into_iter().flatten();
+    let names_files = names_files.into_iter().any(|line| has(line, Service::Files));
+    let local = if names_files { local(table, files)? } else { None };
+    let local = local.as_deref().map(|bytes| snapshot(bytes, &files.snapshot)).transpose()?;
+    let published = published.map(|bytes| snapshot(bytes, &files.snapshot)).transpose()?;
+    let layers = |line: &Line| -> Vec<Layer<'_>> {
+        let accounts = |service| if service == Service::Files { local } else { published };
+        let layer = |&step| Layer { step, accounts: accounts(step.service) };
+        line.steps.iter().map(layer).collect()
+    };
+    let (entries, lists) = (layers(line), groups_of.map(layers).unwrap_or_default());
+    let others_follow = groups_of.is_some_and(|line| line.others_follow);
+    let sources = Sources { entries: &entries, groups_of: &lists, others_follow };
+    let plan = Plan::new(table, sources, LIVE_BYTES)?;
+    let fail = |source| BuildError::File { path: path.clone(), source };
+    let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = open(&path, how, Mode::RUSR | Mode::WUSR).map_err(|errno| fail(errno.into()))?;
+    let file = File::from(file);
+    // Huge pages are given to files that are long already.
+    let written = file.set_len(plan.file_bytes()).map_err(MapError::from);
+    let written = written.and_then(|()| plan.write(unix_seconds(), &file));
+    if let Err(error) = written {
+        let _ = fs::remove_file(&path);
+        return Err(error.into());
+    }
+    let (bytes, entries, live) = (plan.file_bytes(), plan.entries(), plan.live());
+    Ok(Built { table, file, path, bytes, entries, live, took: start.elapsed() })
+}
+
+/// The text files as a snapshot, which answers as `files` does; nothing where there is none.
+fn local(table: Table, files: &Files) -> Result<Option<Vec<u8>>, BuildError> {
+    let none = Path::new("/dev/null");
+    let compiled = match table {
+        Table::Passwd => compile::accounts(&files.passwd, none, &mut |_| {}),
+        // Users are there for those who are in no group.
+        Table::Group => match compile::accounts(&files.passwd, &files.group, &mut |_| {}) {
+            Err(CompileError::Read { path, source })
+                if path == files.passwd && source.kind() == ErrorKind::NotFound =>
+            {
+                compile::accounts(none, &files.group, &mut |_| {})
+            }
+            compiled => compiled,
+        },
+    };
+    let image = match compiled {
+        Ok(compiled) => compiled.image,
+        Err(CompileError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut bytes = Cursor::new(Vec::new());
+    let path = if table == Table::Passwd { &files.passwd } else { &files.group };
+    let failed = |source| BuildError::File { path: path.clone(), source };
+    image.write(&mut bytes, 0).map_err(failed)?;
+    Ok(Some(bytes.into_inner()))
+}
+
+/// The published snapshot, if it is one that the module would believe.
+fn published(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let folder = fs::metadata(parent).map_err(|error| error.to_string())?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    let is_plain = metadata.is_file() && (metadata.mode() | folder.mode()) & 0o022 == 0;
+    if !is_plain || ![0, folder.uid()].contains(&metadata.uid()) {
+        return Err("somebody else may write to it; see roster doctor".to_owned());
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
+    file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(Some(bytes))
+}
+
+fn snapshot<'a>(bytes: &'a [u8], path: &Path) -> Result<Snapshot<'a>, BuildError> {
+    let wrong = |why: String| BuildError::Snapshot { path: path.to_owned(), why };
+    Snapshot::open(bytes).map_err(|error| wrong(error.to_string()))
+}
+
+/// Seconds since 1970.
+pub fn unix_seconds() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,283 @@
+//! Maps are what their sources say, whoever reads them as clients do; what may be added is found until
+//! it is over; and readers are told of another map.
+
+use roster_nscd::layout::{HEADER_BYTES, PAGE_BYTES, RAISE_BYTES, RAISES_MAX, header};
+use roster_nscd::live::{self, Live, Said, find};
+use roster_nscd::map::{Layer, MapError, Output, Plan, Sources};
+use roster_nscd::nsswitch::{self, Line, Service};
+use roster_nscd::protocol::{self, Kind, Table};
+use roster_nscd::{Memory, Shared};
+use roster_snapshot::Snapshot;
+use roster_snapshot_build::compile;
+use std::fs::File;
+use std::io::{self, Cursor};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+struct Bytes(Mutex<Vec<u8>>);
+
+impl Output for Bytes {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let (mut all, offset) = (self.0.lock().unwrap(), offset as usize);
+        if all.len() < offset + bytes.len() {
+            all.resize(offset + bytes.len(), 0xaa);
+        }
+        all[offset..offset + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A snapshot's bytes of this text.
+fn compiled(passwd: &str, group: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let [users, groups] = ["passwd", "group"].map(|name| folder.path().join(name));
+    std::fs::write(&users, passwd).unwrap();
+    std::fs::write(&groups, group).unwrap();
+    let image = compile::accounts(&users, &groups, &mut |_| {}).unwrap().image;
+    let mut bytes = Cursor::new(Vec::new());
+    image.write(&mut bytes, 1).unwrap();
+    bytes.into_inner()
+}
+
+fn layers<'a>(line: &Line, files: &'a [u8], roster: &'a [u8]) -> Vec<Layer<'a>> {
+    let of = |service| if service == Service::Files { files } else { roster };
+    let layer = |&step: &nsswitch::Step| Layer {
+        step,
+        accounts: Some(Snapshot::open(of(step.service)).unwrap()),
+    };
+    line.steps.iter().map(layer).collect()
+}
+
+/// The map of a table out of local files and a snapshot.
+fn map(table: Table, lines: &str, files: &[u8], roster: &[u8]) -> Vec<u8> {
+    let lines = nsswitch::parse(lines.as_bytes());
+    let line = if table == Table::Passwd { &lines.passwd } else { &lines.group };
+    let entries = layers(line, files, roster);
+    let groups_of = layers(&lines.initgroups, files, roster);
+    let others_follow = lines.initgroups.others_follow;
+    let sources = Sources { entries: &entries, groups_of: &groups_of, others_follow };
+    let plan = Plan::new(table, sources, 64 << 10).unwrap();
+    let bytes = Bytes(Mutex::new(Vec::new()));
+    plan.write(1_000_000, &bytes).unwrap();
+    let bytes = bytes.0.into_inner().unwrap();
+    assert_eq!(bytes.len() as u64, plan.file_bytes());
+    assert_eq!(live::needs(&bytes[..]).unwrap().next_multiple_of(PAGE_BYTES), bytes.len());
+    bytes
+}
+
+const BOTH: &str = "passwd: files roster\ngroup: files roster\n\
+                    initgroups: files [SUCCESS=continue] roster\n";
+
+fn user(map: &[u8], key: &str) -> Said {
+    let kind =
+        if protocol::id(key.as_bytes()).is_some() { Kind::UserByUid } else { Kind::UserByName };
+    find(map, kind, key.as_bytes())
+}
+
+fn an_answer(uid: u32, name: &str) -> Said {
+    Said::Answer(protocol::user(uid, 7, [name.as_bytes(), b"x", b"", b"/", b""]))
+}
+
+#[test]
+fn the_first_service_that_has_a_key_answers_it() {
+    let files = compiled("a:x:1:7::/:\na:x:2:7::/:\n+nis\nb:x:1:7::/:\n", "");
+    let roster = compiled("a:x:3:7::/:\nc:x:1:7::/:\nd:x:4:7::/:\n", "");
+    let map = map(Table::Passwd, BOTH, &files, &roster);
+    assert_eq!(user(&map, "a"), an_answer(1, "a"));
+    assert_eq!(user(&map, "1"), an_answer(1, "a"));
+    assert_eq!(user(&map, "2"), an_answer(2, "a"));
+    assert_eq!(user(&map, "b"), an_answer(1, "b"));
+    assert_eq!(user(&map, "3"), an_answer(3, "a"));
+    assert_eq!(user(&map, "c"), an_answer(1, "c"));
+    assert_eq!(user(&map, "4"), an_answer(4, "d"));
+    for nobody in ["+nis", "0", "e", "", "5"] {
+        assert_eq!(user(&map, nobody), Said::Nothing, "{nobody}");
+    }
+}
+
+#[test]
+fn what_another_service_may_change_is_left_to_the_name_services() {
+    let files = compiled("a:x:1:7::/:\n", "g:x:5:a\n");
+    let roster = compiled("a:x:3:7::/:\nd:x:4:7::/:\n", "g:x:6:d\nh:x:7:a\n");
+    let lines = "passwd: files [SUCCESS=continue] roster\ngroup: files [SUCCESS=merge] roster\n";
+    let users = map(Table::Passwd, lines, &files, &roster);
+    assert_eq!(user(&users, "a"), Said::AskServices);
+    assert_eq!(user(&users, "1"), Said::AskServices);
+    assert_eq!(user(&users, "d"), an_answer(4, "d"));
+    let groups = map(Table::Group, lines, &files, &roster);
+    assert_eq!(find(&groups[..], Kind::GroupByName, b"g"), Said::AskServices);
+    let answer = Said::Answer(protocol::group(7, b"h", b"x", &[b"a"]));
+    assert_eq!(find(&groups[..], Kind::GroupByName, b"h"), answer);
+    assert_eq!(find(&groups[..], Kind::GroupByGid, b"7"), answer);
+}
+
+#[test]
+fn groups_of_a_user_are_a_union_where_no_other_service_is_asked() {
+    let files = compiled("a:x:1:7::/:\nz:x:9:7::/:\n", "g:x:5:a,a,stranger\nh:x:5:a\n#old:x:8:a\n");
+    let roster = compiled("d:x:4:7::/:\n", "g:x:5:a\nk:x:6:a,d\n");
+    let of = |lines: &str, name: &str| {
+        let map = map(Table::Group, lines, &files, &roster);
+        find(&map[..], Kind::GroupsOf, name.as_bytes())
+    };
+    let gids = |gids: &[u32]| Said::Answer(protocol::groups(gids));
+    assert_eq!(of(BOTH, "a"), gids(&[5, 5, 8, 6]));
+    assert_eq!(of(BOTH, "d"), gids(&[6]));
+    assert_eq!(of(BOTH, "z"), gids(&[]));
+    assert_eq!(of(BOTH, "stranger"), gids(&[5]));
+    assert_eq!(of(BOTH, "nobody"), Said::Nothing);
+    // As initgroups(3) does, `group:` goes on after a success, and `initgroups:` does not.
+    assert_eq!(of("group: files roster\n", "a"), gids(&[5, 5, 8, 6]));
+    assert_eq!(of("group: files roster\ninitgroups: files roster\n", "a"), gids(&[5, 5, 8]));
+    assert_eq!(of("group: files roster\ninitgroups: files roster\n", "d"), gids(&[6]));
+    assert_eq!(of("group: files sss roster\n", "a"), Said::Nothing);
+    // Who is found is not asked for anywhere else; who is not is.
+    let stops = "group: files\ninitgroups: files sss\n";
+    assert_eq!(of(stops, "a"), gids(&[5, 5, 8]));
+    assert_eq!(of(stops, "z"), Said::Nothing);
+}
+
+#[test]
+fn every_entry_of_a_large_corpus_is_found_with_its_own_bytes() {
+    let mut passwd = String::new();
+    let mut group = String::new();
+    for i in 0..3000_u32 {
+        passwd += &format!("user{i}:x:{}:7::/:\n", 10_000 + i * 7);
+        let members: Vec<_> = (0..i % 40).map(|m| format!("user{}", (i * 31 + m) % 3000)).collect();
+        group += &format!("group{i}:x:{}:{}\n", 50_000 + i, members.join(","));
+    }
+    let bytes = compiled(&passwd, &group);
+    let snapshot = Snapshot::open(&bytes).unwrap();
+    let users = map(Table::Passwd, "passwd: roster\n", &bytes, &bytes);
+    let groups = map(Table::Group, "group: roster\n", &bytes, &bytes);
+    for i in 0..3000_u32 {
+        let (name, uid) = (format!("user{i}"), 10_000 + i * 7);
+        assert_eq!(user(&users, &name), an_answer(uid, &name));
+        assert_eq!(user(&users, &uid.to_string()), an_answer(uid, &name));
+        let name = format!("group{i}");
+        let own = snapshot.group_by_name(name.as_bytes()).unwrap().unwrap();
+        let members: Vec<_> = own.members.iter().map(Result::unwrap).collect();
+        let answer = Said::Answer(protocol::group(50_000 + i, name.as_bytes(), b"x", &members));
+        assert_eq!(find(&groups[..], Kind::GroupByName, name.as_bytes()), answer);
+        let gid = (50_000 + i).to_string();
+        assert_eq!(find(&groups[..], Kind::GroupByGid, gid.as_bytes()), answer);
+        let name = format!("user{i}");
+        let mut gids = Vec::new();
+        let list = snapshot.supplementary(name.as_bytes()).unwrap().unwrap();
+        list.each(|gid| gids.push(gid)).unwrap();
+        let answer = Said::Answer(protocol::groups(&gids));
+        assert_eq!(find(&groups[..], Kind::GroupsOf, name.as_bytes()), answer);
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_is_no_map() {
+    let mut bytes = compiled("a:x:1:7::/:\nb:x:2:7::/:\n", "g:x:5:a,b\n");
+    let middle = bytes.windows(2).rposition(|two| two == b"b\0").unwrap();
+    bytes[middle] ^= 1;
+    let lines = nsswitch::parse(b"group: roster\n");
+    let entries = layers(&lines.group, &bytes, &bytes);
+    let groups_of = layers(&lines.initgroups, &bytes, &bytes);
+    let sources = Sources { entries: &entries, groups_of: &groups_of, others_follow: false };
+    let made = Plan::new(Table::Group, sources, 0)
+        .and_then(|plan| plan.write(0, &Bytes(Mutex::new(Vec::new()))));
+    assert!(matches!(made, Err(MapError::Damaged)), "{made:?}");
+}
+
+fn in_use() -> (tempfile::TempDir, Live) {
+    let bytes = compiled("a:x:1:7::/:\n", "");
+    let map = map(Table::Passwd, "passwd: roster\n", &bytes, &bytes);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("map");
+    std::fs::write(&path, &map).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let shared = Shared::new(&file, map.len()).unwrap();
+    let free = shared.word(header::FIRST_FREE).unwrap() as usize;
+    let data = shared.word(header::DATA_SIZE).unwrap() as usize;
+    (folder, Live::new(shared, free..data))
+}
+
+#[test]
+fn what_is_added_is_found_until_it_is_over() {
+    let (_folder, mut live) = in_use();
+    let (start, second) = (Instant::now(), Duration::from_secs(1));
+    let (nobody, packet) =
+        (protocol::absent(Kind::UserByName), protocol::not_served(Kind::UserByUid));
+    assert!(live.add(Kind::UserByName, b"x", &nobody, true, start, second));
+    assert!(live.add(Kind::UserByUid, b"9", &packet, false, start, 3 * second));
+    assert_eq!(find(live.map(), Kind::UserByName, b"x"), Said::Answer(nobody.clone()));
+    assert_eq!(find(live.map(), Kind::UserByUid, b"9"), Said::Answer(packet.clone()));
+    assert_eq!(live.expire(start), Some(start + second));
+    assert_eq!(live.expire(start + second), Some(start + 3 * second));
+    assert_eq!(find(live.map(), Kind::UserByName, b"x"), Said::Nothing);
+    assert_eq!(find(live.map(), Kind::UserByUid, b"9"), Said::Answer(packet));
+    // Again, and in the place of itself.
+    assert!(live.add(Kind::UserByName, b"x", &nobody, true, start, second));
+    assert!(live.add(Kind::UserByName, b"x", &nobody, true, start, second));
+    assert_eq!(live.added(), 2);
+    live.empty();
+    assert_eq!((live.added(), live.expire(start)), (0, None));
+    assert_eq!(find(live.map(), Kind::UserByUid, b"9"), Said::Nothing);
+    assert_eq!(find(live.map(), Kind::UserByName, b"a"), an_answer(1, "a"));
+    assert_eq!(live.map().word(header::GC_CYCLE), Some(2));
+}
+
+/// A flood of unknown names empties the room, once a second, and is kept out otherwise.
+#[test]
+fn a_full_room_is_emptied_at_most_once_a_second() {
+    let (_folder, mut live) = in_use();
+    let (start, life) = (Instant::now(), Duration::from_secs(60));
+    let nobody = protocol::absent(Kind::UserByName);
+    let mut refused = 0;
+    for i in 0..5000 {
+        let name = format!("nobody{i}");
+        refused +=
+            u32::from(!live.add(Kind::UserByName, name.as_bytes(), &nobody, true, start, life));
+    }
+    assert!(refused > 0);
+    assert_eq!(live.map().word(header::GC_CYCLE), Some(2));
+    assert_eq!(find(live.map(), Kind::UserByName, b"a"), an_answer(1, "a"));
+    let later = start + Duration::from_secs(1);
+    assert!(live.add(Kind::UserByName, b"last", &nobody, true, later, life));
+    assert_eq!(live.map().word(header::GC_CYCLE), Some(4));
+    assert!(!live.add(Kind::UserByName, b"huge", &[0; 20_000], false, later, life));
+}
+
+/// Within the last page, however often: clients unmap what they mapped, a page more would stay.
+#[test]
+fn a_map_can_say_often_enough_that_there_is_another() {
+    let (_folder, live) = in_use();
+    let mut map = live.into_map();
+    let (pages, data) = (map.len(), map.word(header::DATA_SIZE).unwrap());
+    for times in 1..=RAISES_MAX as u32 {
+        assert!(live::raise(&mut map), "{times}");
+        assert_eq!(
+            map.word(header::DATA_SIZE).unwrap(),
+            data + times * RAISE_BYTES.cast_unsigned()
+        );
+        let needed = live::needs(&map).unwrap();
+        assert_eq!(needed.next_multiple_of(PAGE_BYTES), pages);
+    }
+    while live::raise(&mut map) {}
+    assert!(live::needs(&map).unwrap() <= pages);
+    live::close(&mut map);
+    assert_eq!(map.word(header::GC_CYCLE).unwrap() % 2, 1);
+}
+
+/// Whatever stands in a file that is taken over: nothing is read beyond it.
+#[test]
+fn any_bytes_are_safe_to_look_up_in() {
+    let bytes = compiled("a:x:1:7::/:\nb:x:2:7::/:\n", "");
+    let map = map(Table::Passwd, "passwd: roster\n", &bytes, &bytes);
+    let mut state = 1_u32;
+    for _ in 0..20_000 {
+        let mut broken = map[..12 << 10].to_vec();
+        for _ in 0..8 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let place = (state >> 8) as usize % broken.len();
+            let place = if state.is_multiple_of(3) { place % HEADER_BYTES } else { place };
+            broken[place] = state as u8;
+        }
+        let _ = find(&broken[..], Kind::UserByName, b"a");
+        let _ = live::needs(&broken[..]);
+    }
+}

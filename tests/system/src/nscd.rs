@@ -1,0 +1,194 @@
+//! A running `roster nscd` on a pretend [`Host`], and the programs that ask there.
+
+use crate::artifacts::roster_program;
+use crate::caller::Caller;
+use crate::host::{Host, Output, run};
+use crate::servers::Process;
+use crate::wait::wait_until;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Longest time until maps are there or a change is seen, on a busy machine.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A server of maps and its host. Dropping it ends the server; in a test that fails it shows the log.
+#[derive(Debug)]
+pub struct Responder {
+    process: Option<Process>,
+    arguments: Vec<String>,
+    // Removed last.
+    host: Host,
+}
+
+impl Responder {
+    /// A server on that host, with maps that are ready.
+    ///
+    /// # Panics
+    /// If it does not come up; so do the other functions of this file.
+    #[must_use]
+    pub fn start(host: Host) -> Self {
+        let mut responder = Self::prepared(host, &[]);
+        responder.launch();
+        responder
+    }
+
+    /// The same, not started, with more arguments.
+    #[must_use]
+    pub fn prepared(host: Host, arguments: &[&str]) -> Self {
+        for (name, mode) in [("nscd", 0o755), ("maps", 0o700)] {
+            fs::create_dir_all(host.path(name)).expect("create a folder");
+            fs::set_permissions(host.path(name), fs::Permissions::from_mode(mode)).expect("chmod");
+        }
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Self { process: None, arguments, host }
+    }
+
+    /// Starts it, and waits until its maps are there.
+    pub fn launch(&mut self) {
+        let log = self.host.path("log");
+        let mut command = self.command();
+        self.process = Some(Process::start(&mut command, &log));
+        wait_until(SOON, "both maps are served", || {
+            let figures = self.figures();
+            figures.contains("passwd: ") && figures.matches("entries in a map").count() == 2
+        });
+    }
+
+    /// The command that serves, where it watches the files of the host itself.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = self.host.command(roster_program());
+        command.arg("nscd").arg("--maps").arg(self.host.path("maps"));
+        for name in ["passwd", "group", "nsswitch.conf"] {
+            let option = format!("--{}", name.trim_end_matches(".conf"));
+            command.arg(option).arg(self.host.path("etc").join(name));
+        }
+        command.arg("--snapshot").arg(self.host.snapshot()).args(&self.arguments);
+        command
+    }
+
+    /// Starts it and waits for nothing.
+    pub fn launch_only(&mut self) {
+        let mut command = self.command();
+        self.process = Some(Process::start(&mut command, &self.host.path("log")));
+    }
+
+    /// The host.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The server's process.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the server was started")
+    }
+
+    /// What `roster nscd` with these arguments prints as somebody who may give orders.
+    #[must_use]
+    pub fn order(&self, arguments: &[&str]) -> Output {
+        run(self.host.command(roster_program()).arg("nscd").args(arguments))
+    }
+
+    /// What the server tells of itself.
+    #[must_use]
+    pub fn figures(&self) -> String {
+        String::from_utf8_lossy(&self.order(&["--statistics"]).stdout).into_owned()
+    }
+
+    /// The number in front of these words of the figures.
+    #[must_use]
+    pub fn figure(&self, words: &str) -> u64 {
+        let figures = self.figures();
+        let number = figures.split(words).next().and_then(|text| text.split_whitespace().last());
+        number
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("{words}: {figures}"))
+    }
+
+    /// Where programs ask, seen from outside of the host.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.host.path("nscd/socket")
+    }
+
+    /// Puts text in the place of one of the host's files, as programs do that mean it well: not in
+    /// place, except where programs on the host are to see it too.
+    pub fn rewrite(&self, name: &str, text: &str) {
+        fs::write(self.host.path("etc").join(name), text).expect("write a file of the host");
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if let Some(process) = &self.process
+            && std::thread::panicking()
+        {
+            eprintln!("the server said:\n{}", process.log());
+        }
+    }
+}
+
+/// A program that looks names up when told to, see `c/names.c`.
+pub struct Names(Caller);
+
+impl Names {
+    /// That program, on a host.
+    #[must_use]
+    pub fn on(host: &Host, program: &Path) -> Self {
+        Self(Caller::start(&mut host.command(program)))
+    }
+
+    /// The program of a prepared command.
+    #[must_use]
+    pub fn of(command: &mut Command) -> Self {
+        Self(Caller::start(command))
+    }
+
+    /// A question in the program's own words, and the answer.
+    pub fn ask(&mut self, question: &str) -> String {
+        self.0.say(question)
+    }
+
+    /// What a user's entry says of its name, ids, GECOS and home; "none" and errno where there is none.
+    pub fn user(&mut self, name: &str) -> String {
+        readable(&self.0.say(&format!("u {}", hexadecimal(name.as_bytes()))))
+    }
+
+    /// The same by uid.
+    pub fn user_of(&mut self, uid: u32) -> String {
+        readable(&self.0.say(&format!("U {uid}")))
+    }
+
+    /// A group with its members.
+    pub fn group(&mut self, name: &str) -> String {
+        readable(&self.0.say(&format!("g {}", hexadecimal(name.as_bytes()))))
+    }
+
+    /// The gids of a user's groups, sorted, behind one that stands for none.
+    pub fn groups_of(&mut self, name: &str) -> String {
+        self.0.say(&format!("i {}", hexadecimal(name.as_bytes())))
+    }
+}
+
+/// Bytes as digits.
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Strings of an answer as text: `"616c"` as `al`.
+fn readable(answer: &str) -> String {
+    let word = |word: &str| match word.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(digits) => {
+            let pairs = digits.as_bytes().chunks(2);
+            let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+            String::from_utf8_lossy(&pairs.filter_map(byte).collect::<Vec<_>>()).into_owned()
+        }
+        None => word.to_owned(),
+    };
+    answer.trim_start().split(' ').map(word).collect::<Vec<_>>().join(":")
+}

@@ -1,0 +1,646 @@
+//! `roster nscd`: what real programs are told through the C library's own client of nscd, without the
+//! socket where a map has it, and what becomes of that when files, servers and clocks change.
+
+use roster_system_tests::artifacts::musl_program;
+use roster_system_tests::corpus::{self, Corpus, Keys};
+use roster_system_tests::differ::{assert_alike, difference, seeds};
+use roster_system_tests::host::{RECOMMENDED, run, tool};
+use roster_system_tests::nscd::{SOON, hexadecimal};
+use roster_system_tests::{
+    Domain, Host, Names, Responder, Rosterd, c_program, c_program_with, needs_root, roster_program,
+    wait_until,
+};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const LOCAL: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:::\n\
+                     local:x:1500:1500:Local account:/home/local:/bin/sh\n";
+const LOCAL_GROUPS: &str = "root:x:0:\nnogroup:x:65534:\nlocal:x:1500:\nwheel:x:900:local,alice\n";
+
+fn people() -> Corpus {
+    let passwd = b"alice:x:70000:70000:Alice Example,,,:/tmp:/bin/sh\nlocal:x:70001:70000:::\n\
+                   bob:x:1500:70000:Bob:/tmp:/bin/sh\n";
+    let group = b"people:x:70000:\nstaff:x:70050:alice,bob\nj\xc3\xb6rgs:x:70051:alice\n";
+    Corpus::new("", passwd, group, b"")
+}
+
+fn host(nsswitch: &str) -> Host {
+    let local = Corpus::new("", LOCAL.as_bytes(), LOCAL_GROUPS.as_bytes(), b"");
+    let host = Host::in_memory(&local, nsswitch);
+    host.publish(&people());
+    host
+}
+
+/// The questions that a corpus can be asked, a line each.
+fn questions(keys: &Keys) -> Vec<u8> {
+    let mut text = String::new();
+    for name in keys.names.iter().filter(|name| name.len() < 4000) {
+        let name = hexadecimal(name);
+        let _ = write!(text, "u {name}\ng {name}\ni {name}\n");
+    }
+    for id in &keys.ids {
+        let _ = write!(text, "U {id}\nG {id}\n");
+    }
+    text.into_bytes()
+}
+
+fn answers(host: &Host, program: &Path, questions: &[u8]) -> Vec<u8> {
+    let file = host.path("questions");
+    fs::write(&file, questions).expect("write the questions");
+    let input = fs::File::open(&file).expect("open them");
+    let told = run(host.command(program).stdin(input));
+    assert_eq!(told.code, 0, "{}", told.error());
+    told.stdout
+}
+
+/// The same text through `files` alone, through the module, and through the server.
+#[test]
+fn every_look_up_is_answered_as_the_module_and_as_files_do() {
+    let program = c_program("names");
+    let some = seeds().take(25).map(corpus::random);
+    let corpora = corpus::hand_picked().into_iter().chain([Corpus::of_this_machine()]).chain(some);
+    assert_alike(corpora, |corpus| {
+        let questions = questions(&corpus.keys());
+        let lines = |services: &str| format!("passwd: {services}\ngroup: {services}\n");
+        let plain = Host::in_memory(corpus, &lines("files"));
+        let files = answers(&plain, &program, &questions);
+        let served = Responder::start(Host::in_memory(corpus, &lines("files")));
+        let ours = answers(served.host(), &program, &questions);
+        let nobody = Corpus::new("", b"", b"", b"");
+        let snapshot = Host::in_memory(&nobody, &lines("files roster"));
+        snapshot.publish(corpus);
+        let module = answers(&snapshot, &program, &questions);
+        let served = Responder::start(snapshot);
+        let through_both = answers(served.host(), &program, &questions);
+        difference(corpus, &files, &ours)
+            .or_else(|| difference(corpus, &module, &through_both))
+            .or_else(|| difference(corpus, &files, &module))
+    });
+}
+
+#[test]
+fn local_accounts_go_first_and_groups_are_a_union() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert_eq!(names.user("alice"), "alice:x:70000:70000:Alice Example,,,:/tmp:/bin/sh");
+    assert_eq!(names.user("local"), "local:x:1500:1500:Local account:/home/local:/bin/sh");
+    assert_eq!(names.user_of(1500), "local:x:1500:1500:Local account:/home/local:/bin/sh");
+    assert_eq!(names.user_of(70_001), "local:x:70001:70000:::");
+    assert_eq!(names.user("bob"), "bob:x:1500:70000:Bob:/tmp:/bin/sh");
+    assert_eq!(names.group("j\u{f6}rgs"), "j\u{f6}rgs:x:70051:alice");
+    assert_eq!(names.groups_of("alice"), " 900 70050 70051 4294967294");
+    assert_eq!(names.groups_of("local"), " 900 4294967294");
+    assert_eq!(names.groups_of("root"), " 4294967294");
+    assert_eq!(names.user("carol"), "none:0");
+}
+
+/// Each C library, and a program with other rights than its caller.
+#[test]
+fn every_kind_of_program_is_answered() {
+    let served = Responder::start(host(RECOMMENDED));
+    let host = served.host();
+    // The module is out of reach of all of them, and the snapshot too.
+    let dynamic = c_program("names");
+    let fixed = c_program_with("names", "names-static", &["-static"]);
+    for program in [&dynamic, &fixed, &musl_program("names")] {
+        let mut names = Names::on(host, program);
+        let shown = program.display();
+        let alice = "alice:x:70000:70000:Alice Example,,,:/tmp:/bin/sh";
+        assert_eq!(names.user("alice"), alice, "{shown}");
+        assert_eq!(names.user_of(70_000), alice, "{shown}");
+        assert_eq!(names.group("staff"), "staff:x:70050:alice:bob", "{shown}");
+        assert!(names.groups_of("alice").contains(" 70050 70051"), "{shown}");
+        assert!(names.user("carol").starts_with("none:"), "{shown}");
+        assert_eq!(names.user("root"), "root:x:0:0:root:/root:/bin/sh", "{shown}");
+    }
+}
+
+#[test]
+fn a_set_uid_program_is_answered_from_the_map() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::start(host(RECOMMENDED));
+    let program = c_program("names");
+    let script = "cp $0 /var/lib/names; chmod 4755 /var/lib/names; \
+                  printf 'u 616c696365\\n' | setpriv --reuid 65534 --clear-groups /var/lib/names";
+    let told = run(served.host().command("sh").args(["-ec", script]).arg(&program));
+    assert!(told.text().contains(" 70000 70000 "), "{told:?}");
+}
+
+/// The promise of the whole: after a map was handed over there is no system call.
+#[test]
+fn look_ups_make_no_system_call() {
+    let served = Responder::start(host(RECOMMENDED));
+    for program in [c_program("names"), c_program_with("names", "names-static", &["-static"])] {
+        let trace = served.host().path("trace");
+        let mut strace = served.host().command(tool("strace", "strace"));
+        strace.arg("-o").arg(&trace).arg(&program);
+        let mut names = Names::of(&mut strace);
+        for _ in 0..3 {
+            names.user("alice");
+            names.user_of(0);
+            names.group("staff");
+            names.groups_of("alice");
+        }
+        names.ask("maps x");
+        for question in ["u 616c696365", "U 70000", "u 726f6f74", "G 70050", "i 616c696365", "G 0"]
+        {
+            names.ask(&format!("repeat 100 {question}"));
+        }
+        drop(names);
+        let trace = fs::read_to_string(&trace).expect("read the trace");
+        let (first, last) = trace.split_once("/proc/self/maps").expect("a mark");
+        // One for each map, and no file of the name services.
+        assert_eq!(first.matches("connect(").count(), 2, "{first}");
+        assert!(!first.contains("nsswitch.conf"), "{first}");
+        // Questions are read and answers written; clocks need no system call.
+        let quiet =
+            ["read(0,", "write(1,", "read(3,", "close(3)", "newfstatat(3", "fstat(3", "+++", "---"];
+        let others: Vec<_> = last
+            .lines()
+            .skip(1)
+            .filter(|line| !quiet.iter().any(|call| line.starts_with(call)))
+            .filter(|line| !line.starts_with("getrandom") && !line.starts_with("brk"))
+            .collect();
+        assert!(others.is_empty(), "{others:#?}");
+    }
+}
+
+/// The people of a generation as `c/threads.c` knows them: each answer names it in several places.
+fn generation(number: usize) -> Corpus {
+    let (mut passwd, mut group) = (String::new(), String::new());
+    let members: Vec<_> = (0..50).map(|i| format!("m{number}.{i}")).collect();
+    let members = members.join(",");
+    for i in 0..10 {
+        let gid = 1_000_000 + number;
+        let id = 1000 + i;
+        let _ = writeln!(passwd, "u{i}:x:{id}:{gid}:generation {number}:/home/{number}:/bin/sh");
+        let _ = writeln!(group, "g{i}:{number}:{}:{members}", 5000 + i);
+    }
+    for i in 0..10 {
+        let gid = 10_000_000 + number * 100 + i;
+        let _ = writeln!(group, "s{i}:x:{gid}:u0,u1,u2,u3,u4,u5,u6,u7,u8,u9");
+    }
+    Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"")
+}
+
+const SNAPSHOT_ONLY: &str = "passwd: roster\ngroup: roster\ninitgroups: roster\n";
+
+/// Generations are replaced under threads of a program that lives through all of them, half of which
+/// ask through glibc; others start all the while, and so map what is about to be replaced.
+#[test]
+fn under_replacement_no_answer_is_wrong_torn_missing_or_goes_back() {
+    let seconds = match std::env::var("ROSTER_SECONDS") {
+        Ok(text) => Duration::from_secs(text.parse().expect("ROSTER_SECONDS is a number")),
+        Err(_) => Duration::from_secs(5),
+    };
+    let host = Host::in_memory(&generation(1), SNAPSHOT_ONLY);
+    host.publish(&generation(1));
+    let served = Responder::start(host);
+    let host = served.host();
+    let mut threads = host.command("nice");
+    threads.args(["-n", "19"]).arg(c_program("threads")).arg((seconds * 3).as_secs().to_string());
+    let mut threads = threads
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start the threads");
+    let start = Instant::now();
+    let (mut last, mut oldest) = (1, Names::on(host, &c_program("names")));
+    let mut others = Vec::new();
+    while start.elapsed() < seconds {
+        last += 1;
+        host.publish(&generation(last));
+        if last % 8 == 0 {
+            let mut fresh = Names::on(host, &c_program("names"));
+            assert!(fresh.user("u1").contains(":generation "));
+            others.push(fresh);
+        }
+        assert!(oldest.user("u1").contains(":generation "));
+        assert!(oldest.ask("fork u 7531").contains(&hexadecimal(b"generation ")));
+    }
+    let newest = format!(":generation {last}:");
+    // Clients of every age, and the oldest, come to the newest.
+    for names in others.iter_mut().chain([&mut oldest]) {
+        wait_until(SOON, "the newest generation is seen", || names.user("u1").contains(&newest));
+        // The map that is read, and no other.
+        let maps: u32 = names.ask("maps /maps/passwd.").parse().expect("a number");
+        assert_eq!(maps, 1);
+    }
+    // The threads look for a moment longer, so that they see it, too.
+    std::thread::sleep(Duration::from_millis(300));
+    drop(threads.stdin.take());
+    let done = threads.wait_with_output().expect("wait for the threads");
+    let told = String::from_utf8_lossy(&done.stdout);
+    println!("{last} generations: {told}");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}: {told}{errors}", done.status);
+    assert!(told.contains(&format!("newest generation {last},")), "{told}, published {last}");
+    assert!(last > 20, "only {last} generations");
+}
+
+/// Every generation is looked at, and leaves nothing behind: neither in the program nor in memory.
+#[test]
+fn a_program_that_lives_through_many_generations_keeps_one_map_of_each_table() {
+    let generations = 200;
+    let host = Host::in_memory(&generation(1), SNAPSHOT_ONLY);
+    host.publish(&generation(1));
+    let served = Responder::start(host);
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let (user, group) = (names.user("u1"), names.group("g1"));
+    assert!(user.contains("generation 1:") && group.starts_with("g1:1:"), "{user} {group}");
+    let before: u32 = names.ask("maps -").parse().expect("a number");
+    for number in 2..generations {
+        served.host().publish(&generation(number));
+        let wanted = format!(":generation {number}:");
+        wait_until(SOON, "the generation is seen", || names.user("u1").contains(&wanted));
+        let wanted = format!("g1:{number}:");
+        wait_until(SOON, "its groups are, too", || names.group("g1").starts_with(&wanted));
+    }
+    let after: u32 = names.ask("maps -").parse().expect("a number");
+    // The C library's own memory may have grown by a piece or two.
+    assert!(after <= before + 2, "{before} mappings at the start, {after} at the end");
+    let used = || -> u64 {
+        let files = fs::read_dir(served.host().path("maps")).expect("list the maps");
+        let files = files.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok());
+        files.map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512).sum()
+    };
+    // The two that are served, eight before each, and a page of others.
+    wait_until(SOON, "old maps give their memory back", || used() < 16 << 20);
+}
+
+#[test]
+fn changes_of_files_and_of_nsswitch_conf_are_seen_by_running_programs() {
+    let served = Responder::start(host("passwd: files\ngroup: files\ninitgroups: files\n"));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert_eq!(names.user("alice"), "none:0");
+    assert_eq!(names.user("fresh"), "none:0");
+    // In place, so that the helper sees it in its mounts, too: as soon as it is written, nobody is told
+    // what was.
+    served.rewrite("passwd", &format!("{LOCAL}fresh:x:1501:1501:::\n"));
+    let fresh = "fresh:x:1501:1501:::";
+    let seen = wait_until(SOON, "a new user is seen", || names.user("fresh") == fresh);
+    assert!(seen < Duration::from_secs(5), "{seen:?}");
+    served.rewrite("group", &format!("{LOCAL_GROUPS}more:x:901:fresh\n"));
+    wait_until(SOON, "a new group is seen", || names.groups_of("fresh") == " 901 4294967294");
+    served.rewrite("passwd", LOCAL);
+    wait_until(SOON, "who is gone is gone", || names.user("fresh") == "none:0");
+    served.rewrite("nsswitch.conf", RECOMMENDED);
+    wait_until(SOON, "another service is in", || names.user("alice").starts_with("alice:x:70000"));
+    wait_until(SOON, "and its groups", || {
+        names.groups_of("alice") == " 900 70050 70051 4294967294"
+    });
+    let made = served.figure(" made since");
+    assert!(made >= 3, "{}", served.figures());
+}
+
+/// A file that is renamed over the other, as useradd(8) does it.
+#[test]
+fn a_file_that_takes_the_place_of_another_is_seen_at_once() {
+    let served = Responder::start(host("passwd: files\ngroup: files\ninitgroups: files\n"));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut delays = Vec::new();
+    for number in 0..20 {
+        let path = served.host().path("etc/passwd.new");
+        let text = format!("{LOCAL}mark:x:4000:{number}:::\n");
+        fs::write(&path, text).expect("write the new file");
+        fs::rename(&path, served.host().path("etc/passwd")).expect("rename it");
+        let wanted = format!("mark:x:4000:{number}:::");
+        let start = Instant::now();
+        while names.user_of(4000) != wanted {
+            assert!(start.elapsed() < SOON, "{number} is never seen");
+        }
+        delays.push(start.elapsed());
+    }
+    delays.sort_unstable();
+    println!("seen after {delays:?}");
+    assert!(delays[10] < Duration::from_millis(500), "{delays:?}");
+}
+
+#[test]
+fn who_lives_in_another_service_is_found_and_kept_for_a_while() {
+    let served = Responder::prepared(
+        host("passwd: files systemd\ngroup: files systemd\n"),
+        &["--positive", "2", "--negative", "1"],
+    );
+    let mut served = served;
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let unknown = "nobody-there";
+    assert_eq!(names.user(unknown), "none:0");
+    let asked = served.figure(" of them by other");
+    for _ in 0..200 {
+        assert_eq!(names.user(unknown), "none:0");
+    }
+    assert_eq!(served.figure(" of them by other"), asked, "it was known that nobody is there");
+    // Local accounts are where they were, whatever the other service says.
+    assert_eq!(names.user("root"), "root:x:0:0:root:/root:/bin/sh");
+    assert_eq!(names.groups_of("alice"), " 900 4294967294");
+    let other = served.figure(" of them by other");
+    for _ in 0..200 {
+        assert_eq!(names.groups_of("alice"), " 900 4294967294");
+    }
+    assert_eq!(served.figure(" of them by other"), other, "its answer was kept");
+    // Both are over some day.
+    wait_until(SOON, "it is asked again", || {
+        names.user(unknown);
+        names.groups_of("alice");
+        served.figure(" of them by other") >= other + 2
+    });
+}
+
+/// The server is killed again and again: programs have the map that they have, new ones go on without.
+#[test]
+fn a_server_that_is_killed_takes_nobody_away_and_the_next_one_takes_over() {
+    let mut served = Responder::start(host(RECOMMENDED));
+    let mut old = Names::on(served.host(), &c_program("names"));
+    let alice = "alice:x:70000:70000:Alice Example,,,:/tmp:/bin/sh";
+    assert_eq!(old.user("alice"), alice);
+    for round in 0..5 {
+        served.process().kill();
+        assert_eq!(old.user("alice"), alice, "{round}");
+        assert_eq!(old.user("carol").split(':').next(), Some("none"), "{round}");
+        let mut fresh = Names::on(served.host(), &c_program("names"));
+        assert_eq!(fresh.user("alice"), alice, "{round}");
+        let mut people = people();
+        people.passwd.extend(format!("round:x:{}:70000:::\n", 80_000 + round).bytes());
+        served.host().publish(&people);
+        served.launch();
+        // By the map of the server that is, not by its socket.
+        let wanted = format!("round:x:{}:70000:::", 80_000 + round);
+        wait_until(SOON, "the old program has the new map", || old.user("round") == wanted);
+        wait_until(SOON, "and no other", || old.ask("maps /maps/passwd.") == "1");
+    }
+}
+
+/// Whoever stops the server, or moves the clock, has programs go on with the name services.
+#[test]
+fn a_server_that_is_stopped_for_long_holds_nobody_up() {
+    let mut served = Responder::start(host("passwd: files\ngroup: files\n"));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("root").starts_with("root:"));
+    served.process().freeze();
+    // What a map has is told as ever.
+    let start = Instant::now();
+    for _ in 0..1000 {
+        assert!(names.user("root").starts_with("root:"));
+    }
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // What it has not: the client waits for 5 s, once, and asks the name services then.
+    let start = Instant::now();
+    assert!(names.user("carol").starts_with("none"));
+    assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
+    served.process().thaw();
+    wait_until(SOON, "it is asked again", || {
+        let before = served.figure(" questions answered");
+        names.user("carol");
+        served.figure(" questions answered") > before + 1
+    });
+}
+
+#[test]
+fn strangers_that_say_nothing_change_nothing_for_others() {
+    let served = Responder::start(host(RECOMMENDED));
+    let strangers: Vec<_> =
+        (0..1500).map(|_| UnixStream::connect(served.socket()).expect("connect")).collect();
+    let start = Instant::now();
+    for _ in 0..50 {
+        let mut names = Names::on(served.host(), &c_program("names"));
+        assert!(names.user("alice").starts_with("alice:x:70000"));
+        assert!(names.user("carol").starts_with("none:0"));
+    }
+    println!("50 programs in {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // Each of them is sent away before a client of glibc would give up.
+    let start = Instant::now();
+    for mut stranger in strangers {
+        stranger.set_read_timeout(Some(Duration::from_secs(6))).expect("set a deadline");
+        assert_eq!(stranger.read(&mut [0; 8]).expect("the end"), 0);
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+/// Requests that no client sends: each is answered by the end of its connection, and the server lives.
+#[test]
+fn nonsense_on_the_socket_is_the_end_of_its_connection_only() {
+    let mut served = Responder::start(host(RECOMMENDED));
+    let integers = |numbers: &[i32]| -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+    };
+    for request in [
+        integers(&[2, 0, -1]),
+        integers(&[2, 0, i32::MAX]),
+        integers(&[2, 0, 0]),
+        integers(&[1, 0, 4]),
+        integers(&[2, 99, 4]),
+        [integers(&[2, 0, 4]), b"abcd".to_vec()].concat(),
+        [integers(&[2, 1, 4]), b"a\0b\0".to_vec()].concat(),
+        vec![0xff; 5000],
+    ] {
+        let mut stranger = UnixStream::connect(served.socket()).expect("connect");
+        let _ = stranger.write_all(&request);
+        stranger.set_read_timeout(Some(Duration::from_secs(5))).expect("set a deadline");
+        let mut said = Vec::new();
+        // Closed, or reset where more was sent than is read.
+        let end = stranger.read_to_end(&mut said);
+        assert!(said.is_empty() || end.is_err(), "{request:?}: {said:?}");
+    }
+    assert!(served.process().runs());
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:"));
+}
+
+#[test]
+fn the_orders_of_nscd_are_roots_alone() {
+    if !needs_root() {
+        return;
+    }
+    let mut served = Responder::start(host(RECOMMENDED));
+    let made = served.figure(" made since");
+    let nscd = tool("nscd", "nscd");
+    let told = served.host().run(&nscd, &["--invalidate", "passwd"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(served.order(&["--invalidate", "group"]).code, 0);
+    assert!(served.figure(" made since") > made, "{}", served.figures());
+    let as_nobody = |order: &str| {
+        let roster = roster_program().display().to_string();
+        let script = format!("setpriv --reuid 65534 --clear-groups {roster} nscd {order}");
+        served.host().shell(&script)
+    };
+    assert_ne!(as_nobody("--statistics").code, 0);
+    assert_ne!(as_nobody("--invalidate passwd").code, 0);
+    let _ = as_nobody("--shutdown");
+    assert!(!served.figures().is_empty(), "nobody ended it");
+    assert_eq!(served.host().run(&nscd, &["--shutdown"]).code, 0);
+    wait_until(SOON, "it has ended", || !served.process().runs());
+}
+
+#[test]
+fn a_socket_that_is_another_programs_stays_that_programs() {
+    let served = Responder::start(host(RECOMMENDED));
+    let second = run(&mut served.command());
+    assert_eq!(second.code, 1, "{second:?}");
+    assert!(second.error().contains("is served by roster, process "), "{}", second.error());
+    assert!(!served.figures().is_empty());
+}
+
+/// Programs that close all descriptors, also those of glibc's client.
+#[test]
+fn a_program_that_closes_all_descriptors_is_answered() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    for _ in 0..3 {
+        assert!(names.user("alice").starts_with("alice:x:70000"));
+        names.ask("close");
+        assert!(names.group("staff").starts_with("staff:x:70050"));
+        assert!(names.ask("fork i 616c696365").contains(" 70050 70051"));
+    }
+}
+
+/// What programs are handed cannot be written, not even by another way to the same file.
+#[test]
+fn a_map_is_nobody_elses_to_write() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::start(host(RECOMMENDED));
+    let script = "import socket, struct, os, mmap
+s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket')
+s.sendall(struct.pack('iii', 2, 11, 7) + b'passwd\\0')
+data, fds, _, _ = socket.recv_fds(s, 64, 1)
+fd = fds[0]
+for what in (lambda: os.write(fd, b'x'), lambda: os.ftruncate(fd, 0),
+             lambda: mmap.mmap(fd, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE),
+             lambda: os.open(f'/proc/self/fd/{fd}', os.O_RDWR), lambda: os.fchmod(fd, 0o666)):
+    try: what(); print('written')
+    except OSError as error: print('refused')
+print(len(mmap.mmap(fd, 4096, prot=mmap.PROT_READ)))";
+    let as_nobody = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script];
+    let told = served.host().run("setpriv", &as_nobody);
+    assert_eq!(told.text(), "refused\nrefused\nrefused\nrefused\nrefused\n4096");
+}
+
+/// nss-systemd makes `nobody` up where no file has it, as it does the users of units. They are there although no map had
+/// them when it was made, they cost a system call once, and they do not disappear.
+#[test]
+fn a_user_whom_only_nss_systemd_knows_is_there_and_soon_in_the_map() {
+    let local = Corpus::new("", b"root:x:0:0:root:/root:/bin/sh\n", b"root:x:0:\n", b"");
+    let host = Host::in_memory(&local, "passwd: files systemd\ngroup: files systemd\n");
+    let plain = Names::on(&host, &c_program("names")).user("nobody");
+    assert!(plain.starts_with("nobody:"), "{plain}: install the Debian package libnss-systemd");
+    let served = Responder::start(host);
+    for program in [c_program("names"), musl_program("names")] {
+        let mut names = Names::on(served.host(), &program);
+        assert_eq!(names.user("nobody"), plain, "{}", program.display());
+        assert_eq!(names.user_of(65_534), plain, "{}", program.display());
+        assert!(names.group("nogroup").starts_with("nogroup:"), "{}", program.display());
+    }
+    let mut names = Names::on(served.host(), &c_program("names"));
+    names.user("nobody");
+    let answered = served.figure(" questions answered");
+    for _ in 0..100 {
+        assert_eq!(names.user("nobody"), plain);
+    }
+    // One of them is that of the figures.
+    assert!(served.figure(" questions answered") <= answered + 1, "{}", served.figures());
+}
+
+fn lab() -> (tempfile::TempDir, Domain) {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let [passwd, group] = ["passwd", "group"].map(|name| folder.path().join(name));
+    fs::write(&passwd, "ann:x:5000:5000:Ann:/home/ann:/bin/sh\n").expect("write");
+    fs::write(&group, "lab:x:5000:\nnight:x:5001:ann\n").expect("write");
+    let domain = Domain::files("lab", &passwd, &group);
+    (folder, domain)
+}
+
+/// Adds tables to the configuration.
+fn configure(rosterd: &Rosterd, tables: &str) {
+    let config = fs::read_to_string(rosterd.config()).expect("read the configuration");
+    fs::write(rosterd.config(), config + tables).expect("write it");
+}
+
+#[test]
+fn rosterd_serves_in_place_of_nscd_and_its_changes_are_seen() {
+    let (folder, domain) = lab();
+    let host = host(RECOMMENDED);
+    fs::remove_file(host.snapshot()).expect("remove the snapshot");
+    fs::create_dir(host.path("nscd")).expect("make the folder of the socket");
+    let mut rosterd = Rosterd::on(host, "", &[domain]);
+    let socket = rosterd.host().path("nscd/socket");
+    let nsswitch = rosterd.host().path("etc/nsswitch.conf");
+    let keys = format!(
+        "\n[responder.nscd]\nenabled = true\nsocket = {socket:?}\nnsswitch = {nsswitch:?}\n"
+    );
+    configure(&rosterd, &keys);
+    rosterd.launch();
+    let role = rosterd.wait_for_role("responder:nscd");
+    let mut names = Names::on(rosterd.host(), &c_program("names"));
+    wait_until(SOON, "the domain is served", || {
+        names.user("ann").starts_with("ann:*:5000:5000:Ann")
+    });
+    wait_until(SOON, "and its groups", || names.groups_of("ann") == " 5001 4294967294");
+    assert_eq!(names.user("root"), "root:x:0:0:root:/root:/bin/sh");
+    // From the map: one of the role's own.
+    wait_until(SOON, "a map is read", || {
+        names.user("ann");
+        names.ask("maps /run/nscd/passwd.") == "1"
+    });
+    rosterd.kill_role("responder:nscd");
+    assert!(names.user("ann").starts_with("ann:*:5000"), "the map stays");
+    let more = "ann:x:5000:5000:Ann:/home/ann:/bin/sh\nben:x:5002:5000::/home/ben:/bin/sh\n";
+    fs::write(folder.path().join("passwd"), more).expect("write");
+    wait_until(SOON, "the next role's map is read", || names.user("ben").starts_with("ben:*:5002"));
+    wait_until(SOON, "and no other", || names.ask("maps /run/nscd/passwd.") == "1");
+    assert_ne!(rosterd.wait_for_role("responder:nscd"), role);
+    rosterd.stop();
+    assert!(!socket.exists(), "nobody is to connect there any more");
+    assert!(Names::on(rosterd.host(), &c_program("names")).user("ben").starts_with("ben:*:5002"));
+}
+
+/// As root starts it: the role has a user of its own, whose maps others cannot write.
+#[test]
+fn the_role_of_rosterd_has_a_user_of_its_own() {
+    if !needs_root() {
+        return;
+    }
+    let (folder, domain) = lab();
+    // The back-end's user has to read them.
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
+    let mut rosterd = Rosterd::installed(&[domain]);
+    configure(&rosterd, "\n[responder.nscd]\nenabled = true\n");
+    rosterd.launch();
+    let role = rosterd.wait_for_role("responder:nscd");
+    let uid = || {
+        fs::metadata(format!("/proc/{}", role.as_raw_nonzero()))
+            .map(|of| std::os::unix::fs::MetadataExt::uid(&of))
+    };
+    wait_until(SOON, "it runs", || uid().is_ok());
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", role.as_raw_nonzero())).expect("its status");
+    assert!(status.contains("\nUid:\t998\t998\t998\t998\n"), "{status}");
+    let mut names = Names::of(&mut rosterd.inside(&c_program("names")));
+    wait_until(SOON, "the domain is served", || {
+        names.user("ann").starts_with("ann:*:5000:5000:Ann")
+    });
+    wait_until(SOON, "from a map", || {
+        names.user("ann");
+        names.ask("maps /run/roster/nscd/passwd.") == "1"
+    });
+    // By the helper, in the sandbox of the role.
+    assert!(names.user("carol").starts_with("none:"));
+    let figures = rosterd.inside(Path::new("/run/bin/roster")).args(["nscd", "-g"]).output();
+    let figures = String::from_utf8(figures.expect("ask for figures").stdout).expect("text");
+    assert!(
+        figures.contains(" answered, ") && !figures.contains(" 0 of them by other"),
+        "{figures}"
+    );
+}
