@@ -20,7 +20,7 @@ export PATH CARGO_TARGET_DIR
 # Where the build leaves its results. The tools of the project lie beside them: nothing outside the
 # tree is touched for those. (Each script uses some of them.)
 # shellcheck disable=SC2034
-PROGRAM=$CARGO_TARGET_DIR/release/roster DAEMON=$CARGO_TARGET_DIR/release/rosterd ROOTWRAP=$CARGO_TARGET_DIR/release/roster-rootwrap CLIENT=$CARGO_TARGET_DIR/client/roster-exec LAB=$CARGO_TARGET_DIR/release/roster-lab MODULE=$CARGO_TARGET_DIR/module/libnss_roster.so.2 PAM_MODULE=$CARGO_TARGET_DIR/module/pam_roster.so TOOLS=$CARGO_TARGET_DIR/tools
+PROGRAM=$CARGO_TARGET_DIR/release/roster DAEMON=$CARGO_TARGET_DIR/release/rosterd ROOTWRAP=$CARGO_TARGET_DIR/release/roster-rootwrap KRB5=$CARGO_TARGET_DIR/release/roster-krb5 CLIENT=$CARGO_TARGET_DIR/client/roster-exec LAB=$CARGO_TARGET_DIR/release/roster-lab MODULE=$CARGO_TARGET_DIR/module/libnss_roster.so.2 PAM_MODULE=$CARGO_TARGET_DIR/module/pam_roster.so TOOLS=$CARGO_TARGET_DIR/tools
 
 # What is going on, for the person who watches.
 say() {

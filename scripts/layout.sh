@@ -9,6 +9,8 @@ PREFIX=${PREFIX%/}
 
 BINDIR=$PREFIX/bin
 SBINDIR=$PREFIX/sbin
+# What programs start, and nobody calls. The PAM module looks there under /usr and under /usr/local.
+LIBEXECDIR=$PREFIX/libexec/roster
 DATADIR=$PREFIX/share
 # systemd looks under /usr and under /usr/local.
 SYSTEMDDIR=$PREFIX/lib/systemd

@@ -3,71 +3,30 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roster_config::{Attributes, Bind, Domain, Ldap, Mode, Overrides, Provider, Schema, Search};
+use roster_config::{Ldap, Provider, parse};
 use roster_provider_ldap::ber::{Frame, frame};
 use roster_provider_ldap::dn;
 use roster_provider_ldap::filter::Filter;
 use roster_provider_ldap::message::{Operation, Response, SyncInfo};
 use roster_provider_ldap::schema::{Mapping, entry_id, searches};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 const BYTES_MAX: usize = 1 << 20;
 
-fn mapping(schema: Schema, case_sensitive: bool) -> (Mapping, Ldap) {
-    let text = |text: &str| text.to_owned();
-    let search =
-        |class: &str| Search { base: text("dc=x"), filter: format!("(objectClass={class})") };
-    let second = Duration::from_secs(1);
-    let ldap = Ldap {
-        servers: Vec::new(),
-        discover: None,
-        base: text("dc=x"),
-        users: search("posixAccount"),
-        groups: search("posixGroup"),
-        attributes: Attributes {
-            user_name: text("uid"),
-            user_uid: text("uidnumber"),
-            user_gid: text("gidnumber"),
-            user_gecos: text("gecos"),
-            user_home: text("homedirectory"),
-            user_shell: text("loginshell"),
-            group_name: text("cn"),
-            group_gid: text("gidnumber"),
-            group_member: text("member"),
-            uuid: None,
-        },
-        schema,
-        case_sensitive,
-        bind: Bind::Anonymous,
-        start_tls: false,
-        tls_ca: None,
-        allow_clear_password: false,
-        page_size: 500,
-        connect_timeout: second,
-        search_timeout: second,
-        poll: second,
-        sweep: second,
-        full_refresh: second,
-        fail_back: second,
-        message_bytes_max: 1 << 20,
-    };
-    let domain = Domain {
-        name: text("fuzz"),
-        min_id: 1000,
-        max_id: 2000,
-        mode: Mode::Replicate,
-        overrides: Overrides { home: Some(text("/home/%d/%u%o%%")), ..Overrides::default() },
-        mass_deletion: 0.5,
-        refresh: second,
-        negative: second,
-        provider: Provider::Ldap(Box::new(ldap.clone())),
-    };
-    (Mapping::new(&domain, &ldap), ldap)
+fn mapping(schema: &str, case_sensitive: bool) -> (Mapping, Ldap) {
+    let text = format!(
+        "[host]\ndomains = ['fuzz']\n[domain.fuzz]\nprovider = 'ldap'\nuris = ['ldaps://x']\nbase = 'dc=x'\n\
+         schema = '{schema}'\ncase_sensitive = {case_sensitive}\nhome = '/home/%d/%u%o%%'\n\
+         [domain.fuzz.attributes]\ngroup_member = 'member'\n\
+         [domain.fuzz.access]\nenabled = true\n"
+    );
+    let domain = parse(&text).unwrap().config.domains.remove(0);
+    let Provider::Ldap(ldap) = &domain.provider else { unreachable!("it is ldap") };
+    (Mapping::new(&domain, ldap), ldap.as_ref().clone())
 }
 
 static MAPPINGS: LazyLock<[(Mapping, Ldap); 2]> =
-    LazyLock::new(|| [mapping(Schema::Rfc2307, true), mapping(Schema::Rfc2307bis, false)]);
+    LazyLock::new(|| [mapping("rfc2307", true), mapping("rfc2307bis", false)]);
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
@@ -89,14 +48,14 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn read(response: &Response<'_>) {
     let _ = (response.controls.page_cookie(), response.controls.change_type());
-    let _ = response.controls.sync_state();
+    let _ = (response.controls.sync_state(), response.controls.password_policy());
     match response.operation {
         Operation::Entry(entry) => {
             for attribute in entry.attributes().flatten() {
                 let _ = attribute.1.flatten().map(entry_id).count();
             }
             for (mapping, ldap) in MAPPINGS.iter() {
-                for search in searches(ldap).unwrap() {
+                for search in searches(ldap, mapping.facts()).unwrap() {
                     let _ = search.classify(&entry, mapping);
                 }
                 if let Ok(Ok(user)) = mapping.user(&entry) {

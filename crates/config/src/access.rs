@@ -1,7 +1,7 @@
 //! `[domain.NAME.access]` and what is below it: who of a domain may log in to this host.
 
 use crate::keys::Table;
-use crate::read::{Section, entry};
+use crate::read::{Section, Value, entry};
 use crate::{Access, AccountCheck, Domain, Lists, Provider};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,15 +30,18 @@ impl AccountCheck {
 type Found<'d> = Option<(Range<usize>, &'d Spanned<DeValue<'d>>)>;
 
 /// Reads the table; what holds where there is none is what its defaults say.
-pub(crate) fn access<'d>(section: &mut Section<'_, '_, '_, '_>, found: Found<'d>) -> Access {
+pub(crate) fn access<'d>(
+    section: &mut Section<'_, '_, '_, '_>,
+    found: Found<'d>,
+    authenticates: bool,
+) -> Access {
     let path = section.path_of("access");
-    let is_there = found.is_some();
     let services =
         found.as_ref().and_then(|(_, value)| entry(value.get_ref().as_table()?, "service"));
     let mut section = Section::new(section.report, Table::Access, &path, found);
     let checks: Vec<String> = section.take("account_checks");
     let access = Access {
-        is_configured: is_there,
+        enabled: authenticates,
         lists: lists(&mut section),
         filter: section.take_if("filter"),
         account_checks: AccountCheck::ALL
@@ -50,9 +53,20 @@ pub(crate) fn access<'d>(section: &mut Section<'_, '_, '_, '_>, found: Found<'d>
         ssh_keys_of_denied: section.take("ssh_keys_of_denied"),
         services: BTreeMap::new(),
     };
+    let has_rules =
+        access.filter.is_some() || access.lists != Lists::default() || services.is_some();
+    let enabled = section.take_or("enabled", authenticates || has_rules, Value::Boolean);
     section.refuse_strangers(None);
     let services = services.map_or_else(BTreeMap::new, |found| by_service(&mut section, found));
-    Access { services, ..access }
+    let access = Access { services, enabled, ..access };
+    if !access.enabled && (authenticates || has_rules) {
+        section.wrong(
+            "enabled",
+            "lets nobody be judged by rules that there are",
+            "remove it; or remove the rules, and auth",
+        );
+    }
+    access
 }
 
 /// The tables below `service`.

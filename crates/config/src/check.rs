@@ -5,7 +5,7 @@ use crate::explain::Setting;
 use crate::keys::{self, DOMAINS_MAX, Table};
 use crate::problem::{Problem, Severity, Wrong, nearest};
 use crate::read::{Report, Section, Value, entry};
-use crate::{AuthMethod, Config, Domain, Host, Log, Metrics, Mode, Nscd, Pam, Publisher};
+use crate::{Config, Domain, Host, Log, Metrics, Mode, Nscd, Pam, Publisher};
 use toml::de::{DeTable, DeValue};
 
 /// A configuration in which everything holds, and what came up on the way.
@@ -173,7 +173,7 @@ fn pam(report: &mut Report<'_>, root: &DeTable<'_>, domains: &[Domain]) -> Optio
             report.push(Severity::Error, &key.span(), &format!("responder.{name}"), wrong);
         }
     }
-    let is_asked = domains.iter().any(|domain| domain.auth.method != AuthMethod::None);
+    let is_asked = domains.iter().any(Domain::has_log_ins);
     let found = entry(responders, "pam");
     if found.is_none() && !is_asked {
         return None;

@@ -5,8 +5,8 @@ use crate::keys::Table;
 use crate::read::{Report, Section, Value};
 use crate::syntax;
 use crate::{
-    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Ldap, Mode, Offline,
-    Overrides, Provider, Schema, Search, Server,
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Krb5, Ldap, Mode, Offline,
+    Overrides, Provider, Schema, Search, Server, Validate,
 };
 use std::net::IpAddr;
 use std::ops::Range;
@@ -54,7 +54,8 @@ pub(crate) fn domain<'d>(
         access: Access::unconfigured(),
     };
     let found = section.entry("access");
-    domain.access = access::access(&mut section, found);
+    let authenticates = domain.auth.method != AuthMethod::None;
+    domain.access = access::access(&mut section, found, authenticates);
     if matches!(&domain.provider, Provider::Ldap(ldap) if !ldap.case_sensitive) {
         domain.access = domain.access.lower_case();
     }
@@ -81,6 +82,7 @@ fn auth(section: &mut Section<'_, '_, '_, '_>, provider: &str) -> Auth {
     let method: String = section.take("auth");
     let method = match method.as_str() {
         "ldap" => AuthMethod::Ldap,
+        "krb5" => AuthMethod::Krb5,
         _ => AuthMethod::None,
     };
     if method == AuthMethod::Ldap && provider == "files" {
@@ -116,7 +118,76 @@ fn auth(section: &mut Section<'_, '_, '_, '_>, provider: &str) -> Auth {
         lockout: section.take("offline_lockout"),
         hash_time: section.take("password_hash_time"),
     };
-    Auth { method, timeout, offline: Some(offline).filter(|_| kept && method != AuthMethod::None) }
+    let krb5 = krb5(section, method).map(Box::new);
+    let kept = kept && method != AuthMethod::None;
+    Auth { method, timeout, offline: Some(offline).filter(|_| kept), krb5 }
+}
+
+/// Keys that mean nothing where no KDC is asked.
+const OF_KRB5: [&str; 10] = [
+    "krb5_realm",
+    "krb5_kdcs",
+    "krb5_kpasswd",
+    "krb5_discover",
+    "krb5_keytab",
+    "krb5_validate",
+    "krb5_cache",
+    "krb5_lifetime",
+    "krb5_renewable",
+    "krb5_forwardable",
+];
+
+fn krb5(section: &mut Section<'_, '_, '_, '_>, method: AuthMethod) -> Option<Krb5> {
+    let realm: Option<String> = section.take_if("krb5_realm");
+    let validate: String = section.take("krb5_validate");
+    let cache: String = section.take("krb5_cache");
+    let krb5 = Krb5 {
+        realm: realm.unwrap_or_default(),
+        kdcs: section.take("krb5_kdcs"),
+        kpasswd: section.take("krb5_kpasswd"),
+        discover: section.take("krb5_discover"),
+        keytab: section.take("krb5_keytab"),
+        validate: match validate.as_str() {
+            "required" => Validate::Required,
+            "off" => Validate::Off,
+            _ => Validate::Auto,
+        },
+        cache: Some(cache).filter(|cache| cache != "none"),
+        lifetime: section.take("krb5_lifetime"),
+        renewable: section.take("krb5_renewable"),
+        forwardable: section.take("krb5_forwardable"),
+    };
+    section.note_unset("krb5_kpasswd");
+    if method != AuthMethod::Krb5 {
+        for name in OF_KRB5 {
+            if section.has(name) {
+                section.warn(
+                    name,
+                    "has no effect where no KDC is asked",
+                    "set auth = \"krb5\", or remove it",
+                );
+            }
+        }
+        return None;
+    }
+    if !section.has("krb5_realm") {
+        section.wrong("auth", "a KDC is asked in a realm", "add krb5_realm = \"EXAMPLE.COM\"");
+    }
+    if !krb5.discover && (!section.has("krb5_kdcs") || section.is_empty_list("krb5_kdcs")) {
+        section.wrong(
+            if section.has("krb5_kdcs") { "krb5_kdcs" } else { "auth" },
+            "no KDC is named",
+            "name some, krb5_kdcs = [\"kdc1.example.com\"], or find them by DNS, krb5_discover = true",
+        );
+    }
+    if krb5.discover && krb5.validate == Validate::Off {
+        section.warn(
+            "krb5_discover",
+            "whoever can forge answers of DNS could name a KDC that lets everybody in",
+            "remove krb5_validate, and have a key for this host in krb5_keytab",
+        );
+    }
+    Some(krb5)
 }
 
 fn ids(section: &mut Section<'_, '_, '_, '_>, host: &Host) -> (u32, u32) {

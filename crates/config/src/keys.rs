@@ -144,6 +144,15 @@ pub enum Kind {
     Attribute,
     /// A DNS domain.
     DnsDomain,
+    /// A realm of Kerberos.
+    Realm,
+    /// A credential cache.
+    Cache,
+    /// Hosts with ports.
+    Hosts {
+        /// The port of those that name none.
+        port: u16,
+    },
     /// Servers.
     Uris,
     /// Names of domains.
@@ -184,6 +193,9 @@ impl Kind {
             Self::Filter => "LDAP filter".to_owned(),
             Self::Attribute => "attribute".to_owned(),
             Self::DnsDomain => "DNS domain".to_owned(),
+            Self::Realm => "realm".to_owned(),
+            Self::Cache => "credential cache".to_owned(),
+            Self::Hosts { .. } => "list of HOST[:PORT]".to_owned(),
             Self::Uris => "list of URIs".to_owned(),
             Self::Domains => "list of domains".to_owned(),
             Self::Gids => "list of gids".to_owned(),
@@ -445,10 +457,90 @@ pub const KEYS: &[Key] = &[
     of(
         Table::Domain,
         "auth",
-        Kind::Choice { noun: "way to authenticate", of: &["none", "ldap"] },
+        Kind::Choice { noun: "way to authenticate", of: &["none", "ldap", "krb5"] },
         Unset::Is("\"none\""),
-        "Who is asked whether a password is a user's: nobody, and other PAM modules decide; or the directory, by \
-         binding as the user (provider = \"ldap\" only). See pam_roster(8).",
+        "Who is asked whether a password is a user's: nobody, and other PAM modules decide; the directory, by \
+         binding as the user (provider = \"ldap\" only); or the KDC of a Kerberos realm, whose ticket the \
+         user's session gets. See pam_roster(8).",
+    ),
+    of(
+        Table::Domain,
+        "krb5_realm",
+        Kind::Realm,
+        Unset::Nothing,
+        "The realm in which users are USER@REALM. Required with auth = \"krb5\". /etc/krb5.conf has no part in \
+         log-ins.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_kdcs",
+        Kind::Hosts { port: 88 },
+        Unset::Is("[]"),
+        "The realm's KDCs in order of preference, HOST or HOST:PORT. Required unless krb5_discover is true.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_kpasswd",
+        Kind::Hosts { port: 464 },
+        Unset::Follows("the hosts of krb5_kdcs"),
+        "Servers that change passwords, likewise.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_discover",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether DNS is asked for KDCs and for servers that change passwords (SRV records below the name of the \
+         realm), behind those that are named. Whoever can forge answers of DNS could name a KDC of their own: see \
+         krb5_validate.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_keytab",
+        Kind::Path,
+        Unset::Is("\"/etc/krb5.keytab\""),
+        "Keys of this host, host/NAME@REALM, by which a KDC shows that it is the right one. Read by the monitor, \
+         which looks every ten seconds whether it has changed.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_validate",
+        Kind::Choice { noun: "way to validate", of: &["auto", "required", "off"] },
+        Unset::Is("\"auto\""),
+        "Whether a KDC has to show with each log-in that it knows this host's key. Without that, whoever can answer \
+         in the KDC's place can log in as anybody. auto: if krb5_keytab is there. required: it must be there. off: \
+         never, for networks that are to be trusted.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_cache",
+        Kind::Cache,
+        Unset::Is("\"FILE:/tmp/krb5cc_%{uid}_XXXXXX\""),
+        "Where a session's ticket is kept: FILE:/PATH with XXXXXX at its end, a file for each session; or a cache \
+         for each session in KEYRING:persistent:%{uid}, KCM: or DIR:/PATH, a folder that is there. %{uid} is the user's uid. \
+         none: the ticket is dropped after the log-in.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_lifetime",
+        duration_of(Duration::ZERO, MONTH),
+        Unset::Is("0"),
+        "For how long tickets are asked for. 0 leaves it to the KDC.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_renewable",
+        duration_of(Duration::ZERO, YEAR),
+        Unset::Is("\"7d\""),
+        "For how long tickets are to be renewable. One that is renewable is renewed at half of its life, as long as the \
+         session lasts. 0 is not at all.",
+    ),
+    of(
+        Table::Domain,
+        "krb5_forwardable",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether tickets may be handed on to other hosts, by ssh -K and the like.",
     ),
     of(
         Table::Domain,
@@ -736,6 +828,14 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"accountExpires\""),
         "When the account expires, of Active Directory.",
     ),
+    of(
+        Table::Access,
+        "enabled",
+        Kind::Boolean,
+        Unset::Follows("whether auth is set, or there are lists, a filter or services here"),
+        "Whether it is kept what the directory says of accounts, and asked who may in. Set it where nothing else of \
+         this table is needed and others authenticate: for roster ssh-keys.",
+    ),
     in_lists(
         Table::Access,
         "allowed_users",
@@ -821,7 +921,7 @@ pub const KEYS: &[Key] = &[
         Table::ResponderPam,
         "enabled",
         Kind::Boolean,
-        Unset::Follows("whether a domain has auth set to something else than none"),
+        Unset::Follows("whether a domain has auth set, or rules in its table access"),
         "Whether users of the domains can log in by pam_roster(8).",
     ),
     of(

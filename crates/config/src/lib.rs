@@ -22,7 +22,7 @@ mod syntax;
 
 pub use check::{Parsed, parse};
 pub use problem::{Problem, Severity};
-pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
+pub use secrets::{NO_ANCHORS, host_anchors, read_keytab, trust_anchors};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -122,15 +122,15 @@ impl Domain {
     /// Whether its users log in here: then it is kept what their accounts are.
     #[must_use]
     pub fn has_log_ins(&self) -> bool {
-        self.auth.method != AuthMethod::None || self.access.is_configured
+        self.access.enabled
     }
 }
 
 /// `[domain.NAME.access]`: who may log in. All of it has to agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// Whether the table is there.
-    pub is_configured: bool,
+    /// Whether users of the domain log in here.
+    pub enabled: bool,
     /// By name and by group, for every service.
     pub lists: Lists,
     /// The directory has to find the user by this filter.
@@ -184,6 +184,8 @@ pub struct Auth {
     pub timeout: Duration,
     /// What is kept for when nobody can be asked; none where nothing is.
     pub offline: Option<Offline>,
+    /// The realm that is asked, with [`AuthMethod::Krb5`].
+    pub krb5: Option<Box<Krb5>>,
 }
 
 /// `auth = …`.
@@ -193,6 +195,44 @@ pub enum AuthMethod {
     None,
     /// The directory, by binding as the user.
     Ldap,
+    /// The KDC of a realm.
+    Krb5,
+}
+
+/// Keys of `auth = "krb5"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Krb5 {
+    /// The realm of users.
+    pub realm: String,
+    /// KDCs in order of preference, `HOST:PORT`.
+    pub kdcs: Vec<String>,
+    /// Servers that change passwords, likewise; those of `kdcs` by the usual port when empty.
+    pub kpasswd: Vec<String>,
+    /// Whether DNS is asked for more of both.
+    pub discover: bool,
+    /// Keys of this host.
+    pub keytab: PathBuf,
+    /// Whether a KDC has to know one.
+    pub validate: Validate,
+    /// Where tickets are kept, with `%{uid}`; none where they are not.
+    pub cache: Option<String>,
+    /// Of tickets; zero is what the KDC gives.
+    pub lifetime: Duration,
+    /// For how long they are to be renewable.
+    pub renewable: Duration,
+    /// Whether they may be handed on.
+    pub forwardable: bool,
+}
+
+/// `krb5_validate = …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Validate {
+    /// If there is a keytab.
+    Auto,
+    /// There must be one.
+    Required,
+    /// Never.
+    Off,
 }
 
 /// Credentials that are kept for when nobody can be asked.
@@ -466,4 +506,6 @@ pub struct Secrets {
     pub bind_password: Option<String>,
     /// The text of `tls_ca`.
     pub tls_ca: Option<String>,
+    /// The bytes of `krb5_keytab`; none when there is none, or no use for one.
+    pub keytab: Option<Vec<u8>>,
 }

@@ -386,6 +386,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ldap_group_name", "group_name"),
     ("ldap_group_gid_number", "group_gid"),
     ("ldap_group_member", "group_member"),
+    ("krb5_server", "krb5_kdcs"),
+    ("krb5_backup_server", "krb5_kdcs"),
+    ("krb5_ccname_template", "krb5_cache"),
+    ("krb5_ccachedir", "krb5_cache"),
+    ("krb5_store_password_if_offline", "offline_credentials"),
+    ("krb5_renewable_lifetime", "krb5_renewable"),
     ("debug_level", "level"),
     ("simple_allow_users", "allowed_users"),
     ("simple_allow_groups", "allowed_groups"),
@@ -478,6 +484,10 @@ fn read(kind: Kind, value: &Spanned<DeValue<'_>>, wrongs: &mut Wrongs) -> Option
                 syntax::user_name(name).map(|()| name.to_owned())
             })?;
             return Some(Value::Texts(names));
+        }
+        Kind::Hosts { port } => {
+            let hosts = elements(value, "hosts", wrongs, |value| syntax::host(text(value)?, port))?;
+            return Some(Value::Texts(hosts));
         }
         Kind::Gids => {
             let gids = elements(value, "gids", wrongs, |value| {
@@ -584,10 +594,13 @@ fn single(kind: Kind, value: &DeValue<'_>) -> Result<Value, Wrong> {
         Kind::Filter => checked(value, syntax::filter)?,
         Kind::Attribute => checked(value, syntax::answered_attribute)?,
         Kind::DnsDomain => Value::Text(syntax::dns_name(text(value)?)?),
+        Kind::Realm => checked(value, syntax::realm)?,
+        Kind::Cache => checked(value, syntax::cache)?,
         Kind::Listen => Value::Listen(syntax::listen(text(value)?)?),
         Kind::Uris
         | Kind::Domains
         | Kind::Users
+        | Kind::Hosts { .. }
         | Kind::Names
         | Kind::Choices { .. }
         | Kind::KeyOptions

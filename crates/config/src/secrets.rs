@@ -4,7 +4,9 @@
 //! check-config` throws it away. The host's own authorities every back-end reads for itself.
 
 use crate::explain::Origin;
-use crate::{Bind, Domain, Ldap, Parsed, Problem, Provider, Secrets, Server, Severity};
+use crate::{
+    Bind, Domain, Krb5, Ldap, Parsed, Problem, Provider, Secrets, Server, Severity, Validate,
+};
 use rustls_pki_types::{CertificateDer, TrustAnchor, pem::PemObject};
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,6 +18,8 @@ use webpki::anchor_from_trusted_cert;
 const PASSWORD_BYTES_MAX: u64 = 4096;
 /// Several times all authorities that distributions ship.
 const CA_BYTES_MAX: u64 = 4 << 20;
+/// Room for thousands of keys.
+const KEYTAB_BYTES_MAX: u64 = 64 << 10;
 /// Rights that nobody but the owner has on a password: a group may read it, if the owner says so.
 const OTHERS: u32 = 0o037;
 
@@ -39,6 +43,12 @@ impl Parsed {
                         Ok(text) => secrets.tls_ca = Some(text),
                         Err(why) => problems.push(self.problem(domain, "tls_ca", why)),
                     }
+                }
+            }
+            if let Some(krb5) = &domain.auth.krb5 {
+                match keytab(krb5) {
+                    Ok(keytab) => secrets.keytab = keytab,
+                    Err(why) => problems.push(self.problem(domain, "krb5_keytab", why)),
                 }
             }
             all.push(secrets);
@@ -104,6 +114,31 @@ fn password(path: &Path) -> Result<String, Wrong> {
     Ok(password.to_owned())
 }
 
+/// The bytes of a keytab; none where no key is used, or where there is none and need not be.
+///
+/// # Errors
+///
+/// What is wrong with the file, in words.
+pub fn read_keytab(krb5: &Krb5) -> Result<Option<Vec<u8>>, String> {
+    keytab(krb5).map_err(|(what, _)| what)
+}
+
+fn keytab(krb5: &Krb5) -> Result<Option<Vec<u8>>, Wrong> {
+    let path = &krb5.keytab;
+    match krb5.validate {
+        Validate::Off => return Ok(None),
+        Validate::Auto if !path.exists() => return Ok(None),
+        Validate::Auto | Validate::Required => {}
+    }
+    let bytes = read_bytes(path, KEYTAB_BYTES_MAX, OTHERS)?;
+    // MIT's and Heimdal's; the library reads the rest.
+    if !bytes.starts_with(&[5]) {
+        let instead = "name a keytab, as kadmin's ktadd, adcli or ipa-getkeytab make it";
+        return Err((format!("{} is no keytab", path.display()), instead.to_owned()));
+    }
+    Ok(Some(bytes))
+}
+
 fn authorities(path: &Path) -> Result<String, Wrong> {
     let text = read(path, CA_BYTES_MAX, 0)?;
     let wrong = |why| {
@@ -146,6 +181,13 @@ pub fn host_anchors() -> Result<Vec<TrustAnchor<'static>>, String> {
 }
 
 fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong> {
+    String::from_utf8(read_bytes(path, bytes_max, refused_mode)?).map_err(|_| {
+        let what = format!("{} is not text in UTF-8", path.display());
+        (what, "write it as UTF-8".to_owned())
+    })
+}
+
+fn read_bytes(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<Vec<u8>, Wrong> {
     let name = path.display();
     let failed = |error: std::io::Error| {
         let instead = match error.kind() {
@@ -175,8 +217,7 @@ fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong>
             "name the file that was meant".to_owned(),
         ));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| (format!("{name} is not text in UTF-8"), "write it as UTF-8".to_owned()))
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -168,6 +168,55 @@ pub fn server(uri: &str) -> Result<Server, Wrong> {
     }
 }
 
+/// `HOST[:PORT]`, as one with its port.
+pub fn host(text: &str, default: u16) -> Result<String, Wrong> {
+    let (host, port) = host_and_port(text, text, default)?;
+    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
+/// A realm of Kerberos; such as could not be written in a krb5.conf are nobody's.
+pub fn realm(text: &str) -> Result<(), Wrong> {
+    let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if text.is_empty() || text.len() > HOST_BYTES_MAX || !text.bytes().all(is_one) {
+        return Err(Wrong::new(
+            format!("{text:?} is no realm"),
+            "write letters, digits, dots and dashes, such as \"EXAMPLE.COM\"",
+        ));
+    }
+    Ok(())
+}
+
+/// Longest name of a credential cache.
+const CACHE_BYTES_MAX: usize = 256;
+
+/// Where credential caches are made: one for each session, whatever the kind.
+pub fn cache(text: &str) -> Result<(), Wrong> {
+    let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:%{}".contains(&byte);
+    let rest = text.replace("%{uid}", "0");
+    if text == "none" {
+        return Ok(());
+    }
+    if text.len() > CACHE_BYTES_MAX || !text.bytes().all(is_one) || rest.contains(['%', '{', '}']) {
+        return Err(Wrong::new(
+            format!("{text:?} cannot be the name of a credential cache"),
+            "use letters, digits, / . _ - : and %{uid}",
+        ));
+    }
+    match rest.split_once(':') {
+        Some(("FILE", path)) if path.starts_with('/') && path.ends_with("XXXXXX") => Ok(()),
+        Some(("FILE", path)) if path.starts_with('/') => Err(Wrong::new(
+            "sessions would share this file, and the first that ends would remove it",
+            format!("write \"{text}_XXXXXX\""),
+        )),
+        Some(("DIR", path)) if path.starts_with('/') => Ok(()),
+        Some(("KEYRING", "persistent:0")) | Some(("KCM", "")) => Ok(()),
+        _ => Err(Wrong::new(
+            format!("{text:?} is no place for credential caches that can be told apart by user"),
+            "write FILE:/tmp/krb5cc_%{uid}_XXXXXX, KEYRING:persistent:%{uid}, KCM:, DIR:/PATH or none",
+        )),
+    }
+}
+
 fn host_and_port(uri: &str, rest: &str, default: u16) -> Result<(String, u16), Wrong> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains(['/', '?', '#', '@']) {

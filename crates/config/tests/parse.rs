@@ -1,8 +1,8 @@
 //! What roster.toml means, and what is said of every mistake.
 
 use roster_config::{
-    Bind, Listen, Mode, Parsed, Problem, Provider, Schema, Server, Severity, explain::explain,
-    parse,
+    AccountCheck, Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema,
+    Server, Severity, Validate, explain::explain, parse,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -112,6 +112,17 @@ fn every_key_can_be_set() {
         group = "/srv/g"
         fallback_home = "/home/%d/%u"
         fallback_shell = "/bin/bash"
+        auth = "krb5"
+        krb5_realm = "LAB.EXAMPLE"
+        krb5_kdcs = ["kdc1", "[2001:db8::1]:750"]
+        krb5_kpasswd = ["kdc1"]
+        krb5_discover = true
+        krb5_keytab = "/etc/lab.keytab"
+        krb5_validate = "required"
+        krb5_cache = "KEYRING:persistent:%{uid}"
+        krb5_lifetime = "10h"
+        krb5_renewable = 0
+        krb5_forwardable = true
         [domain.corp]
         provider = "ldap"
         mode = "on-demand"
@@ -122,6 +133,13 @@ fn every_key_can_be_set() {
         mass_deletion = 1
         refresh = 60
         negative = "0s"
+        auth = "ldap"
+        auth_timeout = "5s"
+        offline_credentials = true
+        offline_life = "7d"
+        offline_failures = 3
+        offline_lockout = "1h"
+        password_hash_time = "250ms"
         uris = ["ldap://ldap1:3890", "ldap://[::1]"]
         discover = "example.com"
         base = "dc=x"
@@ -137,6 +155,7 @@ fn every_key_can_be_set() {
         start_tls = true
         tls_ca = "/etc/ca.pem"
         allow_clear_password = false
+        allow_clear_user_passwords = false
         page_size = 500
         connect_timeout = "500ms"
         search_timeout = "1m"
@@ -156,8 +175,40 @@ fn every_key_can_be_set() {
         group_gid = "e"
         group_member = "memberNisNetgroup"
         uuid = "objectGUID"
+        ssh_key = "ipaSshPubKey"
+        shadow_last_change = "f"
+        shadow_max = "g"
+        shadow_warning = "h"
+        shadow_inactive = "i"
+        shadow_expire = "j"
+        locked_time = "k"
+        password_reset = "l"
+        account_lock = "m"
+        role = "n"
+        account_control = "o"
+        account_expires = "p"
+        [domain.corp.access]
+        enabled = true
+        allowed_users = ["Alice"]
+        allowed_groups = ["staff", "domain users"]
+        denied_users = ["mallory"]
+        denied_groups = ["suspended"]
+        filter = "(employee=yes)"
+        account_checks = ["account-lock", "shadow-expire"]
+        temporary_lock = "30m"
+        ssh_key_options = ["from", "no-pty"]
+        ssh_keys_of_denied = true
+        [domain.corp.access.service.sshd]
+        allowed_users = ["bob"]
+        [domain.corp.access.service."su-l"]
+        denied_groups = ["guests"]
         [publisher]
         interval = "1s"
+        [responder.pam]
+        enabled = true
+        trusted_users = ["www-data"]
+        timeout = "20s"
+        tries_per_minute = 5
         [metrics]
         listen = "[::1]:9273"
         [log]
@@ -168,6 +219,12 @@ fn every_key_can_be_set() {
     let config = &parsed.config;
     assert_eq!((config.host.max_id, &*config.host.allowed_local_gids), (0xffff_0000, &[100][..]));
     assert_eq!(config.domains[0].name, "files.lab");
+    let krb5 = config.domains[0].auth.krb5.as_deref().unwrap();
+    assert_eq!((&*krb5.realm, krb5.validate), ("LAB.EXAMPLE", Validate::Required));
+    assert_eq!(krb5.kdcs, ["kdc1:88", "[2001:db8::1]:750"]);
+    assert_eq!(krb5.kpasswd, ["kdc1:464"]);
+    assert_eq!(krb5.cache.as_deref(), Some("KEYRING:persistent:%{uid}"));
+    assert_eq!((krb5.lifetime, krb5.renewable), (Duration::from_secs(36_000), Duration::ZERO));
     let corp = &config.domains[1];
     assert_eq!((corp.min_id, corp.max_id, corp.mode), (1000, 2000, Mode::OnDemand));
     assert_eq!((corp.refresh, corp.negative), (Duration::from_secs(60), Duration::ZERO));
@@ -176,8 +233,29 @@ fn every_key_can_be_set() {
     assert_eq!(ldap.servers[1], Server::Ldap { host: "::1".to_owned(), port: 389 });
     assert_eq!(ldap.attributes.user_name, "samaccountname");
     assert_eq!(ldap.attributes.uuid.as_deref(), Some("objectguid"));
+    assert_eq!(ldap.attributes.ssh_key, "ipasshpubkey");
+    let access = &corp.access;
+    assert_eq!(access.lists.allowed_users.as_deref(), Some(&["alice".to_owned()][..]));
+    assert_eq!(access.account_checks, [AccountCheck::ShadowExpire, AccountCheck::AccountLock]);
+    assert_eq!(access.services.keys().collect::<Vec<_>>(), ["sshd", "su-l"]);
+    assert_eq!(
+        access.groups().collect::<Vec<_>>(),
+        ["staff", "domain users", "suspended", "guests"]
+    );
+    assert!(config.domains.iter().all(roster_config::Domain::has_log_ins));
     assert_eq!((ldap.page_size, ldap.message_bytes_max), (500, 1_000_000));
     assert_eq!(config.metrics.as_ref().unwrap().listen, Listen::Tcp("[::1]:9273".parse().unwrap()));
+    let day = Duration::from_secs(86_400);
+    let offline = Offline {
+        life: 7 * day,
+        failures: 3,
+        lockout: day / 24,
+        hash_time: Duration::from_millis(250),
+    };
+    let timeout = Duration::from_secs(5);
+    let auth = Auth { method: AuthMethod::Ldap, timeout, offline: Some(offline), krb5: None };
+    assert_eq!(corp.auth, auth);
+    assert_eq!(config.pam.as_ref().map(|pam| pam.tries_per_minute), Some(5));
     // Every key of the manual was in use.
     let lines = explain(&parsed.settings);
     for key in roster_config::keys::KEYS {
@@ -427,6 +505,57 @@ fn a_password_does_not_travel_in_clear_unless_told_to() {
 }
 
 #[test]
+fn nor_do_passwords_of_users() {
+    let auth = corp("auth = \"ldap\"");
+    quiet(&auth);
+    let told = mistakes(&auth.replace("ldaps:", "ldap:"));
+    let what = "domain.corp.auth: users' passwords would travel to ldap://ldap1";
+    assert!(told.iter().any(|mistake| mistake.contains(what)), "{told:?}");
+    well(&corp("auth = \"ldap\"\nallow_clear_user_passwords = true").replace("ldaps:", "ldap:"));
+    let told = mistakes(&corp("auth = \"ldap\"\ndiscover = 'x.test'"));
+    assert!(told.iter().any(|mistake| mistake.contains("servers that DNS names")), "{told:?}");
+}
+
+#[test]
+fn log_ins_are_there_where_a_domain_asks_anybody_about_passwords() {
+    assert_eq!(well(&corp("")).config.pam, None);
+    let pam = well(&corp("auth = \"ldap\"")).config.pam.expect("there");
+    assert_eq!((pam.trusted_users.len(), pam.tries_per_minute), (0, 20));
+    let off = format!("{}\n[responder.pam]\nenabled = false\n", corp("auth = \"ldap\""));
+    assert_eq!(well(&off).config.pam, None);
+    let on = format!("{}\n[responder.pam]\nenabled = true\n", corp(""));
+    assert!(well(&on).config.pam.is_some());
+    for (wrong, what) in [
+        ("[responder.nss]", "responder.nss: is no responder with keys of its own"),
+        ("[responder.pam]\ntrusted_users = ['a b']", "\"a b\" cannot be the name of a user"),
+        ("[responder.pam]\ntries_per_minute = 0", "0 is out of range"),
+    ] {
+        let told = mistakes(&format!("{}\n{wrong}\n", corp("")));
+        assert!(told.iter().any(|told| told.contains(what)), "{told:?}");
+    }
+    let text = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\npasswd = '/p'\n\
+                group = '/g'\nauth = 'ldap'\n";
+    assert!(mistakes(text)[0].contains("domain.lab.auth: there is no directory to ask"));
+}
+
+#[test]
+fn keys_of_log_ins_without_effect_are_warned_of() {
+    for (keys, what) in [
+        (
+            "offline_life = '1d'",
+            "offline_life: has no effect where passwords are nobody's business",
+        ),
+        (
+            "auth = 'ldap'\noffline_credentials = false\noffline_failures = 2",
+            "offline_failures: has no effect where no credentials are kept",
+        ),
+    ] {
+        let warnings = rendered(&well(&corp(keys)).warnings);
+        assert!(warnings.iter().any(|warning| warning.contains(what)), "{warnings:?}");
+    }
+}
+
+#[test]
 fn users_that_come_in_clear_are_warned_of() {
     let warnings = |text: &str| rendered(&well(text).warnings);
     let plain = corp("").replace("ldaps:", "ldap:");
@@ -615,4 +744,97 @@ fn no_text_whatever_is_too_much_for_it() {
     said(&format!("x = {}", "[".repeat(100_000)));
     said(&format!("{}x = 1", "a.".repeat(100_000)));
     said(&"x".repeat(2 << 20));
+}
+
+#[test]
+fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
+    let domain = |keys: &str| {
+        format!(
+            "[host]\ndomains = ['x']\n[domain.x]\nprovider = 'files'\npasswd = '/p'\ngroup = '/g'\n{keys}"
+        )
+    };
+    let wrong = |keys: &str| {
+        let problems = parse(&domain(keys)).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n";
+    let parsed = parse(&domain(krb5)).unwrap();
+    let found = parsed.config.domains[0].auth.krb5.as_deref().unwrap();
+    assert_eq!((found.validate, found.discover), (Validate::Auto, false));
+    assert_eq!(found.cache.as_deref(), Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX"));
+    let none = parse(&domain(&format!("{krb5}krb5_cache = 'none'\n"))).unwrap();
+    assert_eq!(none.config.domains[0].auth.krb5.as_deref().unwrap().cache, None);
+    assert!(wrong("auth = 'krb5'\n").contains("add krb5_realm"));
+    assert!(wrong("auth = 'krb5'\nkrb5_realm = 'X'\n").contains("no KDC is named"));
+    assert!(wrong(&krb5.replace("'kdc'", "")).contains("no KDC is named"));
+    // What could end a line of krb5.conf, or name a cache of another user's.
+    assert!(wrong(&krb5.replace("LAB.TEST", "X\\n}")).contains("is no realm"));
+    assert!(wrong(&krb5.replace("'kdc'", "'kdc\\n}'")).contains("DNS name"));
+    for (cache, why) in [
+        ("FILE:/tmp/krb5cc_%{uid}", "sessions would share"),
+        ("FILE:krb5cc_XXXXXX", "no place"),
+        ("MEMORY:x", "no place"),
+        ("KEYRING:persistent:1", "no place"),
+        ("FILE:/tmp/%{euid}_XXXXXX", "cannot be the name"),
+        ("FILE:/tmp/a b_XXXXXX", "cannot be the name"),
+    ] {
+        let said = wrong(&format!("{krb5}krb5_cache = '{cache}'\n"));
+        assert!(said.contains(why), "{cache}: {said}");
+    }
+    let unused = parse(&domain("krb5_realm = 'LAB.TEST'\n")).unwrap();
+    assert!(unused.warnings[0].to_string().contains("no KDC is asked"));
+}
+
+/// What is said of a table of access.
+fn said_of_access(table: &str) -> Vec<String> {
+    let text = format!(
+        "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\nuris = [\"ldaps://x\"]\n\
+         base = \"dc=x\"\n{table}\n"
+    );
+    let problems = match parse(&text) {
+        Ok(parsed) => parsed.warnings,
+        Err(problems) => problems,
+    };
+    problems.into_iter().map(|problem| format!("{}: {}", problem.key, problem.what)).collect()
+}
+
+#[test]
+fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
+    for (table, said) in [
+        ("[domain.corp.access]\nallowed_users = [\"alice\"]", vec![]),
+        (
+            "[domain.corp.access]\nallowed_users = []",
+            vec!["domain.corp.access.allowed_users: lets nobody in"],
+        ),
+        (
+            "[domain.corp.access]\ndenied_groups = []",
+            vec!["domain.corp.access.denied_groups: keeps nobody out"],
+        ),
+        (
+            "[domain.corp.access.service.sshd]\nallowed_groups = []",
+            vec!["domain.corp.access.service.sshd.allowed_groups: lets nobody in"],
+        ),
+        (
+            "[domain.corp.access.service.sshd]\nfilter = \"(a=b)\"",
+            vec!["domain.corp.access.service.sshd.filter: is not a key of this table"],
+        ),
+        (
+            "[domain.corp.access]\nservice = \"sshd\"",
+            vec!["domain.corp.access.service: must be a table"],
+        ),
+        (
+            "[domain.corp.access]\nfilter = \"(a=b)\"\nenabled = false",
+            vec!["domain.corp.access.enabled: lets nobody be judged by rules that there are"],
+        ),
+        (
+            "[domain.corp.access]\naccount_checks = [\"shadow\"]",
+            vec!["domain.corp.access.account_checks: \"shadow\" is not a check of an account"],
+        ),
+        (
+            "[domain.corp.access]\nssh_key_options = [\"from=x\"]",
+            vec!["domain.corp.access.ssh_key_options: \"from=x\" is not the name of an option"],
+        ),
+    ] {
+        assert_eq!(said_of_access(table), said, "{table}");
+    }
 }

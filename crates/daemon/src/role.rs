@@ -18,6 +18,7 @@ use roster_bus::zbus::message::Header;
 use roster_bus::zbus::names::BusName;
 use roster_bus::zbus::{self, Connection};
 use roster_config as config;
+use roster_provider_krb5::Helper;
 use roster_provider_ldap::RESOLUTIONS_MAX;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
@@ -281,9 +282,11 @@ pub fn main() -> u8 {
         None => become_bus(&launch),
         Some(Some(role)) => {
             let reach = Reach::new(&sandbox::followed(&launch.config));
+            // While this process may still execute programs.
+            let helper = helper(&launch.config);
             let limits = sandbox::apply(&launch);
             let level = logging::start(&role, &launch.log);
-            match serve(role, launch, limits, &reach, level) {
+            match serve(role, launch, helper, limits, &reach, level) {
                 Ok(()) => 0,
                 Err(End::BusLost) => {
                     warn!("the bus is gone; this process ends with it and will be started again");
@@ -377,6 +380,7 @@ impl<E: Into<anyhow::Error>> From<E> for End {
 fn serve(
     role: Role,
     launch: Launch,
+    helper: Option<Result<Helper, String>>,
     sandbox: String,
     reach: &Reach,
     level: LogLevel,
@@ -413,7 +417,7 @@ fn serve(
             Err(_) => return Err(anyhow!("the bus {address} does not answer").into()),
         };
         let closing = connection.clone();
-        let mut work = pin!(run(role, launch, connection, shutdown));
+        let mut work = pin!(run(role, launch, helper, connection, shutdown));
         let why = tokio::select! {
             result = &mut work => return result.map_err(End::Failed),
             () = closing.closed() => Some(End::BusLost),
@@ -436,9 +440,17 @@ fn serve(
     result
 }
 
+/// The program by which a back-end's users log in, if it takes one.
+fn helper(config: &RoleConfig) -> Option<Result<Helper, String>> {
+    let RoleConfig::Backend(backend) = config else { return None };
+    let krb5 = backend.domain.auth.krb5.as_ref()?;
+    Some(Helper::start(krb5, backend.secrets.keytab.as_deref()))
+}
+
 async fn run(
     role: Role,
     launch: Launch,
+    helper: Option<Result<Helper, String>>,
     connection: Connection,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
@@ -447,7 +459,7 @@ async fn run(
     let context = Context { role, config: (), state_dir, run_dir, connection, listener, shutdown };
     match config {
         RoleConfig::Publisher(config) => publisher::run(context.with(config)).await,
-        RoleConfig::Backend(config) => backend::run(context.with(*config)).await,
+        RoleConfig::Backend(config) => backend::run(context.with(*config), helper).await,
         RoleConfig::Nss(config) => responder::nss::run(context.with(config)).await,
         RoleConfig::Pam(config) => responder::pam::run(context.with(config)).await,
         RoleConfig::Metrics(config) => responder::metrics::run(context.with(config)).await,

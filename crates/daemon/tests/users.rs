@@ -21,6 +21,7 @@ const BUS: u32 = 64_901;
 const PUBLISHER: u32 = 64_902;
 const NSS: u32 = 64_903;
 const METRICS: u32 = 64_904;
+const PAM: u32 = 64_905;
 /// The group of all roles.
 const GROUP: u32 = 900;
 const BACKENDS: u32 = 64_910;
@@ -81,7 +82,8 @@ fn prepared(domains: &[&str]) -> Daemon {
     let daemon = Daemon::prepared(domains);
     fs::create_dir(daemon.path("state")).unwrap();
     let mut passwd = String::from("root:x:0:0::/root:/bin/sh\n");
-    let roles = [("bus", BUS), ("publisher", PUBLISHER), ("nss", NSS), ("metrics", METRICS)];
+    let roles =
+        [("bus", BUS), ("publisher", PUBLISHER), ("nss", NSS), ("metrics", METRICS), ("pam", PAM)];
     for (name, uid) in roles {
         let _ = writeln!(passwd, "roster-{name}:x:{uid}:{GROUP}::/:/bin/false");
     }

@@ -4,89 +4,32 @@
 mod common;
 
 use common::{count, read, warnings};
-use roster_system_tests::servers::Process;
-use roster_system_tests::{needs_root, tool, wait_until};
+use roster_system_tests::servers;
+use roster_system_tests::{needs_root, wait_until};
 use serde_json::Value;
-use std::fs;
-use std::process::Command;
 use std::time::Duration;
-use tempfile::TempDir;
 
-const PASSWORD: &str = "Passw0rd-of-all";
+const PASSWORD: &str = servers::Samba::PASSWORD;
 
-struct Samba {
-    process: Process,
-    _folder: TempDir,
-}
+struct Samba(servers::Samba);
 
 impl Samba {
     /// A domain with the users `u0` to `u3`.
     fn start() -> Self {
-        let folder = tempfile::tempdir().expect("make a folder");
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        let options = [
-            "interfaces=lo".to_owned(),
-            "bind interfaces only=yes".to_owned(),
-            "server services=ldap, cldap, kdc, dns".to_owned(),
-            // Simple binds without TLS.
-            "ldap server require strong auth=no".to_owned(),
-            "dns update command=/bin/true".to_owned(),
-            "vfs objects=".to_owned(),
-            "log level=1 auth_audit:4 dns:5".to_owned(),
-            "max log size=0".to_owned(),
-            format!("pid directory={}", path("pid")),
-            format!("ncalrpc dir={}", path("ncalrpc")),
-        ];
-        let mut provision = Command::new(tool("samba-tool", "samba-ad-dc"));
-        provision.args(["domain", "provision", "--realm=LAB.TEST", "--domain=LAB"]);
-        provision.args(["--server-role=dc", "--dns-backend=SAMBA_INTERNAL", "--host-name=dc"]);
-        provision.args(["--host-ip=192.0.2.1", &format!("--adminpass={PASSWORD}")]);
-        provision.arg(format!("--targetdir={}", path("")));
-        let options = options.map(|option| format!("--option={option}"));
-        provision.args(&options);
-        succeed(&mut provision);
-        fs::create_dir_all(path("pid")).expect("make a folder");
-        for number in 0..4 {
-            let mut create = Command::new(tool("samba-tool", "samba-ad-dc"));
-            create.args(["user", "create", &format!("u{number}"), PASSWORD]);
-            create.args(["-H", &path("private/sam.ldb"), "-s", &path("etc/smb.conf")]);
-            succeed(&mut create);
-        }
-        let mut command = Command::new("unshare");
-        let start = "ip link set lo up && exec \"$0\" -i --no-process-group --debug-stdout \"$@\"";
-        command.args(["--net", "sh", "-c", start]).arg(tool("samba", "samba-ad-dc"));
-        // Not all of them stand in the file that provisioning wrote.
-        command.arg("-s").arg(path("etc/smb.conf")).args(&options);
-        let process = Process::start(&mut command, &folder.path().join("said"));
-        let mut samba = Self { process, _folder: folder };
-        wait_until(Duration::from_secs(60), "Samba answers", || {
-            assert!(samba.process.runs(), "Samba has ended: {}", samba.process.log());
-            ["389", "88", "53"].iter().all(|port| samba.listens(port))
-        });
-        samba
-    }
-
-    /// A command in its network.
-    fn inside(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        let pid = self.process.pid().as_raw_nonzero().to_string();
-        command.args(["--net", "--target", &pid, program]);
-        command
-    }
-
-    fn listens(&self, port: &str) -> bool {
-        let told = self.inside("ss").args(["-Hltn", &format!("sport = :{port}")]).output();
-        told.is_ok_and(|told| !told.stdout.is_empty())
+        let samba =
+            servers::Samba::start("ldap, cldap, kdc, dns", &["log level=1 auth_audit:4 dns:5"]);
+        wait_until(Duration::from_secs(60), "its DNS answers", || samba.listens("53"));
+        Self(samba)
     }
 
     /// Lines of its log that have all these words.
     fn logged(&self, words: &[&str]) -> u64 {
-        let log = self.process.log();
+        let log = self.0.log();
         log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count() as u64
     }
 
     fn load(&self, arguments: &[&str]) -> (i32, Value) {
-        let mut lab = self.inside(env!("CARGO_BIN_EXE_roster-lab"));
+        let mut lab = self.0.inside(env!("CARGO_BIN_EXE_roster-lab"));
         lab.args(arguments).args(["--duration", "1", "--warm-up", "200ms", "--users", "2"]);
         read(&lab.args(["--json", "-", "--probe", "0"]).output().expect("start roster-lab"))
     }
@@ -101,19 +44,6 @@ impl Samba {
         let made = self.logged(words) - before - before_the_run;
         assert!(told > 10 && told == made, "{arguments:?}: {made} were written down: {report}");
     }
-}
-
-impl Drop for Samba {
-    fn drop(&mut self) {
-        // It ends its own processes.
-        self.process.stop();
-    }
-}
-
-fn succeed(command: &mut Command) {
-    let done = command.output().expect("start it");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{command:?}: {said}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use crate::ask::{Answer, ask};
 use crate::codes::{self, Code};
 use crate::handle::{Handle, Item, Priority, Style};
 use crate::local::is_local;
-use crate::options::Options;
+use crate::options::{Credentials, Options};
+use crate::tickets;
 use core::ffi::CStr;
 use roster_secret::Secret;
 use roster_wire::pam::{
@@ -29,10 +30,12 @@ const UNCHANGED: &[u8] = b"The password is not changed.";
 const AWAY: &[u8] = b"The directory cannot be asked now. Try again later.";
 
 /// A user who may be a directory's.
-struct Person<'h> {
-    handle: &'h Handle<'h>,
+pub struct Person<'h> {
+    /// The call.
+    pub handle: &'h Handle<'h>,
     options: &'h Options,
-    name: &'h CStr,
+    /// As the program has it.
+    pub name: &'h CStr,
 }
 
 /// Why a call is over before anybody was asked.
@@ -62,7 +65,8 @@ impl<'h> Person<'h> {
         Ok(person)
     }
 
-    fn log(&self, priority: Priority, text: &CStr) {
+    /// A line in the log.
+    pub fn log(&self, priority: Priority, text: &CStr) {
         if priority != Priority::Debug || self.options.debug {
             self.handle.log(priority, text, self.name);
         }
@@ -81,7 +85,7 @@ impl<'h> Person<'h> {
             secret,
             new_secret,
         };
-        let Some(Answer { header, messages }) = ask(&request) else {
+        let Some(Answer { header, messages, blob }) = ask(&request) else {
             self.log(Priority::Error, c"rosterd does not answer at /run/roster/pam");
             return Verdict::Unreachable;
         };
@@ -92,12 +96,15 @@ impl<'h> Person<'h> {
         if header.is_offline {
             self.log(Priority::Debug, c"the directory is away, and what is kept was believed");
         }
+        if header.verdict == Verdict::Success && !blob.is_empty() {
+            tickets::bring(self, &blob);
+        }
         header.verdict
     }
 
     fn show(&self, style: Style, text: &[u8]) {
-        let is_wanted = !self.options.is_silent && !(self.options.quiet && style == Style::Info);
-        if is_wanted {
+        let is_unwanted = self.options.quiet && style == Style::Info;
+        if !self.options.is_silent && !is_unwanted {
             self.handle.show(style, text);
         }
     }
@@ -156,24 +163,33 @@ fn proven(person: &Person<'_>) -> Result<Verdict, Code> {
     Ok(verdict)
 }
 
-/// What the user may have from now on: nothing is given out here.
+/// What the user may have from now on: the ticket that the log-in brought.
 pub fn set_credentials(handle: &Handle<'_>, options: &Options) -> Code {
-    nothing_to_do(handle, options)
+    let act = match options.credentials {
+        Credentials::Establish => tickets::establish,
+        Credentials::Refresh => tickets::refresh,
+        Credentials::Delete => tickets::remove,
+    };
+    of_a_person(handle, options, act)
 }
 
-/// The user comes in: whatever is to be done is other modules' business.
+/// The user comes in: a program may have left out to ask for credentials.
 pub fn open_session(handle: &Handle<'_>, options: &Options) -> Code {
-    nothing_to_do(handle, options)
+    of_a_person(handle, options, tickets::establish)
 }
 
 /// The user leaves.
 pub fn close_session(handle: &Handle<'_>, options: &Options) -> Code {
-    nothing_to_do(handle, options)
+    of_a_person(handle, options, tickets::remove)
 }
 
-fn nothing_to_do(handle: &Handle<'_>, options: &Options) -> Code {
+/// A session does without what could not be had: that is in the log.
+fn of_a_person(handle: &Handle<'_>, options: &Options, act: fn(&Person<'_>)) -> Code {
     match Person::of(handle, options) {
-        Ok(_) => Code::SUCCESS,
+        Ok(person) => {
+            act(&person);
+            Code::SUCCESS
+        }
         Err(NotAsked::Local) => Code::IGNORE,
         Err(NotAsked::Nobody(code)) => code,
     }

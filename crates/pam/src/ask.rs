@@ -5,7 +5,8 @@
 use roster_calls::connection::Connection;
 use roster_secret::Secret;
 use roster_wire::pam::{
-    ANSWER_HEADER_BYTES, AnswerHeader, MESSAGES_BYTES_MAX, REQUEST_BYTES_MAX, Request,
+    ANSWER_HEADER_BYTES, AnswerHeader, BLOB_BYTES_MAX, MESSAGES_BYTES_MAX, REQUEST_BYTES_MAX,
+    Request,
 };
 
 /// Where the responder listens.
@@ -19,6 +20,8 @@ pub struct Answer {
     pub header: AnswerHeader,
     /// The messages as they came.
     pub messages: Secret,
+    /// What opens the user's session, as it came; empty when nothing does.
+    pub blob: Secret,
 }
 
 /// Asks; none when there is no answer.
@@ -35,8 +38,13 @@ pub fn ask(request: &Request<'_>) -> Option<Answer> {
     let mut header = [0; ANSWER_HEADER_BYTES];
     connection.receive(&mut header)?;
     let header = AnswerHeader::parse(&header).ok()?;
-    let mut messages = Secret::with_room(header.messages_bytes.min(MESSAGES_BYTES_MAX))?;
-    connection.receive(messages.free_mut().get_mut(..header.messages_bytes)?)?;
-    messages.advance(header.messages_bytes);
-    Some(Answer { header, messages })
+    let receive = |bytes: usize, bytes_max: usize| {
+        let mut part = Secret::with_room(bytes.min(bytes_max))?;
+        connection.receive(part.free_mut().get_mut(..bytes)?)?;
+        part.advance(bytes);
+        Some(part)
+    };
+    let messages = receive(header.messages_bytes, MESSAGES_BYTES_MAX)?;
+    let blob = receive(header.blob_bytes, BLOB_BYTES_MAX)?;
+    Some(Answer { header, messages, blob })
 }

@@ -54,6 +54,9 @@ unsafe extern "C" {
         data: *mut c_void,
         cleanup: Option<Cleanup>,
     ) -> c_int;
+    fn pam_getenv(pamh: *mut PamHandle, name: *const c_char) -> *const c_char;
+    fn pam_putenv(pamh: *mut PamHandle, name_value: *const c_char) -> c_int;
+    fn pam_modutil_getpwnam(pamh: *mut PamHandle, user: *const c_char) -> *mut libc::passwd;
     fn pam_fail_delay(pamh: *mut PamHandle, microseconds: c_uint) -> c_int;
     fn pam_syslog(pamh: *const PamHandle, priority: c_int, format: *const c_char, ...);
 }
@@ -98,6 +101,20 @@ pub enum Priority {
     Error = libc::LOG_ERR,
     /// Who wants to know what happens.
     Debug = libc::LOG_DEBUG,
+}
+
+/// Wipes what [`Handle::keep`] kept.
+///
+/// # Safety
+/// `data` is null or the place of one, which nobody uses after this.
+unsafe extern "C" fn forget(_: *mut PamHandle, data: *mut c_void, _: c_int) {
+    if !data.is_null() {
+        // SAFETY: the caller's promise; the place is malloc(3)'s.
+        unsafe {
+            data.cast::<Secret>().drop_in_place();
+            libc::free(data);
+        }
+    }
 }
 
 /// A call's handle.
@@ -185,6 +202,63 @@ impl Handle<'_> {
         // SAFETY: `name` ends with a NUL; `data` has room for what the call writes, and is not followed.
         let code = unsafe { pam_get_data(self.pamh, name.as_ptr(), &raw mut data) };
         code == 0 && !data.is_null()
+    }
+
+    /// Keeps bytes for later calls with this handle, until it ends.
+    pub fn keep(&self, name: &CStr, bytes: Secret) {
+        // SAFETY: malloc(3) gives room for one, aligned for anything.
+        let place = unsafe { libc::malloc(size_of::<Secret>()) }.cast::<Secret>();
+        if place.is_null() {
+            return;
+        }
+        // SAFETY: the place of above, which holds nothing yet; libpam copies the name, and gives the place to
+        // `forget` when the data is replaced or the handle ends, and nobody else uses that name.
+        unsafe {
+            place.write(bytes);
+            if pam_set_data(self.pamh, name.as_ptr(), place.cast(), Some(forget)) != 0 {
+                forget(self.pamh, place.cast(), 0);
+            }
+        }
+    }
+
+    /// A copy of what was kept by that name.
+    pub fn kept(&self, name: &CStr) -> Option<Secret> {
+        let mut data = ptr::null();
+        // SAFETY: `name` ends with a NUL; `data` has room for what the call writes.
+        let code = unsafe { pam_get_data(self.pamh, name.as_ptr(), &raw mut data) };
+        if code != 0 || data.is_null() {
+            return None;
+        }
+        // SAFETY: what `keep` put there, which stays until it is replaced, after this.
+        Secret::copy_of(unsafe { &*data.cast::<Secret>() }.as_bytes())
+    }
+
+    /// Keeps it no longer.
+    pub fn drop_kept(&self, name: &CStr) {
+        // SAFETY: libpam copies the name, and gives what was kept to `forget`.
+        unsafe { pam_set_data(self.pamh, name.as_ptr(), ptr::null_mut(), None) };
+    }
+
+    /// A variable that the session is to have.
+    pub fn variable(&self, name: &CStr) -> Option<&CStr> {
+        // SAFETY: a name that ends with a NUL; libpam keeps the value until the variable is set anew.
+        let value = unsafe { pam_getenv(self.pamh, name.as_ptr()) };
+        // SAFETY: a string of libpam's, if any.
+        (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+    }
+
+    /// Sets such a variable, `NAME=VALUE`, or takes it away, `NAME`.
+    pub fn set_variable(&self, text: &CStr) {
+        // SAFETY: libpam copies the text. Without memory the session does without.
+        unsafe { pam_putenv(self.pamh, text.as_ptr()) };
+    }
+
+    /// User and group id of a user.
+    pub fn ids(&self, user: &CStr) -> Option<(u32, u32)> {
+        // SAFETY: a name that ends with a NUL; libpam keeps the record until the handle ends.
+        let found = unsafe { pam_modutil_getpwnam(self.pamh, user.as_ptr()) };
+        // SAFETY: a record of libpam's, if any.
+        unsafe { found.as_ref() }.map(|found| (found.pw_uid, found.pw_gid))
     }
 
     /// Failures of the whole stack take at least about so long.

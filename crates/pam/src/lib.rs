@@ -4,7 +4,8 @@
 //! It knows nothing of directories: it holds the conversation and asks the responder at
 //! `/run/roster/pam`. Users of /etc/passwd are none of its business, and nobody is asked about them. It
 //! starts no thread, keeps no descriptor and cannot panic; passwords are in locked memory and wiped.
-//! Unsafe code lives in two modules: [`exports`] holds what libpam passes, [`handle`] calls libpam.
+//! Unsafe code lives in three modules: [`exports`] holds what libpam passes, [`handle`] calls libpam, and
+//! [`helper`] starts the program that keeps tickets.
 //! [`codes`] is where verdicts become PAM's numbers.
 
 #![no_std]
@@ -21,8 +22,10 @@ mod ask;
 mod codes;
 mod exports;
 mod handle;
+mod helper;
 mod local;
 mod options;
+mod tickets;
 
 /// A panic must be impossible: the one below calls a function that exists nowhere, so a panic
 /// that the compiler did not prove away fails the link.

@@ -7,6 +7,22 @@ const SILENT: c_int = 0x8000;
 const PRELIM_CHECK: c_int = 0x4000;
 const UPDATE_AUTHTOK: c_int = 0x2000;
 
+const REINITIALIZE_CRED: c_int = 0x8;
+const REFRESH_CRED: c_int = 0x10;
+const DELETE_CRED: c_int = 0x4;
+
+/// What is to be done about what a user has for a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// It is given.
+    #[default]
+    Establish,
+    /// It is given anew.
+    Refresh,
+    /// It is taken away.
+    Delete,
+}
+
 /// What the administrator, and the program, want of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -30,6 +46,8 @@ pub struct Options {
     pub prepares: bool,
     /// It is to be done.
     pub updates: bool,
+    /// What a call about credentials is for.
+    pub credentials: Credentials,
     /// A word that means nothing was there.
     pub has_strange: bool,
 }
@@ -42,6 +60,13 @@ impl Options {
             is_silent: has(SILENT),
             prepares: has(PRELIM_CHECK),
             updates: has(UPDATE_AUTHTOK),
+            credentials: if has(DELETE_CRED) {
+                Credentials::Delete
+            } else if has(REINITIALIZE_CRED) || has(REFRESH_CRED) {
+                Credentials::Refresh
+            } else {
+                Credentials::Establish
+            },
             ..Self::default()
         }
     }

@@ -41,6 +41,10 @@ const IDLE_MAX: usize = 16;
 const IDLE_LIFE: Duration = Duration::from_secs(300);
 /// After so long without word the next server is tried beside the first.
 const STAGGER: Duration = Duration::from_millis(250);
+/// A server that says nothing for so long is knocked at.
+const KNOCK_AFTER: Duration = Duration::from_millis(400);
+/// A timer goes off by so much too late.
+const TIMER: Duration = Duration::from_millis(2);
 /// Servers that one password is put to, when those before fail.
 const SERVERS_MAX: usize = 4;
 /// Users whose DN is remembered.
@@ -171,7 +175,9 @@ impl Authenticator for Binds {
         let start = Instant::now();
         let cost = inner.cost_of_a_wrong_password();
         inner.bind_as_nobody().await;
-        sleep_until(start + cost).await;
+        if start.elapsed() + TIMER < cost {
+            sleep_until(start + cost - TIMER).await;
+        }
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
@@ -438,7 +444,7 @@ impl Inner {
         let what = "a log-in";
         let waited = async {
             let mut work = pin!(work);
-            let mut pause = patience / 2;
+            let mut pause = KNOCK_AFTER.min(patience / 2);
             loop {
                 tokio::select! {
                     done = &mut work => return Ok(done),

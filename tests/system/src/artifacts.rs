@@ -53,6 +53,12 @@ pub fn rosterd_program() -> &'static Path {
     PROGRAM.get_or_init(|| program("rosterd"))
 }
 
+/// The program that speaks Kerberos, likewise.
+pub fn krb5_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("roster-krb5"))
+}
+
 /// The daemon that runs commands, likewise.
 pub fn rootwrap_daemon_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

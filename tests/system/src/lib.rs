@@ -25,8 +25,8 @@ pub mod servers;
 pub mod wait;
 
 pub use artifacts::{
-    c_program, c_program_with, exec_program, library_folder, pam_module, rootwrap_daemon_program,
-    roster_program, rosterd_program,
+    c_program, c_program_with, exec_program, krb5_program, library_folder, pam_module,
+    rootwrap_daemon_program, roster_program, rosterd_program,
 };
 pub use caller::Caller;
 pub use corpus::Corpus;

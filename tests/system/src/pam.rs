@@ -66,6 +66,11 @@ pub fn prepare(rosterd: &Rosterd) {
     let host = rosterd.host();
     fs::create_dir_all(host.path("pam.d")).expect("create pam.d");
     fs::copy(pam_module(), host.path("pam_roster.so")).expect("copy the module");
+    // Which sshd goes by while it does not know who is there.
+    let sshd = "sshd:x:102:65534::/run/sshd:/usr/sbin/nologin\n";
+    let passwd = host.path("etc/passwd");
+    let text = fs::read_to_string(&passwd).expect("read passwd");
+    fs::write(&passwd, format!("{text}{sshd}")).expect("write passwd");
     let pam = Pam { rosterd };
     pam.service("alone", ALONE);
     // What nobody asked for lets nobody in.

@@ -1,7 +1,7 @@
 //! A running `rosterd` on a pretend [`Host`], in folders of its own and as the invoking user, and what a
 //! test asks of it: its roles' processes, its log, and whether the host serves what it must.
 
-use crate::artifacts::{roster_program, rosterd_program};
+use crate::artifacts::{krb5_program, roster_program, rosterd_program};
 use crate::corpus::Corpus;
 use crate::host::{Host, Output, RECOMMENDED, ROSTER, plain_environment, run, tool};
 use crate::servers::{Process, READER_PASSWORD, Schema, Server};
@@ -37,8 +37,10 @@ pub const FIRST_ROLE_UID: u32 = 990;
 /// Starts `$1` with the configuration `$3`, in a namespace of its own, from a place that every user can
 /// reach, `roster` being beside it. If there is a folder `$4`, it is /etc/pam.d.
 const INSTALLED: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
-mkdir /run/bin
-cp "$1" "$2" /run/bin
+mkdir -p /run/bin /run/libexec/roster
+cp "$1" "$2" "$5" /run/bin
+ln "/run/bin/${5##*/}" /run/libexec/roster
+mount -t overlay -o lowerdir=/run/libexec:/usr/libexec overlay /usr/libexec
 if [ -d "$4" ]; then mount --bind "$4" /etc/pam.d; fi
 exec /run/bin/rosterd --config "$3"
 "#;
@@ -223,7 +225,7 @@ impl Rosterd {
             let mut command = self.host.command("sh");
             command.args(["-ec", INSTALLED, "installed"]);
             command.arg(rosterd_program()).arg(roster_program()).arg(self.config());
-            command.arg(self.host.path("pam.d"));
+            command.arg(self.host.path("pam.d")).arg(krb5_program());
             self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
             return;
         }

@@ -5,7 +5,8 @@ use roster_system_tests::pam::{self, FIRST, Pam};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::Process;
 use roster_system_tests::{
-    Directory, Domain, Output, Rosterd, Schema, Server, Slapd, needs_root, run, tool, wait_for,
+    Directory, Domain, Ds389, Output, Rosterd, Schema, Server, Slapd, needs_root, run, tool,
+    wait_for,
 };
 use serde_json::Value;
 use std::fs;
@@ -34,6 +35,14 @@ struct World {
 
 impl World {
     fn start(names: &[&str], change: impl FnOnce(&Slapd, &Directory)) -> Self {
+        Self::start_with(names, change, |domain| domain)
+    }
+
+    fn start_with(
+        names: &[&str],
+        change: impl FnOnce(&Slapd, &Directory),
+        configure: impl FnOnce(Domain) -> Domain,
+    ) -> Self {
         let slapd = pam::directory(names);
         let people = Directory::new(Schema::Rfc2307);
         slapd.change(&people.group("admins", 30_000, &["alice"]));
@@ -43,7 +52,7 @@ impl World {
             .with("auth", "\"ldap\"")
             .with("allow_clear_user_passwords", "true")
             .with("connect_timeout", "\"1s\"");
-        let mut rosterd = Rosterd::installed(&[domain]);
+        let mut rosterd = Rosterd::installed(&[configure(domain)]);
         rosterd.set_tables(RULES);
         pam::prepare(&rosterd);
         // sshd's own user.
@@ -181,6 +190,72 @@ fn rules_keep_people_out_with_the_directory_and_without_it() {
 }
 
 #[test]
+fn rules_hold_for_users_who_are_asked_for_on_demand() {
+    if !needs_root() {
+        return;
+    }
+    let change = |slapd: &Slapd, people: &Directory| {
+        slapd.set(&people.user_dn("bob"), "shadowExpire", &["10"]);
+    };
+    let mut world = World::start_with(&["alice", "bob", "carol", "dave"], change, |domain| {
+        domain.with("mode", "\"on-demand\"").with("refresh", "\"1s\"")
+    });
+    let all = |world: &World| {
+        for (user, service, verdict) in [
+            ("alice", "login", "allowed"),
+            ("bob", "sshd", "expired"),
+            ("carol", "sshd", "denied"),
+            ("dave", "sshd", "allowed"),
+            ("dave", "login", "denied"),
+        ] {
+            world.expect(user, service, verdict);
+        }
+        assert_eq!(world.saw("carol", "sshd", "denied_groups"), "the user is in suspended");
+    };
+    all(&world);
+    world.slapd.change(&world.people.membership("suspended", "dave", true));
+    world.expect("dave", "sshd", "denied");
+    world.slapd.change(&world.people.membership("suspended", "dave", false));
+    world.expect("dave", "sshd", "allowed");
+    world.directory_goes();
+    all(&world);
+    world.host_restarts();
+    all(&world);
+}
+
+#[test]
+fn who_is_locked_in_389_ds_is_out_whoever_has_authenticated_them() {
+    if !needs_root() {
+        return;
+    }
+    let mut server = Ds389::serving(&pam::people(&["alice", "bob"]));
+    let people = Directory::new(Schema::Rfc2307);
+    let domain = Domain::ldap("corp", &server)
+        .with("auth", "\"ldap\"")
+        .with("allow_clear_user_passwords", "true");
+    let mut rosterd = Rosterd::installed(&[domain]);
+    pam::prepare(&rosterd);
+    rosterd.launch();
+    let pam = Pam::on(&rosterd, "alice");
+    let account = |user: &str| pam.test("alone", user, &["acct_mgmt"], &[]).code;
+    let expect = |user: &str, code: i32| {
+        wait_for(SOON, || {
+            let told = rosterd.roster(&["access", user]);
+            if told.code == code { Ok(()) } else { Err(format!("{told:?}")) }
+        });
+        assert_eq!(account(user) == 0, code == 0, "{user}");
+    };
+    expect("alice", 0);
+    server.set(&people.user_dn("alice"), "nsAccountLock", &["true"]);
+    expect("alice", 3);
+    expect("bob", 0);
+    server.stop();
+    rosterd.expect_of_domain("corp", "online", false);
+    expect("alice", 3);
+    expect("bob", 0);
+}
+
+#[test]
 fn an_account_that_has_expired_or_is_locked_is_kept_out_with_the_directory_and_without_it() {
     if !needs_root() {
         return;
@@ -225,7 +300,7 @@ fn key(folder: &Path, name: &str, words: &[&str]) -> (PathBuf, String) {
 }
 
 #[test]
-fn sshd_lets_people_in_by_the_directorys_keys_with_the_directory_and_without_it() {
+fn sshd_lets_people_in_by_keys_of_the_directory_that_may_be_away() {
     if !needs_root() {
         return;
     }

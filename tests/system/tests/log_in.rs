@@ -1,54 +1,585 @@
-//! Log-ins by the directory: the real module in real programs, a real daemon, a real server.
+//! Log-ins by the directory: the real module in real programs, a real daemon, real servers.
 
-use roster_system_tests::pam::{self, FIRST, PASSWORD, Pam, said};
-use roster_system_tests::{Domain, Rosterd, Server, Slapd, needs_root};
+use roster_system_tests::pam::{self, FIRST, PASSWORD, Pam, input, said};
+use roster_system_tests::rosterd::SOON;
+use roster_system_tests::servers::{Certificate, POLICY, Relay};
+use roster_system_tests::{
+    Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, needs_root, pam_module, run,
+    tool, wait_until,
+};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const SUCCESS: &str = "successfully authenticated";
+const WRONG: &str = "Authentication failure";
+const UNKNOWN: &str = "User not known to the underlying authentication module";
+const UNAVAILABLE: &str = "Authentication service cannot retrieve authentication info";
 
 /// A domain in which people log in by the directory.
-fn domain(slapd: &Slapd) -> Domain {
-    Domain::ldap("corp", slapd)
-        .with("auth", "\"ldap\"")
-        .with("allow_clear_user_passwords", "true")
-        .with("offline_credentials", "false")
+fn domain<S: Server>(server: &S) -> Domain {
+    log_in_by(Domain::ldap("corp", server)).with("allow_clear_user_passwords", "true")
+}
+
+fn log_in_by(domain: Domain) -> Domain {
+    domain.with("auth", "\"ldap\"").with("offline_credentials", "false")
 }
 
 fn started(domains: &[Domain]) -> Rosterd {
+    started_with(domains, "")
+}
+
+fn started_with(domains: &[Domain], tables: &str) -> Rosterd {
     let mut rosterd = Rosterd::installed(domains);
+    rosterd.set_tables(tables);
     pam::prepare(&rosterd);
     rosterd.launch();
     rosterd
 }
 
+fn user_dn(name: &str) -> String {
+    Directory::new(Schema::Rfc2307).user_dn(name)
+}
+
+/// No password that a test uses is anywhere in the log.
+#[track_caller]
+fn expect_no_secrets(rosterd: &Rosterd, secrets: &[&str]) {
+    let log = rosterd.log();
+    assert!(log.contains("responder:pam: log-in user="), "nothing is logged: {log}");
+    for secret in secrets {
+        assert!(!log.contains(secret), "{secret:?} is in the log: {log}");
+    }
+}
+
 #[test]
-fn the_right_password_logs_in_and_no_other_does() {
+fn who_knows_the_password_logs_in_and_nobody_else() {
     if !needs_root() {
         return;
     }
     let slapd = pam::directory(&["alice", "bob"]);
     let rosterd = started(&[domain(&slapd)]);
     let pam = Pam::on(&rosterd, "alice");
-    assert_eq!(pam.authenticate("alice", PASSWORD), "successfully authenticated");
-    let _ = FIRST;
-    println!(
-        "{}",
-        said(&pam.test(
-            "alone",
-            "alice",
-            &["authenticate", "acct_mgmt", "setcred", "open_session", "close_session"],
-            &[PASSWORD]
-        ))
-    );
-    for wrong in ["", "wrong", &"x".repeat(2000)] {
-        println!("{wrong:.10}: {}", pam.authenticate("alice", wrong));
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    let longest = "x".repeat(511);
+    for wrong in ["", "swordfish", " correct horse", "correct horse ", &longest, "*", "correct\\00"]
+    {
+        let answer = pam.authenticate("alice", wrong);
+        assert!(answer.ends_with(WRONG), "{wrong:.20}: {answer}");
     }
-    println!("nobody: {}", pam.authenticate("mallory", PASSWORD));
-    println!("local: {}", pam.authenticate("local", PASSWORD));
-    println!("root: {}", pam.authenticate("root", PASSWORD));
-    println!(
-        "chauthtok: {:?}",
-        pam.test("alone", "alice", &["chauthtok"], &[PASSWORD, "new password 1", "new password 1"])
+    // Whatever a filter would make of the name.
+    for name in ["mallory", "*", "alice)(uid=*", "a*ice", "ALICE", "alice ", "uid=alice"] {
+        let answer = pam.authenticate(name, PASSWORD);
+        assert!(answer.ends_with(UNKNOWN), "{name}: {answer}");
+    }
+    // A whole session, as a program has it.
+    let operations = ["authenticate", "acct_mgmt", "setcred", "open_session", "close_session"];
+    let done = pam.test("alone", "alice", &operations, &[PASSWORD]);
+    assert_eq!((done.code, &*said(&done)), (0, "session has successfully been closed."));
+    pam.expect_logged("user=mallory", "outcome=unknown user");
+    expect_no_secrets(&rosterd, &[PASSWORD, "swordfish", &longest]);
+}
+
+#[test]
+fn users_of_the_host_are_nobody_elses_business() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "local", "root"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "alice");
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    for name in ["root", "local", "daemon"] {
+        assert!(pam.authenticate(name, PASSWORD).ends_with(UNKNOWN), "{name}");
+        pam.service("both", "account required MODULE\naccount required pam_permit.so\n");
+        let done = pam.test("both", name, &["acct_mgmt"], &[]);
+        assert_eq!(done.code, 0, "{name} is kept out: {}", said(&done));
+        let done = pam.test("alone", name, &["chauthtok"], &[PASSWORD, "other", "other"]);
+        assert!(said(&done).ends_with(UNKNOWN), "{}", said(&done));
+    }
+    assert!(!rosterd.log().contains("user=root") && !rosterd.log().contains("user=local"));
+    // Nobody else is let in because the file cannot be read, and root is not shut out.
+    let blind = |user: &str| {
+        let script = "mount -t tmpfs tmpfs /etc && mkdir /etc/pam.d && cp \"$2\"/* /etc/pam.d && \
+                      exec pamtester both \"$1\" acct_mgmt";
+        let mut command = pam.command("unshare");
+        let stacks = rosterd.host().path("pam.d");
+        command.args(["-m", "sh", "-ec", script, "blind", user]).arg(stacks);
+        said(&run(&mut command))
+    };
+    assert_eq!(blind("root"), "account management done.");
+    assert_eq!(blind("alice"), "account management done.");
+    assert!(blind("local").ends_with(UNKNOWN), "{}", blind("local"));
+}
+
+#[test]
+fn a_new_password_is_the_directorys_at_once_and_the_old_one_is_none() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice"]);
+    slapd.change(&format!(
+        "dn: {POLICY},{}\nchangetype: modify\nadd: pwdMinLength\npwdMinLength: 8\n-\n\
+         add: pwdInHistory\npwdInHistory: 3\n-\nadd: pwdCheckQuality\npwdCheckQuality: 2\n-\n\n",
+        slapd.base()
+    ));
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "alice");
+    let change = |lines: &[&str]| pam.test("alone", "alice", &["chauthtok"], lines);
+
+    let done = change(&["wrong", "battery staple", "battery staple"]);
+    assert!(said(&done).ends_with(WRONG), "{}", said(&done));
+    // Too short at first, then twice not the same, then well.
+    let done = change(&[
+        PASSWORD,
+        "short",
+        "short",
+        "battery staple",
+        "battery stable",
+        "battery staple",
+        "battery staple",
+    ]);
+    let shown = format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error());
+    assert_eq!(done.code, 0, "{shown}");
+    assert!(shown.contains("The new password is too short."), "{shown}");
+    assert!(shown.contains("The two passwords differ."), "{shown}");
+    assert!(pam.authenticate("alice", PASSWORD).ends_with(WRONG));
+    assert_eq!(pam.authenticate("alice", "battery staple"), SUCCESS);
+
+    // Whoever gets the present one right may try three times.
+    let done = change(&["battery staple", PASSWORD, PASSWORD, "1", "1", "2", "2", "3", "3"]);
+    let shown = format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error());
+    assert!(shown.contains("was used before") || shown.contains("history"), "{shown}");
+    assert!(done.code != 0 && shown.contains("The password is not changed."), "{shown}");
+    assert_eq!(pam.authenticate("alice", "battery staple"), SUCCESS);
+    // A module before this one has asked already, or has not.
+    pam.service("given", "password required MODULE use_authtok nodelay\n");
+    let done = pam.test("given", "alice", &["chauthtok"], &["battery staple", "x", "x"]);
+    assert!(said(&done).contains("token manipulation error"), "{}", said(&done));
+    expect_no_secrets(&rosterd, &[PASSWORD, "battery"]);
+}
+
+#[test]
+fn a_policy_is_told_and_obeyed() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob", "carol", "dave"]);
+    let policy = |attributes: &str| {
+        let change: Vec<_> = attributes
+            .split(' ')
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').expect("name=value");
+                format!("replace: {name}\n{name}: {value}\n-\n")
+            })
+            .collect();
+        let dn = format!("{POLICY},{}", slapd.base());
+        slapd.change(&format!("dn: {dn}\nchangetype: modify\n{}\n", change.concat()));
+    };
+    policy("pwdMustChange=TRUE pwdLockout=TRUE pwdMaxFailure=3 pwdLockoutDuration=300");
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "dave");
+    let whole = |user: &str, lines: &[&str]| {
+        let done = pam.test("alone", user, &["authenticate", "acct_mgmt"], lines);
+        (done.code, format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error()))
+    };
+
+    // Locked after three failures: the right password is none then, and the log says why.
+    for _ in 0..3 {
+        assert!(pam.authenticate("bob", "wrong").ends_with(WRONG));
+    }
+    let (code, shown) = whole("bob", &[PASSWORD]);
+    assert!(code != 0 && !shown.contains("lock"), "{shown}");
+    pam.expect_logged("user=bob", "outcome=locked");
+
+    // Reset by an administrator: right, and of no use until it is changed.
+    slapd.set(&user_dn("alice"), "pwdReset", &["TRUE"]);
+    let (code, shown) = whole("alice", &[PASSWORD]);
+    assert!(code != 0 && shown.contains("Your password must be changed now."), "{shown}");
+    assert!(shown.contains("new one required"), "{shown}");
+    let lines = [PASSWORD, PASSWORD, "battery staple", "battery staple"];
+    let done = pam.test("alone", "alice", &["authenticate", "chauthtok", "acct_mgmt"], &lines);
+    assert_eq!(done.code, 0, "{}", said(&done));
+    assert_eq!(whole("alice", &["battery staple"]).0, 0);
+
+    // It expires in ten days, and that is said.
+    policy("pwdMustChange=FALSE pwdMaxAge=864000 pwdExpireWarning=863999");
+    slapd.set(&user_dn("carol"), "userPassword", &[PASSWORD]);
+    std::thread::sleep(Duration::from_secs(2));
+    let (code, shown) = whole("carol", &[PASSWORD]);
+    assert!(code == 0 && shown.contains("Your password expires in 9 days."), "{shown}");
+    pam.service("silent", &pam::ALONE.replace("nodelay", "nodelay quiet"));
+    let done = pam.test("silent", "carol", &["authenticate"], &[PASSWORD]);
+    assert!(!String::from_utf8_lossy(&done.stdout).contains("expires"), "{}", done.error());
+
+    // It has expired; two log-ins are granted, of which a change of password takes one.
+    policy("pwdMaxAge=1 pwdGraceAuthnLimit=2");
+    let (code, shown) = whole("carol", &[PASSWORD]);
+    assert!(code == 0 && shown.contains("is taken once more"), "{shown}");
+    let lines = [PASSWORD, "battery staple", "battery staple"];
+    let done = pam.test("alone", "carol", &["chauthtok"], &lines);
+    assert_eq!(done.code, 0, "{}", said(&done));
+    policy("pwdGraceAuthnLimit=0");
+    std::thread::sleep(Duration::from_secs(2));
+    let (code, shown) = whole("carol", &["battery staple"]);
+    assert!(code != 0 && shown.contains("Your password has expired. Ask"), "{shown}");
+    expect_no_secrets(&rosterd, &[PASSWORD, "battery"]);
+}
+
+#[test]
+fn accounts_of_389_ds_are_locked_and_inactivated() {
+    if !needs_root() {
+        return;
+    }
+    let ds389 = Ds389::serving(&pam::people(&["alice", "bob"]));
+    ds389.change(
+        "dn: cn=config\nchangetype: modify\nreplace: passwordLockout\npasswordLockout: on\n-\n\
+         replace: passwordMaxFailure\npasswordMaxFailure: 3\n-\n\n",
     );
-    println!("old: {}", pam.authenticate("alice", PASSWORD));
-    println!("new: {}", pam.authenticate("alice", "new password 1"));
-    println!("{}", rosterd.log());
-    let _ = slapd.base();
+    let rosterd = started(&[domain(&ds389)]);
+    let pam = Pam::on(&rosterd, "alice");
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    for _ in 0..3 {
+        assert_ne!(pam.authenticate("alice", "wrong"), SUCCESS);
+    }
+    assert_ne!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    pam.expect_logged("user=alice", "outcome=locked");
+    assert_eq!(pam.authenticate("bob", PASSWORD), SUCCESS);
+    ds389.set(&user_dn("bob"), "nsAccountLock", &["true"]);
+    assert_ne!(pam.authenticate("bob", PASSWORD), SUCCESS);
+    pam.expect_logged("user=bob", "outcome=disabled");
+    expect_no_secrets(&rosterd, &[PASSWORD]);
+}
+
+#[test]
+fn passwords_go_to_servers_that_prove_who_they_are() {
+    if !needs_root() {
+        return;
+    }
+    let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) };
+    let slapd = Slapd::serving(setup, &pam::people(&["alice"]));
+    let other = Slapd::serving(
+        Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) },
+        &pam::people(&["alice"]),
+    );
+    let authority = format!("{:?}", slapd.authority());
+    let mirrored = |uris: &[&str]| Domain::ldap_through("corp", &slapd, uris);
+    let rosterd = started(&[log_in_by(mirrored(&[&slapd.ldaps_uri()])).with("tls_ca", &authority)]);
+    let pam = Pam::on(&rosterd, "alice");
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    drop(rosterd);
+    let rosterd = started(&[log_in_by(mirrored(&[&slapd.uri()]))
+        .with("tls_ca", &authority)
+        .with("start_tls", "true")]);
+    let pam = Pam::on(&rosterd, "alice");
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+
+    // Another server, whose certificate somebody else has signed, takes the place of the first.
+    let mut rosterd = rosterd;
+    let uri = other.ldaps_uri();
+    rosterd.set_domains(&[log_in_by(mirrored(&[&uri])).with("tls_ca", &authority)]);
+    rosterd.process().signal(Signal::HUP);
+    wait_until(SOON, "the other server is asked", || {
+        rosterd.domain("corp").is_ok_and(|domain| {
+            domain["reason"].as_str().is_some_and(|reason| reason.contains("certificate"))
+        })
+    });
+    let pam = Pam::on(&rosterd, "alice");
+    assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
+    pam.expect_logged("user=alice", "outcome=unreachable");
+}
+
+#[test]
+fn a_user_asks_for_themselves_alone_and_not_for_ever() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob"]);
+    let tables = "[responder.pam]\ntrusted_users = [\"daemon\"]\ntries_per_minute = 5\n";
+    let rosterd = started_with(&[domain(&slapd)], tables);
+    let pam = Pam::on(&rosterd, "bob");
+    let asks = |uid: u32, user: &str, password: &str| {
+        said(&pam.test_as(uid, user, &["authenticate"], &[password]))
+    };
+    assert_eq!(asks(FIRST, "alice", PASSWORD), SUCCESS);
+    for user in ["bob", "mallory"] {
+        assert!(asks(FIRST, user, PASSWORD).ends_with("Permission denied"), "{user}");
+    }
+    assert!(asks(1500, "alice", PASSWORD).ends_with("Permission denied"), "a local user");
+    // `daemon` is trusted.
+    assert_eq!(asks(1, "bob", PASSWORD), SUCCESS);
+    let guesses: Vec<_> = (0..6).map(|_| asks(FIRST, "alice", "wrong")).collect();
+    assert!(guesses.last().is_some_and(|last| last.contains("maximum number")), "{guesses:?}");
+    assert!(asks(FIRST, "alice", PASSWORD).contains("maximum number"));
+    // Which is nobody else's loss.
+    assert_eq!(asks(FIRST + 1, "bob", PASSWORD), SUCCESS);
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+}
+
+#[test]
+fn a_thousand_guesses_at_once_let_nobody_in_and_keep_nobody_out() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "bob");
+    let program = include_str!("../python/guess.py");
+    let mut guesses = pam.command("python3");
+    guesses.args(["-c", program, "alice", "1000"]).stdout(std::process::Stdio::piped());
+    let guesses = guesses.spawn().expect("start python3");
+    let start = Instant::now();
+    let mut longest = Duration::ZERO;
+    for _ in 0..5 {
+        let start = Instant::now();
+        assert_eq!(pam.authenticate("bob", PASSWORD), SUCCESS);
+        longest = longest.max(start.elapsed());
+    }
+    let done = guesses.wait_with_output().expect("python3 ends");
+    let told = String::from_utf8_lossy(&done.stdout);
+    println!("{} in {:?}; bob waited {longest:?}", told.trim(), start.elapsed());
+    // Verdict 1 is a wrong password; no other answer came, and none was missing.
+    assert_eq!(told.trim(), "1: 1000");
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+}
+
+#[test]
+fn what_is_no_request_is_closed_and_what_was_sent_before_is_judged_again() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "alice");
+    let program = include_str!("../python/pam_socket.py");
+    let done = run(pam.command("python3").args(["-c", program, "alice", PASSWORD]));
+    assert_eq!(done.text(), "well: 0\nagain: 0\nlogged out: none");
+    // After the password was changed the same bytes are worth nothing.
+    slapd.set(&user_dn("alice"), "userPassword", &["battery staple"]);
+    let done = run(pam.command("python3").args(["-c", program, "alice", PASSWORD]));
+    assert_eq!(done.text(), "well: 1\nagain: 1\nlogged out: none");
+    expect_no_secrets(&rosterd, &[PASSWORD]);
+}
+
+#[test]
+fn nobody_is_let_in_while_the_directory_is_away_and_everybody_after_that() {
+    if !needs_root() {
+        return;
+    }
+    let mut slapd = pam::directory(&["alice"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "alice");
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    slapd.process().freeze();
+    let start = Instant::now();
+    assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
+    let first = start.elapsed();
+    let start = Instant::now();
+    assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
+    let next = start.elapsed();
+    println!("frozen: {first:?}, then {next:?}");
+    assert!(first < Duration::from_secs(8) && next < Duration::from_secs(1));
+    slapd.process().thaw();
+    wait_until(SOON, "the server is asked again", || {
+        pam.authenticate("alice", PASSWORD) == SUCCESS
+    });
+    slapd.stop();
+    let start = Instant::now();
+    assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
+    println!("refused: {:?}", start.elapsed());
+    pam.expect_logged("user=alice", "outcome=unreachable");
+    slapd.start();
+    wait_until(SOON, "the server is asked again", || {
+        pam.authenticate("alice", PASSWORD) == SUCCESS
+    });
+}
+
+#[test]
+fn the_next_server_is_asked_when_one_is_silent() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice"]);
+    let relay = Relay::to(slapd.port());
+    let uris = [relay.uri(), slapd.uri()];
+    let uris: Vec<_> = uris.iter().map(String::as_str).collect();
+    let domain = log_in_by(Domain::ldap_through("corp", &slapd, &uris));
+    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
+    let pam = Pam::on(&rosterd, "alice");
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    relay.fall_silent();
+    let start = Instant::now();
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    println!("the first server is silent: {:?}", start.elapsed());
+    let start = Instant::now();
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn somebody_who_does_not_exist_takes_as_long_as_a_wrong_password() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "alice");
+    let program = include_str!("../python/guess.py");
+    let median = |user: &str| -> f64 {
+        let mut command = pam.command("python3");
+        let done = run(command.args(["-c", program, user, "101", "one by one"]));
+        done.text().rsplit(' ').next().expect("a time").parse().expect("milliseconds")
+    };
+    median("alice");
+    let (wrong, nobody) = (median("alice"), median("mallory"));
+    println!("wrong password {wrong} ms, nobody {nobody} ms");
+    assert!((wrong - nobody).abs() < wrong.max(2.0), "{wrong} and {nobody} ms");
+    // A failure takes about two seconds in programs, whoever it was.
+    pam.service("slow", "auth required MODULE\n");
+    for user in ["alice", "mallory"] {
+        let start = Instant::now();
+        let done = pam.test("slow", user, &["authenticate"], &["wrong"]);
+        assert!(done.code != 0 && start.elapsed() > Duration::from_millis(900), "{user}");
+    }
+}
+
+#[test]
+fn su_sudo_and_sshd_let_people_in() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "bob");
+    // Who comes is a directory's, and whose session sudo opens is the host's.
+    for service in ["sudo", "sshd"] {
+        pam.service(service, &format!("{}session required pam_permit.so\n", pam::ALONE));
+    }
+    let root = "auth sufficient pam_rootok.so\n";
+    pam.service("su", &format!("{root}{}", pam::ALONE));
+    let as_alice = |password: &str| {
+        let mut command = pam.command("setpriv");
+        command.args(["--reuid", "20000", "--regid", "20000", "--clear-groups"]);
+        run(command.args(["su", "bob", "-c", "id -un"]).stdin(input(&[password])))
+    };
+    assert_eq!(as_alice(PASSWORD).text(), "bob");
+    assert_ne!(as_alice("wrong").code, 0);
+
+    let sudoers = rosterd.host().path("sudoers");
+    fs::write(&sudoers, "alice ALL=(ALL) ALL\n").expect("write sudoers");
+    let script = "mount --bind \"$1\" /etc/sudoers && exec setpriv --reuid 20000 --regid 20000 \
+                  --clear-groups sudo -S -k -p '' id -un";
+    let sudo = |password: &str| {
+        let mut command = pam.command("unshare");
+        command.args(["-m", "sh", "-ec", script, "sudo"]).arg(&sudoers);
+        run(command.stdin(input(&[password])))
+    };
+    fs::set_permissions(&sudoers, fs::Permissions::from_mode(0o440)).expect("chmod");
+    assert_eq!(sudo(PASSWORD).text(), "root");
+    assert_ne!(sudo("wrong").code, 0);
+
+    let sshd = Sshd::start(&pam, &rosterd);
+    assert_eq!(sshd.ssh("alice", PASSWORD).text(), "alice");
+    assert_ne!(sshd.ssh("alice", "wrong").code, 0);
+    assert_ne!(sshd.ssh("mallory", PASSWORD).code, 0);
+    pam.expect_logged("user=alice service=sshd rhost=127.0.0.1", "outcome=success");
+    expect_no_secrets(&rosterd, &[PASSWORD]);
+}
+
+/// An sshd on loopback, in the mounts of the daemon.
+struct Sshd {
+    process: std::process::Child,
+    port: u16,
+}
+
+impl Sshd {
+    fn start(pam: &Pam<'_>, rosterd: &Rosterd) -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port();
+        let (key, config) = (rosterd.host().path("ssh_key"), rosterd.host().path("sshd_config"));
+        let mut keygen = Command::new(tool("ssh-keygen", "openssh-client"));
+        let made = run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
+        assert_eq!(made.code, 0, "ssh-keygen: {}", made.error());
+        let text = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nUsePAM yes\nPidFile none\n\
+             PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nStrictModes no\n",
+            key.display()
+        );
+        fs::write(&config, text).expect("write sshd_config");
+        // Its folder for privilege separation is in a /run that is the daemon's.
+        assert_eq!(run(pam.command("mkdir").args(["-p", "/run/sshd"])).code, 0);
+        let sshd = tool("sshd", "openssh-server");
+        let mut command = pam.command(sshd.to_str().expect("a path"));
+        command.args(["-D", "-e", "-f"]).arg(&config);
+        let log = fs::File::create(rosterd.host().path("sshd.log")).expect("a log");
+        let process = command.stderr(log).spawn().expect("start sshd");
+        wait_until(Duration::from_secs(20), "sshd listens", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self { process, port }
+    }
+
+    fn ssh(&self, user: &str, password: &str) -> roster_system_tests::Output {
+        let mut command = Command::new(tool("sshpass", "sshpass"));
+        command.args(["-p", password, "ssh", "-F", "none", "-p", &self.port.to_string()]);
+        for option in [
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "PubkeyAuthentication=no",
+            "NumberOfPasswordPrompts=1",
+            "LogLevel=ERROR",
+        ] {
+            command.args(["-o", option]);
+        }
+        run(command.arg(format!("{user}@127.0.0.1")).arg("id -un"))
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_module_is_small_and_exports_what_libpam_calls() {
+    let readelf = |option: &str| {
+        let mut readelf = Command::new(tool("readelf", "binutils"));
+        run(readelf.args([option, "-W"]).arg(pam_module())).text()
+    };
+    let dynamic = readelf("--dynamic");
+    let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
+    assert!(needed.clone().count() == 2, "{dynamic}");
+    for line in needed {
+        assert!(line.contains("[libc.so.6]") || line.contains("[libpam.so.0]"), "{line}");
+    }
+    assert!(!readelf("--segments").lines().any(|line| line.trim().starts_with("TLS")));
+    assert!(dynamic.contains("BIND_NOW") || dynamic.contains("Flags: NOW"), "{dynamic}");
+    let symbols = readelf("--dyn-syms");
+    let mut exported: Vec<_> = symbols
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields.len() == 8 && fields[4] != "LOCAL" && fields[6] != "UND")
+        .filter(|fields| fields[0].ends_with(':') && fields[0] != "Num:")
+        .map(|fields| fields[7])
+        .collect();
+    exported.sort_unstable();
+    assert_eq!(
+        exported,
+        [
+            "pam_sm_acct_mgmt",
+            "pam_sm_authenticate",
+            "pam_sm_chauthtok",
+            "pam_sm_close_session",
+            "pam_sm_open_session",
+            "pam_sm_setcred",
+        ]
+    );
+    let size = pam_module().metadata().expect("the module was built").len();
+    assert!(size <= 40_000, "{size} bytes");
 }

@@ -183,7 +183,7 @@ fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
 }
 
 #[test]
-fn a_password_that_was_changed_elsewhere_ends_with_the_directorys_next_word() {
+fn a_password_that_was_changed_elsewhere_ends_with_the_next_word_of_the_directory() {
     if !needs_root() {
         return;
     }

@@ -6,10 +6,10 @@
 
 use super::asking::Asking;
 use super::offline::Offline;
-use super::people::{People, Person, Untold};
+use super::people::{People, Untold};
 use roster_bus::interfaces::{Explained, LogIn, RuleSaid, Trace};
 use roster_config::{Access as Rules, Mode};
-use roster_provider::access::{Decision, Facts, Matched, Verdict as Decided, decide};
+use roster_provider::access::{self, Decision, Facts, Matched, decide};
 use roster_provider::account::{Account, Fact};
 use roster_provider::log_in::Answer;
 use roster_provider::{LookUp, Provider, Unanswered, ssh_keys};
@@ -18,6 +18,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// How long the directory may take to say whether a filter finds somebody, or who is in which group,
@@ -132,9 +133,8 @@ fn unruled() -> Explained {
 
 /// The rules of a domain, and what they are asked about.
 pub struct Ruled {
-    rules: Rules,
+    judge: Arc<Judge>,
     groups: Vec<String>,
-    people: Arc<People>,
     directory: Arc<dyn Directory>,
     offline: Arc<Offline>,
 }
@@ -151,7 +151,7 @@ impl Ruled {
         let mut groups: Vec<String> = rules.groups().map(ToOwned::to_owned).collect();
         groups.sort_unstable();
         groups.dedup();
-        Self { rules, groups, people, directory, offline }
+        Self { judge: Arc::new(Judge { rules, people }), groups, directory, offline }
     }
 
     /// Whether the user may in by that service now.
@@ -172,11 +172,11 @@ impl Ruled {
                 messages: decision.messages,
             },
             Err(untold) => Explained {
-                verdict: Decided::Unknown.name().to_owned(),
+                verdict: access::Verdict::Unknown.name().to_owned(),
                 lets_in: false,
                 rules: vec![RuleSaid {
                     rule: "user".to_owned(),
-                    verdict: Decided::Unknown.name().to_owned(),
+                    verdict: access::Verdict::Unknown.name().to_owned(),
                     saw: untold.to_string(),
                 }],
                 messages: Vec::new(),
@@ -188,15 +188,15 @@ impl Ruled {
     async fn ssh_keys(&self, who: &LogIn) -> Result<Vec<String>, Answer> {
         let who = LogIn { service: SSHD.to_owned(), ..who.clone() };
         let decided = self.decided(&who).await;
-        let (decision, person) = decided.map_err(|untold| refusal(&untold))?;
-        if !decision.verdict.lets_in() && !self.rules.ssh_keys_of_denied {
+        let (decision, account) = decided.map_err(|untold| refusal(&untold))?;
+        let rules = &self.judge.rules;
+        if !decision.verdict.lets_in() && !rules.ssh_keys_of_denied {
             return Err(answer(&decision));
         }
-        let account = self.people.account(&person).map_err(|untold| refusal(&untold))?;
         let account = account.as_deref().and_then(Account::read).unwrap_or_default();
         let mut told = Vec::new();
         for (place, key) in account.of(Fact::SshKey).enumerate() {
-            match ssh_keys::line(key, &self.rules.ssh_key_options) {
+            match ssh_keys::line(key, &rules.ssh_key_options) {
                 Ok(line) => told.push(line.to_string()),
                 Err(why) => {
                     let (user, number) = (who.user.escape_ascii(), place + 1);
@@ -207,26 +207,18 @@ impl Ruled {
         Ok(told)
     }
 
-    async fn decided(&self, who: &LogIn) -> Result<(Decision, Person), Untold> {
+    async fn decided(&self, who: &LogIn) -> Result<Decided, Untold> {
         let _ = timeout(ASK_WITHIN, self.directory.bring(&who.user, &self.groups)).await;
-        let person = self.people.find(&who.user, who.uid)?;
-        let bytes = self.people.account(&person)?;
-        let account = bytes.as_deref().and_then(Account::read);
         let matched = self.matched(who).await;
-        let name = String::from_utf8_lossy(&who.user);
-        let facts = Facts {
-            name: &name,
-            service: &who.service,
-            now_unix: self.offline.now_unix(),
-            account: account.as_ref(),
-            membership: &|group| self.people.membership(&person, group),
-            matched: &matched,
-        };
-        Ok((decide(&self.rules, &facts), person))
+        let (judge, who, now_unix) =
+            (Arc::clone(&self.judge), who.clone(), self.offline.now_unix());
+        // What changed since the last time may be a whole domain.
+        let decided = spawn_blocking(move || judge.decide(&who, now_unix, &matched)).await;
+        decided.unwrap_or(Err(Untold::Ending))
     }
 
     async fn matched(&self, who: &LogIn) -> Matched {
-        let Some(filter) = &self.rules.filter else { return Matched::Unknown(String::new()) };
+        let Some(filter) = &self.judge.rules.filter else { return Matched::Unknown(String::new()) };
         let asked = self.directory.matches(&who.user, who.uid, filter);
         match timeout(ASK_WITHIN, asked).await {
             Ok(Ok(matched)) => {
@@ -241,20 +233,48 @@ impl Ruled {
     }
 }
 
-fn said(rule: roster_provider::access::Rule) -> RuleSaid {
+/// The rules, and who they are about.
+struct Judge {
+    rules: Rules,
+    people: Arc<People>,
+}
+
+/// A decision, and the account that it is about.
+type Decided = (Decision, Option<Vec<u8>>);
+
+impl Judge {
+    fn decide(&self, who: &LogIn, now_unix: u64, matched: &Matched) -> Result<Decided, Untold> {
+        let person = self.people.find(&who.user, who.uid)?;
+        let bytes = self.people.account(&person)?;
+        let account = bytes.as_deref().and_then(Account::read);
+        let name = String::from_utf8_lossy(&who.user);
+        let facts = Facts {
+            name: &name,
+            service: &who.service,
+            now_unix,
+            account: account.as_ref(),
+            membership: &|group| self.people.membership(&person, group),
+            matched,
+        };
+        let decision = decide(&self.rules, &facts);
+        Ok((decision, bytes))
+    }
+}
+
+fn said(rule: access::Rule) -> RuleSaid {
     RuleSaid { rule: rule.name, verdict: rule.verdict.name().to_owned(), saw: rule.saw }
 }
 
 fn answer(decision: &Decision) -> Answer {
     let verdict = match decision.verdict {
-        Decided::Allowed => Verdict::Success,
-        Decided::MustChange => Verdict::MustChange,
-        Decided::Unknown => Verdict::Unreachable,
-        Decided::Denied => Verdict::Denied,
-        Decided::Locked => Verdict::Locked,
-        Decided::PasswordExpired => Verdict::PasswordExpired,
-        Decided::Expired => Verdict::AccountExpired,
-        Decided::Disabled => Verdict::Disabled,
+        access::Verdict::Allowed => Verdict::Success,
+        access::Verdict::MustChange => Verdict::MustChange,
+        access::Verdict::Unknown => Verdict::Unreachable,
+        access::Verdict::Denied => Verdict::Denied,
+        access::Verdict::Locked => Verdict::Locked,
+        access::Verdict::PasswordExpired => Verdict::PasswordExpired,
+        access::Verdict::Expired => Verdict::AccountExpired,
+        access::Verdict::Disabled => Verdict::Disabled,
     };
     let reason = decision.reason();
     let reason = reason.map_or(String::new(), |rule| format!("{}: {}", rule.name, rule.saw));
@@ -266,7 +286,7 @@ fn refusal(untold: &Untold) -> Answer {
     let verdict = match untold {
         Untold::Nobody => Verdict::UnknownUser,
         Untold::Several => Verdict::Misconfigured,
-        Untold::NoView(_) | Untold::Image(_) => Verdict::Unreachable,
+        Untold::NoView(_) | Untold::Image(_) | Untold::Ending => Verdict::Unreachable,
     };
     Answer::because(verdict, untold.to_string())
 }

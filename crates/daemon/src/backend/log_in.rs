@@ -7,6 +7,7 @@ use super::offline::Offline;
 use roster_bus::interfaces::{Error, Explained, LogIn, LogInAnswer};
 use roster_bus::secrets;
 use roster_provider::log_in::{Answer, Authenticator, Nobody, Person};
+use roster_provider_krb5::Kerberos;
 use roster_provider_ldap::Binds;
 use roster_secret::Secret;
 use roster_wire::pam::{SECRET_BYTES_MAX, Verdict};
@@ -114,8 +115,9 @@ impl<A: Authenticator> LogIns<A> {
         }
         let person = person(who);
         let answer = self.authenticator.change(&person, password, new).await;
-        if answer.verdict == Verdict::Success {
-            self.offline.changed(&person, new);
+        match answer.verdict {
+            Verdict::Success => self.offline.changed(&person, new),
+            verdict => self.offline.heard(&person, password, verdict),
         }
         answer
     }
@@ -127,6 +129,18 @@ pub enum Authority {
     Nobody(Nobody),
     /// The directory, by binding as the user.
     Ldap(Binds),
+    /// The KDC of a realm.
+    Krb5(Box<Kerberos>),
+}
+
+impl LogIns<Authority> {
+    /// Returns when log-ins cannot go on without the role being started again.
+    pub async fn ended(&self) {
+        match &self.authenticator {
+            Authority::Krb5(kerberos) => kerberos.ended().await,
+            Authority::Nobody(_) | Authority::Ldap(_) => std::future::pending().await,
+        }
+    }
 }
 
 impl Authenticator for Authority {
@@ -134,6 +148,7 @@ impl Authenticator for Authority {
         match self {
             Self::Nobody(nobody) => nobody.authenticate(person, password, patience).await,
             Self::Ldap(binds) => binds.authenticate(person, password, patience).await,
+            Self::Krb5(kerberos) => kerberos.authenticate(person, password, patience).await,
         }
     }
 
@@ -141,6 +156,7 @@ impl Authenticator for Authority {
         match self {
             Self::Nobody(nobody) => nobody.pretend().await,
             Self::Ldap(binds) => binds.pretend().await,
+            Self::Krb5(kerberos) => kerberos.pretend().await,
         }
     }
 
@@ -148,6 +164,7 @@ impl Authenticator for Authority {
         match self {
             Self::Nobody(nobody) => nobody.prepare_change(person, password).await,
             Self::Ldap(binds) => binds.prepare_change(person, password).await,
+            Self::Krb5(kerberos) => kerberos.prepare_change(person, password).await,
         }
     }
 
@@ -155,6 +172,7 @@ impl Authenticator for Authority {
         match self {
             Self::Nobody(nobody) => nobody.change(person, password, new).await,
             Self::Ldap(binds) => binds.change(person, password, new).await,
+            Self::Krb5(kerberos) => kerberos.change(person, password, new).await,
         }
     }
 }

@@ -39,10 +39,11 @@ use object::{Object, tell};
 use offline::Offline;
 use people::People;
 use roster_bus::zbus::object_server::SignalEmitter;
-use roster_config::{AuthMethod, Mode, Provider as Configured, Schema};
+use roster_config::{AuthMethod, Domain, Mode, Provider as Configured, Schema};
 use roster_provider::files::FilesProvider;
 use roster_provider::log_in::Nobody;
 use roster_provider::{Provider, Sink};
+use roster_provider_krb5::{Helper, Kerberos};
 use roster_provider_ldap::{Binds, Ldap};
 use std::sync::Arc;
 use writer::{Cache, Found};
@@ -55,7 +56,10 @@ const NUMBERS_MAX: u32 = 1 << 24;
 /// # Errors
 ///
 /// What keeps the role from its work; the monitor starts it again.
-pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
+pub async fn run(
+    mut context: Context<role::Backend>,
+    helper: Option<Result<Helper, String>>,
+) -> anyhow::Result<()> {
     let role::Backend { domain, secrets } = &context.config;
     let folder = context.state_dir.join("domains").join(&domain.name);
     let cache = Cache::new(folder, domain);
@@ -80,20 +84,32 @@ pub async fn run(mut context: Context<role::Backend>) -> anyhow::Result<()> {
         Configured::Files(files) => {
             let overrides = domain.overrides.clone();
             let provider = FilesProvider::new(&domain.name, files.clone(), overrides, sink);
-            serve(context, cache, engine, Arc::new(provider), Authority::Nobody(Nobody), "files")
-                .await
+            let authority = asked(domain, helper, || Ok(Authority::Nobody(Nobody)))?;
+            serve(context, cache, engine, Arc::new(provider), authority, "files").await
         }
         Configured::Ldap(_) => {
             let provider = Arc::new(Ldap::new(domain, secrets, sink)?);
-            let authority = match domain.auth.method {
-                AuthMethod::None => Authority::Nobody(Nobody),
-                AuthMethod::Ldap => {
-                    let binds = Binds::new(domain, secrets, Arc::clone(&provider));
-                    Authority::Ldap(binds.map_err(anyhow::Error::msg)?)
-                }
-            };
+            let authority = asked(domain, helper, || {
+                let binds = Binds::new(domain, secrets, Arc::clone(&provider));
+                Ok(Authority::Ldap(binds.map_err(anyhow::Error::msg)?))
+            })?;
             serve(context, cache, engine, provider, authority, "ldap").await
         }
+    }
+}
+
+/// Who is asked about passwords; `directory` is, where the directory is.
+fn asked(
+    domain: &Domain,
+    helper: Option<Result<Helper, String>>,
+    directory: impl FnOnce() -> anyhow::Result<Authority>,
+) -> anyhow::Result<Authority> {
+    match (domain.auth.method, &domain.auth.krb5, helper) {
+        (AuthMethod::Ldap, ..) => directory(),
+        (AuthMethod::Krb5, Some(krb5), Some(helper)) => {
+            Ok(Authority::Krb5(Box::new(Kerberos::new(krb5, domain.auth.timeout, helper))))
+        }
+        (AuthMethod::None | AuthMethod::Krb5, ..) => Ok(Authority::Nobody(Nobody)),
     }
 }
 
@@ -141,7 +157,7 @@ async fn serve<P: Provider + 'static>(
         Arc::clone(&engine),
         Arc::clone(&provider),
         Arc::clone(&asking),
-        log_ins,
+        Arc::clone(&log_ins),
         provider_name,
         place,
     );
@@ -180,6 +196,7 @@ async fn serve<P: Provider + 'static>(
         () = read_anew => Ok(()),
         () = offline.keep_clean() => Ok(()),
         () = mending::keep_mending(&engine, provider.as_ref()) => Ok(()),
+        () = log_ins.ended() => Err(anyhow::anyhow!("the program by which users log in has ended")),
         () = context.shutdown.wait() => Ok(()),
     };
     cache.close(&engine).await?;

@@ -30,8 +30,10 @@ use tokio::sync::{Mutex as Turn, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// Hashes that are computed at a time, each in up to 64 MiB of memory.
+/// Passwords that are compared at a time, each in up to 64 MiB of memory.
 const HASHES_AT_ONCE: usize = 2;
+/// Passwords that are hashed to be kept, at a time: nobody waits for it, and others log in meanwhile.
+const LEARNT_AT_ONCE: usize = 1;
 /// Passwords that wait to be kept; further ones are kept after the next log-in.
 const WAITING_MAX: usize = 64;
 /// People whose passwords are remembered as unchanged. More are hashed again at their next log-in.
@@ -57,6 +59,7 @@ struct Kept {
     people: Arc<People>,
     turns: Mutex<HashMap<Vec<u8>, Arc<Turn<()>>>>,
     hashing: Semaphore,
+    learning: Semaphore,
     waiting: Semaphore,
     cost: Turn<Option<Cost>>,
     /// Keyed digests of the passwords that were kept by this process.
@@ -144,6 +147,7 @@ impl Offline {
                     people,
                     turns: Mutex::default(),
                     hashing: Semaphore::new(HASHES_AT_ONCE),
+                    learning: Semaphore::new(LEARNT_AT_ONCE),
                     waiting: Semaphore::new(WAITING_MAX),
                     cost: Turn::default(),
                     remembered: Mutex::default(),
@@ -216,7 +220,9 @@ impl Offline {
         password: &Secret,
     ) -> Result<Option<Answer>, Trouble> {
         let Some(credential) = kept.store.get(&person.name)? else { return Ok(None) };
-        match kept.people.has(&person.name, person.uid) {
+        let (people, who) = (Arc::clone(&kept.people), person.clone());
+        // What changed since the last time may be a whole domain.
+        match blocking(move || people.has(&who.name, who.uid)).await? {
             Some(true) => {}
             Some(false) => {
                 kept.forget(&person.name)?;
@@ -562,7 +568,7 @@ impl Kept {
     }
 
     async fn hash(&self, cost: Cost, password: &Secret) -> Result<String, Trouble> {
-        let _permit = self.hashing.acquire().await;
+        let _permit = self.learning.acquire().await;
         let password = Secret::copy_of(password.as_bytes()).ok_or(Trouble::Other("no memory"))?;
         Ok(blocking(move || cost.hash(password.as_bytes())).await??)
     }

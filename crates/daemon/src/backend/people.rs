@@ -48,6 +48,9 @@ pub enum Untold {
     /// There are several.
     #[error("the domain has several users of that name and uid")]
     Several,
+    /// The process is about to end.
+    #[error("the back-end ends")]
+    Ending,
 }
 
 #[derive(Default)]
@@ -113,7 +116,7 @@ impl People {
         match self.find(name, uid) {
             Ok(_) => Some(true),
             Err(Untold::Nobody | Untold::Several) => Some(false),
-            Err(Untold::NoView(_) | Untold::Image(_)) => None,
+            Err(Untold::NoView(_) | Untold::Image(_) | Untold::Ending) => None,
         }
     }
 

@@ -758,7 +758,7 @@ fn cache(folder: &Path) -> Cache {
         refresh: Duration::from_secs(300),
         negative: Duration::from_secs(15),
         provider: roster_config::Provider::Files(files),
-        auth: Auth { method: AuthMethod::None, timeout: Duration::ZERO, offline: None },
+        auth: Auth { method: AuthMethod::None, timeout: Duration::ZERO, offline: None, krb5: None },
         access: roster_config::Access::unconfigured(),
     };
     Cache::new(folder.to_owned(), &domain)

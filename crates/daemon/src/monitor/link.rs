@@ -64,6 +64,8 @@ pub enum News {
         /// did not answer.
         answers: Vec<(Key, u32, bool)>,
     },
+    /// Keytabs were read: of which domain, and what is in them.
+    Keytabs(Vec<(String, Vec<u8>)>),
     /// Somebody connected to a role's socket.
     Used(Key),
     /// The configuration was read anew.

@@ -16,6 +16,7 @@
 
 mod decide;
 mod folders;
+mod keytabs;
 mod link;
 mod object;
 mod plan;
@@ -38,6 +39,7 @@ use crate::role::{self, Launch, RoleConfig, bus_address};
 use anyhow::Context as _;
 use decide::{Action, Event, Phase, State, Times, decide};
 use folders::Folders;
+use keytabs::Keytabs;
 use link::News;
 use object::{Reload, Shared};
 use plan::{Key, Wanted, plan};
@@ -156,6 +158,7 @@ struct Monitor {
     reloads: mpsc::Sender<Reload>,
     reload_queue: mpsc::Receiver<Reload>,
     reader: Reader,
+    keytabs: Keytabs,
     /// Whether the configuration is being read. One order at a time is carried out.
     reading: bool,
     stop: watch::Sender<bool>,
@@ -200,6 +203,7 @@ impl Monitor {
             reloads,
             reload_queue,
             reader,
+            keytabs: Keytabs::default(),
             reading: false,
             stop: watch::Sender::new(false),
             ending: None,
@@ -248,6 +252,7 @@ impl Monitor {
             if next_ping <= now {
                 next_ping = now + self.ping;
                 self.ping();
+                self.look_at_keytabs();
             }
             let wake = self
                 .minded
@@ -563,6 +568,7 @@ impl Monitor {
                     let _ = done.send(outcome.map_err(|error| format!("{error:#}")));
                 }
             }
+            News::Keytabs(found) => self.keytabs_read(found),
             News::Joined { .. } | News::Lost { .. } | News::Named { .. } | News::Pinged { .. } => {}
         }
     }

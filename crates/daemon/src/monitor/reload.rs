@@ -65,7 +65,7 @@ impl Monitor {
         outcome
     }
 
-    fn take_over(&mut self, settings: Settings) -> anyhow::Result<()> {
+    pub(super) fn take_over(&mut self, settings: Settings) -> anyhow::Result<()> {
         let users = match &self.users {
             Users::Invoking(ids) => Users::Invoking(*ids),
             Users::Separate { .. } => start::separate_users(settings.config.domains.len())

@@ -37,7 +37,8 @@ impl Reader {
         self.run(shown, move || Settings::read(&path)).await
     }
 
-    async fn run<T: Send + 'static>(
+    /// Runs what reads, in time.
+    pub async fn run<T: Send + 'static>(
         &self,
         shown: String,
         read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,

@@ -363,7 +363,12 @@ pub fn domain(server: &impl system::Server) -> Domain {
         negative: Duration::from_secs(15),
         provider: Configured::Ldap(Box::new(keys)),
         access: Access::unconfigured(),
-        auth: Auth { method: AuthMethod::Ldap, timeout: Duration::from_secs(10), offline: None },
+        auth: Auth {
+            method: AuthMethod::Ldap,
+            timeout: Duration::from_secs(10),
+            offline: None,
+            krb5: None,
+        },
     }
 }
 
@@ -391,6 +396,7 @@ pub fn secrets(authority: Option<&Path>) -> Secrets {
     Secrets {
         bind_password: Some(system::servers::READER_PASSWORD.to_owned()),
         tls_ca: authority.map(|path| std::fs::read_to_string(path).expect("read the authority")),
+        keytab: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Process, free_port};
 use crate::host::tool;
 use crate::wait::wait_until;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -19,7 +20,9 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Kdc {
     port: u16,
+    kpasswd_port: u16,
     process: Option<Process>,
+    kadmind: Option<Process>,
     // Removed last.
     folder: TempDir,
 }
@@ -36,28 +39,79 @@ impl Kdc {
     #[must_use]
     pub fn start(commands: &[String], settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("make a folder for the KDC");
-        let mut kdc = Self { port: free_port(), process: None, folder };
+        let (port, kpasswd_port) = (free_port(), free_port());
+        let mut kdc = Self { port, kpasswd_port, process: None, kadmind: None, folder };
         kdc.configure(settings);
         kdc.run("kdb5_util", "krb5-kdc", &["create", "-s", "-P", "master", "-r", Self::REALM], "");
-        kdc.run("kadmin.local", "krb5-admin-server", &[], &(commands.join("\n") + "\n"));
-        let mut command = kdc.command("krb5kdc", "krb5-kdc");
-        command.arg("-n").arg("-P").arg(kdc.path("pid"));
-        let mut process = Process::start(&mut command, &kdc.path("said"));
-        wait_until(START_WITHIN, "krb5kdc answers", || {
-            assert!(process.runs(), "krb5kdc has ended: {}{}", process.log(), kdc.log());
-            TcpStream::connect((Ipv4Addr::LOCALHOST, kdc.port)).is_ok()
-        });
-        kdc.process = Some(process);
+        kdc.kadmin(commands);
+        kdc.launch(&[]);
         kdc
+    }
+
+    /// Starts it, again after [`stop`](Self::stop), in an environment with these variables.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn launch(&mut self, environment: &[(&str, &OsStr)]) {
+        let mut command = self.command("krb5kdc", "krb5-kdc");
+        command.arg("-n").arg("-P").arg(self.path("pid")).envs(environment.iter().copied());
+        let mut process = Process::start(&mut command, &self.path("said"));
+        wait_until(START_WITHIN, "krb5kdc answers", || {
+            assert!(process.runs(), "krb5kdc has ended: {}{}", process.log(), self.log());
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
+        });
+        self.process = Some(process);
+    }
+
+    /// Ends it.
+    pub fn stop(&mut self) {
+        self.process().stop();
+    }
+
+    /// Starts the server that changes passwords.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn launch_kadmind(&mut self) {
+        let mut command = self.command("kadmind", "krb5-admin-server");
+        command.arg("-nofork").arg("-P").arg(self.path("kadmind.pid"));
+        let mut process = Process::start(&mut command, &self.path("kadmind.said"));
+        wait_until(START_WITHIN, "kadmind answers", || {
+            assert!(process.runs(), "kadmind has ended: {}", process.log());
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.kpasswd_port)).is_ok()
+        });
+        self.kadmind = Some(process);
+    }
+
+    /// Carries out commands of kadmin.
+    ///
+    /// # Panics
+    /// If one fails.
+    pub fn kadmin(&self, commands: &[String]) {
+        let commands = commands.join("\n") + "\n";
+        self.run("kadmin.local", "krb5-admin-server", &[], &commands);
+    }
+
+    /// A keytab with the keys of a principal.
+    ///
+    /// # Panics
+    /// If there is no such principal.
+    #[must_use]
+    pub fn keytab(&self, principal: &str) -> PathBuf {
+        let path = self.path(&format!("keytab-{}", principal.replace('/', "-")));
+        self.kadmin(&[format!("ktadd -norandkey -k {} {principal}", path.display())]);
+        path
     }
 
     fn configure(&self, settings: &str) {
         let path = |name: &str| self.path(name).display().to_string();
         let (port, realm) = (self.port, Self::REALM);
+        let (kpasswd, kadmin) = (self.kpasswd_port, free_port());
         let mut kdc = String::from("[realms]\n");
         let _ = writeln!(
             kdc,
             "{realm} = {{\nkdc_listen = 127.0.0.1:{port}\nkdc_tcp_listen = 127.0.0.1:{port}\n\
+             kpasswd_listen = 127.0.0.1:{kpasswd}\nkadmind_listen = 127.0.0.1:{kadmin}\n\
              database_name = {}\nkey_stash_file = {}\nacl_file = {}\n{settings}\n}}",
             path("principal"),
             path("stash"),
@@ -70,6 +124,7 @@ impl Kdc {
              [realms]\n{realm} = {{\nkdc = 127.0.0.1:{port}\n}}\n[logging]\nkdc = FILE:{}\n",
             path("log")
         );
+        fs::write(self.path("acl"), "").expect("write an empty list of administrators");
         fs::write(self.path("krb5.conf"), krb5).expect("write krb5.conf");
     }
 
@@ -77,6 +132,12 @@ impl Kdc {
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The address of the server that changes passwords.
+    #[must_use]
+    pub fn kpasswd_address(&self) -> String {
+        format!("127.0.0.1:{}", self.kpasswd_port)
     }
 
     /// Its process.

@@ -1,6 +1,6 @@
 //! Real servers, each in a folder and on loopback ports of its own, gone when dropped.
 //!
-//! [`Slapd`], [`Ds389`] and [`Kdc`] start what Debian packages; [`Relay`] stands between a client and
+//! [`Slapd`], [`Ds389`], [`Kdc`] and [`Samba`] start what Debian packages; [`Relay`] stands between a client and
 //! a server and loses what they say; [`Certificates`] are made for them. What an administrator does to
 //! either directory server, by `ldapmodify` and by signals, is the trait [`Server`].
 
@@ -10,6 +10,7 @@ mod ds389;
 mod kdc;
 mod process;
 mod relay;
+mod samba;
 mod slapd;
 mod sssd;
 
@@ -19,6 +20,7 @@ pub use ds389::Ds389;
 pub use kdc::Kdc;
 pub use process::Process;
 pub use relay::Relay;
+pub use samba::Samba;
 pub use slapd::{POLICY, Setup, Slapd};
 pub use sssd::Sssd;
 

@@ -1,0 +1,241 @@
+//! `roster-krb5 serve`: log-ins for one back-end, each in a process of its own.
+//!
+//! libkrb5 waits for servers as long as it likes, keeps what passes through it in memory, and reads
+//! what anybody on the network may have sent. So each log-in has a copy of this process, which has a
+//! deadline, knows one password, and ends. This process reads nothing but what its back-end writes.
+
+use crate::attempt::Attempt;
+use crate::confine;
+use crate::library::{Context, Keytab};
+use crate::process;
+use roster_krb5::message::{Incoming, MESSAGE_BYTES_MAX, Reply, Request, Setup};
+use roster_krb5::outcome::Outcome;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, kill_process,
+    set_dumpable_behavior, set_parent_process_death_signal, setrlimit, waitpid,
+};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// Log-ins at a time; the back-end's others wait in the socket.
+const CHILDREN_MAX: usize = 32;
+/// How long the back-end may take to say what to go by, or to read a reply.
+const BACK_END_WAIT: Duration = Duration::from_secs(10);
+/// Longest time that a back-end may ask for.
+const DEADLINE_MAX: Duration = Duration::from_secs(120);
+/// Of each read.
+const READ_BYTES: usize = 16 << 10;
+
+/// Serves until the back-end closes its end.
+pub fn serve() -> io::Result<()> {
+    // Memory and core dumps would show what passes through.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // The end of it is to be noticed, and nothing else is to hold it open.
+    let null = File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    socket.set_read_timeout(Some(BACK_END_WAIT))?;
+    socket.set_write_timeout(Some(BACK_END_WAIT))?;
+    let mut incoming = Incoming::default();
+    let Some(setup) = first(&mut socket, &mut incoming)? else { return Ok(()) };
+    let setup = Setup::decode(&setup).map_err(io::Error::other)?;
+    let failed = |what: &str, error: io::Error| {
+        Reply::of(0, Outcome::Misconfigured, format!("{what}: {error}"))
+    };
+    let context = match Context::new(&setup.profile) {
+        Ok(context) => context,
+        Err(error) => return send(&mut socket, &failed("Kerberos cannot be used", error)),
+    };
+    let keytab = if setup.keytab.is_empty() {
+        None
+    } else {
+        match context.keytab(&setup.keytab) {
+            Ok(keytab) => Some(keytab),
+            Err(error) => return send(&mut socket, &failed("the keytab cannot be read", error)),
+        }
+    };
+    // What the first log-in loads would otherwise be loaded by each.
+    let warm = context.warm_up(&setup.realm).map_err(io::Error::other);
+    if let Err(error) = warm {
+        return send(&mut socket, &failed("Kerberos cannot be used", error));
+    }
+    let confined = confine::apply(&setup.ports);
+    send(&mut socket, &Reply::of(0, Outcome::Success, confined))?;
+    let server = Server { context: &context, keytab: keytab.as_ref(), setup: &setup };
+    server.run(socket, incoming)
+}
+
+fn first(
+    socket: &mut UnixStream,
+    incoming: &mut Incoming,
+) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    loop {
+        if let Some(message) = incoming.message().map_err(io::Error::other)? {
+            return Ok(Some(message));
+        }
+        if !receive(socket, incoming)? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Takes what there is; false when there will be nothing more.
+fn receive(socket: &mut UnixStream, incoming: &mut Incoming) -> io::Result<bool> {
+    let mut bytes = Zeroizing::new([0; READ_BYTES]);
+    match socket.read(&mut bytes[..]) {
+        Ok(0) => Ok(false),
+        Ok(read) => {
+            incoming.push(&bytes[..read]);
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn send(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+    socket.write_all(&reply.encode())
+}
+
+/// A log-in under way.
+struct Child {
+    id: u64,
+    pid: Pid,
+    until: Instant,
+    /// Where its reply comes from.
+    pipe: OwnedFd,
+    said: Zeroizing<Vec<u8>>,
+}
+
+struct Server<'c> {
+    context: &'c Context,
+    keytab: Option<&'c Keytab<'c>>,
+    setup: &'c Setup,
+}
+
+impl Server<'_> {
+    fn run(&self, mut socket: UnixStream, mut incoming: Incoming) -> io::Result<()> {
+        let mut children: Vec<Child> = Vec::new();
+        loop {
+            while children.len() < CHILDREN_MAX {
+                let Some(message) = incoming.message().map_err(io::Error::other)? else { break };
+                let request = Request::decode(&message).map_err(io::Error::other)?;
+                drop(message);
+                match self.start(&request, &socket, &children) {
+                    Ok(child) => children.push(child),
+                    Err(error) => {
+                        let why = format!("no process for it: {error}");
+                        send(&mut socket, &Reply::of(request.id, Outcome::Failed, why))?;
+                    }
+                }
+            }
+            let ready = wait(&socket, &children)?;
+            let now = Instant::now();
+            let mut going_on = Vec::with_capacity(children.len());
+            for (mut child, has_said) in children.into_iter().zip(ready.children) {
+                let has_ended = has_said && child.listen();
+                if has_ended || child.until <= now {
+                    send(&mut socket, &child.finish(has_ended))?;
+                } else {
+                    going_on.push(child);
+                }
+            }
+            children = going_on;
+            if ready.socket && !receive(&mut socket, &mut incoming)? {
+                // Who is not waited for any more need not go on.
+                for child in children {
+                    drop(child.finish(false));
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    fn start(&self, request: &Request, socket: &UnixStream, others: &[Child]) -> io::Result<Child> {
+        let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let parent = rustix::process::getpid();
+        // What other log-ins say, and what comes next, is none of its business.
+        let mut without: Vec<_> = others.iter().map(|child| child.pipe.as_fd()).collect();
+        without.extend([socket.as_fd(), pipe.as_fd()]);
+        let pid = process::fork(&without, || {
+            let _ = set_parent_process_death_signal(Some(Signal::KILL));
+            if rustix::process::getppid() != Some(parent) {
+                return;
+            }
+            let _ = rustix::io::ioctl_fionbio(&writer, false);
+            let attempt = Attempt { context: self.context, setup: self.setup, keytab: self.keytab };
+            let reply = attempt.run(request);
+            let _ = File::from(writer).write_all(&reply.encode());
+        })?;
+        let until = Instant::now() + request.deadline.min(DEADLINE_MAX);
+        let said = Zeroizing::new(Vec::with_capacity(READ_BYTES));
+        Ok(Child { id: request.id, pid, until, pipe, said })
+    }
+}
+
+impl Child {
+    /// Takes what it says; true when it has said all, or too much.
+    fn listen(&mut self) -> bool {
+        let mut bytes = Zeroizing::new([0; READ_BYTES]);
+        loop {
+            match rustix::io::read(&self.pipe, &mut bytes[..]) {
+                Ok(0) => return true,
+                Ok(read) if self.said.len() + read <= MESSAGE_BYTES_MAX => {
+                    self.said.extend_from_slice(&bytes[..read]);
+                }
+                Ok(_) => return true,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// Ends it, and gives its reply. Nothing is believed of one that was cut short.
+    fn finish(self, said_all: bool) -> Reply {
+        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+        let reply = self.said.get(4..).and_then(|said| Reply::decode(said).ok());
+        match reply {
+            Some(reply) if reply.id == self.id => reply,
+            _ if said_all => {
+                Reply::of(self.id, Outcome::Failed, "the process that asked the KDC has crashed")
+            }
+            _ => Reply::of(self.id, Outcome::Unreachable, "no KDC has answered in time"),
+        }
+    }
+}
+
+/// Who has something to say.
+struct Ready {
+    socket: bool,
+    children: Vec<bool>,
+}
+
+fn wait(socket: &UnixStream, children: &[Child]) -> io::Result<Ready> {
+    let takes_more = children.len() < CHILDREN_MAX;
+    let asked = if takes_more { PollFlags::IN } else { PollFlags::empty() };
+    let mut polled = vec![PollFd::new(socket, asked)];
+    polled.extend(children.iter().map(|child| PollFd::new(&child.pipe, PollFlags::IN)));
+    let now = Instant::now();
+    let first = children.iter().map(|child| child.until).min();
+    let timeout = first.map(|until| {
+        let left = until.saturating_duration_since(now);
+        Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
+    });
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let said = |polled: &PollFd<'_>| !polled.revents().is_empty();
+    Ok(Ready { socket: said(&polled[0]), children: polled[1..].iter().map(said).collect() })
+}

@@ -1,0 +1,349 @@
+//! `roster-krb5 session`: a credential cache for a user's session, made, filled anew, renewed and
+//! removed as the user.
+//!
+//! Called by the PAM module, which may be in root's process: the first thing that is done is to become
+//! the user, whose files, keys and names of files cannot be used against anybody else then. What was
+//! made is told on standard output, as `KRB5CCNAME` has it.
+
+use crate::library::{Cache, Context, Credentials, Times};
+use crate::process;
+use roster_krb5::message::MESSAGE_BYTES_MAX;
+use roster_krb5::tickets::Tickets;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Gid, PidfdFlags, Resource, Rlimit, Uid, geteuid, pidfd_open,
+    set_dumpable_behavior, setrlimit, setsid,
+};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// Prefix of caches that are files.
+const FILE: &str = "FILE:";
+/// What is replaced in their names by something that nobody can guess.
+const PLACE: &str = "XXXXXX";
+/// Names that are tried: each is taken already once in 10¹⁰ times.
+const NAMES_MAX: usize = 16;
+/// Between two tries to renew a ticket, at the least.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(60);
+/// How often a cache is looked at, which may be gone or have another ticket; and the clock, which may
+/// have gone on while the host slept.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// Makes a cache with what standard input says, and prints its name. If the ticket can be renewed, a
+/// process stays behind that does, for as long as the caller's process and the cache are there.
+pub fn store(uid: &str, gid: &str) -> io::Result<()> {
+    let session = rustix::process::getppid();
+    become_user(uid, gid)?;
+    let tickets = input()?;
+    let context = Context::new(&tickets.profile)?;
+    let name = if tickets.cache.starts_with(FILE) {
+        new_file(&tickets.cache, &tickets.file)?
+    } else {
+        let held = Held::new(&tickets.file)?;
+        let (mut all, source) = held.read(&context)?;
+        let collection = Collection::new(&tickets.cache)?;
+        let cache = collection.cache()?;
+        let principal = source.principal().map_err(io::Error::other)?;
+        cache.fill(&principal, &mut all).map_err(io::Error::other)?;
+        // For programs of the user that are not the session's: timers, services.
+        let _ = cache.prefer();
+        cache.name().map_err(io::Error::other)?
+    };
+    let mut output = io::stdout();
+    output.write_all(format!("{name}\n").as_bytes())?;
+    output.flush()?;
+    if tickets.renew
+        && let Some(session) = session
+        && let Ok(session) = pidfd_open(session, PidfdFlags::empty())
+    {
+        process::fork(&[], || {
+            let _ = renew(&context, &name, &session);
+        })?;
+    }
+    Ok(())
+}
+
+/// Puts what standard input says into a cache that is there, if it is the same principal's.
+pub fn refresh(uid: &str, gid: &str, name: &str) -> io::Result<()> {
+    become_user(uid, gid)?;
+    let tickets = input()?;
+    let context = Context::new(&tickets.profile)?;
+    let held = Held::new(&tickets.file)?;
+    let (mut all, source) = held.read(&context)?;
+    let principal = source.principal().map_err(io::Error::other)?;
+    let cache = context.cache(name).map_err(io::Error::other)?;
+    let owner = cache.principal().and_then(|owner| owner.text()).map_err(io::Error::other)?;
+    if principal.text().map_err(io::Error::other)? != owner {
+        return Err(io::Error::other(format!("{name} is {owner}'s")));
+    }
+    match name.strip_prefix(FILE) {
+        Some(path) => replace_file(Path::new(path), &tickets.file)?,
+        None => cache.fill(&principal, &mut all).map_err(io::Error::other)?,
+    }
+    io::stdout().write_all(format!("{name}\n").as_bytes())
+}
+
+/// Removes a cache.
+pub fn delete(uid: &str, gid: &str, name: &str) -> io::Result<()> {
+    become_user(uid, gid)?;
+    match name.strip_prefix(FILE) {
+        Some(path) => match unlinkat(CWD, path, rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        None => {
+            let context = Context::new("[libdefaults]\n")?;
+            let cache = context.cache(name).map_err(io::Error::other)?;
+            cache.destroy().map_err(io::Error::other)
+        }
+    }
+}
+
+/// Gives up everything but what this user may. Without root there is nothing to give up, and nobody
+/// else to become.
+fn become_user(uid: &str, gid: &str) -> io::Result<()> {
+    let number = |text: &str| text.parse::<u32>().ok().filter(|&id| id != 0 && id != u32::MAX);
+    let (Some(uid), Some(gid)) = (number(uid), number(gid)) else {
+        return Err(io::Error::other("root and nobody have no tickets of a directory's"));
+    };
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    if geteuid().is_root() {
+        set_thread_groups(&[])?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+    }
+    if rustix::process::getuid() != uid || geteuid() != uid {
+        return Err(io::Error::other("this is another user's process"));
+    }
+    let _ = rustix::thread::set_no_new_privs(true);
+    // Until here root's memory; from now on one with session keys in it.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::chdir("/")?;
+    Ok(())
+}
+
+fn input() -> io::Result<Tickets> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
+    io::stdin().take(MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+    Tickets::decode(&bytes).map_err(io::Error::other)
+}
+
+/// The bytes of a file of credentials, as a file without a name.
+struct Held(File);
+
+impl Held {
+    fn new(bytes: &[u8]) -> io::Result<Self> {
+        let mut file = File::from(memfd_create("roster-tickets", MemfdFlags::CLOEXEC)?);
+        file.write_all(bytes)?;
+        Ok(Self(file))
+    }
+
+    /// The tickets in it, and the cache that it is.
+    fn read<'c>(&self, context: &'c Context) -> io::Result<(Vec<Credentials<'c>>, Cache<'c>)> {
+        let name = format!("{FILE}/proc/self/fd/{}", self.0.as_raw_fd());
+        let cache = context.cache(&name).map_err(io::Error::other)?;
+        let tickets = cache.tickets().map_err(io::Error::other)?;
+        Ok((tickets, cache))
+    }
+}
+
+/// A context in which new caches are made in one collection.
+struct Collection {
+    context: Context,
+    kind: String,
+}
+
+impl Collection {
+    fn new(name: &str) -> io::Result<Self> {
+        let kind = name.split(':').next().unwrap_or_default().to_owned();
+        let profile = format!("[libdefaults]\ndefault_ccache_name = {name}\n");
+        Ok(Self { context: Context::new(&profile)?, kind })
+    }
+
+    fn cache(&self) -> io::Result<Cache<'_>> {
+        self.context.new_cache(&self.kind).map_err(io::Error::other)
+    }
+}
+
+/// A new file with these bytes; `XXXXXX` in the name becomes what nobody has. Whatever is there by such a
+/// name, a link above all, is left alone.
+fn new_file(name: &str, bytes: &[u8]) -> io::Result<String> {
+    let stem = name.strip_suffix(PLACE).ok_or_else(|| {
+        io::Error::other(format!("{name} does not end in {PLACE}, so sessions would share it"))
+    })?;
+    let path = |name: &str| PathBuf::from(name.strip_prefix(FILE).unwrap_or(name));
+    for _ in 0..NAMES_MAX {
+        let name = format!("{stem}{}", random_letters()?);
+        match create(&path(&name)) {
+            Ok(mut file) => {
+                if let Err(error) = file.write_all(bytes) {
+                    let _ = std::fs::remove_file(path(&name));
+                    return Err(error);
+                }
+                return Ok(name);
+            }
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::other(format!("every name like {name} is taken")))
+}
+
+fn create(path: &Path) -> Result<File, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+}
+
+/// Puts other bytes in the place of a file of this user's, in one step.
+fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let found = std::fs::symlink_metadata(path)?;
+    if !found.is_file() || found.uid() != geteuid().as_raw() {
+        return Err(io::Error::other(format!("{} is no file of this user's", path.display())));
+    }
+    let mut new = path.as_os_str().to_owned();
+    new.push(".");
+    new.push(random_letters()?);
+    let new = PathBuf::from(new);
+    let done = create(&new).map_err(io::Error::from).and_then(|mut file| file.write_all(bytes));
+    let done = done.and_then(|()| Ok(renameat(CWD, &new, CWD, path)?));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    done
+}
+
+fn random_letters() -> io::Result<String> {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut bytes = [0_u8; PLACE.len() + 2];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
+}
+
+/// Renews the ticket-granting ticket of a cache, until the session's process ends, the cache is gone, or
+/// its ticket is renewed by nobody any more.
+fn renew(context: &Context, name: &str, session: &OwnedFd) -> io::Result<()> {
+    // Who started this waits for the end of its output.
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let _ = setsid();
+    loop {
+        let pause = {
+            let cache = context.cache(name).map_err(io::Error::other)?;
+            let Some(times) = granting(&cache) else { return Ok(()) };
+            match until_renewal(now(), times) {
+                None => return Ok(()),
+                Some(Duration::ZERO) => {
+                    let principal = cache.principal().map_err(io::Error::other)?;
+                    let renewed = cache.renewed(&principal).map_err(io::Error::other);
+                    match renewed.and_then(|ticket| put(&cache, name, ticket)) {
+                        Ok(()) => Duration::ZERO,
+                        Err(_) => RENEWAL_PAUSE,
+                    }
+                }
+                Some(pause) => pause.min(LOOK_EVERY),
+            }
+        };
+        if ended_within(session, pause)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The times of a cache's ticket-granting ticket; none when the cache is gone.
+fn granting(cache: &Cache<'_>) -> Option<Times> {
+    let tickets = cache.tickets().ok()?;
+    tickets.iter().find(|ticket| ticket.is_granting()).map(Credentials::times)
+}
+
+/// How long to wait until half of a ticket's life is over; none when a renewal can bring nothing.
+fn until_renewal(now: u64, times: Times) -> Option<Duration> {
+    let (start, end) = (u64::from(times.start), u64::from(times.end));
+    if u64::from(times.renew_till?) <= end || now >= end {
+        return None;
+    }
+    let middle = start + end.saturating_sub(start) / 2;
+    Some(Duration::from_secs(middle.saturating_sub(now)))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// Whether a process ends within that time.
+fn ended_within(process: &OwnedFd, time: Duration) -> io::Result<bool> {
+    let time = Timespec::try_from(time).map_err(io::Error::other)?;
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    match poll(&mut polled, Some(&time)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn put(cache: &Cache<'_>, name: &str, ticket: Credentials<'_>) -> io::Result<()> {
+    match name.strip_prefix(FILE) {
+        Some(path) => replace_file(Path::new(path), &ticket.to_file()),
+        None => {
+            let principal = cache.principal().map_err(io::Error::other)?;
+            cache.fill(&principal, &mut [ticket]).map_err(io::Error::other)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_ticket_is_renewed_at_half_of_its_life_as_long_as_that_brings_anything() {
+        let times = |end, renew_till| Times { start: 1000, end, renew_till };
+        let pause = |now, times| until_renewal(now, times).map(|pause| pause.as_secs());
+        assert_eq!(pause(1000, times(2000, Some(9000))), Some(500));
+        assert_eq!(pause(1500, times(2000, Some(9000))), Some(0));
+        assert_eq!(pause(1999, times(2000, Some(9000))), Some(0));
+        assert_eq!(pause(2000, times(2000, Some(9000))), None, "it has expired");
+        assert_eq!(pause(1000, times(2000, Some(2000))), None, "the last one");
+        assert_eq!(pause(1000, times(2000, None)), None);
+    }
+
+    #[test]
+    fn a_new_file_is_the_owners_alone_and_never_a_link_that_somebody_put_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("FILE:{}/krb5cc_1_XXXXXX", folder.path().display());
+        let made = new_file(&name, b"ticket").unwrap();
+        let path = Path::new(made.strip_prefix(FILE).unwrap());
+        assert_eq!(std::fs::read(path).unwrap(), b"ticket");
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_ne!(new_file(&name, b"ticket").unwrap(), made);
+        assert!(new_file("FILE:/tmp/krb5cc_1", b"ticket").is_err());
+        let (aim, link) = (folder.path().join("aim"), folder.path().join("link"));
+        symlink(&aim, &link).unwrap();
+        assert_eq!(create(&link).unwrap_err(), Errno::EXIST);
+        assert!(replace_file(&link, b"ticket").is_err());
+        assert!(!aim.exists());
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache");
+        std::fs::write(&path, "old").unwrap();
+        replace_file(&path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

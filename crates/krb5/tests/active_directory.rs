@@ -1,0 +1,89 @@
+//! `roster-krb5 serve` against a Samba AD DC: what a domain of Active Directory says in its own way.
+
+mod common;
+
+use common::{Program, setup};
+use roster_krb5::message::Want;
+use roster_krb5::outcome::Outcome;
+use roster_krb5::profile::Realm;
+use roster_system_tests::servers::Samba;
+use roster_system_tests::{needs_root, run};
+use std::path::Path;
+
+fn modify(samba: &Samba, ldif: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ldif");
+    std::fs::write(&path, ldif).unwrap();
+    let mut command = samba.inside("ldapmodify");
+    command.args(["-x", "-H", "ldap://127.0.0.1", "-D", "Administrator@LAB.TEST"]);
+    let done = run(command.args(["-w", Samba::PASSWORD, "-f"]).arg(path));
+    assert_eq!(done.code, 0, "{}", done.error());
+}
+
+#[test]
+fn users_of_a_domain_controller_log_in_and_change_their_passwords() {
+    if !needs_root() {
+        return;
+    }
+    let samba = Samba::start("ldap, cldap, kdc", &[]);
+    // This host has joined: it has an account, and its key.
+    samba.tool(&["computer", "create", "client"]);
+    samba.tool(&["user", "setpassword", "CLIENT$", "--newpassword=Passw0rd-of-the-host"]);
+    samba.tool(&["spn", "add", "host/client.lab.test", "CLIENT$"]);
+    let export = |name: &str| {
+        let keytab = samba.path(name);
+        for principal in ["CLIENT$", "host/client.lab.test"] {
+            let principal = format!("--principal={principal}");
+            samba.tool(&["domain", "exportkeytab", keytab.to_str().unwrap(), &principal]);
+        }
+        keytab
+    };
+    samba.tool(&["user", "disable", "u1"]);
+    let expired = format!("--newpassword={}", Samba::PASSWORD);
+    samba.tool(&["user", "setpassword", "u2", &expired, "--must-change-at-next-login"]);
+
+    let realm = Realm {
+        name: "LAB.TEST".into(),
+        kdcs: vec!["127.0.0.1:88".into()],
+        kpasswds: vec!["127.0.0.1:464".into()],
+        discover: false,
+    };
+    let start = |keytab: Option<&Path>| {
+        let program = samba.inside(env!("CARGO_BIN_EXE_roster-krb5"));
+        Program::start_by(program, &setup(&realm, keytab)).get_ready()
+    };
+    let mut program = start(None);
+    let reply = program.expect("u0", Samba::PASSWORD, Outcome::Success);
+    assert!(reply.ticket.len() > 1000, "a ticket with groups");
+    program.expect("U0", Samba::PASSWORD, Outcome::Success);
+    program.expect("u0", "wrong", Outcome::WrongPassword);
+    program.expect("nobody", "wrong", Outcome::UnknownUser);
+    program.expect("u1", Samba::PASSWORD, Outcome::Locked);
+    program.expect("u2", "wrong", Outcome::WrongPassword);
+    program.expect("u2", Samba::PASSWORD, Outcome::MustChange);
+    let weak = program.ask(Want::Change, "u2", Samba::PASSWORD, "short");
+    assert_eq!(weak.outcome, Outcome::NewPasswordRefused, "{}", weak.detail);
+    assert!(!weak.words.is_empty());
+    let changed = program.ask(Want::Change, "u2", Samba::PASSWORD, "Another-Passw0rd");
+    assert_eq!(changed.outcome, Outcome::Success, "{}", changed.detail);
+    program.expect("u2", "Another-Passw0rd", Outcome::Success);
+
+    let mut program = start(Some(&export("first.keytab")));
+    // Without a word of it a domain controller gives out tickets that RC4 protects.
+    let weak = program.expect("u0", Samba::PASSWORD, Outcome::Misconfigured);
+    assert!(weak.detail.contains("msDS-SupportedEncryptionTypes"), "{}", weak.detail);
+    // As those who join a host write it.
+    modify(
+        &samba,
+        "dn: CN=client,CN=Computers,DC=lab,DC=test\nchangetype: modify\n\
+         replace: msDS-SupportedEncryptionTypes\nmsDS-SupportedEncryptionTypes: 24\n",
+    );
+    let mut program = start(Some(&export("second.keytab")));
+    program.expect("u0", Samba::PASSWORD, Outcome::Success);
+    samba.tool(&["user", "setpassword", "u2", &expired, "--must-change-at-next-login"]);
+    program.expect("u2", "wrong", Outcome::WrongPassword);
+    program.expect("u2", Samba::PASSWORD, Outcome::MustChange);
+    // Its key is another one there from now on.
+    samba.tool(&["user", "setpassword", "CLIENT$", "--newpassword=Passw0rd-of-another"]);
+    program.expect("u0", Samba::PASSWORD, Outcome::NotVerified);
+}

@@ -1,0 +1,202 @@
+//! `roster-krb5 serve` against MIT's krb5kdc and kadmind: what becomes of log-ins and of changes of
+//! passwords, and who is taken for a KDC.
+
+mod common;
+
+use common::{Program, SOON, commands, realm, setup};
+use roster_krb5::message::Want;
+use roster_krb5::outcome::Outcome;
+use roster_krb5::profile::Realm;
+use roster_system_tests::servers::Kdc;
+use roster_system_tests::{c_program_with, wait_until};
+use std::ffi::OsStr;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Principals of every kind.
+const PRINCIPALS: &[&str] = &[
+    "addpol -minlength 8 -maxfailure 2 strict",
+    "addprinc +requires_preauth -pw secret alice",
+    "addprinc -requires_preauth -pw secret plain",
+    "addprinc +requires_preauth -policy strict -pw verysecret locked",
+    "addprinc +requires_preauth -policy strict -pw verysecret -pwexpire yesterday expired",
+    "addprinc +requires_preauth -pw secret -expire yesterday gone",
+    "addprinc +requires_preauth -pw secret -allow_tix disabled",
+    "addprinc -randkey host/client.lab.test",
+];
+
+#[test]
+fn every_answer_of_a_kdc_is_an_outcome_of_its_own() {
+    let mut kdc = Kdc::start(&commands(PRINCIPALS), "");
+    kdc.launch_kadmind();
+    let keytab = kdc.keytab("host/client.lab.test");
+    let mut program = Program::ready(&setup(&realm(&kdc), Some(&keytab)));
+
+    let reply = program.expect("alice", "secret", Outcome::Success);
+    assert_eq!(reply.principal, "alice@LAB.TEST");
+    assert_eq!(reply.ticket[..2], [5, 4]);
+    program.expect("plain", "secret", Outcome::Success);
+    program.expect("alice", "wrong", Outcome::WrongPassword);
+    program.expect("plain", "wrong", Outcome::WrongPassword);
+    program.expect("nobody", "secret", Outcome::UnknownUser);
+    // Neither another realm's nor a service's, whatever is in the name.
+    program.expect("alice@LAB.TEST", "secret", Outcome::UnknownUser);
+    program.expect("host/client.lab.test", "secret", Outcome::UnknownUser);
+    program.expect("gone", "secret", Outcome::AccountExpired);
+    program.expect("disabled", "secret", Outcome::Locked);
+    for _ in 0..2 {
+        program.expect("locked", "wrong", Outcome::WrongPassword);
+    }
+    program.expect("locked", "verysecret", Outcome::Locked);
+    kdc.kadmin(&commands(&["modprinc -unlock locked"]));
+    program.expect("locked", "verysecret", Outcome::Success);
+    // That it has expired is told to nobody who does not know it.
+    program.expect("expired", "wrong", Outcome::WrongPassword);
+    program.expect("expired", "verysecret", Outcome::MustChange);
+
+    let change = |program: &mut Program, name: &str, old: &str, new: &str| {
+        program.ask(Want::Change, name, old, new)
+    };
+    let refused = change(&mut program, "expired", "verysecret", "short");
+    assert_eq!(refused.outcome, Outcome::NewPasswordRefused, "{}", refused.detail);
+    assert!(refused.words.contains("too short"), "{}", refused.words);
+    let wrong = change(&mut program, "expired", "wrong", "verymuchsecret");
+    assert_eq!(wrong.outcome, Outcome::WrongPassword, "{}", wrong.detail);
+    assert_eq!(program.ask(Want::MayChange, "expired", "verysecret", "").outcome, Outcome::Success);
+    let done = change(&mut program, "expired", "verysecret", "verymuchsecret");
+    assert_eq!(done.outcome, Outcome::Success, "{}", done.detail);
+    assert!(!done.ticket.is_empty(), "the new password gets the session its ticket");
+    program.expect("expired", "verysecret", Outcome::WrongPassword);
+    program.expect("expired", "verymuchsecret", Outcome::Success);
+
+    kdc.stop();
+    program.expect("alice", "secret", Outcome::Unreachable);
+}
+
+#[test]
+fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
+    let real = Kdc::start(&commands(PRINCIPALS), "");
+    let keytab = real.keytab("host/client.lab.test");
+    // It knows the host's name, and gives out tickets for a password of its own.
+    let mut fake = Kdc::start(
+        &commands(&[
+            "addprinc +requires_preauth -pw mine alice",
+            "addprinc +requires_preauth -pw mine -pwexpire yesterday expired",
+            "addprinc -randkey host/client.lab.test",
+        ]),
+        "",
+    );
+    fake.launch_kadmind();
+    let mut believer = Program::ready(&setup(&realm(&fake), None));
+    believer.expect("alice", "mine", Outcome::Success);
+    let mut program = Program::ready(&setup(&realm(&fake), Some(&keytab)));
+    let reply = program.expect("alice", "mine", Outcome::NotVerified);
+    assert!(
+        reply.ticket.is_empty() && reply.detail.contains("this host's key"),
+        "{}",
+        reply.detail
+    );
+    // Nor does it by saying that a password has expired, by which it need not show anything.
+    believer.expect("expired", "mine", Outcome::MustChange);
+    program.expect("expired", "mine", Outcome::NotVerified);
+    // Nor does a change of the password that it asks for.
+    let reply = program.ask(Want::Change, "expired", "mine", "mine too");
+    assert_eq!(reply.outcome, Outcome::NotVerified, "{}", reply.detail);
+    assert!(reply.ticket.is_empty());
+    // One that does not even know the name.
+    fake.kadmin(&commands(&["delprinc host/client.lab.test"]));
+    program.expect("alice", "mine", Outcome::NotVerified);
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_told_of() {
+    let mut kdc = Kdc::start(&commands(PRINCIPALS), "");
+    let mut program = Program::ready(&setup(&realm(&kdc), None));
+    program.expect("alice", "secret", Outcome::Success);
+    let folder = tempfile::tempdir().unwrap();
+    let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
+    let shift = folder.path().join("shift");
+    fs::write(&shift, 3600_i64.to_ne_bytes()).unwrap();
+    kdc.stop();
+    let variables: [(&str, &OsStr); 2] =
+        [("LD_PRELOAD", library.as_os_str()), ("ROSTER_TEST_CLOCK", shift.as_os_str())];
+    kdc.launch(&variables);
+    for name in ["alice", "plain"] {
+        let reply = program.expect(name, "secret", Outcome::Misconfigured);
+        assert!(reply.detail.contains("clocks"), "{}", reply.detail);
+    }
+}
+
+#[test]
+fn a_keytab_that_is_none_is_said_at_once() {
+    let realm =
+        Realm { name: "LAB.TEST".into(), kdcs: vec!["127.0.0.1:9".into()], ..Realm::default() };
+    let folder = tempfile::tempdir().unwrap();
+    for bytes in [&b"\x05\x02"[..], b"\x05\x02\0\0\0\x10garbage", b"none"] {
+        let path = folder.path().join("keytab");
+        fs::write(&path, bytes).unwrap();
+        let mut program = Program::start(&setup(&realm, Some(&path)));
+        let reply = program.reply();
+        assert!(reply.id == 0 && reply.outcome == Outcome::Misconfigured);
+        assert!(reply.detail.contains("keytab"), "{}", reply.detail);
+        wait_until(SOON, "it has ended", || program.child.try_wait().unwrap().is_some());
+    }
+}
+
+#[test]
+fn one_that_hangs_is_given_up_in_time_and_holds_nobody_else_up() {
+    let kdc = Kdc::start(&commands(PRINCIPALS), "");
+    // Takes connections and packets, and says nothing.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let hanging = Realm { kdcs: vec![silent.local_addr().unwrap().to_string()], ..realm(&kdc) };
+    let mut program = Program::ready(&setup(&hanging, None));
+    let begun = Instant::now();
+    // More than there are processes at a time.
+    for _ in 0..40 {
+        program.send(Want::Ticket, "alice", "secret", "", Duration::from_millis(300));
+    }
+    for _ in 0..40 {
+        assert_eq!(program.reply().outcome, Outcome::Unreachable);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+
+    let mut program = Program::ready(&setup(&realm(&kdc), None));
+    let ids: Vec<_> =
+        (0..100).map(|_| program.send(Want::Ticket, "alice", "secret", "", SOON)).collect();
+    let mut answered: Vec<_> = ids
+        .iter()
+        .map(|_| {
+            let reply = program.reply();
+            assert_eq!(reply.outcome, Outcome::Success, "{}", reply.detail);
+            reply.id
+        })
+        .collect();
+    answered.sort_unstable();
+    assert_eq!(answered, ids);
+}
+
+#[test]
+fn it_ends_with_its_back_end_and_takes_log_ins_under_way_with_it() {
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let realm = Realm {
+        name: "LAB.TEST".into(),
+        kdcs: vec![silent.local_addr().unwrap().to_string()],
+        ..Realm::default()
+    };
+    let mut program = Program::ready(&setup(&realm, None));
+    program.send(Want::Ticket, "alice", "secret", "", Duration::from_secs(60));
+    let pid = program.child.id();
+    let children = || {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        list.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_until(SOON, "a log-in is under way", || !children().is_empty());
+    let under_way = children();
+    program.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    wait_until(SOON, "it has ended", || program.child.try_wait().unwrap().is_some());
+    for child in under_way {
+        assert!(!Path::new("/proc").join(&child).exists(), "{child} goes on");
+    }
+}

@@ -1,0 +1,52 @@
+"""Says to /run/roster/pam what is no request, then what is one, twice the same: pam_socket.py USER PASSWORD."""
+
+import socket
+import struct
+import sys
+
+user, password = (word.encode() for word in sys.argv[1:])
+
+
+def request(kind=0, user=user, password=password, new=b"", magic=b"RSPQ", version=1, zero=0):
+    fields = [user, b"socket", b"", b"", b"", password, new]
+    lengths = map(len, fields)
+    return struct.pack("<4sHH7HH", magic, version, kind, *lengths, zero) + b"".join(fields)
+
+
+def said(*pieces):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect("/run/roster/pam")
+        for piece in pieces:
+            connection.sendall(piece)
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(1 << 16)
+
+
+whole = request()
+for wrong in (
+    b"",
+    b"GET / HTTP/1.1\r\n\r\n",
+    whole[:-1],
+    whole[:7],
+    request(kind=4),
+    request(kind=65535),
+    request(magic=b"RSTQ"),
+    request(version=2),
+    request(zero=1),
+    request(user=b""),
+    request(user=b"x" * 257),
+    request(user=b"ali\0ce"),
+    request(password=b"x" * 1025),
+    request(new=b"not in this kind"),
+    request(kind=1),
+    b"RSPQ" + b"\xff" * 20,
+):
+    answer = said(wrong)
+    assert answer == b"", (wrong, answer)
+
+one = said(*[bytes([byte]) for byte in whole])
+print("well:", struct.unpack_from("<H", one, 6)[0])
+# What somebody heard on the way, had they been able to, opens nothing that its sender could not.
+print("again:", struct.unpack_from("<H", said(whole), 6)[0])
+print("logged out:", said(whole[:-1]).decode() or "none")

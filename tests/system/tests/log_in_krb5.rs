@@ -1,0 +1,375 @@
+//! Log-ins by Kerberos: the real module in pamtester and sshd, a real daemon, krb5kdc and kadmind. What
+//! every answer of a KDC means is tested in crates/krb5.
+
+use roster_system_tests::host::tool;
+use roster_system_tests::pam::{self, Pam};
+use roster_system_tests::rosterd::SOON;
+use roster_system_tests::servers::{Kdc, free_port};
+use roster_system_tests::{Domain, Output, Rosterd, needs_root, run, wait_for, wait_until};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PASSWORD: &str = "correct horse";
+const FIRST: u32 = 20_000;
+const PEOPLE: [&str; 5] = ["alice", "bob", "expired", "locked", "unknown"];
+
+/// A realm, a host with users out of files who log in there, and a folder for tickets.
+struct World {
+    kdc: Kdc,
+    rosterd: Rosterd,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    /// `keys` are of the domain.
+    fn new(keys: &[(&str, &str)], has_keytab: bool) -> Self {
+        let principals = [
+            "addpol -minlength 8 strict",
+            &format!("addprinc +requires_preauth -pw \"{PASSWORD}\" alice"),
+            &format!("addprinc +requires_preauth -pw \"{PASSWORD}\" bob"),
+            &format!(
+                "addprinc +requires_preauth -policy strict -pw \"{PASSWORD}\" -pwexpire yesterday expired"
+            ),
+            &format!("addprinc +requires_preauth -pw \"{PASSWORD}\" -allow_tix locked"),
+            "addprinc -randkey host/client.lab.test",
+        ];
+        let mut kdc = Kdc::start(&principals.map(str::to_owned), "max_renewable_life = 1d");
+        kdc.launch_kadmind();
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let mut domain = Self::domain(&kdc, folder.path(), has_keytab);
+        for (key, value) in keys {
+            domain = domain.with(key, value);
+        }
+        let mut rosterd = Rosterd::installed(&[domain]);
+        pam::prepare(&rosterd);
+        rosterd.launch();
+        Self { kdc, rosterd, folder }
+    }
+
+    fn domain(kdc: &Kdc, folder: &Path, has_keytab: bool) -> Domain {
+        let (mut passwd, mut group) = (String::new(), String::new());
+        for (name, id) in PEOPLE.iter().zip(FIRST..) {
+            let _ = writeln!(passwd, "{name}:x:{id}:{id}:{name}:{}:/bin/sh", folder.display());
+            let _ = writeln!(group, "{name}:x:{id}:");
+        }
+        fs::write(folder.join("passwd"), passwd).unwrap();
+        fs::write(folder.join("group"), group).unwrap();
+        let keytab =
+            if has_keytab { kdc.keytab("host/client.lab.test") } else { folder.join("no keytab") };
+        Domain::files("corp", &folder.join("passwd"), &folder.join("group"))
+            .with("auth", "\"krb5\"")
+            .with("krb5_realm", "\"LAB.TEST\"")
+            .with("krb5_kdcs", &format!("[{:?}]", kdc.address()))
+            .with("krb5_kpasswd", &format!("[{:?}]", kdc.kpasswd_address()))
+            .with("krb5_keytab", &format!("{keytab:?}"))
+            .with("krb5_cache", &format!("\"FILE:{}/krb5cc_%{{uid}}_XXXXXX\"", folder.display()))
+            .with("offline_credentials", "false")
+    }
+
+    /// Credential caches there are.
+    fn caches(&self) -> Vec<PathBuf> {
+        let all = fs::read_dir(self.folder.path()).unwrap().flatten();
+        let is_one = |path: &PathBuf| path.to_string_lossy().contains("krb5cc_");
+        all.map(|entry| entry.path()).filter(is_one).collect()
+    }
+}
+
+/// The last thing that pamtester says.
+fn said(done: &Output) -> String {
+    let all = format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error());
+    let last = all.rsplit("pamtester: ").next().unwrap_or_default();
+    last.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// What it says of one password.
+fn authenticate(pam: &Pam<'_>, user: &str, password: &str) -> String {
+    said(&pam.test("alone", user, &["authenticate"], &[password]))
+}
+
+/// What a session is opened by.
+const SESSION: [&str; 4] =
+    ["authenticate", "acct_mgmt", "setcred(PAM_ESTABLISH_CRED)", "open_session"];
+
+#[test]
+fn each_user_gets_the_answer_of_the_kdc_and_a_session_gets_its_ticket() {
+    if !needs_root() {
+        return;
+    }
+    let mut world = World::new(&[], true);
+    let pam = Pam::on(&world.rosterd, "alice");
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), "successfully authenticated");
+    assert!(world.caches().is_empty(), "a password alone opens no session");
+    assert_eq!(authenticate(&pam, "alice", "wrong"), "Authentication failure");
+    assert_eq!(
+        authenticate(&pam, "unknown", PASSWORD),
+        "User not known to the underlying authentication module"
+    );
+    assert_eq!(authenticate(&pam, "locked", PASSWORD), "Permission denied");
+    let done = pam.test("alone", "alice", &SESSION, &[PASSWORD]);
+    assert_eq!(said(&done), "successfully opened a session");
+    let caches = world.caches();
+    let found = fs::symlink_metadata(&caches[0]).unwrap();
+    assert_eq!(
+        (caches.len(), found.uid(), found.gid(), found.mode()),
+        (1, FIRST, FIRST, 0o100_600)
+    );
+    fs::remove_file(&caches[0]).unwrap();
+    let whole = [&SESSION[..], &["close_session"]].concat();
+    let done = pam.test("alone", "alice", &whole, &[PASSWORD]);
+    assert_eq!(said(&done), "session has successfully been closed.");
+    assert!(world.caches().is_empty(), "{:?}", world.caches());
+
+    // An expired password is changed on the way in, by the rules of the KDC.
+    let change = |lines: &[&str]| {
+        let done = pam.test("alone", "expired", &["chauthtok"], lines);
+        let all = format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error());
+        (said(&done), all)
+    };
+    assert_eq!(authenticate(&pam, "expired", "wrong"), "Authentication failure");
+    let done = pam.test("alone", "expired", &["authenticate", "acct_mgmt"], &[PASSWORD]);
+    assert!(said(&done).contains("no longer valid"), "{}", said(&done));
+    let (end, all) = change(&[PASSWORD, "short", "short", ""]);
+    assert!(end.contains("token manipulation") && all.contains("too short"), "{all}");
+    let (end, all) = change(&[PASSWORD, "a longer one", "a longer one"]);
+    assert_eq!(end, "authentication token altered successfully.", "{all}");
+    assert_eq!(authenticate(&pam, "expired", PASSWORD), "Authentication failure");
+    assert_eq!(authenticate(&pam, "expired", "a longer one"), "successfully authenticated");
+
+    let log = world.rosterd.log();
+    for secret in [PASSWORD, "a longer one"] {
+        assert!(!log.contains(secret), "a password is in the log");
+    }
+
+    // Without a KDC there is no answer, and the second one comes at once.
+    world.kdc.stop();
+    let unreachable = "Authentication service cannot retrieve authentication info";
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), unreachable);
+    let begun = Instant::now();
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), unreachable);
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    world.kdc.launch(&[]);
+    wait_for(SOON, || match authenticate(&pam, "alice", PASSWORD).as_str() {
+        "successfully authenticated" => Ok(()),
+        said => Err(said.to_owned()),
+    });
+}
+
+#[test]
+fn a_kdc_in_another_ones_place_logs_nobody_in() {
+    if !needs_root() {
+        return;
+    }
+    let real = Kdc::start(&["addprinc -randkey host/client.lab.test".to_owned()], "");
+    let keytab = real.keytab("host/client.lab.test");
+    let world = World::new(
+        &[("krb5_keytab", &format!("{keytab:?}")), ("krb5_validate", "\"required\"")],
+        true,
+    );
+    let pam = Pam::on(&world.rosterd, "alice");
+    let unavailable = "Authentication service cannot retrieve authentication info";
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), unavailable);
+    let line = pam.expect_logged("log-ins by Kerberos", "this host's key");
+    assert!(line.contains("error"), "{line}");
+    assert_eq!(authenticate(&pam, "expired", PASSWORD), unavailable);
+    assert_eq!(said(&pam.test("alone", "alice", &SESSION, &[PASSWORD])), unavailable);
+    assert!(world.caches().is_empty());
+}
+
+#[test]
+fn a_host_without_a_keytab_says_what_that_means() {
+    if !needs_root() {
+        return;
+    }
+    let world = World::new(&[], false);
+    let pam = Pam::on(&world.rosterd, "alice");
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), "successfully authenticated");
+    pam.expect_logged("no keytab", "can log in as anybody");
+}
+
+#[test]
+fn a_program_that_is_killed_is_started_again() {
+    if !needs_root() {
+        return;
+    }
+    let world = World::new(&[], true);
+    let pam = Pam::on(&world.rosterd, "alice");
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), "successfully authenticated");
+    let backend = world.rosterd.wait_for_role("backend:corp");
+    let list = format!("/proc/{0}/task/{0}/children", backend.as_raw_nonzero());
+    let helper: i32 = fs::read_to_string(list).unwrap().trim().parse().unwrap();
+    // As unprivileged as the back-end, without its files, and hidden from others of its user.
+    let status = fs::read_to_string(format!("/proc/{helper}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        (field("CapEff:").as_str(), field("NoNewPrivs:").as_str()),
+        ("0000000000000000", "1")
+    );
+    assert_ne!(field("Uid:"), "0");
+    let seccomp = field("Seccomp:");
+    assert!(seccomp == "2" || world.rosterd.log().contains("no seccomp"), "{seccomp}");
+    let pid = rustix::process::Pid::from_raw(helper).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    wait_for(SOON, || match authenticate(&pam, "alice", PASSWORD).as_str() {
+        "successfully authenticated" => Ok(()),
+        said => Err(said.to_owned()),
+    });
+    assert_ne!(world.rosterd.wait_for_role("backend:corp"), backend);
+}
+
+#[test]
+fn a_key_that_is_changed_is_taken_up_and_who_logged_in_before_does_so_without_a_kdc() {
+    if !needs_root() {
+        return;
+    }
+    let mut world =
+        World::new(&[("offline_credentials", "true"), ("password_hash_time", "\"10ms\"")], true);
+    let pam = Pam::on(&world.rosterd, "alice");
+    let right = "successfully authenticated";
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), right);
+    // Another key at the KDC, and in the keytab.
+    let path = world.kdc.keytab("host/client.lab.test");
+    fs::remove_file(&path).unwrap();
+    world.kdc.kadmin(&[format!("ktadd -k {} host/client.lab.test", path.display())]);
+    assert_ne!(authenticate(&pam, "alice", PASSWORD), right, "the old key still counts");
+    pam.expect_logged("the keytab of corp", "in force");
+    wait_for(SOON, || match authenticate(&pam, "alice", PASSWORD).as_str() {
+        said if said == right => Ok(()),
+        said => Err(said.to_owned()),
+    });
+    // Away: who is known here logs in, nobody else does, and there is no ticket.
+    wait_until(SOON, "the password is kept", || {
+        let kept = world.rosterd.roster(&["cache", "credentials"]);
+        kept.code == 0 && kept.text().contains("alice")
+    });
+    world.kdc.stop();
+    assert_eq!(
+        said(&pam.test("alone", "alice", &SESSION, &[PASSWORD])),
+        "successfully opened a session"
+    );
+    assert!(world.caches().is_empty());
+    assert_eq!(authenticate(&pam, "alice", "wrong"), "Authentication failure");
+    assert_ne!(authenticate(&pam, "bob", PASSWORD), right);
+    pam.expect_logged("alice", "offline=true");
+}
+
+/// An sshd on the host.
+struct Sshd {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Sshd {
+    fn start(world: &World, pam: &Pam<'_>) -> Self {
+        let folder = world.folder.path().join("sshd");
+        fs::create_dir(&folder).unwrap();
+        let key = folder.join("key");
+        let made = run(Command::new(tool("ssh-keygen", "openssh-client"))
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(&key));
+        assert_eq!(made.code, 0, "{}", made.error());
+        let port = free_port();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nUsePAM yes\n\
+             PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nPubkeyAuthentication no\n\
+             StrictModes no\nPrintMotd no\nUseDNS no\n",
+            key.display()
+        );
+        fs::write(folder.join("sshd_config"), config).unwrap();
+        let asks = folder.join("askpass");
+        fs::write(&asks, format!("#!/bin/sh\necho '{PASSWORD}'\n")).unwrap();
+        fs::set_permissions(&asks, fs::Permissions::from_mode(0o755)).unwrap();
+        let sshd = tool("sshd", "openssh-server");
+        let mut command = pam.command("sh");
+        // The folder that it confines itself to.
+        let script = "mkdir -p -m 755 /run/sshd; exec \"$0\" -D -e -f \"$1\"";
+        command.args(["-ec", script]).arg(sshd).arg(folder.join("sshd_config"));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(fs::File::create(folder.join("log")).unwrap());
+        let child = command.spawn().unwrap();
+        wait_until(SOON, "sshd answers", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self { child, port, folder }
+    }
+
+    /// What a command says that is run by ssh as a user, who shows the password in that way.
+    fn run(&self, user: &str, way: &str, command: &str) -> String {
+        let mut ssh = Command::new(tool("ssh", "openssh-client"));
+        ssh.args(["-F", "none", "-p", &self.port.to_string(), "-l", user]);
+        for option in [
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "LogLevel=ERROR",
+            "NumberOfPasswordPrompts=1",
+            &format!("PreferredAuthentications={way}"),
+        ] {
+            ssh.args(["-o", option]);
+        }
+        ssh.env("SSH_ASKPASS", self.folder.join("askpass")).env("SSH_ASKPASS_REQUIRE", "force");
+        let done = run(ssh.args(["127.0.0.1", command]).stdin(Stdio::null()));
+        assert_eq!(done.code, 0, "{}{}", done.error(), self.log());
+        done.text()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_session_of_sshd_has_a_ticket_that_it_can_use_and_leaves_none_behind() {
+    if !needs_root() {
+        return;
+    }
+    let world = World::new(&[], true);
+    let mut passwd =
+        fs::OpenOptions::new().append(true).open(world.rosterd.host().path("etc/passwd")).unwrap();
+    std::io::Write::write_all(&mut passwd, b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n")
+        .unwrap();
+    let pam = Pam::on(&world.rosterd, "alice");
+    pam.service("sshd", pam::ALONE);
+    let sshd = Sshd::start(&world, &pam);
+    let klist = tool("klist", "krb5-user");
+    let command = format!(
+        "echo \"$KRB5CCNAME\"; stat -c '%U %a' \"${{KRB5CCNAME#FILE:}}\"; env | grep -c ROSTER; {}",
+        klist.display()
+    );
+    for way in ["password", "keyboard-interactive"] {
+        let said = sshd.run("alice", way, &command);
+        let mut lines = said.lines();
+        let name = lines.next().unwrap_or_default();
+        let stem = format!("FILE:{}/krb5cc_{FIRST}_", world.folder.path().display());
+        assert!(name.starts_with(&stem), "{way}: {said}{}", sshd.log());
+        assert_eq!(lines.next(), Some("alice 600"), "{way}: {said}");
+        assert_eq!(lines.next(), Some("0"), "{way}: something of ours is left in the environment");
+        assert!(said.contains("Default principal: alice@LAB.TEST"), "{way}: {said}");
+        wait_until(SOON, "the ticket is gone with the session", || world.caches().is_empty());
+    }
+    // Two sessions have a ticket each, and neither takes the other's away.
+    let sleeper = std::thread::scope(|scope| {
+        let long = scope.spawn(|| {
+            sshd.run("alice", "password", "sleep 2; cat \"${KRB5CCNAME#FILE:}\" | wc -c")
+        });
+        wait_until(SOON, "the first session has a ticket", || !world.caches().is_empty());
+        sshd.run("alice", "password", "true");
+        long.join().unwrap()
+    });
+    assert!(sleeper.trim().parse::<u32>().unwrap() > 100, "{sleeper}");
+    wait_until(SOON, "both are gone", || world.caches().is_empty());
+}
