@@ -242,8 +242,12 @@ impl Watch<'_> {
         outcome.measured = end.saturating_duration_since(self.from);
         // All may have ended before it was looked at again.
         match (before, after.or_else(|| self.server.map(Server::consumed))) {
-            (Some(Ok(before)), Some(Ok(after))) => outcome.server = Some(after.since(before)),
-            (Some(Ok(_)), Some(Err(_))) => outcome.server_is_gone = true,
+            (Some(Ok(before)), Some(Ok(after))) => {
+                outcome.server = after.since(before);
+                outcome.server_is_gone = outcome.server.is_none();
+            }
+            // In the warm-up, or later.
+            (Some(Err(_)), _) | (_, Some(Err(_))) => outcome.server_is_gone = true,
             _ => {}
         }
         Ok(outcome)

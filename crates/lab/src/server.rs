@@ -1,10 +1,11 @@
 //! What a server on this host costs: processor time and memory of its process or its systemd unit. On a
 //! machine that is shared, the time per request is the figure that holds.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,13 +25,16 @@ pub struct Consumed {
     pub cpu: Duration,
     /// Resident memory, in bytes.
     pub memory: u64,
+    /// What another one of the same name or number would not have: when a process began, the number of a folder.
+    pub which: u64,
 }
 
 impl Consumed {
-    /// From an earlier moment to this one.
+    /// From an earlier moment to this one; none if it was another one then, or counts anew.
     #[must_use]
-    pub fn since(self, before: Self) -> Self {
-        Self { cpu: self.cpu.saturating_sub(before.cpu), ..self }
+    pub fn since(self, before: Self) -> Option<Self> {
+        let cpu = self.cpu.checked_sub(before.cpu).filter(|_| self.which == before.which)?;
+        Some(Self { cpu, ..self })
     }
 }
 
@@ -42,9 +46,11 @@ impl Server {
                 let stat = format!("/proc/{pid}/stat");
                 let text = fs::read_to_string(&stat)
                     .with_context(|| format!("--server-pid {pid}: cannot read {stat}"))?;
-                let memory =
-                    resident(&text).with_context(|| format!("{stat} is not as expected"))?;
-                Ok(Consumed { cpu: processor_time(*pid)?, memory })
+                let Stat { state, began, memory } =
+                    Stat::read(&text).with_context(|| format!("{stat} is not as expected"))?;
+                // Until somebody has waited for it.
+                ensure!(!matches!(state, "Z" | "X"), "--server-pid {pid}: it has ended");
+                Ok(Consumed { cpu: processor_time(*pid)?, memory, which: began })
             }
             Self::Unit(name) => {
                 let folder = PathBuf::from("/sys/fs/cgroup/system.slice").join(name);
@@ -54,7 +60,8 @@ impl Server {
                         format!("--server-unit {name}: cannot read {}", path.display())
                     })
                 };
-                of_group(&read("cpu.stat")?, &read("memory.current")?)
+                let which = fs::metadata(&folder).map_or(0, |folder| folder.ino());
+                of_group(&read("cpu.stat")?, &read("memory.current")?, which)
                     .with_context(|| format!("the control group of {name} is not as expected"))
             }
         }
@@ -68,20 +75,40 @@ fn processor_time(pid: u32) -> Result<Duration> {
     Ok(ClockId::pid_cpu_clock_id(pid).and_then(ClockId::now).with_context(whose)?.into())
 }
 
-/// Of /proc/PID/stat, in bytes. The name, in parentheses, may hold anything.
-fn resident(stat: &str) -> Option<u64> {
-    const RESIDENT_PAGES: usize = 21;
-    let (_, behind) = stat.rsplit_once(") ")?;
-    let pages: u64 = behind.split_ascii_whitespace().nth(RESIDENT_PAGES)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+/// Of /proc/PID/stat.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat<'t> {
+    /// A letter.
+    state: &'t str,
+    /// Ticks after the host's start.
+    began: u64,
+    /// Bytes that are resident.
+    memory: u64,
+}
+
+impl<'t> Stat<'t> {
+    /// The name, in parentheses, may hold anything.
+    fn read(stat: &'t str) -> Option<Self> {
+        const BEGAN: usize = 19;
+        const RESIDENT_PAGES: usize = 21;
+        let (_, behind) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = behind.split_ascii_whitespace().collect();
+        let pages: u64 = fields.get(RESIDENT_PAGES)?.parse().ok()?;
+        Some(Self {
+            state: fields[0],
+            began: fields.get(BEGAN)?.parse().ok()?,
+            memory: pages * rustix::param::page_size() as u64,
+        })
+    }
 }
 
 /// Of a control group's files.
-fn of_group(cpu: &str, memory: &str) -> Option<Consumed> {
+fn of_group(cpu: &str, memory: &str, which: u64) -> Option<Consumed> {
     let usage = cpu.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
     Some(Consumed {
         cpu: Duration::from_micros(usage.trim().parse().ok()?),
         memory: memory.trim().parse().ok()?,
+        which,
     })
 }
 
@@ -95,14 +122,21 @@ mod tests {
     fn a_process_of_any_name_is_read() {
         let stat =
             format!("7 (a) b (c) S {}", (1..=40).map(|n| format!("{n} ")).collect::<String>());
-        assert_eq!(resident(&stat), Some(21 * rustix::param::page_size() as u64));
-        assert_eq!(resident("7 (a"), None);
+        let memory = 21 * rustix::param::page_size() as u64;
+        assert_eq!(Stat::read(&stat), Some(Stat { state: "S", began: 19, memory }));
+        assert_eq!(Stat::read("7 (a"), None);
     }
 
     #[test]
     fn a_control_group_is_read() {
-        let consumed = of_group("usage_usec 1500\nuser_usec 1\n", "4096\n").unwrap();
-        assert_eq!(consumed, Consumed { cpu: Duration::from_micros(1500), memory: 4096 });
+        let read =
+            |cpu, which| of_group(&format!("usage_usec {cpu}\nuser_usec 1\n"), "4096\n", which);
+        let consumed = read(1500, 7).unwrap();
+        assert_eq!(consumed, Consumed { cpu: Duration::from_micros(1500), memory: 4096, which: 7 });
+        // One that was started again is another, and counts from the beginning.
+        let later = |cpu, which| read(cpu, which).unwrap().since(consumed);
+        assert_eq!(later(1700, 7).unwrap().cpu, Duration::from_micros(200));
+        assert_eq!((later(1700, 8), later(1400, 7)), (None, None));
     }
 
     #[test]
@@ -111,12 +145,22 @@ mod tests {
         let before = server.consumed().unwrap();
         let (start, mut sum) = (Instant::now(), 0_u64);
         // Less than a tick.
-        while server.consumed().unwrap().since(before).cpu < Duration::from_millis(2) {
+        while server.consumed().unwrap().since(before).unwrap().cpu < Duration::from_millis(2) {
             sum = black_box((0..10_000).fold(sum, u64::wrapping_add));
             assert!(start.elapsed() < Duration::from_secs(60));
         }
-        assert!(server.consumed().unwrap().since(before).cpu < Duration::from_secs(60));
+        assert!(server.consumed().unwrap().since(before).unwrap().cpu < Duration::from_secs(60));
         assert!(server.consumed().unwrap().memory > 1 << 20);
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_has_ended() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let start = Instant::now();
+        while Server::Process(child.id()).consumed().is_ok() {
+            assert!(start.elapsed() < Duration::from_secs(60));
+        }
+        child.wait().unwrap();
     }
 
     #[test]

@@ -334,10 +334,7 @@ fn its_own_words_end_nothing() {
     };
     // A standard error that nobody reads, one that is closed, and no memory.
     let nobody = "\"$1\" -s /nowhere true";
-    assert_eq!(
-        client(&format!("exec 3>&1; {{ {nobody} 2>&1 >&3; echo $? >&3; }} | true")),
-        "125"
-    );
+    assert_eq!(client(&format!("exec 3>&1; {{ {nobody} 2>&1 >&3; echo $? >&3; }} | true")), "125");
     assert_eq!(client(&format!("{nobody} <&- 2>&-; echo $?")), "125");
     let spent = client(&format!("ulimit -v 400; {nobody} 2>&1; echo $?"));
     assert_eq!(spent, "roster-exec: out of memory\n125");

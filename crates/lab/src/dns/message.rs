@@ -121,12 +121,43 @@ pub fn read(answer: &[u8], query: &[u8]) -> Result<Reply, &'static str> {
             _ => return Ok(Reply::Other),
         }
     }
+    if header[2] & TRUNCATED != 0 {
+        return Ok(Reply::Truncated);
+    }
     let answers = u16::from_be_bytes([header[6], header[7]]);
-    Ok(match code {
-        _ if header[2] & TRUNCATED != 0 => Reply::Truncated,
-        0 if answers == 0 => Reply::Empty,
-        code => Reply::Code(code),
-    })
+    let is_empty =
+        || Ok::<_, &str>(!has_asked(&answer[HEADER_BYTES..], &query[HEADER_BYTES..], answers)?);
+    Ok(if code == 0 && is_empty()? { Reply::Empty } else { Reply::Code(code) })
+}
+
+/// Whether one of so many records behind the question is of the type that it asks for: an alias that leads to
+/// nothing of it is no answer.
+fn has_asked(behind: &[u8], question: &[u8], answers: u16) -> Result<bool, &'static str> {
+    const BROKEN: &str = "a record that is cut off";
+    let asked =
+        question.len().checked_sub(4).and_then(|at| question.get(at..at + 2)).ok_or(BROKEN)?;
+    let mut rest = behind.get(question.len()..).ok_or(BROKEN)?;
+    for _ in 0..answers {
+        loop {
+            let &[first, ref more @ ..] = rest else { return Err(BROKEN) };
+            rest = match first {
+                0 => more,
+                // A pointer ends a name.
+                0xc0.. => more.get(1..).ok_or(BROKEN)?,
+                length => more.get(usize::from(length)..).ok_or(BROKEN)?,
+            };
+            if first == 0 || first >= 0xc0 {
+                break;
+            }
+        }
+        let (fixed, data) = rest.split_first_chunk::<10>().ok_or(BROKEN)?;
+        if fixed[..2] == *asked {
+            return Ok(true);
+        }
+        let length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        rest = data.get(length..).ok_or(BROKEN)?;
+    }
+    Ok(false)
 }
 
 /// What a code is called.
@@ -196,7 +227,17 @@ mod tests {
         answer[3] = 0;
         assert_eq!(read(&answer, &asked), Ok(Reply::Empty));
         answer[7] = 1;
-        assert_eq!(read(&answer, &asked), Ok(Reply::Code(0)));
+        assert!(read(&answer, &asked).is_err());
+        // An alias by a name and one by a pointer, then what was asked for.
+        let (alias, address) =
+            (b"\x01a\0\0\x05\0\x01\0\0\0\0\0\x02\xc0\x0c", b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\0");
+        let only = [&answer[..], alias].concat();
+        assert_eq!(read(&only, &asked), Ok(Reply::Empty));
+        answer[7] = 2;
+        assert!(read(&[&answer[..], alias].concat(), &asked).is_err());
+        let both = [&answer[..], alias, address].concat();
+        assert_eq!(read(&both, &asked), Ok(Reply::Code(0)));
+        answer[7] = 0;
         answer[2] |= 2;
         assert_eq!(read(&answer, &asked), Ok(Reply::Truncated));
         answer[0] ^= 1;

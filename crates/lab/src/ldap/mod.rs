@@ -242,6 +242,8 @@ struct Session {
     id: u32,
     /// The request to be made when the connection is ready; none while it only is to be opened.
     request: Option<u64>,
+    /// Whether an entry has come in answer to it.
+    found: bool,
     inbox: Vec<u8>,
 }
 
@@ -268,6 +270,7 @@ impl Ldap {
             state: State::Opening,
             id: 0,
             request: None,
+            found: false,
             inbox: Vec::new(),
         };
         Self {
@@ -390,6 +393,7 @@ impl Ldap {
                 Err(what) => return (read, Err(Failure::Malformed(what))),
                 Ok(None) => return (read, Ok(false)),
                 Ok(Some((reply, length))) => {
+                    self.sessions[user].found |= reply.tag == tag::ENTRY;
                     if let (Some(kept), tag::ENTRY) = (&mut self.kept, reply.tag) {
                         kept.push(self.sessions[user].inbox[read..read + length].to_vec());
                     }
@@ -444,9 +448,13 @@ impl Ldap {
         } else {
             code == SUCCESS
         };
+        let found = std::mem::take(&mut session.found);
         if asked {
             session.state = State::Ready;
             session.request = None;
+        }
+        if asked && is_well && settings.answer == tag::SEARCH && !found {
+            return Err(Failure::Answered("LDAP", code, "nothing found".into()));
         }
         if !is_well {
             return Err(Failure::Answered("LDAP", code, reply::name(code)));

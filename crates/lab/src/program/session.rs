@@ -584,6 +584,8 @@ fn find_knee(
     };
     let users = common.users.first().copied().unwrap_or(USERS_OPEN);
     let mut tries = Vec::new();
+    // What failed once may have been a moment's trouble: it is tried again before it counts.
+    let mut has_failed = false;
     while let Some(rate) = knee::next(*first, &tries) {
         let load = Load::Open(pace(common, rate, rate));
         let outcome = carry(Planned { users, stage: stage(common, load) })?;
@@ -594,7 +596,10 @@ fn find_knee(
         #[expect(clippy::cast_precision_loss, reason = "a share")]
         let failed = recorder.failed() as f64 / recorder.requests.max(1) as f64;
         let held = recorder.percentile(99.0) <= p99 && failed <= common.knee_failures;
-        tries.push(knee::Try { rate, held });
+        if held || has_failed {
+            tries.push(knee::Try { rate, held });
+        }
+        has_failed = !held && !has_failed;
     }
     Ok(Knee {
         rate: knee::found(&tries),

@@ -23,6 +23,10 @@ const LAG: f64 = 0.1;
 const QUEUED: f64 = 0.25;
 /// The share of the users' time that may go with a server that cannot be talked to.
 const UNREACHABLE: f64 = 0.01;
+/// Pieces of a run without an answer that the report speaks of: a tenth.
+const STALL_PIECES: usize = BATCHES / 10;
+/// Requests that a piece has which is not one of those.
+const STALL_REQUESTS: u64 = 20;
 /// Delays of the generator that are not worth a word.
 const LAG_LEAST: Duration = Duration::from_micros(200);
 
@@ -359,8 +363,22 @@ pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
         warnings.push(Warning {
             kind: "server",
             ratio: 1.0,
-            text: "the server that was looked at has ended in the run: what it cost is not known."
+            text: "the server that was looked at has ended in the run, or another took its place: what it \
+                   cost is not known."
                 .to_owned(),
+        });
+    }
+    if let Some(idle) = stalled(outcome) {
+        warnings.push(Warning {
+            kind: "standstill",
+            ratio: idle,
+            text: format!(
+                "in {:.0} % of the measured time no answer came at all, in the rest many did. Something stood \
+                 still: the server, the network or this host. Users who wait ask nothing meanwhile, so that in \
+                 a closed loop percentiles hardly show it; look at the longest latency and at the pieces of \
+                 the run (batches), and load at a --rate to have it counted.",
+                idle * 100.0
+            ),
         });
     }
     if outcome.left > 0 {
@@ -463,6 +481,20 @@ pub fn warnings(outcome: &Outcome, users: u32) -> Vec<Warning> {
         });
     }
     warnings
+}
+
+/// The share of a run's pieces in which nothing was answered, if that is no wonder of so many requests.
+fn stalled(outcome: &Outcome) -> Option<f64> {
+    if outcome.planned.is_zero() {
+        return None;
+    }
+    let counts = outcome.recorder.batches.map(|batch| batch.requests);
+    // Of a run that was stopped, those that were.
+    let until = counts.iter().rposition(|&count| count > 0)? + 1;
+    let idle = counts[..until].iter().filter(|&&count| count == 0).count();
+    let busy = (until - idle) as u64;
+    let is_many = counts.iter().sum::<u64>() >= STALL_REQUESTS * busy;
+    (idle >= STALL_PIECES && is_many).then(|| ratio(idle as u64, until as u64))
 }
 
 /// The percentile distribution as HdrHistogram writes it, in milliseconds.
