@@ -186,6 +186,7 @@ def _seen(bench):
                     if number == 1:
                         published.unlink()
                     argv = ["compile", "--passwd", passwd, "--group", corpus.group, "--output", published]
+                    begin = time.monotonic_ns()
                     who.checked([str(bench.roster), *map(str, argv)])
                     if number == 1:
                         deadline = time.monotonic() + SEEN_WITHIN_MS / 1000
@@ -193,7 +194,7 @@ def _seen(bench):
                             time.sleep(0.01)
                         continue
                     seen = int(watch.ask(f"seen {number} {SEEN_WITHIN_MS}")[0])
-                    renamed = int(watch.ask(f"renamed roster.snap {seen - 1_000_000_000 if seen else 0} 0")[0])
+                    renamed = int(watch.ask(f"renamed roster.snap {begin} 0")[0])
                     if seen and renamed:
                         delays.append(seen - renamed)
             if pid:

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a server may take to do as it is told: to make a large map is the longest.
-const ORDER_WAIT: Duration = Duration::from_secs(30);
+const ORDER_WAIT: Duration = Duration::from_secs(60);
 /// The most that a server says of itself.
 const FIGURES_BYTES_MAX: u64 = 64 << 10;
 

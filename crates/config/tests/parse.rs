@@ -209,6 +209,12 @@ fn every_key_can_be_set() {
         trusted_users = ["www-data"]
         timeout = "20s"
         tries_per_minute = 5
+        [responder.nscd]
+        enabled = true
+        socket = "/run/roster/nscd"
+        nsswitch = "/etc/nsswitch.roster"
+        positive = "1m"
+        negative = "1s"
         [metrics]
         listen = "[::1]:9273"
         [log]

@@ -10,7 +10,7 @@ use roster_exec::wire::{
     ANSWER_BYTES_MAX, Answer, DESCRIPTORS, HEADER_BYTES, Malformed, encode_signal,
 };
 use rustix::cmsg_space;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::{Errno, IoSlice, read, retry_on_intr};
@@ -29,13 +29,19 @@ pub(crate) enum Event {
     Answer(Answer),
     /// From anybody.
     Signal(u32),
+    /// Nothing, in the time that there was.
+    Late,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
+    /// Nobody listens.
+    Nobody,
     /// The daemon has closed the connection.
     Gone,
+    /// The same, and whether it has told before that the command runs.
+    GoneFrom { is_running: bool },
     /// What it says is none.
     Malformed(Malformed),
     /// An error of the system's.
@@ -54,8 +60,17 @@ impl From<Errno> for Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Nobody => {
+                f.write_str("nobody listens: is roster-rootwrap-daemon --native running?")
+            }
             Self::Gone => f.write_str("the daemon has gone away"),
-            Self::Malformed(what) => write!(f, "{what}"),
+            Self::GoneFrom { is_running: true } => {
+                f.write_str("the daemon has gone away; how the command ended is not known")
+            }
+            Self::GoneFrom { is_running: false } => {
+                f.write_str("the daemon has gone away before it told that the command runs")
+            }
+            Self::Malformed(what) => write!(f, "the daemon says what it may not: {}", what.0),
             Self::System(error) => {
                 write!(f, "{} (error {})", system::words(*error), error.raw_os_error())
             }
@@ -75,7 +90,10 @@ impl Connection {
         let stream =
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         set_socket_timeout(&stream, Timeout::Send, Some(SEND_TIME))?;
-        connect(&stream, &address)?;
+        connect(&stream, &address).map_err(|error| match error {
+            Errno::NOENT | Errno::CONNREFUSED => Broken::Nobody,
+            error => error.into(),
+        })?;
         Ok(Self { stream, held: Vec::new() })
     }
 
@@ -109,8 +127,12 @@ impl Connection {
         Ok(())
     }
 
-    /// What comes next, of the daemon or of anybody who signals.
-    pub(crate) fn answer_or_signal(&mut self, signals: &mut Signals) -> Result<Event, Broken> {
+    /// What comes next, of the daemon or of anybody who signals; until a time, if there is one.
+    pub(crate) fn answer_or_signal(
+        &mut self,
+        signals: &mut Signals,
+        until_ms: Option<u64>,
+    ) -> Result<Event, Broken> {
         loop {
             if let Some(answer) = self.held_answer().map_err(Broken::Malformed)? {
                 return Ok(Event::Answer(answer));
@@ -120,7 +142,11 @@ impl Connection {
             }
             let mut fds =
                 [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-            match poll(&mut fds, None) {
+            let left =
+                until_ms.map(|until| Duration::from_millis(until.saturating_sub(system::now_ms())));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) => return Ok(Event::Late),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -17,6 +17,8 @@ pub(crate) struct Heap {
     next: Cell<usize>,
     /// to here.
     end: Cell<usize>,
+    /// Whether the kernel had no piece.
+    is_spent: Cell<bool>,
 }
 
 // SAFETY: only a program of one thread has it.
@@ -24,7 +26,12 @@ unsafe impl Sync for Heap {}
 
 impl Heap {
     pub(crate) const fn new() -> Self {
-        Self { next: Cell::new(0), end: Cell::new(0) }
+        Self { next: Cell::new(0), end: Cell::new(0), is_spent: Cell::new(false) }
+    }
+
+    /// Whether something was asked for that could not be had.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent.get()
     }
 
     /// Where what fits `layout` may begin in the piece, if it does.
@@ -53,7 +60,10 @@ unsafe impl GlobalAlloc for Heap {
             self.take_piece(layout)?;
             self.place(layout)
         });
-        let Some(place) = place else { return ptr::null_mut() };
+        let Some(place) = place else {
+            self.is_spent.set(true);
+            return ptr::null_mut();
+        };
         self.next.set(place + layout.size());
         ptr::with_exposed_provenance_mut(place)
     }

@@ -20,12 +20,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use connection::{Broken, Connection, Event};
-use core::fmt::Display;
+use core::fmt::{self, Display, Write};
 use core::panic::PanicInfo;
-use core::time::Duration;
 use roster_exec::options::{self, Call};
 use roster_exec::wire::{self, Answer, End, Why, encode_request};
-use rustix::event::{Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, retry_on_intr, write};
 use signals::Signals;
@@ -35,17 +33,22 @@ const FAILED: u8 = 125;
 const NOT_EXECUTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// How often a daemon is asked that has no place, and how long after each time: for five seconds.
-const BUSY_TIMES: u32 = 250;
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// How long a daemon is asked again that has no place, and how long after each time.
+const BUSY_MS: u64 = 5_000;
+const BUSY_PAUSE_MS: u64 = 20;
+/// How long a daemon that says nothing is waited for by whom somebody has told to end.
+const END_MS: u64 = 5_000;
+/// Of what is said of an error of this program's.
+const LAST_WORDS_BYTES: usize = 512;
 
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap::new();
 
 /// The status to end with.
 fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
+    signals::outlive_pipes();
     if system::open_closed().is_err() {
-        return FAILED;
+        return fail(FAILED, &"0, 1 or 2 is closed, and /dev/null cannot be opened in its place");
     }
     let (run_as, socket, argv) = match options::parse(words.iter().skip(1).copied()) {
         Ok(Call::Run { run_as, socket, argv }) => (run_as, socket, argv),
@@ -86,63 +89,59 @@ fn code_of(why: Why) -> u8 {
 
 /// As [`run`]. A daemon that is busy has started nothing; one that has let us wait is not asked again.
 fn run_when_there_is_place(socket: &[u8], request: &[u8]) -> Result<Answer, String> {
-    for _ in 1..BUSY_TIMES {
-        match run(socket, request)? {
-            Answer::Denied(Why::Busy, _) => {
-                let pause = Timespec::try_from(BUSY_PAUSE).ok();
-                let _ = poll(&mut [], pause.as_ref());
-            }
-            answer => return Ok(answer),
+    let told = |broken: Broken| format!("{}: {broken}", String::from_utf8_lossy(socket));
+    // From here on none is lost, whatever it will be for.
+    let mut signals = Signals::catch().map_err(|error| told(error.into()))?;
+    let until_ms = system::now_ms().saturating_add(BUSY_MS);
+    loop {
+        let answer = run(socket, request, &mut signals).map_err(told)?;
+        if !matches!(answer, Answer::Denied(Why::Busy, _)) || system::now_ms() >= until_ms {
+            return Ok(answer);
+        }
+        let next_ms = system::now_ms().saturating_add(BUSY_PAUSE_MS);
+        signals.pause(next_ms).map_err(|error| told(error.into()))?;
+        // Nothing has begun, so there is nobody to hand it to.
+        if let Some(signal) = signals.end() {
+            return Ok(Answer::Ended(End::Died(signal)));
         }
     }
-    run(socket, request)
 }
 
 /// The last answer.
-fn run(socket: &[u8], request: &[u8]) -> Result<Answer, String> {
-    let shown = String::from_utf8_lossy(socket);
-    let told = |broken: Broken| match broken {
-        Broken::System(Errno::NOENT | Errno::CONNREFUSED) => {
-            format!("nobody listens on {shown}: is roster-rootwrap-daemon --native running?")
-        }
-        broken => format!("{shown}: {broken}"),
-    };
-    let mut connection = Connection::open(socket).map_err(told)?;
-    // From here on none is lost, whatever it will be for.
-    let mut signals = Signals::catch().map_err(|error| told(error.into()))?;
+fn run(socket: &[u8], request: &[u8], signals: &mut Signals) -> Result<Answer, Broken> {
+    let mut connection = Connection::open(socket)?;
     match connection.send(request) {
         // It would not read the request, and may have said why.
         Err(Broken::Gone) => {}
-        sent => sent.map_err(told)?,
+        sent => sent?,
     }
-    let (mut is_running, mut was_told_to_end) = (false, false);
+    let (mut is_running, mut until_ms) = (false, None);
     loop {
-        match connection.answer_or_signal(&mut signals) {
+        match connection.answer_or_signal(signals, until_ms.filter(|_| !is_running)) {
             Ok(Event::Answer(Answer::Started(_))) => is_running = true,
             Ok(Event::Answer(Answer::Stopped(signal))) => {
-                signals::stop_by(signal).map_err(|error| told(error.into()))?;
-                connection.pass_on(signals::CONTINUE).map_err(told)?;
+                signals::stop_by(signal)?;
+                connection.pass_on(signals::CONTINUE)?;
             }
             Ok(Event::Answer(last)) => return Ok(last),
-            // Whoever insists does not wait for a command that has not begun.
-            Ok(Event::Signal(signal))
-                if was_told_to_end && !is_running && signals::is_to_end(signal) =>
-            {
-                return Ok(Answer::Ended(End::Died(signal)));
+            Ok(Event::Signal(signal)) if signals::is_to_end(signal) => {
+                // Whoever insists does not wait for a command that has not begun.
+                if until_ms.is_some() && !is_running {
+                    return Ok(Answer::Ended(End::Died(signal)));
+                }
+                until_ms = Some(system::now_ms().saturating_add(END_MS));
+                // Perhaps the command runs already; if not, the signal is there when it does.
+                connection.pass_on(signal)?;
             }
-            // Perhaps the command runs already; if not, the signal is there when it does.
-            Ok(Event::Signal(signal)) => {
-                was_told_to_end |= signals::is_to_end(signal);
-                connection.pass_on(signal).map_err(told)?;
-            }
-            Err(Broken::Gone) => {
-                let what = match is_running {
-                    true => "how the command ended is not known",
-                    false => "it has not told that the command runs",
-                };
-                return Err(format!("{shown}: {}; {what}", Broken::Gone));
-            }
-            Err(broken) => return Err(told(broken)),
+            Ok(Event::Signal(signal)) => connection.pass_on(signal)?,
+            Ok(Event::Late) => match signals.end() {
+                Some(signal) if until_ms.is_some_and(|until| until <= system::now_ms()) => {
+                    return Ok(Answer::Ended(End::Died(signal)));
+                }
+                _ => {}
+            },
+            Err(Broken::Gone) => return Err(Broken::GoneFrom { is_running }),
+            Err(broken) => return Err(broken),
         }
     }
 }
@@ -169,8 +168,31 @@ fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// An error of this program's.
+/// What fits of a text, without memory from anywhere.
+struct LastWords {
+    bytes: [u8; LAST_WORDS_BYTES],
+    length: usize,
+}
+
+impl Write for LastWords {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for (to, from) in self.bytes[self.length..].iter_mut().zip(text.bytes()) {
+            *to = from;
+            self.length += 1;
+        }
+        Ok(())
+    }
+}
+
+/// An error of this program's, or no memory: then there is none for words either.
 #[panic_handler]
 fn panic(what: &PanicInfo<'_>) -> ! {
-    start::end(fail(FAILED, &what))
+    let mut words = LastWords { bytes: [0; LAST_WORDS_BYTES], length: 0 };
+    let _ = match HEAP.is_spent() {
+        true => words.write_str("roster-exec: out of memory\n"),
+        false => writeln!(words, "roster-exec: an error of its own: {what}"),
+    };
+    let [_, _, stderr] = system::standard();
+    let _ = write_all(stderr, &words.bytes[..words.length]);
+    start::end(FAILED)
 }

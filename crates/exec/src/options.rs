@@ -60,7 +60,10 @@ pub const SECTIONS: &[(&str, Terms)] = &[
     (
         "Exit status",
         &[
-            ("0-255", "That of the command; where it died of a signal, so does roster-exec."),
+            (
+                "0-255",
+                "That of the command; where it died of a signal, so does roster-exec, without a core dump.",
+            ),
             ("124", "The rule's time was over, and the command was killed."),
             ("125", "roster-exec or the daemon failed; the message says why."),
             ("126", "No rule lets you run it, or the executable is not fit to be executed."),
@@ -72,9 +75,18 @@ pub const SECTIONS: &[(&str, Terms)] = &[
         &[
             (
                 "Signals and keys",
-                "Those of a terminal and those sent to roster-exec reach the command, but SIGKILL, which ends \
-                 it by SIGHUP, and after five seconds by SIGKILL.",
+                "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT and SIGWINCH reach the command, \
+                 from a terminal or sent to roster-exec, but those that roster-exec's caller has it ignore. What \
+                 ends roster-exec itself, as SIGKILL does, ends the command by SIGHUP, and after five seconds by \
+                 SIGKILL. Before the command begins, a second signal to end, or five seconds after the first, ends \
+                 roster-exec.",
             ),
+            (
+                "Closed descriptors",
+                "A command whose caller has closed 0, 1 or 2 finds /dev/null there, opened so that reading 0 and writing \
+                 1 or 2 fail as if they were closed.",
+            ),
+            ("Long command lines", "No more than 65,536 words, and 4 MiB of words and variables."),
             (
                 "Folder",
                 "The command runs in the folder of its caller, also where its user may not look around in it; then \
@@ -140,7 +152,13 @@ pub fn parse<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Call<'w>, 
                 }
                 run_as = Some(name);
             }
-            's' => socket = Some(value()?),
+            's' => {
+                let path = value()?;
+                if path.is_empty() {
+                    return Err("the path of the socket is empty".into());
+                }
+                socket = Some(path);
+            }
             'h' => return Ok(Call::Help),
             _ => return Ok(Call::Version),
         }

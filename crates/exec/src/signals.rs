@@ -1,8 +1,9 @@
 //! Signals: those that are passed on, as something to read; and what the command's signals do to us.
 
 use crate::system::{self, Change, Set};
+use core::time::Duration;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::{Errno, read};
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior};
 
@@ -24,8 +25,6 @@ const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUI
 const SIGNAL_BASE: u8 = 128;
 /// Of the structure in which a signal is read; its number comes first.
 const INFO_BYTES: usize = 128;
-/// Of /proc/self/status, in which what is looked for comes early.
-const STATUS_BYTES: usize = 4096;
 
 const fn number(signal: Signal) -> u32 {
     signal.as_raw().cast_unsigned()
@@ -51,8 +50,8 @@ pub(crate) const CONTINUE: u32 = number(Signal::CONT);
 /// The signals that came.
 pub(crate) struct Signals {
     came: OwnedFd,
-    /// Those that are not passed on, once that was asked for.
-    ignored: Option<Set>,
+    /// The first of them whereby somebody wants an end.
+    end: Option<u32>,
 }
 
 impl Signals {
@@ -60,7 +59,7 @@ impl Signals {
     pub(crate) fn catch() -> Result<Self, Errno> {
         let caught = set(&PASSED_ON);
         system::change_waiting(Change::Block, caught)?;
-        Ok(Self { came: system::readable(caught)?, ignored: None })
+        Ok(Self { came: system::readable(caught)?, end: None })
     }
 
     /// The next one that is there. Those that whoever started us has us ignore, as nohup(1) does, are
@@ -76,11 +75,28 @@ impl Signals {
             }
             let [a, b, c, d, ..] = info;
             let signal = u32::from_ne_bytes([a, b, c, d]);
-            let ignored = *self.ignored.get_or_insert_with(ignored);
-            if ignored & bit(signal) == 0 {
+            if !system::is_ignored(signal) {
+                self.end = self.end.or(is_to_end(signal).then_some(signal));
                 return Ok(Some(signal));
             }
         }
+    }
+
+    /// Waits until that time, or for one whereby somebody wants an end.
+    pub(crate) fn pause(&mut self, until_ms: u64) -> Result<(), Errno> {
+        while self.next()?.is_some() {}
+        let left = Duration::from_millis(until_ms.saturating_sub(system::now_ms()));
+        if self.end.is_none() {
+            let left = Timespec::try_from(left).ok();
+            let _ = poll(&mut [PollFd::new(&self.came, PollFlags::IN)], left.as_ref());
+            while self.next()?.is_some() {}
+        }
+        Ok(())
+    }
+
+    /// The first that came whereby somebody wants an end.
+    pub(crate) fn end(&self) -> Option<u32> {
+        self.end
     }
 }
 
@@ -95,18 +111,9 @@ pub(crate) fn is_to_end(signal: u32) -> bool {
     set(&ENDING) & bit(signal) != 0
 }
 
-/// Where it cannot be told, none is.
-fn ignored() -> Set {
-    let mut status = [0; STATUS_BYTES];
-    let read = || {
-        let file = openat(CWD, "/proc/self/status", OFlags::CLOEXEC, Mode::empty())?;
-        read(file, &mut status)
-    };
-    let count = rustix::io::retry_on_intr(read).unwrap_or(0);
-    let lines = status[..count].split(|&byte| byte == b'\n');
-    let bits = lines.into_iter().find_map(|line| line.strip_prefix(b"SigIgn:"));
-    let bits = bits.and_then(|bits| core::str::from_utf8(bits.trim_ascii()).ok());
-    bits.and_then(|bits| Set::from_str_radix(bits, 16).ok()).unwrap_or(0)
+/// A pipe that nobody reads is an error of writing, and no reason to die of.
+pub(crate) fn outlive_pipes() {
+    let _ = system::change_waiting(Change::Block, bit(number(Signal::PIPE)));
 }
 
 /// Stops this process as the command was stopped, and returns when it goes on.
@@ -125,6 +132,7 @@ pub(crate) fn die_of(signal: u32) -> u8 {
     // Also of one that whoever started us has us ignore.
     system::make_default(signal);
     let _ = system::raise(signal);
-    let _ = system::change_waiting(Change::Exactly, 0);
+    // No other that waits is to be what it dies of.
+    let _ = system::change_waiting(Change::Unblock, bit(signal));
     SIGNAL_BASE.saturating_add(signal.to_le_bytes()[0])
 }

@@ -29,19 +29,33 @@ pub(crate) enum Change {
 
 /// The descriptors 0, 1 and 2.
 pub(crate) fn standard() -> [BorrowedFd<'static>; 3] {
-    // SAFETY: `open_closed` was called first of all, and nothing here closes them.
+    // SAFETY: nothing here closes them, and `open_closed`, which is called first of all, opens those that are closed. It
+    // and what is said when it fails call nothing but what the kernel answers for any number.
     unsafe { [stdin(), stdout(), stderr()] }
 }
 
-/// Whoever started us with 0, 1 or 2 closed is not to have other files there.
+/// Whoever started us with 0, 1 or 2 closed is not to have other files there. The command finds them as if they were
+/// closed: what it writes or reads there is an error.
 pub(crate) fn open_closed() -> Result<(), Errno> {
-    for fd in standard() {
+    for (fd, access) in standard().into_iter().zip([OFlags::WRONLY, OFlags::RDONLY, OFlags::RDONLY])
+    {
         if fcntl_getfd(fd) == Err(Errno::BADF) {
             // The lowest that is free, which is this one. It stays open.
-            openat(CWD, "/dev/null", OFlags::RDWR, Mode::empty()).map(forget)?;
+            openat(CWD, "/dev/null", access, Mode::empty()).map(forget)?;
         }
     }
     Ok(())
+}
+
+/// Milliseconds of a clock that is never set.
+pub(crate) fn now_ms() -> u64 {
+    /// CLOCK_MONOTONIC.
+    const CLOCK: usize = 1;
+    let mut time = [0_u64; 2];
+    // SAFETY: it leads to room for the seconds and nanoseconds that the kernel writes.
+    let _ = unsafe { syscall!(Sysno::clock_gettime, CLOCK, &raw mut time) };
+    let [seconds, nanoseconds] = time;
+    seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
 }
 
 fn errno(error: syscalls::Errno) -> Errno {
@@ -70,13 +84,25 @@ pub(crate) fn readable(set: Set) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
+/// The kernel's own structure of what a signal does: what is to be called, flags, how to return, and who waits
+/// meanwhile. The first is 0 for the usual, 1 for nothing.
+type Action = [u64; 4];
+
 /// Has a signal do what it does to a program that says nothing of it.
 pub(crate) fn make_default(signal: u32) {
-    /// The kernel's own structure: what is to be done, flags, how to return, and who waits meanwhile.
-    static DEFAULT: [u64; 4] = [0; 4];
+    static DEFAULT: Action = [0; 4];
     // SAFETY: it leads to such a structure; what was done before is not asked for.
     let _ =
         unsafe { syscall!(Sysno::rt_sigaction, signal, &raw const DEFAULT, 0_usize, SET_BYTES) };
+}
+
+/// Whether whoever started us has us ignore a signal. Where it cannot be told, it is not.
+pub(crate) fn is_ignored(signal: u32) -> bool {
+    let mut action: Action = [0; 4];
+    // SAFETY: nothing is changed, and it leads to room for such a structure.
+    let asked =
+        unsafe { syscall!(Sysno::rt_sigaction, signal, 0_usize, &raw mut action, SET_BYTES) };
+    asked.is_ok() && action[0] == 1
 }
 
 /// Sends a signal to this process.

@@ -75,8 +75,10 @@ fn what_is_in_use_is_nobody_elses() {
         }
     }
     assert!(taken.iter().all(Taken::is_as_it_was));
+    assert!(!heap.is_spent());
     // What cannot be is refused.
     let layout = Layout::from_size_align(1 << 62, 1).unwrap();
     // SAFETY: the size is not 0.
     assert!(unsafe { heap.alloc(layout) }.is_null());
+    assert!(heap.is_spent());
 }

@@ -25,7 +25,7 @@ fn users_of_a_domain_controller_log_in_and_change_their_passwords() {
     if !needs_root() {
         return;
     }
-    let samba = Samba::start("ldap, cldap, kdc", &[]);
+    let samba = Samba::start("ldap, cldap, kdc, dns", &[]);
     // This host has joined: it has an account, and its key.
     samba.tool(&["computer", "create", "client"]);
     samba.tool(&["user", "setpassword", "CLIENT$", "--newpassword=Passw0rd-of-the-host"]);
@@ -86,4 +86,19 @@ fn users_of_a_domain_controller_log_in_and_change_their_passwords() {
     // Its key is another one there from now on.
     samba.tool(&["user", "setpassword", "CLIENT$", "--newpassword=Passw0rd-of-another"]);
     program.expect("u0", Samba::PASSWORD, Outcome::NotVerified);
+
+    // By DNS alone: a host that asks the domain's own.
+    let resolv_conf = samba.path("resolv.conf");
+    std::fs::write(&resolv_conf, "nameserver 127.0.0.1\n").unwrap();
+    let mut command = samba.inside("unshare");
+    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    command.args(["-m", "sh", "-ec", script]).arg(&resolv_conf);
+    command.arg(env!("CARGO_BIN_EXE_roster-krb5"));
+    let found = Realm { kdcs: Vec::new(), kpasswds: Vec::new(), discover: true, ..realm.clone() };
+    let mut program = Program::start_by(command, &setup(&found, None)).get_ready();
+    program.expect("u0", Samba::PASSWORD, Outcome::Success);
+    program.expect("u0", "wrong", Outcome::WrongPassword);
+    // The server that changes passwords is found, too: it does not let a new one be changed.
+    let refused = program.ask(Want::Change, "u3", Samba::PASSWORD, "Another-Passw0rd");
+    assert_eq!(refused.outcome, Outcome::NewPasswordRefused, "{}", refused.detail);
 }

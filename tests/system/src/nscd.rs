@@ -19,6 +19,8 @@ pub const SOON: Duration = Duration::from_secs(20);
 pub struct Responder {
     process: Option<Process>,
     arguments: Vec<String>,
+    /// A line of shell that runs before it, in its mounts.
+    before: String,
     // Removed last.
     host: Host,
 }
@@ -43,7 +45,12 @@ impl Responder {
             fs::set_permissions(host.path(name), fs::Permissions::from_mode(mode)).expect("chmod");
         }
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Self { process: None, arguments, host }
+        Self { process: None, arguments, before: String::new(), host }
+    }
+
+    /// Has a line of shell run before the server, in its mounts.
+    pub fn after(&mut self, line: &str) {
+        line.clone_into(&mut self.before);
     }
 
     /// Starts it, and waits until its maps are there.
@@ -60,8 +67,9 @@ impl Responder {
     /// The command that serves, where it watches the files of the host itself.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = self.host.command(roster_program());
-        command.arg("nscd").arg("--maps").arg(self.host.path("maps"));
+        let mut command = self.host.command("sh");
+        command.args(["-ec", &format!("{}\nexec \"$@\"", self.before), "server"]);
+        command.arg(roster_program()).arg("nscd").arg("--maps").arg(self.host.path("maps"));
         for name in ["passwd", "group", "nsswitch.conf"] {
             let option = format!("--{}", name.trim_end_matches(".conf"));
             command.arg(option).arg(self.host.path("etc").join(name));

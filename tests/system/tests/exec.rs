@@ -7,7 +7,7 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -276,19 +276,71 @@ fn what_nobody_waits_for_any_more_does_not_begin() {
     assert!(!mark.exists());
 }
 
-/// As under nohup(1).
+/// As under nohup(1), also of somebody in so many groups that a process's status begins with pages of them.
 #[test]
 fn a_signal_that_is_ignored_is_ignored_for_the_command_as_well() {
     root_or_return!();
-    let exec = Exec::start(SHELL);
-    let mut client = exec.as_user(ALICE, "sh");
-    client.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(exec.host.path("roster-exec"));
-    client.arg("-s").arg(exec.socket()).args(["sh", "-c", "echo ready; read line; exit 4"]);
-    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
-    assert_eq!(run(Command::new("kill").args(["-HUP", &client.id().to_string()])).code, 0);
-    client.stdin.take().unwrap().write_all(b"go on\n").unwrap();
-    assert_eq!(client.wait().unwrap().code(), Some(4));
+    let exec = Exec::start(&SHELL.replace("[\"bob\"]", "[\"bob\", \"root\"]"));
+    let groups: Vec<String> = (0..1000).map(|n| (2_000_000_000 + n).to_string()).collect();
+    for (uid, by) in [(ALICE, &["env"][..]), (0, &["setpriv", "--groups", &groups.join(",")])] {
+        let mut client = exec.as_user(uid, by[0]);
+        client.args(&by[1..]).args(["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
+        client.arg(exec.host.path("roster-exec")).arg("-s").arg(exec.socket());
+        client.args(["sh", "-c", "echo ready; read line; exit 4"]);
+        let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+        assert_eq!(run(Command::new("kill").args(["-HUP", &client.id().to_string()])).code, 0);
+        client.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        assert_eq!(client.wait().unwrap().code(), Some(4), "{by:?}");
+    }
+}
+
+/// A daemon that is told to end has whoever comes ask again; the next one is not to run what nobody wants any more.
+#[test]
+fn who_is_told_to_end_asks_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("exec");
+    let door = UnixListener::bind(&socket).unwrap();
+    let mut client = Command::new(roster_system_tests::exec_program());
+    let mut client = client.arg("-s").arg(&socket).arg("true").spawn().unwrap();
+    let hear = |mut connection: &UnixStream| {
+        assert!(connection.read(&mut [0; 1 << 16]).unwrap() > 0);
+    };
+    let busy = b"D\0\0\0\x08\0\0\0\x04\0\0\0busy";
+    // It asks again.
+    for _ in 0..2 {
+        let (mut connection, _) = door.accept().unwrap();
+        hear(&connection);
+        connection.write_all(busy).unwrap();
+    }
+    let (mut connection, _) = door.accept().unwrap();
+    hear(&connection);
+    assert_eq!(run(Command::new("kill").args(["-INT", &client.id().to_string()])).code, 0);
+    // The signal comes as a frame; then that there is no place.
+    hear(&connection);
+    connection.write_all(busy).unwrap();
+    assert_eq!(client.wait().unwrap().signal(), Some(2));
+    door.set_nonblocking(true).unwrap();
+    assert!(door.accept().is_err());
+}
+
+/// What a client says of itself comes to its end whatever its streams are.
+#[test]
+fn its_own_words_end_nothing() {
+    let client = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(roster_system_tests::exec_program());
+        run(&mut command).text()
+    };
+    // A standard error that nobody reads, one that is closed, and no memory.
+    let nobody = "\"$1\" -s /nowhere true";
+    assert_eq!(
+        client(&format!("exec 3>&1; {{ {nobody} 2>&1 >&3; echo $? >&3; }} | true")),
+        "125"
+    );
+    assert_eq!(client(&format!("{nobody} <&- 2>&-; echo $?")), "125");
+    let spent = client(&format!("ulimit -v 400; {nobody} 2>&1; echo $?"));
+    assert_eq!(spent, "roster-exec: out of memory\n125");
 }
 
 #[test]

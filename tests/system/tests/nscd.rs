@@ -380,6 +380,69 @@ fn a_server_that_is_killed_takes_nobody_away_and_the_next_one_takes_over() {
     }
 }
 
+/// Nobody set the time of the maps for more than five minutes, for the server is gone: they are not believed any more, and
+/// the name services answer.
+#[test]
+fn a_map_that_is_out_of_date_is_not_believed() {
+    let mut served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let alice = "alice:x:70000:70000:Alice Example,,,:/tmp:/bin/sh";
+    assert_eq!(names.user("alice"), alice);
+    assert_eq!(names.groups_of("alice"), " 900 70050 70051 4294967294");
+    served.process().kill();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time");
+    for map in fs::read_dir(served.host().path("maps")).expect("list the maps") {
+        let map = fs::File::options().write(true).open(map.expect("a map").path()).expect("open");
+        let time = i64::try_from(now.as_secs()).expect("a time") - 301;
+        std::os::unix::fs::FileExt::write_all_at(&map, &time.to_ne_bytes(), 16)
+            .expect("set the time");
+    }
+    let mut people = people();
+    people.passwd.extend(b"later:x:70009:70000:::\n");
+    served.host().publish(&people);
+    wait_until(SOON, "the module answers", || names.user("later") == "later:x:70009:70000:::");
+    assert_eq!(names.user("alice"), alice);
+    assert!(names.groups_of("alice").contains(" 900 70050 70051"));
+    assert_eq!(names.ask("maps /maps/passwd."), "0");
+    // Who gave the map up asks by the socket from now on, and is told the same.
+    served.launch();
+    let answered = served.figure(" questions answered");
+    wait_until(SOON, "the server is asked again", || {
+        assert_eq!(names.user("later"), "later:x:70009:70000:::");
+        served.figure(" questions answered") > answered + 1
+    });
+}
+
+/// The maps' file system is full: what is served stays, and a smaller map is taken as soon as there is one.
+#[test]
+fn without_memory_for_a_new_map_the_old_one_stays() {
+    if !needs_root() {
+        return;
+    }
+    let host = Host::in_memory(&generation(1), SNAPSHOT_ONLY);
+    host.publish(&generation(1));
+    let mut served = Responder::prepared(host, &[]);
+    let maps = served.host().path("maps").display().to_string();
+    served.after(&format!("mount -t tmpfs -o size=3m,mode=700 tmpfs {maps}"));
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("u1").contains("generation 1:"));
+    let mut large = generation(2);
+    for i in 0..40_000 {
+        large.passwd.extend(format!("large{i}:x:{}:1:::\n", 100_000 + i).bytes());
+    }
+    served.host().publish(&large);
+    wait_until(SOON, "it is told", || {
+        served.figures().contains("passwd: cannot write a map: No space left")
+    });
+    assert!(names.user("u1").contains("generation 1:"), "the old one is read");
+    let mut fresh = Names::on(served.host(), &c_program("names"));
+    assert!(fresh.user("u1").contains("generation 1:"), "and handed out");
+    served.host().publish(&generation(3));
+    wait_until(SOON, "a smaller one fits", || names.user("u1").contains("generation 3:"));
+    wait_until(SOON, "all is well", || !served.figures().contains("No space"));
+}
+
 /// Whoever stops the server, or moves the clock, has programs go on with the name services.
 #[test]
 fn a_server_that_is_stopped_for_long_holds_nobody_up() {

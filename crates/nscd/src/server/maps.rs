@@ -57,7 +57,8 @@ impl Current {
         // what was before after somebody was told of what is.
         live::close(&mut map);
         live::raise(&mut map);
-        Retired { map, file: self.file, path: self.path, since: now, told: 0, is_whole: true }
+        let (file, path) = (self.file, self.path);
+        Retired { map, file, path, since: now, told: 0, is_whole: true, is_left: false }
     }
 }
 
@@ -69,6 +70,8 @@ pub struct Retired {
     since: Instant,
     told: usize,
     is_whole: bool,
+    /// By another server, and all that its readers have until there is another.
+    is_left: bool,
 }
 
 impl Retired {
@@ -82,12 +85,13 @@ impl Retired {
             Some(needed) if needed as u64 <= bytes => {}
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
-        Ok(Self { map, file, path: path.to_owned(), since: now, told: 0, is_whole: true })
+        let path = path.to_owned();
+        Ok(Self { map, file, path, since: now, told: 0, is_whole: true, is_left: true })
     }
 
     /// Starts to count anew, now that there is another map.
     pub fn outlived(&mut self, now: Instant) {
-        (self.since, self.told) = (now, 0);
+        (self.since, self.told, self.is_left) = (now, 0, false);
         live::close(&mut self.map);
         live::raise(&mut self.map);
     }
@@ -137,9 +141,9 @@ impl Maps {
         fresh.live.touch(unix_seconds());
         if let Some(old) = self.current.replace(fresh) {
             self.retired.push(old.retire(now));
-        } else {
-            self.retired.iter_mut().for_each(|left| left.outlived(now));
         }
+        let left = self.retired.iter_mut().filter(|retired| retired.is_left);
+        left.for_each(|left| left.outlived(now));
     }
 
     /// Takes the map away: clients ask the name services from now on.
@@ -153,16 +157,14 @@ impl Maps {
     pub fn tick(&mut self, now: Instant) -> Option<Instant> {
         let mut next = None::<Instant>;
         let too_many = self.retired.len().saturating_sub(WHOLE_MAX);
-        for old in &mut self.retired[..too_many] {
+        for old in self.retired[..too_many].iter_mut().filter(|old| !old.is_left) {
             match old.since + WHOLE_FOR {
                 due if due <= now => old.empty(),
                 due => next = Some(next.map_or(due, |next| next.min(due))),
             }
         }
-        let waits = self.current.is_none();
         self.retired.retain_mut(|retired| {
-            // What another server left is all that its readers have until there is another.
-            if waits && retired.told == 0 && retired.is_whole {
+            if retired.is_left {
                 return true;
             }
             let due = retired.tick(now);

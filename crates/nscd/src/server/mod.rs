@@ -37,6 +37,8 @@ use watch::Watch;
 /// How long a client may take to ask, and to be answered: glibc waits 5 s.
 const ASKING: Duration = Duration::from_secs(2);
 const ANSWERING: Duration = Duration::from_secs(4);
+/// How long root may wait for a new map.
+const MAKING: Duration = Duration::from_secs(60);
 /// Connections at once; who has not asked goes first.
 const CONNECTIONS_MAX: usize = 2048;
 /// Descriptors for all else.
@@ -180,6 +182,8 @@ struct Server {
     bell: (UnixStream, UnixStream),
     figures: Figures,
     told: [Option<String>; 2],
+    /// Of these there can be no map until what they are made of is smaller.
+    too_large: BTreeSet<Table>,
     own_uid: u32,
     is_told_to_end: bool,
 }
@@ -225,6 +229,7 @@ impl Server {
             bell,
             figures: Figures::default(),
             told: [None, None],
+            too_large: BTreeSet::new(),
             own_uid: rustix::process::geteuid().as_raw(),
             is_told_to_end: false,
             options,
@@ -270,16 +275,16 @@ impl Server {
                 next_look = now + LOOK_EVERY;
                 self.watch.renew();
                 self.look(true);
-                // What could not be made may be made now.
-                for table in Table::ALL {
-                    if self.has_failed(table) {
-                        self.dirty.insert(table);
-                    }
-                }
             }
             if next_touch <= now {
                 next_touch = now + TOUCH_EVERY;
                 self.touch();
+                // What could not be made may be made now: there may be memory again.
+                for table in Table::ALL {
+                    if self.has_failed(table) && !self.too_large.contains(&table) {
+                        self.dirty.insert(table);
+                    }
+                }
             }
             let mut wake = next_look.min(next_touch);
             for table in Table::ALL {
@@ -479,6 +484,7 @@ impl Server {
                 BuildError::File { path, source }
             })
         });
+        self.too_large.remove(&table);
         let problem = match current {
             Ok(current) => {
                 self.figures.table(table).made += 1;
@@ -488,6 +494,7 @@ impl Server {
             Err(error) => {
                 if matches!(error, BuildError::Map(MapError::TooLarge { .. })) {
                     self.maps(table).withdraw(now);
+                    self.too_large.insert(table);
                 }
                 Some(in_full(&error))
             }
@@ -649,7 +656,7 @@ impl Server {
                     self.not_before = now;
                     // One that is being made may have read what was before.
                     let made = self.figures.table(table).made + u64::from(self.building);
-                    self.wait(token, State::ForNewer(table, made), now);
+                    self.wait(token, State::ForNewer(table, made), now + MAKING);
                 }
                 // Nothing is kept of the others.
                 None => self.send(token, 0_i32.to_ne_bytes().to_vec()),
@@ -680,7 +687,7 @@ impl Server {
         if kind.is_by_id() && protocol::id(key).is_none() {
             self.send(token, protocol::absent(kind));
         } else if self.helpers.ask((kind, key.to_vec()), token, uid) {
-            self.wait(token, State::Waiting(kind), now);
+            self.wait(token, State::Waiting(kind), now + ANSWERING);
         } else {
             self.send(token, protocol::not_served(kind));
         }
@@ -715,7 +722,8 @@ impl Server {
 
     fn hand_over(&mut self, token: u64, table: Table, key: &[u8]) {
         if self.maps(table).current.is_none() && !self.has_failed(table) {
-            self.wait(token, State::ForMap(table, key.to_vec()), Instant::now());
+            let until = Instant::now() + ANSWERING;
+            self.wait(token, State::ForMap(table, key.to_vec()), until);
             return;
         }
         let maps = match table {
@@ -734,11 +742,11 @@ impl Server {
         self.close(token);
     }
 
-    fn wait(&mut self, token: u64, state: State, now: Instant) {
+    fn wait(&mut self, token: u64, state: State, until: Instant) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         self.deadlines.remove(&(connection.until, token));
         connection.state = state;
-        connection.until = now + ANSWERING;
+        connection.until = until;
         self.deadlines.insert((connection.until, token));
     }
 

@@ -52,7 +52,9 @@ impl Samba {
         succeed(&mut provision);
         fs::create_dir_all(path("pid")).expect("make a folder");
         let mut command = Command::new("unshare");
-        let start = "ip link set lo up && exec \"$0\" -i --no-process-group --debug-stdout \"$@\"";
+        // The second address is the one that its DNS has for it.
+        let start = "ip link set lo up && ip address add 192.0.2.1/32 dev lo && \
+                     exec \"$0\" -i --no-process-group --debug-stdout \"$@\"";
         command.args(["--net", "sh", "-c", start]).arg(tool("samba", "samba-ad-dc"));
         // Not all of them stand in the file that provisioning wrote.
         command.arg("-s").arg(path("etc/smb.conf")).args(&options);
