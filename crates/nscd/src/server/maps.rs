@@ -24,6 +24,9 @@ const WHOLE_MAX: usize = 8;
 /// group's list of members until it is done, and a list that vanishes meanwhile would end the program.
 const WHOLE_FOR: Duration = Duration::from_secs(3);
 
+/// Old maps of a table, each with a descriptor: those before them are given up as soon as they may be.
+const RETIRED_MAX: usize = 256;
+
 /// The map of a table that is handed out.
 pub struct Current {
     /// Where it can be read and added to.
@@ -97,13 +100,13 @@ impl Retired {
     }
 
     /// Does what is due. Gives when the next thing is, or that all is done.
-    fn tick(&mut self, now: Instant) -> Option<Instant> {
+    fn tick(&mut self, now: Instant, give_up: Duration) -> Option<Instant> {
         let age = now.saturating_duration_since(self.since);
         while TOLD_AGAIN.get(self.told).is_some_and(|&due| Duration::from_millis(due) <= age) {
             self.told += 1;
             live::raise(&mut self.map);
         }
-        if age >= GIVEN_UP {
+        if age >= give_up {
             // Whoever mapped it after it was last told looks for another by the time.
             live::outdate(&mut self.map);
             self.empty();
@@ -163,11 +166,14 @@ impl Maps {
                 due => next = Some(next.map_or(due, |next| next.min(due))),
             }
         }
+        let mut many = self.retired.len().saturating_sub(RETIRED_MAX);
         self.retired.retain_mut(|retired| {
             if retired.is_left {
                 return true;
             }
-            let due = retired.tick(now);
+            let give_up = if many > 0 { WHOLE_FOR } else { GIVEN_UP };
+            many = many.saturating_sub(1);
+            let due = retired.tick(now, give_up);
             next = [next, due].into_iter().flatten().min();
             due.is_some()
         });
