@@ -16,7 +16,9 @@ fuzz_target!(|input: &[u8]| {
             request.push(0);
             assert!(input.starts_with(&request));
         }
-        Parsed::More => assert!(input.len() < protocol::REQUEST_HEADER_BYTES + protocol::KEY_BYTES_MAX),
+        Parsed::More => {
+            assert!(input.len() < protocol::REQUEST_HEADER_BYTES + protocol::KEY_BYTES_MAX)
+        }
         Parsed::Whole(_) | Parsed::Wrong => {}
     }
     if let Ok(Some(host::Answer::Found(packet))) = host::answer(input) {
