@@ -92,8 +92,8 @@ fn side_by_side(args: &cli::Compare, out: &mut dyn Write) -> Result<()> {
     };
     let read = args.reports.iter().zip(names).map(|(path, name)| Measured::read(path, name));
     let all = read.collect::<Result<Vec<_>>>()?;
-    let is_same = |one: &compare::Measured, other: &compare::Measured| {
-        let run = |of: &compare::Measured| (of.origin.time, of.figures.batches.clone());
+    let is_same = |one: &Measured, other: &Measured| {
+        let run = |of: &Measured| (of.origin.time, of.figures.batches.clone());
         one.name == other.name && run(one) == run(other)
     };
     for (at, one) in all.iter().enumerate() {
