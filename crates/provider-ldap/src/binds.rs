@@ -16,10 +16,11 @@
 //! What an answer means is [`verdict`]'s to say.
 
 use crate::Ldap;
+use crate::ber::Malformed;
 use crate::connection::{Connection, Settings};
 use crate::error::Error;
 use crate::lock;
-use crate::message::{Control, Operation, Request};
+use crate::message::{Control, Request};
 use crate::servers::{Candidate, Setbacks, describe};
 use crate::verdict::{self, Said};
 use roster_config::{Domain, Provider as Configured, Secrets, Server};
@@ -229,7 +230,7 @@ impl Authenticator for Binds {
             };
             let (old, new) = (password.as_bytes(), new.as_bytes());
             let request = Request::ModifyPassword { dn: &dn, old, new };
-            let said = inner.ask(&mut warm, &request, inner.timeout, verdict::of_change).await;
+            let said = inner.ask(&mut warm, &request, inner.timeout).await;
             match said {
                 Ok(Said::Answer(answer)) => {
                     match answer.verdict {
@@ -404,7 +405,7 @@ impl Inner {
                 return Err(Failure::Decided(Answer::because(Verdict::Misconfigured, reason)));
             }
             let request = Request::SimpleBind { dn, password: password.as_bytes() };
-            match self.ask(&mut warm, &request, patience, verdict::of_bind).await {
+            match self.ask(&mut warm, &request, patience).await {
                 Ok(Said::NotNow(reason)) => {
                     reasons.push(format!("{}: {reason}", describe(&warm.server)));
                     passed_over.push(warm.server);
@@ -440,18 +441,13 @@ impl Inner {
         warm: &mut Warm,
         request: &Request<'_>,
         patience: Duration,
-        read: fn(crate::message::Outcome<'_>, crate::message::PasswordPolicy) -> Said,
     ) -> Result<Said, Error> {
         let Warm { connection, server, used } = warm;
         let asked = async {
             let response = connection.exchange(request, &[Control::PasswordPolicy]).await?;
             let policy = response.controls.password_policy()?;
-            match response.operation {
-                Operation::BindDone(outcome) | Operation::Extended(outcome, _) => {
-                    Ok(read(outcome, policy))
-                }
-                _ => Err(crate::ber::Malformed("another answer than that to the request").into()),
-            }
+            verdict::of(request, response.operation, policy)
+                .ok_or(Malformed("another answer than that to the request").into())
         };
         let said = self.wait(Some(server), patience, asked).await?;
         *used = Instant::now();
