@@ -117,6 +117,10 @@ impl<A: Authenticator> LogIns<A> {
         let answer = self.authenticator.change(&person, password, new).await;
         match answer.verdict {
             Verdict::Success => self.offline.changed(&person, new),
+            // It may have been done for all that.
+            Verdict::Unreachable | Verdict::Misconfigured => {
+                self.offline.doubted(&person, password);
+            }
             verdict => self.offline.heard(&person, password, verdict),
         }
         answer
@@ -215,7 +219,12 @@ fn impossible(password: &Secret) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::people::People;
+    use crate::backend::tests::{engine, refresh, uid_of};
+    use roster_config::{Mode, Offline as Settings};
     use std::sync::Mutex;
+    use tempfile::TempDir;
+    use tokio::time::{sleep, timeout};
 
     /// Says yes to everything, and what it was asked.
     #[derive(Default)]
@@ -292,5 +301,98 @@ mod tests {
         }
         let asked = log_ins.authenticator.0.lock().expect("no panic");
         assert_eq!(*asked, ["pretend"; 3]);
+    }
+
+    /// A directory that is away, but for what is set.
+    #[derive(Default)]
+    struct Away {
+        log_in: Mutex<Option<Verdict>>,
+        change: Mutex<Option<Verdict>>,
+    }
+
+    impl Authenticator for Away {
+        async fn authenticate(&self, _: &Person, _: &Secret, _: Duration) -> Answer {
+            Answer::of(self.log_in.lock().expect("no panic").unwrap_or(Verdict::Unreachable))
+        }
+
+        async fn pretend(&self) {}
+
+        async fn prepare_change(&self, _: &Person, _: &Secret) -> Answer {
+            Answer::of(Verdict::Success)
+        }
+
+        async fn change(&self, _: &Person, _: &Secret, _: &Secret) -> Answer {
+            Answer::of(self.change.lock().expect("no panic").unwrap_or(Verdict::Unreachable))
+        }
+    }
+
+    /// Log-ins of a domain with alice, bob and carol, where what is kept is kept.
+    struct Host {
+        log_ins: LogIns<Away>,
+        _folder: TempDir,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let engine = engine(Mode::Replicate);
+            refresh(&engine, &["alice", "bob", "carol"], &[], "1");
+            let settings = Settings {
+                life: Duration::from_secs(86_400),
+                failures: 9,
+                lockout: Duration::from_secs(3600),
+                hash_time: Duration::from_millis(10),
+            };
+            let people = Arc::new(People::new(engine, Mode::Replicate, false));
+            let offline = Arc::new(Offline::open(folder.path(), Some(settings), people));
+            let log_ins = LogIns::new(Away::default(), offline, Access::Open);
+            Self { log_ins, _folder: folder }
+        }
+
+        /// Logs in while the directory answers, and waits until that is kept.
+        async fn log_in(&self, name: &str, password: &Secret) {
+            self.answers_log_ins(Some(Verdict::Success));
+            let who = who(name);
+            assert_eq!(self.log_ins.authenticate(&who, password).await.verdict, Verdict::Success);
+            self.wait_until_kept(name, true).await;
+            self.answers_log_ins(None);
+        }
+
+        fn answers_log_ins(&self, verdict: Option<Verdict>) {
+            *self.log_ins.authenticator.log_in.lock().expect("no panic") = verdict;
+        }
+
+        async fn wait_until_kept(&self, name: &str, is_kept: bool) {
+            let person = person(&who(name));
+            let settled = async {
+                while self.log_ins.offline.has(&person) != is_kept {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(Duration::from_secs(20), settled).await.expect("kept or forgotten in time");
+        }
+    }
+
+    fn who(name: &str) -> LogIn {
+        LogIn { user: name.as_bytes().to_vec(), uid: uid_of(name), ..LogIn::default() }
+    }
+
+    #[tokio::test]
+    async fn a_password_is_not_kept_after_a_change_that_nobody_has_confirmed_or_denied() {
+        let host = Host::new();
+        let (old, new) = (secret(b"old"), secret(b"new"));
+        for verdict in [Verdict::Unreachable, Verdict::Misconfigured] {
+            host.log_in("alice", &old).await;
+            *host.log_ins.authenticator.change.lock().expect("no panic") = Some(verdict);
+            assert_eq!(host.log_ins.change(&who("alice"), &old, &new).await.verdict, verdict);
+            host.wait_until_kept("alice", false).await;
+        }
+        // One that was surely not done takes nothing away.
+        host.log_in("alice", &old).await;
+        let refused = Verdict::NewPasswordRefused;
+        *host.log_ins.authenticator.change.lock().expect("no panic") = Some(refused);
+        assert_eq!(host.log_ins.change(&who("alice"), &old, &new).await.verdict, refused);
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(host.log_ins.authenticate(&who("alice"), &old).await.verdict, Verdict::Success);
     }
 }

@@ -172,6 +172,13 @@ impl Offline {
         lock(&self.time).now(&self.clock.read())
     }
 
+    /// The password may have been changed, which nobody has confirmed: nothing goes by the old one.
+    pub fn doubted(self: &Arc<Self>, person: &Person, password: &Secret) {
+        if self.in_use().is_some() {
+            self.learn(person, password, Lesson::Out);
+        }
+    }
+
     fn in_use(&self) -> Option<(&Kept, &Settings)> {
         Some((self.kept.as_ref()?, self.settings.as_ref()?))
     }
