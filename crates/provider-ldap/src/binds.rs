@@ -181,9 +181,16 @@ impl Authenticator for Binds {
         let start = Instant::now();
         let cost = inner.cost_of_a_wrong_password();
         inner.bind_as_nobody().await;
+        if self.is_away() {
+            return;
+        }
         if start.elapsed() + TIMER < cost {
             sleep_until(start + cost - TIMER).await;
         }
+    }
+
+    fn is_away(&self) -> bool {
+        lock(&self.0.away).is_some()
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
@@ -279,10 +286,18 @@ impl Inner {
                 costs.truncate(COSTS_MAX - 1);
                 costs.push_front(start.elapsed());
             }
-            Err(Failure::Unreachable(reason)) if start.elapsed() > AT_ONCE => self.is_gone(reason),
+            Err(failure) => self.note_failure(failure, start),
             _ => {}
         }
         bound
+    }
+
+    fn note_failure(self: &Arc<Self>, failure: &Failure, start: Instant) {
+        if let Failure::Unreachable(reason) = failure
+            && start.elapsed() > AT_ONCE
+        {
+            self.is_gone(reason);
+        }
     }
 
     /// The same of somebody whose DN is looked for each time: whoever has taken the name or the DN since
@@ -593,14 +608,18 @@ impl Inner {
         if lock(&self.away).is_some() {
             return;
         }
-        if self.look(NOBODY, self.timeout).await.is_err() {
-            return;
-        }
+        let start = Instant::now();
         let Some(password) = Secret::copy_of(NOBODY) else { return };
         let base = &self.ldap.config.users.base;
         let dn = format!("cn={},{base}", String::from_utf8_lossy(NOBODY));
-        if let Ok((warm, _)) = self.bind_anywhere(&dn, &password, self.timeout).await {
-            self.keep(warm);
+        let bound = async {
+            // That nobody has the name is known.
+            let _ = self.look(NOBODY, self.timeout).await?;
+            self.bind_anywhere(&dn, &password, self.timeout).await
+        };
+        match bound.await {
+            Ok((warm, _)) => self.keep(warm),
+            Err(failure) => self.note_failure(&failure, start),
         }
     }
 

@@ -40,21 +40,34 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn authenticate(&self, who: &LogIn, password: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return refused;
         }
         let person = person(who);
         let patience = if self.offline.has(&person) { PATIENCE_SHORT } else { PATIENCE };
         let answer = self.authenticator.authenticate(&person, password, patience).await;
         if answer.verdict == Verdict::Unreachable {
-            return self.offline.check(&person, password, answer).await;
+            let answer = self.offline.check(&person, password, answer).await;
+            if answer.verdict == Verdict::Unreachable {
+                // Time does not tell of whom something is kept, nor who exists.
+                self.offline.pretend().await;
+            }
+            return answer;
         }
         self.offline.heard(&person, password, answer.verdict);
         answer
+    }
+
+    /// Takes as long as a wrong password does.
+    async fn pretend(&self) {
+        self.authenticator.pretend().await;
+        if self.authenticator.is_away() {
+            self.offline.pretend().await;
+        }
     }
 
     /// Whether the user may in now.
@@ -87,11 +100,11 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn prepare_change(&self, who: &LogIn, password: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return refused;
         }
         self.authenticator.prepare_change(&person(who), password).await
@@ -101,11 +114,11 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn change(&self, who: &LogIn, password: &Secret, new: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return refused;
         }
         if let Some(refused) = impossible(new) {
@@ -161,6 +174,14 @@ impl Authenticator for Authority {
             Self::Nobody(nobody) => nobody.pretend().await,
             Self::Ldap(binds) => binds.pretend().await,
             Self::Krb5(kerberos) => kerberos.pretend().await,
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        match self {
+            Self::Nobody(nobody) => nobody.is_away(),
+            Self::Ldap(binds) => binds.is_away(),
+            Self::Krb5(kerberos) => kerberos.is_away(),
         }
     }
 
@@ -223,6 +244,7 @@ mod tests {
     use crate::backend::tests::{engine, refresh, uid_of};
     use roster_config::{Mode, Offline as Settings};
     use std::sync::Mutex;
+    use std::time::Instant;
     use tempfile::TempDir;
     use tokio::time::{sleep, timeout};
 
@@ -317,6 +339,10 @@ mod tests {
 
         async fn pretend(&self) {}
 
+        fn is_away(&self) -> bool {
+            self.log_in.lock().expect("no panic").is_none()
+        }
+
         async fn prepare_change(&self, _: &Person, _: &Secret) -> Answer {
             Answer::of(Verdict::Success)
         }
@@ -394,5 +420,31 @@ mod tests {
         assert_eq!(host.log_ins.change(&who("alice"), &old, &new).await.verdict, refused);
         sleep(Duration::from_millis(50)).await;
         assert_eq!(host.log_ins.authenticate(&who("alice"), &old).await.verdict, Verdict::Success);
+    }
+
+    #[tokio::test]
+    async fn while_nobody_can_be_asked_time_does_not_tell_who_exists_or_is_known_here() {
+        let host = Host::new();
+        let (good, bad) = (secret(b"good"), secret(b"bad"));
+        host.log_in("alice", &good).await;
+        // What hashes cost is measured by now.
+        let mut took = Vec::new();
+        let nobody = LogIn { is_decoy: true, ..who("mallory") };
+        for (who, verdict) in [
+            (who("alice"), Verdict::WrongPassword),
+            (who("bob"), Verdict::Unreachable),
+            (nobody, Verdict::UnknownUser),
+        ] {
+            let start = Instant::now();
+            assert_eq!(host.log_ins.authenticate(&who, &bad).await.verdict, verdict);
+            took.push(start.elapsed());
+        }
+        assert!(took.iter().all(|one| *one >= Duration::from_millis(250)), "{took:?}");
+        // Somebody who is asked about elsewhere waits for nothing of this.
+        host.answers_log_ins(Some(Verdict::WrongPassword));
+        let start = Instant::now();
+        let nobody = LogIn { is_decoy: true, ..who("mallory") };
+        host.log_ins.authenticate(&nobody, &bad).await;
+        assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
     }
 }
