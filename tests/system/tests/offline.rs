@@ -278,6 +278,43 @@ fn one_users_slow_bind_takes_the_directory_away_from_nobody() {
 }
 
 #[test]
+fn who_is_put_off_by_a_server_that_is_there_is_not_let_in_without_it() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob"]);
+    let bob = Directory::new(Schema::Rfc2307).user_dn("bob");
+    let (_, folder) = bob.split_once(',').expect("a DN of two parts");
+    let odd = format!("ou=odd,{folder}");
+    slapd.change(&format!(
+        "dn: {odd}\nchangetype: add\nobjectClass: organizationalUnit\nou: odd\n\n\
+         dn: {bob}\nchangetype: modrdn\nnewrdn: uid=bob\ndeleteoldrdn: 0\nnewsuperior: {odd}\n\n"
+    ));
+    let uri = slapd.uri();
+    let mut world = World::through(slapd, &[&uri]);
+    world.log_in("bob", PASSWORD);
+    world.directory_goes();
+    assert_eq!(world.says("bob", PASSWORD), RIGHT);
+
+    // From now on it says of that bind alone that it is unavailable.
+    world.slapd.edit(|text| {
+        let overlay = format!(
+            "overlay retcode\nretcode-parent \"{odd}\"\nretcode-item \"uid=bob\" 0x34 op=bind\n\
+             database monitor\n"
+        );
+        text.replace("moduleload ppolicy\n", "moduleload ppolicy\nmoduleload retcode\n")
+            .replace("database monitor\n", &overlay)
+    });
+    world.directory_comes();
+    wait_for(SOON, || match world.says("bob", PASSWORD) {
+        said if said == AWAY => Ok(()),
+        said => Err(format!("{said}: {}", world.rosterd.log())),
+    });
+    world.pam().expect_logged("user=bob", "outcome=misconfigured");
+    assert_eq!(world.says("alice", PASSWORD), RIGHT);
+}
+
+#[test]
 fn a_first_server_that_falls_silent_is_no_reason_to_believe_an_old_password() {
     if !needs_root() {
         return;
