@@ -232,6 +232,10 @@ impl Authenticator for Kerberos {
         sleep_until(begun + usual).await;
     }
 
+    fn is_away(&self) -> bool {
+        self.presence.away().is_some()
+    }
+
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
         let reply = self.ask(person, Want::MayChange, password.as_bytes(), b"", self.timeout).await;
         self.answer(person, reply)

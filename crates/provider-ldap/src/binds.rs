@@ -6,16 +6,21 @@
 //! is at work and gets its time. When none does, that is remembered, everybody who asks is told so at once, and
 //! somebody goes on knocking.
 //!
+//! What is done without servers is done for everybody. So no server is there only if none takes a connection or
+//! answers a knock: that one person's bind takes too long, or is put off, is that person's misfortune, who is not
+//! let in for now. Whoever can make their own bind slow takes the directory away from nobody.
+//!
 //! Who has proven that they know a password that must be changed need not prove it again for the change, on the
 //! connection that is theirs: each bind would cost one of the log-ins that a policy still grants.
 //!
 //! What an answer means is [`verdict`]'s to say.
 
 use crate::Ldap;
+use crate::ber::Malformed;
 use crate::connection::{Connection, Settings};
 use crate::error::Error;
 use crate::lock;
-use crate::message::{Control, Operation, Request};
+use crate::message::{Control, Request};
 use crate::servers::{Candidate, Setbacks, describe};
 use crate::verdict::{self, Said};
 use roster_config::{Domain, Provider as Configured, Secrets, Server};
@@ -27,6 +32,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -114,6 +120,11 @@ enum Failure {
 }
 
 impl Failure {
+    /// A server is there, and does not say whether this password is right: nothing else may say it either.
+    fn unanswered(reason: impl Into<String>) -> Self {
+        Self::Decided(Answer::because(Verdict::Misconfigured, reason))
+    }
+
     fn into_answer(self) -> Answer {
         match self {
             Self::Unreachable(reason) => Answer::because(Verdict::Unreachable, reason),
@@ -170,9 +181,16 @@ impl Authenticator for Binds {
         let start = Instant::now();
         let cost = inner.cost_of_a_wrong_password();
         inner.bind_as_nobody().await;
+        if self.is_away() {
+            return;
+        }
         if start.elapsed() + TIMER < cost {
             sleep_until(start + cost - TIMER).await;
         }
+    }
+
+    fn is_away(&self) -> bool {
+        lock(&self.0.away).is_some()
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
@@ -219,7 +237,7 @@ impl Authenticator for Binds {
             };
             let (old, new) = (password.as_bytes(), new.as_bytes());
             let request = Request::ModifyPassword { dn: &dn, old, new };
-            let said = inner.ask(&mut warm, &request, inner.timeout, verdict::of_change).await;
+            let said = inner.ask(&mut warm, &request, inner.timeout).await;
             match said {
                 Ok(Said::Answer(answer)) => {
                     match answer.verdict {
@@ -268,10 +286,18 @@ impl Inner {
                 costs.truncate(COSTS_MAX - 1);
                 costs.push_front(start.elapsed());
             }
-            Err(Failure::Unreachable(reason)) if start.elapsed() > AT_ONCE => self.is_gone(reason),
+            Err(failure) => self.note_failure(failure, start),
             _ => {}
         }
         bound
+    }
+
+    fn note_failure(self: &Arc<Self>, failure: &Failure, start: Instant) {
+        if let Failure::Unreachable(reason) = failure
+            && start.elapsed() > AT_ONCE
+        {
+            self.is_gone(reason);
+        }
     }
 
     /// The same of somebody whose DN is looked for each time: whoever has taken the name or the DN since
@@ -291,17 +317,13 @@ impl Inner {
                 self.keep(warm);
                 Err(Failure::Decided(Answer::because(Verdict::UnknownUser, reason)))
             }
-            Said::NotNow(reason) => Err(Failure::Unreachable(reason)),
+            Said::NotNow(reason) => Err(Failure::unanswered(reason)),
         }
     }
 
     /// The DN of somebody, as the directory has it now.
     async fn find(&self, person: &Person, patience: Duration) -> Result<String, Failure> {
-        let asked = self.ldap.whose(&person.name);
-        let found = match self.wait(None, patience, asked).await {
-            Ok(found) => found,
-            Err(error) => return Err(Failure::Unreachable(error.to_string())),
-        };
+        let found = self.look(&person.name, patience).await?;
         let unknown = |reason| Err(Failure::Decided(Answer::because(Verdict::UnknownUser, reason)));
         match found {
             Ok(Some((dn, uid))) if uid == person.uid && !dn.is_empty() => Ok(dn),
@@ -309,11 +331,63 @@ impl Inner {
                 unknown(format!("{dn} has the uid {uid}, and is served with {}", person.uid))
             }
             Ok(None) => unknown("the directory has nobody of that name".to_owned()),
-            Err(Unanswered::Unreachable(reason)) => Err(Failure::Unreachable(reason)),
-            Err(Unanswered::Failed(reason)) => {
-                Err(Failure::Decided(Answer::because(Verdict::Misconfigured, reason)))
+            Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
+                Err(Failure::unanswered(reason))
             }
         }
+    }
+
+    /// What the look-ups say of a name. They may be at a server that has fallen silent, or have given up for a
+    /// while, when another is there.
+    async fn look(
+        &self,
+        name: &[u8],
+        patience: Duration,
+    ) -> Result<Result<Option<(String, u32)>, Unanswered>, Failure> {
+        let failure = |error: Error| match error {
+            Error::AtWork { .. } => Failure::unanswered(error.to_string()),
+            _ => Failure::Unreachable(error.to_string()),
+        };
+        let asked = async {
+            tokio::select! {
+                found = self.ldap.whose(name) => found,
+                () = self.leave_who_is_silent(patience) => self.ldap.whose(name).await,
+            }
+        };
+        let found = self.wait(None, patience, asked).await.map_err(failure)?;
+        let Err(Unanswered::Unreachable(reason)) = found else { return Ok(found) };
+        if timeout(patience / 2, self.knock(None)).await != Ok(true) {
+            return Err(Failure::Unreachable(reason));
+        }
+        let again = async {
+            self.ldap.connect_again().await;
+            self.ldap.whose(name).await
+        };
+        self.wait(None, patience, again).await.map_err(failure)
+    }
+
+    /// Has the look-ups leave their server when that is silent, and another is not. Over when they have.
+    async fn leave_who_is_silent(&self, patience: Duration) {
+        sleep(KNOCK_AFTER.min(patience / 2)).await;
+        if let Some(open) = self.ldap.link.present() {
+            let all = self.ldap.servers.list().await;
+            let its = all.into_iter().find(|one| describe(&one.server) == *open.server);
+            if let Some(Candidate { server, .. }) = its
+                && timeout(patience / 2, self.knock(Some(&server))).await != Ok(true)
+                && timeout(patience / 2, self.knock(None)).await == Ok(true)
+            {
+                self.set_back(&server);
+                self.ldap.link.leave_silent(&open).await;
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// The server is of no use at the moment, nor are connections to it.
+    fn set_back(&self, server: &Server) {
+        self.setbacks.note(&describe(server), Instant::now());
+        lock(&self.idle).retain(|idle| idle.server != *server);
     }
 
     /// Binds at one server after the other, until one answers.
@@ -325,7 +399,7 @@ impl Inner {
     ) -> Result<(Warm, Said), Failure> {
         let mut reasons: Vec<String> = Vec::new();
         let mut passed_over: Vec<Server> = Vec::new();
-        let mut last = None;
+        let mut is_there = false;
         for _ in 0..SERVERS_MAX + IDLE_MAX {
             let kept = self.take_idle(&passed_over);
             let was_kept = kept.is_some();
@@ -346,25 +420,34 @@ impl Inner {
                 return Err(Failure::Decided(Answer::because(Verdict::Misconfigured, reason)));
             }
             let request = Request::SimpleBind { dn, password: password.as_bytes() };
-            match self.ask(&mut warm, &request, patience, verdict::of_bind).await {
+            match self.ask(&mut warm, &request, patience).await {
                 Ok(Said::NotNow(reason)) => {
                     reasons.push(format!("{}: {reason}", describe(&warm.server)));
-                    passed_over.push(warm.server.clone());
-                    last = Some(warm);
+                    passed_over.push(warm.server);
+                    is_there = true;
                 }
                 Ok(said) => return Ok((warm, said)),
                 Err(error) if was_kept && is_of_an_old_connection(&error) => {}
                 Err(error) => {
-                    let server = describe(&warm.server);
-                    self.setbacks.note(&server, Instant::now());
-                    reasons.push(format!("{server}: {error}"));
-                    lock(&self.idle).retain(|idle| idle.server != warm.server);
+                    reasons.push(format!("{}: {error}", describe(&warm.server)));
+                    let answers = match error {
+                        Error::AtWork { .. } => true,
+                        Error::Silent { .. } => false,
+                        // It has ended the connection over this bind, perhaps.
+                        _ => {
+                            timeout(patience / 2, self.knock(Some(&warm.server))).await == Ok(true)
+                        }
+                    };
+                    is_there |= answers;
+                    if !answers {
+                        self.set_back(&warm.server);
+                    }
                     passed_over.push(warm.server);
                 }
             }
         }
-        drop(last);
-        Err(Failure::Unreachable(reasons.join("; ")))
+        let reason = reasons.join("; ");
+        Err(if is_there { Failure::unanswered(reason) } else { Failure::Unreachable(reason) })
     }
 
     /// Asks over one connection, and reads what the answer means.
@@ -373,18 +456,13 @@ impl Inner {
         warm: &mut Warm,
         request: &Request<'_>,
         patience: Duration,
-        read: fn(crate::message::Outcome<'_>, crate::message::PasswordPolicy) -> Said,
     ) -> Result<Said, Error> {
         let Warm { connection, server, used } = warm;
         let asked = async {
             let response = connection.exchange(request, &[Control::PasswordPolicy]).await?;
             let policy = response.controls.password_policy()?;
-            match response.operation {
-                Operation::BindDone(outcome) | Operation::Extended(outcome, _) => {
-                    Ok(read(outcome, policy))
-                }
-                _ => Err(crate::ber::Malformed("another answer than that to the request").into()),
-            }
+            verdict::of(request, response.operation, policy)
+                .ok_or(Malformed("another answer than that to the request").into())
         };
         let said = self.wait(Some(server), patience, asked).await?;
         *used = Instant::now();
@@ -395,7 +473,8 @@ impl Inner {
     }
 
     /// Waits for what a server does as long as it shows that it is there, and no longer than the configuration
-    /// has it. Of no server in particular any will do.
+    /// has it. Of no server in particular any will do. [`Error::Silent`] when it does not answer a knock,
+    /// [`Error::AtWork`] when it does and the time is over.
     async fn wait<T>(
         &self,
         server: Option<&Server>,
@@ -404,6 +483,7 @@ impl Inner {
     ) -> Result<T, Error> {
         let deadline = self.timeout;
         let what = "a log-in";
+        let has_answered = AtomicBool::new(false);
         let waited = async {
             let mut work = pin!(work);
             let mut pause = KNOCK_AFTER.min(patience / 2);
@@ -421,40 +501,51 @@ impl Inner {
                         }
                     }
                 }
+                has_answered.store(true, Relaxed);
                 // It is at work: there is no need to ask so often.
                 pause = (pause * 2).max(Duration::from_millis(100));
             }
         };
-        timeout(deadline, waited).await.unwrap_or(Err(Error::Silent { what, deadline }))
+        match timeout(deadline, waited).await {
+            Ok(waited) => waited,
+            Err(_) if has_answered.load(Relaxed) => Err(Error::AtWork { what, deadline }),
+            Err(_) => Err(Error::Silent { what, deadline }),
+        }
     }
 
     /// Whether a server says anything over a connection of its own, which is then kept for the next. Of no server
-    /// in particular each is asked, until one answers.
+    /// in particular all are asked at once, until one answers.
     async fn knock(&self, server: Option<&Server>) -> bool {
-        if let Some(server) = server {
-            let Ok(connection) = Connection::reach(server, &self.settings).await else {
-                return false;
-            };
-            let (server, used) = (server.clone(), Instant::now());
-            return self.is_answered(Warm { connection, server, used }).await;
+        let servers = match server {
+            Some(server) => vec![server.clone()],
+            None => self.candidates(&[]).await.into_iter().map(|one| one.server).collect(),
+        };
+        let mut knocks = JoinSet::new();
+        for server in servers {
+            let settings = Arc::clone(&self.settings);
+            knocks.spawn(async move {
+                let mut connection = Connection::reach(&server, &settings).await.ok()?;
+                let used = Instant::now();
+                connection.is_answered().await.then_some(Warm { connection, server, used })
+            });
         }
-        let mut passed_over = Vec::new();
-        while let Ok(warm) = self.connect(&passed_over, self.timeout).await {
-            passed_over.push(warm.server.clone());
-            // One that takes connections and says nothing must not hide those behind it.
-            if timeout(KNOCK_AFTER, self.is_answered(warm)).await == Ok(true) {
+        while let Some(knock) = knocks.join_next().await {
+            if let Ok(Some(warm)) = knock {
+                self.keep(warm);
                 return true;
             }
         }
         false
     }
 
-    async fn is_answered(&self, mut warm: Warm) -> bool {
-        let is_answered = warm.connection.is_answered().await;
-        if is_answered {
-            self.keep(warm);
-        }
-        is_answered
+    /// The servers to try, those that failed lately after the others.
+    async fn candidates(&self, passed_over: &[Server]) -> Vec<Candidate> {
+        let mut candidates: Vec<Candidate> = self.ldap.servers.list().await;
+        candidates.retain(|one| !passed_over.contains(&one.server));
+        let now = Instant::now();
+        candidates.sort_by_key(|one| !self.setbacks.is_over(&describe(&one.server), now));
+        candidates.truncate(SERVERS_MAX);
+        candidates
     }
 
     /// Connects to a server that is not among those passed over: to the first that takes us, where one that
@@ -464,12 +555,8 @@ impl Inner {
         passed_over: &[Server],
         patience: Duration,
     ) -> Result<Warm, Vec<String>> {
-        let mut candidates: Vec<Candidate> = self.ldap.servers.list().await;
-        candidates.retain(|one| !passed_over.contains(&one.server));
-        let now = Instant::now();
+        let candidates = self.candidates(passed_over).await;
         let setbacks = &self.setbacks;
-        candidates.sort_by_key(|one| !setbacks.is_over(&describe(&one.server), now));
-        candidates.truncate(SERVERS_MAX);
         if candidates.is_empty() {
             let none = || self.ldap.servers.why_none();
             return Err(if passed_over.is_empty() { vec![none()] } else { Vec::new() });
@@ -521,13 +608,18 @@ impl Inner {
         if lock(&self.away).is_some() {
             return;
         }
-        let asked = self.ldap.whose(NOBODY);
-        let _ = self.wait(None, self.timeout, asked).await;
+        let start = Instant::now();
         let Some(password) = Secret::copy_of(NOBODY) else { return };
         let base = &self.ldap.config.users.base;
         let dn = format!("cn={},{base}", String::from_utf8_lossy(NOBODY));
-        if let Ok((warm, _)) = self.bind_anywhere(&dn, &password, self.timeout).await {
-            self.keep(warm);
+        let bound = async {
+            // That nobody has the name is known.
+            let _ = self.look(NOBODY, self.timeout).await?;
+            self.bind_anywhere(&dn, &password, self.timeout).await
+        };
+        match bound.await {
+            Ok((warm, _)) => self.keep(warm),
+            Err(failure) => self.note_failure(&failure, start),
         }
     }
 

@@ -65,6 +65,14 @@ pub enum Error {
         /// How long was waited.
         deadline: Duration,
     },
+    /// The server answers other questions meanwhile.
+    #[error("no answer to {what} within {} s, while the server answers others", .deadline.as_secs_f32())]
+    AtWork {
+        /// What was asked.
+        what: &'static str,
+        /// How long was waited.
+        deadline: Duration,
+    },
     /// Not LDAP.
     #[error(transparent)]
     Malformed(#[from] Malformed),

@@ -292,6 +292,11 @@ impl Ldap {
         self.look_ups.whose(&mut asker, name).await
     }
 
+    /// Connects the look-ups if they are not, for a server is there; what fails is met again by who asks.
+    async fn connect_again(&self) {
+        let _ = self.link.open(true, || self.connect_link()).await;
+    }
+
     async fn asker(&self) -> Result<Asker<'_>, Unanswered> {
         let open = self.link.open(false, || self.connect_link()).await;
         Ok(Asker { ldap: self, open: open.map_err(Unanswered::Unreachable)? })

@@ -249,6 +249,22 @@ impl Link {
         }
     }
 
+    /// The open connection, if nobody is about to change it.
+    pub fn present(&self) -> Option<Open> {
+        match &*self.state.try_lock().ok()? {
+            State::Open(open) if !open.asks.is_closed() => Some(open.clone()),
+            _ => None,
+        }
+    }
+
+    /// Leaves a server that was found silent while another is not.
+    pub async fn leave_silent(&self, open: &Open) {
+        self.set(open, State::Idle).await;
+        self.setbacks.note(&open.server, Instant::now());
+        tracing::warn!(server = %open.server, "the server is silent and is left");
+        open.calls.useless.notify_one();
+    }
+
     async fn failed(&self, open: &Open, reason: String) {
         self.set(open, State::Offline(reason, Instant::now())).await;
     }

@@ -3,7 +3,7 @@
 //! What is shown to a person who has not proven who they are is the same for everybody: that an account
 //! is locked or disabled is in the log, and in the verdict.
 
-use crate::message::{Outcome, PasswordPolicy, printable};
+use crate::message::{Operation, Outcome, PasswordPolicy, Request, printable};
 use roster_provider::log_in::Answer;
 use roster_wire::pam::Verdict;
 
@@ -36,11 +36,28 @@ mod policy {
 const HAS_EXPIRED: &str = "Your password has expired. Ask an administrator for a new one.";
 const MUST_CHANGE: &str = "Your password must be changed now.";
 
+/// What a response says to a bind or a change of password; nothing if it is no response to that.
+pub fn of(request: &Request<'_>, response: Operation<'_>, said: PasswordPolicy) -> Option<Said> {
+    match (request, response) {
+        (Request::SimpleBind { .. }, Operation::BindDone(outcome)) => Some(of_bind(outcome, said)),
+        (Request::ModifyPassword { .. }, Operation::Extended(outcome, _)) => {
+            Some(of_change(outcome, said))
+        }
+        _ => None,
+    }
+}
+
 /// Of a bind.
-pub fn of_bind(outcome: Outcome<'_>, said: PasswordPolicy) -> Said {
+fn of_bind(outcome: Outcome<'_>, said: PasswordPolicy) -> Said {
     let answer = |verdict| Said::Answer(Answer::because(verdict, outcome.to_string()));
     match outcome.code {
-        0 => Said::Answer(of_success(said)),
+        0 => match said.error {
+            None | Some(policy::CHANGE_AFTER_RESET) => Said::Answer(of_success(said)),
+            // A success that a policy takes back is none.
+            Some(policy::PASSWORD_EXPIRED) => expired(outcome),
+            Some(policy::ACCOUNT_LOCKED) => answer(Verdict::Locked),
+            Some(_) => answer(Verdict::Denied),
+        },
         // invalidCredentials; what a policy or Active Directory adds to it they say of right passwords, but
         // that an account is locked.
         49 => match said.error {
@@ -59,13 +76,27 @@ pub fn of_bind(outcome: Outcome<'_>, said: PasswordPolicy) -> Said {
         32 | 34 | 64 => Said::NoSuchEntry(outcome.to_string()),
         // constraintViolation: 389-ds, after too many failures.
         19 => answer(Verdict::Locked),
-        // unwillingToPerform: 389-ds of an account that is inactivated, any server of what it does not do.
-        53 if says(outcome.message, b"inactivated") => answer(Verdict::Disabled),
+        // unwillingToPerform: the server has the name and a password, and does not want this user in.
+        53 => answer(unwilling(outcome.message)),
         // busy, unavailable, and faults of the server's own: operationsError, other.
         51 | 52 | 1 | 80 => Said::NotNow(outcome.to_string()),
         // protocolError, authMethodNotSupported, strongerAuthRequired, referral, adminLimitExceeded,
         // unavailableCriticalExtension, confidentialityRequired, insufficientAccessRights, and whatever else.
         _ => answer(Verdict::Misconfigured),
+    }
+}
+
+/// Why, in the words of 389-ds and of FreeIPA's plug-ins for it. Without such words it is a refusal all the same,
+/// which nothing that is kept of the password goes over.
+fn unwilling(message: &[u8]) -> Verdict {
+    if says(message, b"inactivated") {
+        Verdict::Disabled
+    } else if says(message, b"too many failed logins") || says(message, b"permanently locked") {
+        Verdict::Locked
+    } else if says(message, b"is expired") {
+        Verdict::AccountExpired
+    } else {
+        Verdict::Denied
     }
 }
 
@@ -139,7 +170,7 @@ fn says(message: &[u8], word: &[u8]) -> bool {
 }
 
 /// Of a change of password by who has proven that they know the present one.
-pub fn of_change(outcome: Outcome<'_>, said: PasswordPolicy) -> Said {
+fn of_change(outcome: Outcome<'_>, said: PasswordPolicy) -> Said {
     let refused = || {
         let why = why_refused(said.error);
         let own = printable(outcome.message);
@@ -226,7 +257,19 @@ mod tests {
             (49, ad("999"), NOTHING, Verdict::WrongPassword),
             (19, "Exceed password retry limit.".into(), NOTHING, Verdict::Locked),
             (53, "Account inactivated. Contact system".into(), NOTHING, Verdict::Disabled),
-            (53, "unauthenticated bind".into(), NOTHING, Verdict::Misconfigured),
+            (53, "Too many failed logins.\n".into(), NOTHING, Verdict::Locked),
+            (53, "Entry permanently locked.\n".into(), NOTHING, Verdict::Locked),
+            (
+                53,
+                "Account (Kerberos principal) is expired".into(),
+                NOTHING,
+                Verdict::AccountExpired,
+            ),
+            (53, "operation restricted".into(), NOTHING, Verdict::Denied),
+            (0, String::new(), policy(0), Verdict::PasswordExpired),
+            (0, String::new(), policy(1), Verdict::Locked),
+            (0, String::new(), policy(3), Verdict::Denied),
+            (0, String::new(), policy(77), Verdict::Denied),
             (13, "confidentiality required".into(), NOTHING, Verdict::Misconfigured),
             (10, String::new(), NOTHING, Verdict::Misconfigured),
             (48, String::new(), NOTHING, Verdict::WrongPassword),
@@ -247,6 +290,18 @@ mod tests {
             assert!(bind(code, b"Exceed password retry limit.", said).1.is_empty());
         }
         assert!(bind(53, b"Account inactivated.", NOTHING).1.is_empty());
+    }
+
+    #[test]
+    fn an_answer_to_something_else_is_none_to_a_bind_or_a_change() {
+        let bind = Request::SimpleBind { dn: "cn=a", password: b"b" };
+        let change = Request::ModifyPassword { dn: "cn=a", old: b"b", new: b"c" };
+        let done = Outcome { code: 0, message: b"" };
+        assert!(of(&bind, Operation::BindDone(done), NOTHING).is_some());
+        assert!(of(&bind, Operation::Extended(done, None), NOTHING).is_none());
+        assert!(of(&bind, Operation::SearchDone(done), NOTHING).is_none());
+        assert!(of(&change, Operation::Extended(done, None), NOTHING).is_some());
+        assert!(of(&change, Operation::BindDone(done), NOTHING).is_none());
     }
 
     #[test]

@@ -84,6 +84,12 @@ pub trait Authenticator: Send + Sync {
     /// exist.
     fn pretend(&self) -> impl Future<Output = ()> + Send;
 
+    /// Whether it is known that nobody can be asked: then [`pretend`](Self::pretend) is over at once, as
+    /// [`authenticate`](Self::authenticate) is.
+    fn is_away(&self) -> bool {
+        false
+    }
+
     /// Whether the person may change the password, whose present one is this. Changes nothing.
     fn prepare_change(
         &self,

@@ -4,7 +4,7 @@
 
 use roster_system_tests::pam::{self, PASSWORD, Pam};
 use roster_system_tests::rosterd::SOON;
-use roster_system_tests::servers::POLICY;
+use roster_system_tests::servers::{POLICY, Relay};
 use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Slapd, needs_root, wait_for,
 };
@@ -26,10 +26,17 @@ struct World {
 impl World {
     fn start() -> Self {
         let slapd = pam::directory(&["alice", "bob", "carol"]);
-        let domain = Domain::ldap("corp", &slapd)
+        let uri = slapd.uri();
+        Self::through(slapd, &[&uri])
+    }
+
+    /// With the server behind these addresses of it.
+    fn through(slapd: Slapd, uris: &[&str]) -> Self {
+        let domain = Domain::ldap_through("corp", &slapd, uris)
             .with("auth", "\"ldap\"")
             .with("allow_clear_user_passwords", "true")
             .with("connect_timeout", "\"1s\"")
+            .with("auth_timeout", "\"3s\"")
             .with("offline_failures", "3")
             .with("offline_lockout", "\"1h\"")
             .with("password_hash_time", "\"10ms\"");
@@ -246,6 +253,82 @@ fn who_was_locked_meanwhile_is_out_as_soon_as_the_directory_says_so() {
     world.directory_goes();
     assert_eq!(world.says("alice", PASSWORD), AWAY);
     assert_ne!(world.says("bob", PASSWORD), RIGHT, "he is gone from the domain");
+}
+
+#[test]
+fn one_users_slow_bind_takes_the_directory_away_from_nobody() {
+    if !needs_root() {
+        return;
+    }
+    let world = World::start();
+    let people = Directory::new(Schema::Rfc2307);
+    world.log_in("alice", PASSWORD);
+    world.log_in("bob", PASSWORD);
+    world.slapd.set(&people.user_dn("alice"), "userPassword", &["another one"]);
+    // Which takes the server hours to compare, as whoever may write a password of their own can have it.
+    let slow = "{CRYPT}$6$rounds=999999999$abcdefgh$abcdefgh";
+    world.slapd.set(&people.user_dn("bob"), "userPassword", &[slow]);
+
+    assert_eq!(world.says("bob", PASSWORD), AWAY, "the server is there, and has not said yes");
+    world.pam().expect_logged("user=bob", "outcome=misconfigured");
+    assert_eq!(world.says("alice", PASSWORD), WRONG, "the old password, while the server is there");
+    assert_eq!(world.says("alice", "another one"), RIGHT);
+    let log = world.rosterd.log();
+    assert!(!log.contains("nobody can be asked"), "{log}");
+}
+
+#[test]
+fn who_is_put_off_by_a_server_that_is_there_is_not_let_in_without_it() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob"]);
+    let bob = Directory::new(Schema::Rfc2307).user_dn("bob");
+    let (_, folder) = bob.split_once(',').expect("a DN of two parts");
+    let odd = format!("ou=odd,{folder}");
+    slapd.change(&format!(
+        "dn: {odd}\nchangetype: add\nobjectClass: organizationalUnit\nou: odd\n\n\
+         dn: {bob}\nchangetype: modrdn\nnewrdn: uid=bob\ndeleteoldrdn: 0\nnewsuperior: {odd}\n\n"
+    ));
+    let uri = slapd.uri();
+    let mut world = World::through(slapd, &[&uri]);
+    world.log_in("bob", PASSWORD);
+    world.directory_goes();
+    assert_eq!(world.says("bob", PASSWORD), RIGHT);
+
+    // From now on it says of that bind alone that it is unavailable.
+    world.slapd.edit(|text| {
+        let overlay = format!(
+            "overlay retcode\nretcode-parent \"{odd}\"\nretcode-item \"uid=bob\" 0x34 op=bind\n\
+             database monitor\n"
+        );
+        text.replace("moduleload ppolicy\n", "moduleload ppolicy\nmoduleload retcode\n")
+            .replace("database monitor\n", &overlay)
+    });
+    world.directory_comes();
+    wait_for(SOON, || match world.says("bob", PASSWORD) {
+        said if said == AWAY => Ok(()),
+        said => Err(format!("{said}: {}", world.rosterd.log())),
+    });
+    world.pam().expect_logged("user=bob", "outcome=misconfigured");
+    assert_eq!(world.says("alice", PASSWORD), RIGHT);
+}
+
+#[test]
+fn a_first_server_that_falls_silent_is_no_reason_to_believe_an_old_password() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice"]);
+    let relay = Relay::to(slapd.port());
+    let uris = [relay.uri(), slapd.uri()];
+    let world = World::through(slapd, &[&uris[0], &uris[1]]);
+    world.log_in("alice", PASSWORD);
+    let people = Directory::new(Schema::Rfc2307);
+    world.slapd.set(&people.user_dn("alice"), "userPassword", &["another one"]);
+    relay.fall_silent();
+    assert_eq!(world.says("alice", PASSWORD), WRONG, "{}", world.rosterd.log());
+    assert_eq!(world.says("alice", "another one"), RIGHT, "{}", world.rosterd.log());
 }
 
 #[test]

@@ -40,21 +40,34 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn authenticate(&self, who: &LogIn, password: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return refused;
         }
         let person = person(who);
         let patience = if self.offline.has(&person) { PATIENCE_SHORT } else { PATIENCE };
         let answer = self.authenticator.authenticate(&person, password, patience).await;
         if answer.verdict == Verdict::Unreachable {
-            return self.offline.check(&person, password, answer).await;
+            let answer = self.offline.check(&person, password, answer).await;
+            if answer.verdict == Verdict::Unreachable {
+                // Time does not tell of whom something is kept, nor who exists.
+                self.offline.pretend().await;
+            }
+            return answer;
         }
         self.offline.heard(&person, password, answer.verdict);
         answer
+    }
+
+    /// Takes as long as a wrong password does.
+    async fn pretend(&self) {
+        self.authenticator.pretend().await;
+        if self.authenticator.is_away() {
+            self.offline.pretend().await;
+        }
     }
 
     /// Whether the user may in now.
@@ -87,11 +100,11 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn prepare_change(&self, who: &LogIn, password: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return refused;
         }
         self.authenticator.prepare_change(&person(who), password).await
@@ -101,11 +114,11 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn change(&self, who: &LogIn, password: &Secret, new: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.authenticator.pretend().await;
+            self.pretend().await;
             return refused;
         }
         if let Some(refused) = impossible(new) {
@@ -117,6 +130,10 @@ impl<A: Authenticator> LogIns<A> {
         let answer = self.authenticator.change(&person, password, new).await;
         match answer.verdict {
             Verdict::Success => self.offline.changed(&person, new),
+            // It may have been done for all that.
+            Verdict::Unreachable | Verdict::Misconfigured => {
+                self.offline.doubted(&person, password);
+            }
             verdict => self.offline.heard(&person, password, verdict),
         }
         answer
@@ -157,6 +174,14 @@ impl Authenticator for Authority {
             Self::Nobody(nobody) => nobody.pretend().await,
             Self::Ldap(binds) => binds.pretend().await,
             Self::Krb5(kerberos) => kerberos.pretend().await,
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        match self {
+            Self::Nobody(nobody) => nobody.is_away(),
+            Self::Ldap(binds) => binds.is_away(),
+            Self::Krb5(kerberos) => kerberos.is_away(),
         }
     }
 
@@ -215,7 +240,13 @@ fn impossible(password: &Secret) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::people::People;
+    use crate::backend::tests::{engine, refresh, uid_of};
+    use roster_config::{Mode, Offline as Settings};
     use std::sync::Mutex;
+    use std::time::Instant;
+    use tempfile::TempDir;
+    use tokio::time::{sleep, timeout};
 
     /// Says yes to everything, and what it was asked.
     #[derive(Default)]
@@ -292,5 +323,128 @@ mod tests {
         }
         let asked = log_ins.authenticator.0.lock().expect("no panic");
         assert_eq!(*asked, ["pretend"; 3]);
+    }
+
+    /// A directory that is away, but for what is set.
+    #[derive(Default)]
+    struct Away {
+        log_in: Mutex<Option<Verdict>>,
+        change: Mutex<Option<Verdict>>,
+    }
+
+    impl Authenticator for Away {
+        async fn authenticate(&self, _: &Person, _: &Secret, _: Duration) -> Answer {
+            Answer::of(self.log_in.lock().expect("no panic").unwrap_or(Verdict::Unreachable))
+        }
+
+        async fn pretend(&self) {}
+
+        fn is_away(&self) -> bool {
+            self.log_in.lock().expect("no panic").is_none()
+        }
+
+        async fn prepare_change(&self, _: &Person, _: &Secret) -> Answer {
+            Answer::of(Verdict::Success)
+        }
+
+        async fn change(&self, _: &Person, _: &Secret, _: &Secret) -> Answer {
+            Answer::of(self.change.lock().expect("no panic").unwrap_or(Verdict::Unreachable))
+        }
+    }
+
+    /// Log-ins of a domain with alice, bob and carol, where what is kept is kept.
+    struct Host {
+        log_ins: LogIns<Away>,
+        _folder: TempDir,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let engine = engine(Mode::Replicate);
+            refresh(&engine, &["alice", "bob", "carol"], &[], "1");
+            let settings = Settings {
+                life: Duration::from_secs(86_400),
+                failures: 9,
+                lockout: Duration::from_secs(3600),
+                hash_time: Duration::from_millis(10),
+            };
+            let people = Arc::new(People::new(engine, Mode::Replicate, false));
+            let offline = Arc::new(Offline::open(folder.path(), Some(settings), people));
+            let log_ins = LogIns::new(Away::default(), offline, Access::Open);
+            Self { log_ins, _folder: folder }
+        }
+
+        /// Logs in while the directory answers, and waits until that is kept.
+        async fn log_in(&self, name: &str, password: &Secret) {
+            self.answers_log_ins(Some(Verdict::Success));
+            let who = who(name);
+            assert_eq!(self.log_ins.authenticate(&who, password).await.verdict, Verdict::Success);
+            self.wait_until_kept(name, true).await;
+            self.answers_log_ins(None);
+        }
+
+        fn answers_log_ins(&self, verdict: Option<Verdict>) {
+            *self.log_ins.authenticator.log_in.lock().expect("no panic") = verdict;
+        }
+
+        async fn wait_until_kept(&self, name: &str, is_kept: bool) {
+            let person = person(&who(name));
+            let settled = async {
+                while self.log_ins.offline.has(&person) != is_kept {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(Duration::from_secs(20), settled).await.expect("kept or forgotten in time");
+        }
+    }
+
+    fn who(name: &str) -> LogIn {
+        LogIn { user: name.as_bytes().to_vec(), uid: uid_of(name), ..LogIn::default() }
+    }
+
+    #[tokio::test]
+    async fn a_password_is_not_kept_after_a_change_that_nobody_has_confirmed_or_denied() {
+        let host = Host::new();
+        let (old, new) = (secret(b"old"), secret(b"new"));
+        for verdict in [Verdict::Unreachable, Verdict::Misconfigured] {
+            host.log_in("alice", &old).await;
+            *host.log_ins.authenticator.change.lock().expect("no panic") = Some(verdict);
+            assert_eq!(host.log_ins.change(&who("alice"), &old, &new).await.verdict, verdict);
+            host.wait_until_kept("alice", false).await;
+        }
+        // One that was surely not done takes nothing away.
+        host.log_in("alice", &old).await;
+        let refused = Verdict::NewPasswordRefused;
+        *host.log_ins.authenticator.change.lock().expect("no panic") = Some(refused);
+        assert_eq!(host.log_ins.change(&who("alice"), &old, &new).await.verdict, refused);
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(host.log_ins.authenticate(&who("alice"), &old).await.verdict, Verdict::Success);
+    }
+
+    #[tokio::test]
+    async fn while_nobody_can_be_asked_time_does_not_tell_who_exists_or_is_known_here() {
+        let host = Host::new();
+        let (good, bad) = (secret(b"good"), secret(b"bad"));
+        host.log_in("alice", &good).await;
+        // What hashes cost is measured by now.
+        let mut took = Vec::new();
+        let nobody = LogIn { is_decoy: true, ..who("mallory") };
+        for (who, verdict) in [
+            (who("alice"), Verdict::WrongPassword),
+            (who("bob"), Verdict::Unreachable),
+            (nobody, Verdict::UnknownUser),
+        ] {
+            let start = Instant::now();
+            assert_eq!(host.log_ins.authenticate(&who, &bad).await.verdict, verdict);
+            took.push(start.elapsed());
+        }
+        assert!(took.iter().all(|one| *one >= Duration::from_millis(250)), "{took:?}");
+        // Somebody who is asked about elsewhere waits for nothing of this.
+        host.answers_log_ins(Some(Verdict::WrongPassword));
+        let start = Instant::now();
+        let nobody = LogIn { is_decoy: true, ..who("mallory") };
+        host.log_ins.authenticate(&nobody, &bad).await;
+        assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
     }
 }

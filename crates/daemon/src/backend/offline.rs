@@ -172,6 +172,25 @@ impl Offline {
         lock(&self.time).now(&self.clock.read())
     }
 
+    /// Takes as long as a first wrong password while nobody can be asked, of somebody of whom nothing is kept.
+    pub async fn pretend(&self) {
+        let Some((kept, settings)) = self.in_use() else { return };
+        let Ok(cost) = kept.cost(settings).await else { return };
+        {
+            let _permit = kept.hashing.acquire().await;
+            // What comes of it, a failure too, is nobody's.
+            let _ = blocking(move || cost.hash(b"nobody")).await;
+        }
+        sleep(pause_after(1)).await;
+    }
+
+    /// The password may have been changed, which nobody has confirmed: nothing goes by the old one.
+    pub fn doubted(self: &Arc<Self>, person: &Person, password: &Secret) {
+        if self.in_use().is_some() {
+            self.learn(person, password, Lesson::Out);
+        }
+    }
+
     fn in_use(&self) -> Option<(&Kept, &Settings)> {
         Some((self.kept.as_ref()?, self.settings.as_ref()?))
     }
