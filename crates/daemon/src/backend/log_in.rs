@@ -117,7 +117,7 @@ impl<A: Authenticator> LogIns<A> {
         let answer = self.authenticator.change(&person, password, new).await;
         match answer.verdict {
             Verdict::Success => self.offline.changed(&person, new),
-            verdict => self.offline.heard(&person, password, verdict),
+            verdict => self.offline.change_failed(&person, password, verdict),
         }
         answer
     }
