@@ -37,8 +37,19 @@ pub fn error_number() -> c_int {
 /// is none. Never follows a symbolic link in the last place.
 #[inline]
 pub fn open(folder: Option<&Descriptor>, name: &CStr, flags: c_int) -> Result<Descriptor, c_int> {
+    opened(folder, name, flags | libc::O_NOFOLLOW)
+}
+
+/// Opens an absolute path of which an administrator may have made a symbolic link.
+#[inline]
+pub fn open_linked(name: &CStr, flags: c_int) -> Result<Descriptor, c_int> {
+    opened(None, name, flags)
+}
+
+#[inline]
+fn opened(folder: Option<&Descriptor>, name: &CStr, flags: c_int) -> Result<Descriptor, c_int> {
     let folder = folder.map_or(libc::AT_FDCWD, |folder| folder.0);
-    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+    let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     let mode: c_uint = 0;
     // SAFETY: `name` ends with a NUL and is only read.
     match unsafe { libc::syscall(libc::SYS_openat, folder, name.as_ptr(), flags, mode) } {

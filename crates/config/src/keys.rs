@@ -884,10 +884,11 @@ pub const KEYS: &[Key] = &[
         Table::Access,
         "temporary_lock",
         duration_of(Duration::ZERO, YEAR),
-        Unset::Is("\"15m\""),
+        Unset::Is("\"0s\""),
         "How long the server's password policy locks an account after too many failures, as its \
-         pwdLockoutDuration says. 0 is until the server takes the mark away. An administrator's lock lasts \
-         until then in any case.",
+         pwdLockoutDuration says. 0 is until the server takes the mark away, as a policy without \
+         pwdLockoutDuration has it; with one the mark stays after the lock has ended, so say here how long \
+         that is. An administrator's lock lasts until the mark goes in any case.",
     ),
     of(
         Table::Access,

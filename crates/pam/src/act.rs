@@ -78,6 +78,7 @@ impl<'h> Person<'h> {
         let request = Request {
             kind,
             user: self.name.to_bytes(),
+            uid: self.handle.ids(self.name).map(|(uid, _)| uid),
             service: said(Item::Service),
             remote_host: said(Item::RemoteHost),
             terminal: said(Item::Terminal),

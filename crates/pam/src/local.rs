@@ -20,7 +20,7 @@ pub fn is_local(user: &[u8]) -> bool {
 }
 
 fn search(user: &[u8]) -> Option<bool> {
-    let file = system::open(None, PASSWD, libc::O_RDONLY).ok()?;
+    let file = system::open_linked(PASSWD, libc::O_RDONLY).ok()?;
     let mut buffer = [0; BYTES];
     // How much of the line's name is the user's so far; none in what cannot be or is no name.
     let mut matched = Some(0_usize);

@@ -20,8 +20,6 @@ const CONTROL_DISABLED: i64 = 0x2;
 const CONTROL_LOCKED: i64 = 0x10;
 /// Active Directory: the password has expired.
 const CONTROL_PASSWORD_EXPIRED: i64 = 0x80_0000;
-/// The mark of an administrator's lock in `pwdAccountLockedTime`.
-const LOCKED_FOR_EVER: &[u8] = b"000001010000Z";
 /// From 1601, with which `accountExpires` begins, to 1970.
 const FROM_1601_TO_1970_SECS: i64 = 11_644_473_600;
 /// Parts of a second in which `accountExpires` counts.
@@ -290,10 +288,12 @@ impl Rules {
         match account.one(Fact::LockedTime) {
             One::Absent => self.add(name, Verdict::Allowed, "the account is not locked"),
             One::Several => self.add(name, Verdict::Locked, "there are several values"),
-            One::Is(LOCKED_FOR_EVER) => {
-                self.add(name, Verdict::Locked, "locked by an administrator");
-            }
             One::Is(value) => match generalized(value) {
+                // 000001010000Z and whatever else is long before there were accounts: the mark of a lock that
+                // only an administrator takes away.
+                Some(since) if since < 0 => {
+                    self.add(name, Verdict::Locked, "locked by an administrator");
+                }
                 None => {
                     let saw = format!("{} is not a time", quoted(value));
                     self.add(name, Verdict::Locked, saw);

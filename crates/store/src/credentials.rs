@@ -163,6 +163,14 @@ impl Credentials {
         })
     }
 
+    /// Keeps no password of a user any more; what a filter said stays.
+    pub fn remove_credential(&self, user: &[u8]) -> Result<(), StoreError> {
+        if self.get(user)?.is_none() {
+            return Ok(());
+        }
+        self.write(|users, _, _| users.remove(user).map(drop))
+    }
+
     /// Keeps only what `keep` says of users, by name and uid; gives how many went.
     pub fn retain(&self, keep: impl Fn(&[u8], u32) -> bool) -> Result<u64, StoreError> {
         let mut gone = Vec::new();

@@ -181,7 +181,11 @@ struct RequestHead {
     kind: U16,
     lengths: [U16; FIELDS],
     zero: U16,
+    uid: U32,
 }
+
+/// No user's: the program's system does not know the user.
+const NO_UID: u32 = u32::MAX;
 
 /// User, service, remote host, terminal, remote user, password, new password.
 const FIELDS: usize = 7;
@@ -203,6 +207,8 @@ pub struct Request<'a> {
     pub kind: Kind,
     /// For whom.
     pub user: &'a [u8],
+    /// The uid that the user has for the program, if any: nobody may be judged as one and let in as another.
+    pub uid: Option<u32>,
     /// The PAM service: `sshd`, `login` …
     pub service: &'a [u8],
     /// Where the user comes from, as the application says; may be empty.
@@ -243,6 +249,7 @@ impl<'a> Request<'a> {
             kind: U16::new(self.kind as u16),
             lengths,
             zero: U16::new(0),
+            uid: U32::new(self.uid.unwrap_or(NO_UID)),
         };
         let head: [u8; REQUEST_HEADER_BYTES] = zerocopy::transmute!(head);
         let mut end = 0_usize;
@@ -271,6 +278,7 @@ impl<'a> Request<'a> {
         let request = Self {
             kind: head.kind,
             user: next(user)?,
+            uid: head.uid,
             service: next(service)?,
             remote_host: next(remote_host)?,
             terminal: next(terminal)?,
@@ -291,6 +299,7 @@ impl<'a> Request<'a> {
 pub struct RequestHeader {
     kind: Kind,
     lengths: [u16; FIELDS],
+    uid: Option<u32>,
 }
 
 impl RequestHeader {
@@ -310,7 +319,8 @@ impl RequestHeader {
             Kind::Account | Kind::SshKeys => secret == 0 && new_secret == 0,
             Kind::Change => true,
         };
-        if fit && secrets && user > 0 { Ok(Self { kind, lengths }) } else { Err(Malformed) }
+        let uid = Some(head.uid.get()).filter(|uid| *uid != NO_UID);
+        if fit && secrets && user > 0 { Ok(Self { kind, lengths, uid }) } else { Err(Malformed) }
     }
 
     /// Bytes that follow.
@@ -451,6 +461,7 @@ mod tests {
     const CHANGE: Request<'static> = Request {
         kind: Kind::Change,
         user: b"alice",
+        uid: Some(2000),
         service: b"passwd",
         remote_host: b"",
         terminal: b"/dev/pts/0",

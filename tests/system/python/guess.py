@@ -15,7 +15,7 @@ import time
 
 def request(user, password):
     fields = [user.encode(), b"guess", b"", b"", b"", password.encode(), b""]
-    return struct.pack("<4sHH7HH", b"RSPQ", 1, 0, *map(len, fields), 0) + b"".join(fields)
+    return struct.pack("<4sHH7HHI", b"RSPQ", 1, 0, *map(len, fields), 0, 0xFFFF_FFFF) + b"".join(fields)
 
 
 def verdict(user, password):

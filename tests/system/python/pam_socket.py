@@ -1,16 +1,18 @@
-"""Says to /run/roster/pam what is no request, then what is one, twice the same: pam_socket.py USER PASSWORD."""
+"""Says to /run/roster/pam what is no request, then what is one, twice the same, then the same of a user with this
+uid and with another one: pam_socket.py USER PASSWORD UID."""
 
 import socket
 import struct
 import sys
 
-user, password = (word.encode() for word in sys.argv[1:])
+user, password = (word.encode() for word in sys.argv[1:3])
+NO_UID = 0xFFFF_FFFF
 
 
-def request(kind=0, user=user, password=password, new=b"", magic=b"RSPQ", version=1, zero=0):
+def request(kind=0, user=user, password=password, new=b"", magic=b"RSPQ", version=1, zero=0, uid=NO_UID):
     fields = [user, b"socket", b"", b"", b"", password, new]
     lengths = map(len, fields)
-    return struct.pack("<4sHH7HH", magic, version, kind, *lengths, zero) + b"".join(fields)
+    return struct.pack("<4sHH7HHI", magic, version, kind, *lengths, zero, uid) + b"".join(fields)
 
 
 def said(*pieces):
@@ -50,3 +52,7 @@ print("well:", struct.unpack_from("<H", one, 6)[0])
 # What somebody heard on the way, had they been able to, opens nothing that its sender could not.
 print("again:", struct.unpack_from("<H", said(whole), 6)[0])
 print("logged out:", said(whole[:-1]).decode() or "none")
+for uid in (int(sys.argv[3]), int(sys.argv[3]) + 1, 0):
+    # Whether the password is right, and whether the user may in.
+    both = [request(uid=uid), request(kind=1, password=b"", uid=uid)]
+    print("with a uid:", *(struct.unpack_from("<H", said(one), 6)[0] for one in both))

@@ -10,6 +10,7 @@ use roster_system_tests::{
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,9 @@ fn who_knows_the_password_logs_in_and_nobody_else() {
     let operations = ["authenticate", "acct_mgmt", "setcred", "open_session", "close_session"];
     let done = pam.test("alone", "alice", &operations, &[PASSWORD]);
     assert_eq!((done.code, &*said(&done)), (0, "session has successfully been closed."));
-    pam.expect_logged("user=mallory", "outcome=unknown user");
+    // People type passwords where names belong.
+    pam.expect_logged("user=(unknown)", "outcome=unknown user");
+    assert!(!rosterd.log().contains("mallory"), "a name that nobody has is logged");
     expect_no_secrets(&rosterd, &[PASSWORD, "swordfish", &longest]);
 }
 
@@ -98,6 +101,9 @@ fn who_moves_in_the_directory_still_logs_in_and_who_goes_or_is_another_does_not(
     assert!(pam.authenticate("alice", "swordfish").ends_with(WRONG));
     slapd.delete(&[user_dn("bob")]);
     assert_ne!(pam.authenticate("bob", PASSWORD), SUCCESS);
+    // Who comes with a key is asked about here alone, and a cache may still know him.
+    let account = said(&pam.test("alone", "bob", &["acct_mgmt"], &[]));
+    assert!(account.ends_with("Permission denied"), "{account}");
     // Somebody else has taken the name: who is served under it is not who knows this password.
     slapd.delete(&[user_dn("carol")]);
     let other = pam::people(&["nobody", "nobody", "nobody", "carol"]);
@@ -380,13 +386,18 @@ fn what_is_no_request_is_closed_and_what_was_sent_before_is_judged_again() {
     let slapd = pam::directory(&["alice"]);
     let rosterd = started(&[domain(&slapd)]);
     let pam = Pam::on(&rosterd, "alice");
-    let program = include_str!("../python/pam_socket.py");
-    let done = run(pam.command("python3").args(["-c", program, "alice", PASSWORD]));
-    assert_eq!(done.text(), "well: 0\nagain: 0\nlogged out: none");
+    let (program, uid) = (include_str!("../python/pam_socket.py"), FIRST.to_string());
+    let done = run(pam.command("python3").args(["-c", program, "alice", PASSWORD, &uid]));
+    let lines = "well: 0\nagain: 0\nlogged out: none";
+    // Who is let in as somebody else than who was judged is let in by nobody.
+    let uids = "with a uid: 0 0\nwith a uid: 9 9\nwith a uid: 9 9";
+    assert_eq!(done.text(), format!("{lines}\n{uids}"));
     // After the password was changed the same bytes are worth nothing.
     slapd.set(&user_dn("alice"), "userPassword", &["battery staple"]);
-    let done = run(pam.command("python3").args(["-c", program, "alice", PASSWORD]));
-    assert_eq!(done.text(), "well: 1\nagain: 1\nlogged out: none");
+    let done = run(pam.command("python3").args(["-c", program, "alice", PASSWORD, &uid]));
+    let lines = "well: 1\nagain: 1\nlogged out: none";
+    let uids = "with a uid: 1 0\nwith a uid: 9 9\nwith a uid: 9 9";
+    assert_eq!(done.text(), format!("{lines}\n{uids}"));
     expect_no_secrets(&rosterd, &[PASSWORD]);
 }
 
@@ -445,6 +456,49 @@ fn the_next_server_is_asked_when_one_is_silent() {
     let second = start.elapsed();
     println!("the first server is silent: {first:?}, then {second:?}");
     assert!(first < Duration::from_secs(9) && second < Duration::from_secs(2));
+}
+
+/// The profiles of authselect with faillock, without what only takes time.
+#[test]
+fn local_users_are_locked_out_by_faillock_and_others_by_their_directory() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice"]);
+    let rosterd = started(&[domain(&slapd)]);
+    let pam = Pam::on(&rosterd, "alice");
+    let tallies = rosterd.host().path("tallies");
+    fs::create_dir(&tallies).expect("a folder for failures");
+    let faillock = format!("pam_faillock.so nodelay dir={}", tallies.display());
+    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/pam/authselect");
+    for profile in ["system-auth", "password-auth"] {
+        let text = fs::read_to_string(profiles.join(profile)).expect("the profile");
+        let text = text.replace("{include if \"with-faillock\"}", "");
+        let text = text.replace("pam_faillock.so", &faillock);
+        let text = text.replace("pam_roster.so try_first_pass", "MODULE try_first_pass nodelay");
+        let text = text.replace("pam_roster.so", "MODULE");
+        let text = text.replace("MODULE", pam.module().to_str().expect("a plain path"));
+        let is_tried = |line: &&str| {
+            (line.starts_with("auth") || line.starts_with("account")) && !line.contains("faildelay")
+        };
+        let stack =
+            text.lines().filter(is_tried).fold(String::new(), |all, line| all + line + "\n");
+        assert_eq!(stack.matches("pam_faillock.so").count(), 3, "{profile}");
+        pam.service(profile, &stack);
+        for _ in 0..4 {
+            let wrong = said(&pam.test(profile, "alice", &["authenticate"], &["swordfish"]));
+            assert_ne!(wrong, SUCCESS);
+        }
+        let whole = ["authenticate", "acct_mgmt"];
+        let done = pam.test(profile, "alice", &whole, &[PASSWORD]);
+        assert_eq!(done.code, 0, "{profile}: {}", said(&done));
+        // What the module leaves to others, others decide.
+        let line =
+            stack.lines().find(|line| line.starts_with("account") && line.contains("pam_roster"));
+        let line = line.expect("the module's line");
+        pam.service("others", &format!("{line}\naccount required pam_permit.so\n"));
+        assert_eq!(pam.test("others", "sshd", &["acct_mgmt"], &[]).code, 0, "{profile}");
+    }
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn ask(socket: &Path, user: &[u8]) -> Result<(Verdict, Vec<u8>)> {
     let request = Request {
         kind: Kind::SshKeys,
         user,
+        uid: None,
         service: b"sshd",
         remote_host: b"",
         terminal: b"",

@@ -130,11 +130,7 @@ impl<A: Authenticator> LogIns<A> {
         let answer = self.authenticator.change(&person, password, new).await;
         match answer.verdict {
             Verdict::Success => self.offline.changed(&person, new),
-            // It may have been done for all that.
-            Verdict::Unreachable | Verdict::Misconfigured => {
-                self.offline.doubted(&person, password);
-            }
-            verdict => self.offline.heard(&person, password, verdict),
+            verdict => self.offline.change_failed(&person, password, verdict),
         }
         answer
     }

@@ -162,7 +162,7 @@ impl<P: Provider + 'static> Object<P> {
     }
 
     async fn forget_credentials(&self, name: Vec<u8>) -> Result<u64, Error> {
-        let forgotten = self.log_ins.offline().forget(&name);
+        let forgotten = self.log_ins.offline().forget(&name).await;
         forgotten.map_err(|error| Error::Unavailable(error.to_string()))
     }
 

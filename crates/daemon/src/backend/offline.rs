@@ -6,10 +6,12 @@
 //! more. One user's questions are answered one after the other, so that many at once are no more tries.
 
 mod clock;
+mod guesses;
 mod standing;
 
 use super::people::People;
 use clock::{Clock, Time};
+use guesses::Guesses;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use roster_config::Offline as Settings;
 use roster_provider::access::Matched;
@@ -24,8 +26,9 @@ use sha2::Sha256;
 use standing::{Standing, pause_after, standing};
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Turn, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -34,6 +37,9 @@ use tokio::time::sleep;
 const HASHES_AT_ONCE: usize = 2;
 /// Passwords that are hashed to be kept, at a time: nobody waits for it, and others log in meanwhile.
 const LEARNT_AT_ONCE: usize = 1;
+/// Passwords that a directory called wrong and that are compared with what is kept, at a time: guesses from
+/// anywhere, which must not keep those waiting who log in while it is away.
+const COMPARED_AT_ONCE: usize = 1;
 /// Passwords that wait to be kept; further ones are kept after the next log-in.
 const WAITING_MAX: usize = 64;
 /// People whose passwords are remembered as unchanged. More are hashed again at their next log-in.
@@ -61,6 +67,10 @@ struct Kept {
     hashing: Semaphore,
     learning: Semaphore,
     waiting: Semaphore,
+    comparing: Semaphore,
+    guesses: Mutex<Guesses>,
+    /// How often everything was forgotten: what was read before that is not written after it.
+    emptied: AtomicU64,
     cost: Turn<Option<Cost>>,
     /// Keyed digests of the passwords that were kept by this process.
     remembered: Mutex<HashMap<Vec<u8>, [u8; 32]>>,
@@ -149,6 +159,9 @@ impl Offline {
                     hashing: Semaphore::new(HASHES_AT_ONCE),
                     learning: Semaphore::new(LEARNT_AT_ONCE),
                     waiting: Semaphore::new(WAITING_MAX),
+                    comparing: Semaphore::new(COMPARED_AT_ONCE),
+                    guesses: Mutex::default(),
+                    emptied: AtomicU64::new(0),
                     cost: Turn::default(),
                     remembered: Mutex::default(),
                     key,
@@ -184,13 +197,6 @@ impl Offline {
         sleep(pause_after(1)).await;
     }
 
-    /// The password may have been changed, which nobody has confirmed: nothing goes by the old one.
-    pub fn doubted(self: &Arc<Self>, person: &Person, password: &Secret) {
-        if self.in_use().is_some() {
-            self.learn(person, password, Lesson::Out);
-        }
-    }
-
     fn in_use(&self) -> Option<(&Kept, &Settings)> {
         Some((self.kept.as_ref()?, self.settings.as_ref()?))
     }
@@ -207,14 +213,8 @@ impl Offline {
     /// What is to be said while nobody who knows can be asked, which `unreachable` says.
     pub async fn check(&self, person: &Person, password: &Secret, unreachable: Answer) -> Answer {
         let Some((kept, settings)) = self.in_use() else { return unreachable };
-        let turn = kept.turn(&person.name);
-        let answer = {
-            let _turn = turn.lock().await;
-            self.checked(kept, settings, person, password).await
-        };
-        drop(turn);
-        kept.end_turn(&person.name);
-        match answer {
+        let checked = self.checked(kept, settings, person, password);
+        match kept.in_turn(&person.name, checked).await {
             Ok(Some(answer)) => {
                 let why = format!("{}; {}", answer.reason, unreachable.reason);
                 Answer { reason: why, is_offline: true, ..answer }
@@ -238,6 +238,7 @@ impl Offline {
         person: &Person,
         password: &Secret,
     ) -> Result<Option<Answer>, Trouble> {
+        let emptied = kept.emptied();
         let Some(credential) = kept.store.get(&person.name)? else { return Ok(None) };
         let (people, who) = (Arc::clone(&kept.people), person.clone());
         // What changed since the last time may be a whole domain.
@@ -268,7 +269,10 @@ impl Offline {
         if kept.verify(hash, password).await? {
             if credential.failures > 0 {
                 let forgiven = Credential { failures: 0, failed_unix: 0, ..credential };
-                kept.put(&person.name, forgiven).await?;
+                kept.put(&person.name, forgiven, emptied).await?;
+            }
+            if kept.emptied() != emptied {
+                return Ok(None);
             }
             let text = "The directory cannot be reached: this host has checked the password.";
             let answer = Answer::because(Verdict::Success, "by what is kept of the password");
@@ -277,7 +281,7 @@ impl Offline {
         let failures = credential.failures.saturating_add(1);
         let counted = Credential { failures, failed_unix: now, ..credential };
         // Who cannot be counted is told nothing.
-        kept.put(&person.name, counted).await?;
+        kept.put(&person.name, counted, emptied).await?;
         sleep(pause_after(failures)).await;
         let reason = format!("by what is kept of the password, {failures} times in a row");
         Ok(Some(Answer::because(Verdict::WrongPassword, reason)))
@@ -311,22 +315,38 @@ impl Offline {
     /// The password was changed to this.
     pub fn changed(self: &Arc<Self>, person: &Person, password: &Secret) {
         if self.in_use().is_some() {
-            self.learn(person, password, Lesson::Right);
+            self.learn(person, password, Lesson::Changed);
+        }
+    }
+
+    /// A change of this password came to another end. Unless it is sure that it was not done, this one is
+    /// believed no more.
+    pub fn change_failed(self: &Arc<Self>, person: &Person, password: &Secret, verdict: Verdict) {
+        let may_be_done = matches!(verdict, Verdict::Unreachable | Verdict::Misconfigured);
+        match self.in_use() {
+            Some(_) if may_be_done => self.learn(person, password, Lesson::Out),
+            _ => self.heard(person, password, verdict),
         }
     }
 
     fn learn(self: &Arc<Self>, person: &Person, password: &Secret, what: Lesson) {
         let Some(password) = Secret::copy_of(password.as_bytes()) else { return };
         let (offline, person) = (Arc::clone(self), person.clone());
+        let Some(emptied) = self.kept.as_ref().map(Kept::emptied) else { return };
         tokio::spawn(async move {
             let Some((kept, settings)) = offline.in_use() else { return };
-            let turn = kept.turn(&person.name);
-            let learnt = {
-                let _turn = turn.lock().await;
-                offline.learnt(kept, settings, &person, &password, what).await
+            let learnt = match what {
+                Lesson::Out => {
+                    kept.in_turn(&person.name, async { kept.forget(&person.name) }).await
+                }
+                Lesson::Wrong => kept.learn_wrong(&person.name, &password).await,
+                Lesson::Right | Lesson::Changed => {
+                    let is_changed = what == Lesson::Changed;
+                    let learnt = offline
+                        .learn_right(kept, settings, &person, &password, is_changed, emptied);
+                    kept.in_turn(&person.name, learnt).await
+                }
             };
-            drop(turn);
-            kept.end_turn(&person.name);
             if let Err(trouble) = learnt {
                 let user = person.name.escape_ascii();
                 tracing::error!(%user, "what is kept of the password is not up to date: {trouble}");
@@ -334,68 +354,52 @@ impl Offline {
         });
     }
 
-    async fn learnt(
+    async fn learn_right(
         &self,
         kept: &Kept,
         settings: &Settings,
         person: &Person,
         password: &Secret,
-        what: Lesson,
+        is_changed: bool,
+        emptied: u64,
     ) -> Result<(), Trouble> {
         let name = &person.name;
-        match what {
-            Lesson::Out => kept.forget(name),
-            Lesson::Wrong => {
-                let Some(credential) = kept.store.get(name)? else { return Ok(()) };
-                // A mistyped password takes nothing away; one that was right before does.
-                let was_right = match kept.is_remembered(name, password) {
-                    Some(was_right) => was_right,
-                    None => match kept.waiting.try_acquire() {
-                        Ok(_place) => kept.verify(Hash::parse(&credential.hash)?, password).await?,
-                        Err(_) => true,
-                    },
-                };
-                if was_right { kept.forget(name) } else { Ok(()) }
-            }
-            Lesson::Right => {
-                let now = self.corrected(kept).await?;
-                let cost = kept.cost(settings).await?;
-                let before = kept.store.get(name)?.filter(|before| before.uid == person.uid);
-                let same = before.filter(|before| {
-                    kept.is_remembered(name, password) == Some(true)
-                        && Hash::parse(&before.hash).is_ok_and(|hash| hash.cost() == cost)
-                });
-                if let Some(before) = same {
-                    let age = now.saturating_sub(before.verified_unix);
-                    let is_recent = age < (settings.life / LIFE_SHARE).as_secs();
-                    if !is_recent || before.failures > 0 {
-                        let seen = Credential {
-                            verified_unix: now,
-                            failures: 0,
-                            failed_unix: 0,
-                            ..before
-                        };
-                        kept.put(name, seen).await?;
-                    }
-                    return Ok(());
-                }
-                let Ok(_place) = kept.waiting.try_acquire() else {
-                    // Whatever was kept is of another password, perhaps.
-                    return kept.forget(name);
-                };
-                let hash = kept.hash(cost, password).await?;
-                let credential = Credential {
-                    uid: person.uid,
-                    hash,
-                    verified_unix: now,
-                    failures: 0,
-                    failed_unix: 0,
-                };
-                kept.put(name, credential).await?;
-                kept.remember(name, password);
-                Ok(())
-            }
+        let is_remembered = kept.is_remembered(name, password);
+        if is_changed || is_remembered == Some(false) {
+            // The one before is wrong from now on, whatever becomes of this one.
+            kept.forget_password(name)?;
         }
+        let now = self.corrected(kept).await?;
+        let cost = kept.cost(settings).await?;
+        let before = kept.store.get(name)?.filter(|before| before.uid == person.uid);
+        let same = before.filter(|before| {
+            is_remembered == Some(true)
+                && Hash::parse(&before.hash).is_ok_and(|hash| hash.cost() == cost)
+        });
+        if let Some(before) = same {
+            let age = now.saturating_sub(before.verified_unix);
+            let is_recent = age < (settings.life / LIFE_SHARE).as_secs();
+            if !is_recent || before.failures > 0 {
+                let seen = Credential { verified_unix: now, failures: 0, failed_unix: 0, ..before };
+                kept.put(name, seen, emptied).await?;
+            }
+            return Ok(());
+        }
+        let Ok(_place) = kept.waiting.try_acquire() else {
+            // Whatever was kept is of another password, perhaps.
+            return kept.forget_password(name);
+        };
+        let hash = match kept.hash(cost, password).await {
+            Ok(hash) => hash,
+            Err(trouble) => {
+                kept.forget_password(name)?;
+                return Err(trouble);
+            }
+        };
+        let credential =
+            Credential { uid: person.uid, hash, verified_unix: now, failures: 0, failed_unix: 0 };
+        kept.remember(name, password);
+        kept.put(name, credential, emptied).await
     }
 
     /// The time now, which is kept as the latest that was seen.
@@ -444,26 +448,33 @@ impl Offline {
     async fn clean(&self, kept: &Kept) -> Result<(), Trouble> {
         let now = self.noted(kept).await?;
         let (store, people) = (Arc::clone(&kept.store), Arc::clone(&kept.people));
-        let settings = self.settings.clone();
-        let gone = blocking(move || {
-            let old: Vec<Vec<u8>> = match &settings {
-                // Nothing is to be kept any more.
-                None => store.list()?.into_iter().map(|(name, _)| name).collect(),
-                Some(settings) => {
-                    let all = store.list()?.into_iter();
-                    let old = all.filter(|(_, credential)| {
-                        standing(credential, credential.uid, now, settings) == Standing::TooOld
-                    });
-                    old.map(|(name, _)| name).collect()
+        let mut gone = 0;
+        match &self.settings {
+            // Nothing is to be kept any more.
+            None => gone += blocking(move || store.retain(|_, _| false)).await??,
+            Some(settings) => {
+                let is_old = |credential: &Credential| {
+                    standing(credential, credential.uid, now, settings) == Standing::TooOld
+                };
+                let listed = Arc::clone(&store);
+                for (name, credential) in blocking(move || listed.list()).await?? {
+                    if !is_old(&credential) {
+                        continue;
+                    }
+                    let looked_at = async {
+                        // The user may have logged in since.
+                        let is_old = kept.store.get(&name)?.is_some_and(|now| is_old(&now));
+                        if is_old {
+                            kept.forget(&name)?;
+                        }
+                        Ok::<_, Trouble>(is_old)
+                    };
+                    gone += u64::from(kept.in_turn(&name, looked_at).await?);
                 }
-            };
-            for name in &old {
-                store.remove(name)?;
+                let keep = move |name: &[u8], uid| people.has(name, uid) != Some(false);
+                gone += blocking(move || store.retain(keep)).await??;
             }
-            let left = store.retain(|name, uid| people.has(name, uid) != Some(false))?;
-            Ok::<_, StoreError>(left + old.len() as u64)
-        })
-        .await??;
+        }
         if gone > 0 {
             tracing::info!(
                 "what was kept of the passwords of {gone} users was too old, or they are gone"
@@ -489,20 +500,25 @@ impl Offline {
     }
 
     /// Forgets what is kept of a user, or with an empty name of everybody; gives of how many.
-    pub fn forget(&self, name: &[u8]) -> Result<u64, StoreError> {
+    pub async fn forget(&self, name: &[u8]) -> Result<u64, StoreError> {
         let Some(kept) = &self.kept else { return Ok(0) };
         if name.is_empty() {
+            // Who is being asked about now has read already, and finds this out after writing.
+            kept.emptied.fetch_add(1, Ordering::SeqCst);
             lock(&kept.remembered).clear();
             return kept.store.retain(|_, _| false);
         }
-        lock(&kept.remembered).remove(name);
-        let had = kept.store.get(name)?.is_some();
-        kept.store.remove(name)?;
-        Ok(had.into())
+        let forgotten = async {
+            lock(&kept.remembered).remove(name);
+            let had = kept.store.get(name)?.is_some();
+            kept.store.remove(name)?;
+            Ok(u64::from(had))
+        };
+        kept.in_turn(name, forgotten).await
     }
 
     /// The directory said whether a filter finds a user.
-    pub fn matched(&self, user: &[u8], uid: u32, filter: &str, matched: bool) {
+    pub fn matched(self: &Arc<Self>, user: &[u8], uid: u32, filter: &str, matched: bool) {
         let Some(kept) = &self.kept else { return };
         let asked_unix = self.now_unix();
         let said = Match { uid, filter: filter.to_owned(), matched, asked_unix };
@@ -515,10 +531,12 @@ impl Offline {
             _ => true,
         };
         if is_new {
-            let (store, user) = (Arc::clone(&kept.store), user.to_vec());
-            spawn_blocking(move || {
-                if let Err(error) = store.put_matched(&user, &said) {
-                    tracing::error!("what the access filter said is not kept: {error}");
+            let (offline, user, emptied) = (Arc::clone(self), user.to_vec(), kept.emptied());
+            tokio::spawn(async move {
+                let Some(kept) = &offline.kept else { return };
+                let put = kept.put_matched(&user, said, emptied);
+                if let Err(trouble) = kept.in_turn(&user, put).await {
+                    tracing::error!("what the access filter said is not kept: {trouble}");
                 }
             });
         }
@@ -549,9 +567,11 @@ impl Offline {
 }
 
 /// What an answer of the directory teaches.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Lesson {
     Right,
+    /// The password is right since now.
+    Changed,
     Wrong,
     Out,
 }
@@ -570,9 +590,34 @@ impl Kept {
         }
     }
 
-    async fn put(&self, name: &[u8], credential: Credential) -> Result<(), Trouble> {
-        let (store, name) = (Arc::clone(&self.store), name.to_vec());
-        Ok(blocking(move || store.put(&name, &credential)).await??)
+    /// Does something in a user's turn.
+    async fn in_turn<T>(&self, name: &[u8], work: impl Future<Output = T>) -> T {
+        let turn = self.turn(name);
+        let done = {
+            let _turn = turn.lock().await;
+            work.await
+        };
+        drop(turn);
+        self.end_turn(name);
+        done
+    }
+
+    /// To be read before anything that is written again.
+    fn emptied(&self) -> u64 {
+        self.emptied.load(Ordering::SeqCst)
+    }
+
+    /// Keeps that, unless everything was forgotten since `emptied` was read.
+    async fn put(&self, name: &[u8], credential: Credential, emptied: u64) -> Result<(), Trouble> {
+        let (store, to) = (Arc::clone(&self.store), name.to_vec());
+        blocking(move || store.put(&to, &credential)).await??;
+        if self.emptied() == emptied { Ok(()) } else { self.forget(name) }
+    }
+
+    async fn put_matched(&self, name: &[u8], said: Match, emptied: u64) -> Result<(), Trouble> {
+        let (store, to) = (Arc::clone(&self.store), name.to_vec());
+        blocking(move || store.put_matched(&to, &said)).await??;
+        if self.emptied() == emptied { Ok(()) } else { self.forget(name) }
     }
 
     fn forget(&self, name: &[u8]) -> Result<(), Trouble> {
@@ -580,10 +625,41 @@ impl Kept {
         Ok(self.store.remove(name)?)
     }
 
+    /// What an access filter said of the user stays.
+    fn forget_password(&self, name: &[u8]) -> Result<(), Trouble> {
+        lock(&self.remembered).remove(name);
+        Ok(self.store.remove_credential(name)?)
+    }
+
+    /// The directory calls a password wrong. A mistyped one takes nothing away; one that was right before
+    /// does. Guesses that come too fast are not looked at, and take nothing away either.
+    async fn learn_wrong(&self, name: &[u8], password: &Secret) -> Result<(), Trouble> {
+        match self.is_remembered(name, password) {
+            Some(false) => Ok(()),
+            Some(true) => self.in_turn(name, async { self.forget(name) }).await,
+            None if self.store.get(name)?.is_none() => Ok(()),
+            None if !lock(&self.guesses).begin(name, Instant::now()) => Ok(()),
+            None => {
+                let compared = async {
+                    let _permit = self.comparing.acquire().await;
+                    self.in_turn(name, self.compare_wrong(name, password)).await
+                };
+                let compared = compared.await;
+                lock(&self.guesses).end(name);
+                compared
+            }
+        }
+    }
+
+    async fn compare_wrong(&self, name: &[u8], password: &Secret) -> Result<(), Trouble> {
+        let Some(credential) = self.store.get(name)? else { return Ok(()) };
+        let was_right = compare(Hash::parse(&credential.hash)?, password).await?;
+        if was_right { self.forget(name) } else { Ok(()) }
+    }
+
     async fn verify(&self, hash: Hash, password: &Secret) -> Result<bool, Trouble> {
         let _permit = self.hashing.acquire().await;
-        let password = Secret::copy_of(password.as_bytes()).ok_or(Trouble::Other("no memory"))?;
-        Ok(blocking(move || hash.is_of(password.as_bytes())).await??)
+        compare(hash, password).await
     }
 
     async fn hash(&self, cost: Cost, password: &Secret) -> Result<String, Trouble> {
@@ -638,6 +714,11 @@ impl Kept {
         // Digests under a key that nobody knows: in what time they are compared tells nothing.
         remembered.get(name).map(|before| *before == digest)
     }
+}
+
+async fn compare(hash: Hash, password: &Secret) -> Result<bool, Trouble> {
+    let password = Secret::copy_of(password.as_bytes()).ok_or(Trouble::Other("no memory"))?;
+    Ok(blocking(move || hash.is_of(password.as_bytes())).await??)
 }
 
 fn random_key() -> Option<Secret> {

@@ -5,10 +5,12 @@
 //! Who asks is who the kernel says they are. Root's programs may ask for anybody, and so may those of
 //! `trusted_users`; all others for themselves alone, so many times a minute. What carries a password is
 //! never made one with another request, and never logged. What a user was tried for, where, and what
-//! came of it is.
+//! came of it is; but where from only if one of root's programs or of the trusted says so, and no name that
+//! nobody has, for that may be a password.
 //!
 //! Timers: none.
 
+mod served;
 mod targets;
 mod tries;
 
@@ -27,9 +29,10 @@ use roster_wire::pam::{
     AnswerHeader, BLOB_BYTES_MAX, Kind, MESSAGES_MAX, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES,
     Request, RequestHeader, Verdict, write_message,
 };
+use served::Served;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use targets::Targets;
 use tokio::time::{sleep, timeout};
@@ -42,8 +45,6 @@ const LIMITS: Limits = Limits { of_a_user: 32, of_root: 2048, of_all: 4096 };
 const REQUEST_WAIT: Duration = Duration::from_secs(2);
 /// How long it may take to fetch the answer.
 const REPLY_WAIT: Duration = Duration::from_secs(3);
-/// Questions for keys that a user other than root may put: sshd has one user put one for every connection.
-const KEY_QUESTIONS_PER_MINUTE: u32 = 1200;
 /// After an error of accept(2), which is most likely a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -224,8 +225,10 @@ struct Responder {
     trusted: Vec<u32>,
     timeout: Duration,
     tries: Mutex<Tries>,
-    key_questions: Mutex<Tries>,
+    /// Of questions without a password.
+    account_tries: Mutex<Tries>,
     targets: Targets,
+    served: Mutex<Served>,
 }
 
 impl Responder {
@@ -253,62 +256,120 @@ impl Responder {
             trusted: context.config.trusted.clone(),
             timeout: context.config.timeout.min(LOG_IN_DEADLINE),
             tries: Mutex::new(Tries::new(context.config.tries_per_minute)),
-            key_questions: Mutex::new(Tries::new(KEY_QUESTIONS_PER_MINUTE)),
+            account_tries: Mutex::new(Tries::new(context.config.tries_per_minute)),
             targets: Targets::default(),
+            served: Mutex::default(),
         })
     }
 
     /// The answer to a request, whatever happens, and a line in the log.
     async fn answer(&self, peer: u32, request: &Request<'_>, admitted: &Admitted) -> Answer {
         let start = Instant::now();
-        let answer = timeout(self.timeout, self.judge(peer, request, admitted)).await;
-        let answer = answer.unwrap_or_else(|_| Answer::of(Verdict::Unreachable));
+        let reach = Reach::of(peer, &self.trusted);
+        let mut user = None;
+        let answer = timeout(self.timeout, self.judge(reach, peer, request, admitted, &mut user));
+        let answer = answer.await.unwrap_or_else(|_| Answer::of(Verdict::Unreachable));
         let outcome = answer.verdict.label();
         let what = label(request.kind);
         metrics::counter!("roster_log_ins_total", "kind" => what, "verdict" => outcome)
             .increment(1);
         metrics::histogram!("roster_log_in_seconds").record(start.elapsed().as_secs_f64());
-        info!(
-            user = %request.user.escape_ascii(),
-            service = %request.service.escape_ascii(),
-            rhost = %request.remote_host.escape_ascii(),
-            tty = %request.terminal.escape_ascii(),
-            ruser = %request.remote_user.escape_ascii(),
-            peer,
-            outcome,
-            offline = answer.is_offline,
-            "{what}",
-        );
+        let user = user.as_deref().unwrap_or(NOBODY).escape_ascii();
+        let offline = answer.is_offline;
+        match said_in_the_log(reach, request.kind, answer.verdict) {
+            InLog::All => info!(
+                %user,
+                service = %request.service.escape_ascii(),
+                rhost = %request.remote_host.escape_ascii(),
+                tty = %request.terminal.escape_ascii(),
+                ruser = %request.remote_user.escape_ascii(),
+                peer,
+                outcome,
+                offline,
+                "{what}",
+            ),
+            InLog::Own => info!(%user, peer, outcome, offline, "{what}"),
+            InLog::Debug => debug!(%user, peer, outcome, "{what}"),
+        }
         answer
     }
 
-    async fn judge(&self, peer: u32, request: &Request<'_>, admitted: &Admitted) -> Answer {
-        let reach = Reach::of(peer, &self.trusted);
-        if request.kind == Kind::SshKeys {
-            return self.ssh_keys(peer, request, admitted).await;
-        }
-        if request.kind != Kind::Account && reach == Reach::Own(peer) && !self.may_try(peer) {
-            return Answer::of(Verdict::TooManyTries);
-        }
-        // Who waits for a turn at a user takes none of those that others wait for.
-        let _at_user = self.targets.turn(request.user).await;
-        let _turn = admitted.turn().await;
-        let found = match self.publisher.find_user(0, request.user).await {
-            Ok(found) => found,
-            Err(error) => {
-                warn!(user = %request.user.escape_ascii(), "whose user it is cannot be told: {error}");
-                return Answer::of(Verdict::Unreachable);
+    /// Whose user it is.
+    async fn find(&self, name: &[u8]) -> Option<FoundUser> {
+        match self.publisher.find_user(0, name).await {
+            Ok(found) => {
+                if !found.domain.is_empty() {
+                    lock(&self.served).note(name, found.uid, Instant::now());
+                }
+                Some(found)
             }
+            Err(error) => {
+                warn!("whose user somebody is cannot be told: {error}");
+                None
+            }
+        }
+    }
+
+    /// What is to be said; `known` is the name if there is somebody of whom whoever asks may hear.
+    async fn judge(
+        &self,
+        reach: Reach,
+        peer: u32,
+        request: &Request<'_>,
+        admitted: &Admitted,
+        known: &mut Option<Vec<u8>>,
+    ) -> Answer {
+        if request.kind == Kind::SshKeys {
+            return self.ssh_keys(request, admitted, known).await;
+        }
+        if reach == Reach::Own(peer) {
+            let is_account = request.kind == Kind::Account;
+            let tries = if is_account { &self.account_tries } else { &self.tries };
+            if !lock(tries).may_try(peer, Instant::now()) {
+                return Answer::of(Verdict::TooManyTries);
+            }
+        }
+        let mut turn = admitted.turn().await;
+        let Some(found) = self.find(request.user).await else {
+            return Answer::of(Verdict::Unreachable);
         };
         if !reach.has(&found) {
             return Answer::of(Verdict::NotPermitted);
         }
+        if !found.domain.is_empty() {
+            *known = Some(request.user.to_vec());
+        }
+        if is_somebody_else(request.uid, &found) {
+            warn!(
+                user = %request.user.escape_ascii(),
+                uid = found.uid,
+                "the user has another uid in the program that asks: something else serves the name, too",
+            );
+            return Answer::of(Verdict::Denied);
+        }
+        let mut at_user = None;
+        if has_password(request.kind) {
+            // Who waits for a turn at a user takes none of those that others wait for.
+            drop(turn);
+            let target = if found.domain.is_empty() { request.user } else { &found.name };
+            at_user = Some(self.targets.turn(target).await);
+            turn = admitted.turn().await;
+        }
+        let answer = self.asked(peer, request, found).await;
+        drop((turn, at_user));
+        answer
+    }
+
+    async fn asked(&self, peer: u32, request: &Request<'_>, found: FoundUser) -> Answer {
         let is_decoy = found.domain.is_empty();
         let domain = if is_decoy { self.decoy.as_ref() } else { Some(&found.domain) };
         let back_end = domain.and_then(|domain| self.back_ends.get(domain));
         let answer = match back_end {
             // Nobody is asked about an account that is not there.
-            Some(_) if is_decoy && request.kind == Kind::Account => return unknown(),
+            _ if is_decoy && request.kind == Kind::Account => {
+                let was = lock(&self.served).was(request.user, request.uid, Instant::now());
+                return Answer::of(of_a_decoy(was));
+            }
             Some(back_end) => {
                 let user = if is_decoy { request.user.to_vec() } else { found.name };
                 let who = LogIn {
@@ -327,8 +388,11 @@ impl Responder {
         match answer {
             _ if is_decoy => unknown(),
             // A credential cache is the user's own, and for who opens sessions.
-            Ok(answer) if peer != 0 && peer != found.uid => Answer { blob: None, ..answer },
-            Ok(answer) => answer,
+            Ok(answer) => {
+                let blob = answer.blob.filter(|_| peer == 0 || peer == found.uid);
+                let verdict = of_somebody(request.kind, answer.verdict);
+                Answer { verdict, blob, ..answer }
+            }
             Err(error) => {
                 warn!(user = %request.user.escape_ascii(), "the back-end gives no answer: {error}");
                 Answer::of(Verdict::Unreachable)
@@ -336,20 +400,21 @@ impl Responder {
         }
     }
 
-    /// Keys are told to everybody: sshd(8) has somebody ask who is nobody else.
-    async fn ssh_keys(&self, peer: u32, request: &Request<'_>, admitted: &Admitted) -> Answer {
-        if peer != 0 && !may(&self.key_questions, peer) {
-            return Answer::of(Verdict::TooManyTries);
-        }
+    /// Keys are told to everybody: sshd(8) has somebody ask who is nobody else, for every connection from
+    /// anywhere. So there are no tries to use up, which strangers could do; the gate bounds it.
+    async fn ssh_keys(
+        &self,
+        request: &Request<'_>,
+        admitted: &Admitted,
+        known: &mut Option<Vec<u8>>,
+    ) -> Answer {
         let _turn = admitted.turn().await;
-        let found = match self.publisher.find_user(0, request.user).await {
-            Ok(found) if found.domain.is_empty() => return unknown(),
-            Ok(found) => found,
-            Err(error) => {
-                warn!(user = %request.user.escape_ascii(), "whose user it is cannot be told: {error}");
-                return Answer::of(Verdict::Unreachable);
-            }
+        let found = match self.find(request.user).await {
+            None => return Answer::of(Verdict::Unreachable),
+            Some(found) if found.domain.is_empty() => return unknown(),
+            Some(found) => found,
         };
+        *known = Some(request.user.to_vec());
         let Some(back_end) = self.back_ends.get(&found.domain) else {
             return Answer::of(Verdict::Unreachable);
         };
@@ -374,14 +439,61 @@ impl Responder {
             }
         }
     }
+}
 
-    fn may_try(&self, uid: u32) -> bool {
-        may(&self.tries, uid)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In place of a name that is not served: people type passwords where names belong.
+const NOBODY: &[u8] = b"(unknown)";
+
+/// How much of a request is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InLog {
+    All,
+    /// Not where it comes from: who asks could say that it is from anywhere, and have others locked out.
+    Own,
+    /// Only where somebody looks for it.
+    Debug,
+}
+
+fn said_in_the_log(reach: Reach, kind: Kind, verdict: Verdict) -> InLog {
+    match (reach, kind, verdict) {
+        (Reach::All, ..) => InLog::All,
+        // Of these there may be any number.
+        (Reach::Own(_), Kind::SshKeys, _) | (Reach::Own(_), _, Verdict::TooManyTries) => {
+            InLog::Debug
+        }
+        (Reach::Own(_), ..) => InLog::Own,
     }
 }
 
-fn may(tries: &Mutex<Tries>, uid: u32) -> bool {
-    tries.lock().unwrap_or_else(PoisonError::into_inner).may_try(uid, Instant::now())
+fn has_password(kind: Kind) -> bool {
+    match kind {
+        Kind::Authenticate | Kind::PrepareChange | Kind::Change => true,
+        Kind::Account | Kind::SshKeys => false,
+    }
+}
+
+/// Whether the program would let in another than who is judged here.
+fn is_somebody_else(uid: Option<u32>, found: &FoundUser) -> bool {
+    !found.domain.is_empty() && uid.is_some_and(|uid| uid != found.uid)
+}
+
+/// Of an account that is not served. Stacks leave who is unknown to others, and nobody else knows somebody
+/// who was served lately.
+fn of_a_decoy(was_served: bool) -> Verdict {
+    if was_served { Verdict::Denied } else { Verdict::UnknownUser }
+}
+
+/// What a back-end's verdict is for somebody who is served: nobody else decides about them, not even when
+/// the directory has just lost them.
+fn of_somebody(kind: Kind, verdict: Verdict) -> Verdict {
+    match (kind, verdict) {
+        (Kind::Account, Verdict::UnknownUser) => Verdict::Denied,
+        (_, verdict) => verdict,
+    }
 }
 
 fn unknown() -> Answer {
@@ -439,6 +551,36 @@ mod tests {
         }
         // The uid of a name that is not served is 0 here, and nobody's.
         assert!(!Reach::of(1, &[]).has(&nobody) && !Reach::Own(0).has(&nobody));
+    }
+
+    #[test]
+    fn who_is_judged_is_who_is_let_in() {
+        let alice = found("corp", 2000);
+        assert!(!is_somebody_else(Some(2000), &alice));
+        assert!(is_somebody_else(Some(1000), &alice) && is_somebody_else(Some(0), &alice));
+        assert!(!is_somebody_else(None, &alice), "the program knows no uid");
+        assert!(!is_somebody_else(Some(1000), &FoundUser::default()), "others serve the name");
+    }
+
+    #[test]
+    fn an_account_that_the_directory_has_lost_is_left_to_nobody_else() {
+        assert_eq!(of_somebody(Kind::Account, Verdict::UnknownUser), Verdict::Denied);
+        assert_eq!(of_somebody(Kind::Account, Verdict::NotOurs), Verdict::NotOurs);
+        assert_eq!(of_somebody(Kind::Authenticate, Verdict::UnknownUser), Verdict::UnknownUser);
+        assert_eq!(of_a_decoy(true), Verdict::Denied);
+        assert_eq!(of_a_decoy(false), Verdict::UnknownUser);
+    }
+
+    #[test]
+    fn who_may_ask_for_themselves_alone_tells_the_log_no_origin_and_cannot_fill_it() {
+        for verdict in Verdict::ALL {
+            for kind in Kind::ALL {
+                assert_eq!(said_in_the_log(Reach::All, kind, verdict), InLog::All);
+                assert_ne!(said_in_the_log(Reach::Own(1), kind, verdict), InLog::All);
+            }
+        }
+        let refused = said_in_the_log(Reach::Own(1), Kind::Account, Verdict::TooManyTries);
+        assert_eq!(refused, InLog::Debug);
     }
 
     #[test]

@@ -120,6 +120,10 @@ fn a_lock_of_the_password_policy_lasts_as_long_as_it_is_configured_to() {
     // 20,000 days and an hour after 1970 it is 2024-10-04, 01:00.
     for (value, lock_secs, verdict) in [
         ("000001010000Z", 1, Verdict::Locked),
+        ("00000101000000Z", 1, Verdict::Locked),
+        ("000001010000+0000", 1, Verdict::Locked),
+        ("00000101000000.0Z", 1, Verdict::Locked),
+        ("19691231235959Z", 1, Verdict::Locked),
         ("20241004005900Z", 0, Verdict::Locked),
         ("20241004005900Z", 61, Verdict::Locked),
         ("20241004005900Z", 60, Verdict::Allowed),

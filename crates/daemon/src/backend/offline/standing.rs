@@ -35,7 +35,8 @@ pub fn standing(credential: &Credential, uid: u32, now: u64, settings: &Settings
         return Standing::TooOld;
     }
     let until = failed_unix.saturating_add(settings.lockout.as_secs());
-    if failures >= settings.failures && now < until {
+    // One that is later than now was counted by a clock that was ahead, and has been put right since.
+    if failures >= settings.failures && failed_unix <= now && now < until {
         return Standing::LockedUntil(until);
     }
     Standing::Good
@@ -80,6 +81,12 @@ mod tests {
         assert_eq!(stands(3, 5100, 5159), Standing::LockedUntil(5160));
         assert_eq!(stands(3, 5100, 5160), Standing::Good);
         assert_eq!(stands(4, 5160, 5161), Standing::LockedUntil(5220));
+    }
+
+    #[test]
+    fn a_lock_by_a_clock_that_was_ahead_ends_when_it_is_put_right() {
+        assert_eq!(stands(3, 9_000_000, 5100), Standing::Good);
+        assert_eq!(stands(3, 5100, 5100), Standing::LockedUntil(5160));
     }
 
     #[test]

@@ -301,10 +301,10 @@ async fn a_person_can_have_what_is_kept_forgotten() {
     let host = Host::new();
     host.heard("alice", "good", Verdict::Success).await;
     host.heard("bob", "good", Verdict::Success).await;
-    assert_eq!(host.offline.forget(b"carol").unwrap(), 0);
-    assert_eq!(host.offline.forget(b"alice").unwrap(), 1);
+    assert_eq!(host.offline.forget(b"carol").await.unwrap(), 0);
+    assert_eq!(host.offline.forget(b"alice").await.unwrap(), 1);
     assert_eq!(host.check("alice", "good").await, Verdict::Unreachable);
-    assert_eq!(host.offline.forget(b"").unwrap(), 1);
+    assert_eq!(host.offline.forget(b"").await.unwrap(), 1);
     assert_eq!(host.check("bob", "good").await, Verdict::Unreachable);
 }
 
@@ -326,4 +326,107 @@ async fn what_a_filter_said_counts_for_that_filter_and_user_and_for_a_time() {
     assert!(matches!(before(1, "(a=c)"), Matched::Unknown(_)));
     host.hand.go(31 * DAY);
     assert!(matches!(before(1, "(a=b)"), Matched::Unknown(_)));
+}
+
+#[tokio::test]
+async fn guesses_beyond_a_few_are_not_compared_and_take_nothing_away() {
+    let mut host = Host::new();
+    host.heard("alice", "good", Verdict::Success).await;
+    host.restart();
+    // All at once, and more than wait to be kept.
+    for guess in 0..200 {
+        let guess = secret(&format!("guess{guess}"));
+        host.offline.heard(&person("alice"), &guess, Verdict::WrongPassword);
+    }
+    host.settled("alice").await;
+    assert_eq!(host.check("alice", "good").await, Verdict::Success, "none of them was right");
+    for _ in 0..4 {
+        host.heard("alice", "guess", Verdict::WrongPassword).await;
+    }
+    let waiting =
+        lock(&host.offline.kept.as_ref().unwrap().guesses).begin(b"alice", Instant::now());
+    assert!(!waiting, "those were enough for a minute");
+    assert_eq!(host.check("alice", "good").await, Verdict::Success);
+}
+
+#[tokio::test]
+async fn a_password_that_may_have_been_changed_is_believed_no_more() {
+    for verdict in [Verdict::Unreachable, Verdict::Misconfigured, Verdict::Locked] {
+        let host = Host::new();
+        host.heard("alice", "good", Verdict::Success).await;
+        host.offline.change_failed(&person("alice"), &secret("good"), verdict);
+        host.settled("alice").await;
+        assert_eq!(host.check("alice", "good").await, Verdict::Unreachable, "{verdict:?}");
+    }
+    let host = Host::new();
+    host.heard("alice", "good", Verdict::Success).await;
+    let refused = Verdict::NewPasswordRefused;
+    host.offline.change_failed(&person("alice"), &secret("good"), refused);
+    host.settled("alice").await;
+    assert_eq!(host.check("alice", "good").await, Verdict::Success, "it was not done");
+}
+
+#[tokio::test]
+async fn the_password_before_is_gone_before_the_one_after_it_is_kept() {
+    for restarted in [false, true] {
+        let mut host = Host::new();
+        host.heard("alice", "good", Verdict::Success).await;
+        if restarted {
+            host.restart();
+        }
+        let kept = host.offline.kept.as_ref().unwrap();
+        // No hash is made meanwhile, as when there is no memory for one.
+        let busy = kept.learning.acquire().await.unwrap();
+        let (alice, better) = (person("alice"), secret("better"));
+        if restarted {
+            host.offline.changed(&alice, &better);
+        } else {
+            host.offline.heard(&alice, &better, Verdict::Success);
+        }
+        let waiting = Instant::now();
+        while kept.store.get(b"alice").unwrap().is_some() {
+            assert!(waiting.elapsed() < Duration::from_secs(10), "the old one is still believed");
+            sleep(Duration::from_millis(5)).await;
+        }
+        drop(busy);
+        host.settled("alice").await;
+        assert_eq!(host.check("alice", "good").await, Verdict::WrongPassword);
+        assert_eq!(host.check("alice", "better").await, Verdict::Success);
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_has_forgotten_is_not_put_back_by_who_read_it_before() {
+    let host = Host::new();
+    host.heard("alice", "good", Verdict::Success).await;
+    let kept = host.offline.kept.as_ref().unwrap();
+    // Two questions that cannot go on yet: one has read alice's, the other is to keep bob's.
+    let (busy, learning) =
+        (kept.hashing.acquire_many(2).await.unwrap(), kept.learning.acquire().await.unwrap());
+    let (offline, alice) = (Arc::clone(&host.offline), person("alice"));
+    let check = tokio::spawn(async move {
+        let unreachable = Answer::of(Verdict::Unreachable);
+        offline.check(&alice, &secret("bad"), unreachable).await.verdict
+    });
+    host.offline.heard(&person("bob"), &secret("good"), Verdict::Success);
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(host.offline.forget(b"").await.unwrap(), 1);
+    drop((busy, learning));
+    check.await.unwrap();
+    host.settled("bob").await;
+    assert_eq!(host.offline.list().unwrap(), [], "nothing came back");
+}
+
+#[tokio::test]
+async fn what_is_forgotten_of_one_user_waits_for_the_users_turn() {
+    let host = Host::new();
+    host.heard("alice", "good", Verdict::Success).await;
+    let kept = host.offline.kept.as_ref().unwrap();
+    let turn = kept.turn(b"alice");
+    let others = turn.lock().await;
+    let forget = host.offline.forget(b"alice");
+    assert!(timeout(Duration::from_millis(50), forget).await.is_err());
+    drop(others);
+    drop(turn);
+    assert_eq!(host.offline.forget(b"alice").await.unwrap(), 1);
 }

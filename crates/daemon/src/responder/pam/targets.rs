@@ -10,23 +10,33 @@ const AT_ONCE: usize = 4;
 
 /// The users for whom something is asked now.
 #[derive(Clone, Debug, Default)]
-pub struct Targets(Arc<Mutex<HashMap<Vec<u8>, Arc<Semaphore>>>>);
+pub struct Targets(Arc<Mutex<HashMap<Vec<u8>, Target>>>);
+
+#[derive(Debug)]
+struct Target {
+    turns: Arc<Semaphore>,
+    /// Those who have a turn or wait for one. Counted under the lock, so that the last one to go knows it.
+    count: usize,
+}
 
 impl Targets {
     /// Waits until something may be asked for that user; it is until what this gives is dropped.
     pub async fn turn(&self, user: &[u8]) -> Turn {
-        let turns = Arc::clone(
-            self.lock().entry(user.to_vec()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE))),
-        );
-        let targets = self.clone();
-        let mut turn =
-            Turn { targets, user: user.to_vec(), turns: Arc::clone(&turns), permit: None };
+        let mut turn = Turn { targets: self.clone(), user: user.to_vec(), permit: None };
+        let turns = {
+            let mut targets = self.lock();
+            let target = targets
+                .entry(user.to_vec())
+                .or_insert_with(|| Target { turns: Arc::new(Semaphore::new(AT_ONCE)), count: 0 });
+            target.count += 1;
+            Arc::clone(&target.turns)
+        };
         // It is never closed.
         turn.permit = turns.acquire_owned().await.ok();
         turn
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Arc<Semaphore>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Target>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -36,17 +46,17 @@ impl Targets {
 pub struct Turn {
     targets: Targets,
     user: Vec<u8>,
-    turns: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut targets = self.targets.lock();
-        // What refers to it: the table, this, its permit; whoever else is here does, too.
-        let own = 2 + usize::from(self.permit.is_some());
-        if Arc::strong_count(&self.turns) == own {
-            targets.remove(&self.user);
+        if let Some(target) = targets.get_mut(&self.user) {
+            target.count -= 1;
+            if target.count == 0 {
+                targets.remove(&self.user);
+            }
         }
     }
 }
@@ -89,5 +99,23 @@ mod tests {
         assert!(timeout(SOON, targets.turn(b"alice")).await.is_err());
         drop(turns);
         assert_eq!(targets.lock().len(), 0);
+    }
+
+    /// Those who leave at the same moment must not each take the other for somebody who stays.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn nothing_is_kept_of_those_who_leave_together() {
+        let targets = Targets::default();
+        for _ in 0..500 {
+            let four: Vec<_> = (0..AT_ONCE)
+                .map(|_| {
+                    let targets = targets.clone();
+                    tokio::spawn(async move { drop(targets.turn(b"alice").await) })
+                })
+                .collect();
+            for one in four {
+                one.await.unwrap();
+            }
+            assert_eq!(targets.lock().len(), 0);
+        }
     }
 }
