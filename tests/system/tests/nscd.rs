@@ -71,12 +71,14 @@ fn every_look_up_is_answered_as_the_module_and_as_files_do() {
         let files = answers(&plain, &program, &questions);
         let served = Responder::start(Host::in_memory(corpus, &lines("files")));
         let ours = answers(served.host(), &program, &questions);
+        assert!(served.figure(" maps handed out") >= 2, "{}", served.figures());
         let nobody = Corpus::new("", b"", b"", b"");
         let snapshot = Host::in_memory(&nobody, &lines("files roster"));
         snapshot.publish(corpus);
         let module = answers(&snapshot, &program, &questions);
         let served = Responder::start(snapshot);
         let through_both = answers(served.host(), &program, &questions);
+        assert!(served.figure(" maps handed out") >= 2, "{}", served.figures());
         difference(corpus, &files, &ours)
             .or_else(|| difference(corpus, &module, &through_both))
             .or_else(|| difference(corpus, &files, &module))
@@ -441,6 +443,66 @@ fn without_memory_for_a_new_map_the_old_one_stays() {
     served.host().publish(&generation(3));
     wait_until(SOON, "a smaller one fits", || names.user("u1").contains("generation 3:"));
     wait_until(SOON, "all is well", || !served.figures().contains("No space"));
+}
+
+/// Whom a local file has lost must not be served from a map that could not be renewed: programs read the files.
+#[test]
+fn without_memory_for_a_new_map_changes_of_local_files_are_seen() {
+    if !needs_root() {
+        return;
+    }
+    let host = Host::in_memory(&generation(1), "passwd: files\ngroup: files\n");
+    let mut served = Responder::prepared(host, &[]);
+    let maps = served.host().path("maps").display().to_string();
+    served.after(&format!("mount -t tmpfs -o size=3m,mode=700 tmpfs {maps}"));
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("u1").contains("generation 1:"));
+    let mut large = "root:x:0:0:::\n".to_owned();
+    for i in 0..40_000 {
+        let _ = writeln!(large, "large{i}:x:{}:1:::", 100_000 + i);
+    }
+    served.rewrite("passwd", &large);
+    wait_until(SOON, "it is told", || served.figures().contains("No space left"));
+    assert!(served.figures().contains("passwd: no map"), "{}", served.figures());
+    wait_until(SOON, "who is gone is gone", || names.user("u1").starts_with("none"));
+    assert!(names.user("large7").starts_with("large7:"));
+}
+
+/// A snapshot that nobody can read takes only its own users away, and the local ones are served as ever.
+#[test]
+fn without_a_snapshot_that_can_be_read_local_files_are_served() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    let bad = served.host().snapshot().with_extension("bad");
+    fs::write(&bad, "no snapshot").expect("write");
+    fs::rename(&bad, served.host().snapshot()).expect("rename it");
+    wait_until(SOON, "it is told", || {
+        served.figures().matches("the name services are asked for what is in it").count() == 2
+    });
+    served.rewrite("passwd", &format!("{LOCAL}fresh:x:1501:1501:::\n"));
+    wait_until(SOON, "a new user is seen", || names.user("fresh") == "fresh:x:1501:1501:::");
+    assert!(names.user("alice").starts_with("none"), "the module has no snapshot, either");
+    served.host().publish(&people());
+    wait_until(SOON, "the next one is", || names.user("alice").starts_with("alice:x:70000"));
+    wait_until(SOON, "all is well", || !served.figures().contains("cannot be used"));
+}
+
+/// The order is for one table, and not kept waiting because the other one's map is being made.
+#[test]
+fn an_order_to_make_one_map_does_not_wait_for_the_other() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut large = LOCAL_GROUPS.to_owned();
+    for i in 0..100_000 {
+        let _ = writeln!(large, "large{i}:x:{}:local,alice", 100_000 + i);
+    }
+    served.rewrite("group", &large);
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    let told = served.order(&["-i", "passwd"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }
 
 /// Whoever stops the server, or moves the clock, has programs go on with the name services.

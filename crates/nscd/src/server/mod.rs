@@ -23,7 +23,7 @@ use maps::{Current, Maps, Retired, file_name, parse_file_name};
 use rustix::event::epoll;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::Resource;
-use sources::{BuildError, Built, Files, Stamps, affected, stamps, unix_seconds};
+use sources::{BuildError, Built, Files, Stamps, affected, stamps};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -140,7 +140,7 @@ enum State {
     Waiting(Kind),
     /// For the first map of a table, which the question asked for with this key.
     ForMap(Table, Vec<u8>),
-    /// For a map of a table that is newer than now.
+    /// For more attempts than that to make a map of a table.
     ForNewer(Table, u64),
     /// What is left of the answer.
     Sending(Vec<u8>, usize),
@@ -154,7 +154,8 @@ struct Connection {
     until: Instant,
 }
 
-type Made = Vec<(Table, Result<Built, BuildError>)>;
+/// What came of making maps of the files with those stamps.
+type Made = (Stamps, Vec<(Table, Result<Built, BuildError>)>);
 
 struct Server {
     options: Options,
@@ -175,7 +176,12 @@ struct Server {
     dirty: BTreeSet<Table>,
     /// To be made after those.
     later: BTreeSet<Table>,
-    building: bool,
+    /// Maps that a thread makes now.
+    building: BTreeSet<Table>,
+    /// How often one was made, or could not be.
+    attempts: [u64; 2],
+    /// Those of which the last one could not be.
+    failed: BTreeSet<Table>,
     not_before: Instant,
     results: (mpsc::Sender<Made>, mpsc::Receiver<Made>),
     /// A byte comes out of the first when a result is there.
@@ -223,7 +229,9 @@ impl Server {
             lines,
             dirty: Table::ALL.into_iter().collect(),
             later: BTreeSet::new(),
-            building: false,
+            building: BTreeSet::new(),
+            attempts: [0; 2],
+            failed: BTreeSet::new(),
             not_before: now,
             results: mpsc::channel(),
             bell,
@@ -281,7 +289,8 @@ impl Server {
                 self.touch();
                 // What could not be made may be made now: there may be memory again.
                 for table in Table::ALL {
-                    if self.has_failed(table) && !self.too_large.contains(&table) {
+                    let has_problem = self.figures.table(table).problem.is_some();
+                    if has_problem && !self.too_large.contains(&table) {
                         self.dirty.insert(table);
                     }
                 }
@@ -299,7 +308,7 @@ impl Server {
             wake = due.into_iter().fold(wake, Instant::min);
             self.close_late(now);
             wake = self.deadlines.first().map_or(wake, |&(until, _)| wake.min(until));
-            if !self.dirty.is_empty() && !self.building {
+            if !self.dirty.is_empty() && self.building.is_empty() {
                 if self.not_before <= now {
                     self.build();
                 } else {
@@ -344,15 +353,10 @@ impl Server {
         }
     }
 
-    fn has_failed(&mut self, table: Table) -> bool {
-        self.figures.table(table).problem.is_some()
-    }
-
     fn touch(&mut self) {
-        let now = unix_seconds();
         for table in Table::ALL {
             if let Some(current) = &mut self.maps(table).current {
-                current.live.touch(now);
+                current.touch();
             }
         }
     }
@@ -391,12 +395,13 @@ impl Server {
 
     /// What other services said may not be so any more.
     fn forget(&mut self) {
+        let now = Instant::now();
         self.helpers.outdate();
         for table in Table::ALL {
             if let Some(current) = &mut self.maps(table).current
                 && current.live.added() > 0
             {
-                current.live.empty();
+                current.live.empty(now);
             }
         }
     }
@@ -433,16 +438,17 @@ impl Server {
             (table, folder.join(file_name(table, self.next_file)))
         });
         let names: Vec<_> = names.collect();
+        let made_of = self.stamps;
         let (sender, bell) = (self.results.0.clone(), self.bell.1.try_clone());
         let make = move || {
-            let _ = sender.send(sources::build(names, &files, &lines));
+            let _ = sender.send((made_of, sources::build(names, &files, &lines)));
             if let Ok(bell) = bell {
                 let _ = rustix::io::write(&bell, b"!");
             }
         };
-        self.building = true;
+        self.building = tables.iter().copied().collect();
         if let Err(error) = std::thread::Builder::new().name("maps".into()).spawn(make) {
-            self.building = false;
+            self.building.clear();
             self.not_before = Instant::now() + SETTLED;
             self.dirty.extend(tables);
             self.say(Level::Warning, &format!("cannot start a thread: {error}"));
@@ -453,12 +459,12 @@ impl Server {
     fn built(&mut self, now: Instant) {
         let mut room = [0; 16];
         while matches!(rustix::io::read(&self.bell.0, &mut room), Ok(1..)) {}
-        while let Ok(made) = self.results.1.try_recv() {
-            self.building = false;
+        while let Ok((made_of, made)) = self.results.1.try_recv() {
+            self.building.clear();
             let mut took = Duration::ZERO;
             for (table, result) in made {
                 took += result.as_ref().map_or(SETTLED, |built| built.took);
-                self.take(table, result, now);
+                self.take(table, result, &made_of, now);
             }
             // What a helper said before goes by what was then.
             self.helpers.outdate();
@@ -469,33 +475,44 @@ impl Server {
             self.look(true);
             let all = Table::ALL
                 .into_iter()
-                .all(|table| self.maps(table).current.is_some() || self.has_failed(table));
+                .all(|table| self.maps(table).current.is_some() || self.failed.contains(&table));
             if all && let Some(ready) = self.ready.take() {
                 ready();
             }
         }
     }
 
-    fn take(&mut self, table: Table, result: Result<Built, BuildError>, now: Instant) {
-        let current = result.and_then(|built| {
-            let path = built.path.clone();
-            Current::new(built).map_err(|source| {
+    fn take(
+        &mut self,
+        table: Table,
+        result: Result<Built, BuildError>,
+        made_of: &Stamps,
+        now: Instant,
+    ) {
+        let current = result.and_then(|mut built| {
+            let (path, lacks) = (built.path.clone(), built.lacks.take());
+            Current::new(built, *made_of).map(|current| (current, lacks)).map_err(|source| {
                 let _ = std::fs::remove_file(&path);
                 BuildError::File { path, source }
             })
         });
         self.too_large.remove(&table);
+        self.attempts[table as usize] += 1;
         let problem = match current {
-            Ok(current) => {
+            Ok((current, lacks)) => {
+                self.failed.remove(&table);
                 self.figures.table(table).made += 1;
                 self.maps(table).replace(current, now);
-                None
+                lacks.map(|why| format!("{why}; the name services are asked for what is in it"))
             }
             Err(error) => {
                 if matches!(error, BuildError::Map(MapError::TooLarge { .. })) {
                     self.maps(table).withdraw(now);
                     self.too_large.insert(table);
+                } else {
+                    self.maps(table).not_renewed(table, made_of, now);
                 }
+                self.failed.insert(table);
                 Some(in_full(&error))
             }
         };
@@ -505,7 +522,9 @@ impl Server {
             let name = table.name();
             match &problem {
                 Some(problem) => {
-                    let text = format!("no new map of {name}: {problem}");
+                    let has_failed = self.failed.contains(&table);
+                    let what = if has_failed { "no new map" } else { "a map of a part" };
+                    let text = format!("{what} of {name}: {problem}");
                     self.say(Level::Warning, &text);
                 }
                 None => self.say(Level::Info, &format!("{name} has a map again")),
@@ -524,12 +543,12 @@ impl Server {
             Some((token, table))
         });
         for (token, table) in waiting.collect::<Vec<_>>() {
-            let made = self.figures.table(table).made;
-            let has_failed = self.has_failed(table);
+            let attempts = self.attempts[table as usize];
+            let has_failed = self.failed.contains(&table);
             let Some(connection) = self.connections.get_mut(&token) else { continue };
             match std::mem::replace(&mut connection.state, State::Asking) {
                 State::ForMap(table, key) => self.hand_over(token, table, &key),
-                State::ForNewer(_, before) if made > before || has_failed => {
+                State::ForNewer(_, before) if attempts > before => {
                     let status = if has_failed { libc::EIO } else { 0 };
                     self.send(token, status.to_ne_bytes().to_vec());
                 }
@@ -655,8 +674,9 @@ impl Server {
                     self.dirty.insert(table);
                     self.not_before = now;
                     // One that is being made may have read what was before.
-                    let made = self.figures.table(table).made + u64::from(self.building);
-                    self.wait(token, State::ForNewer(table, made), now + MAKING);
+                    let is_building = self.building.contains(&table);
+                    let attempts = self.attempts[table as usize] + u64::from(is_building);
+                    self.wait(token, State::ForNewer(table, attempts), now + MAKING);
                 }
                 // Nothing is kept of the others.
                 None => self.send(token, 0_i32.to_ne_bytes().to_vec()),
@@ -678,13 +698,19 @@ impl Server {
                 return;
             }
             // Nothing of this table is served here.
-            None if self.has_failed(kind.table()) => {
+            None if self.failed.contains(&kind.table()) => {
                 self.send(token, protocol::not_served(kind));
                 return;
             }
             Some(Said::AskServices | Said::Nothing) | None => {}
         }
-        if kind.is_by_id() && protocol::id(key).is_none() {
+        let services = match kind {
+            Kind::UserByName | Kind::UserByUid => &self.lines.passwd,
+            Kind::GroupByName | Kind::GroupByGid => &self.lines.group,
+            Kind::GroupsOf => &self.lines.initgroups,
+        };
+        // A line that names no service finds nobody.
+        if services.text.is_empty() || (kind.is_by_id() && protocol::id(key).is_none()) {
             self.send(token, protocol::absent(kind));
         } else if self.helpers.ask((kind, key.to_vec()), token, uid) {
             self.wait(token, State::Waiting(kind), now + ANSWERING);
@@ -721,7 +747,7 @@ impl Server {
     }
 
     fn hand_over(&mut self, token: u64, table: Table, key: &[u8]) {
-        if self.maps(table).current.is_none() && !self.has_failed(table) {
+        if self.maps(table).current.is_none() && !self.failed.contains(&table) {
             let until = Instant::now() + ANSWERING;
             self.wait(token, State::ForMap(table, key.to_vec()), until);
             return;
@@ -733,7 +759,7 @@ impl Server {
         if let (Some(current), Some(connection)) = (&mut maps.current, self.connections.get(&token))
         {
             // The client compares it with its clock, which may have been set.
-            current.live.touch(unix_seconds());
+            current.touch();
             let (bytes, map) = (current.bytes, current.readable.as_fd());
             if socket::hand_over(&connection.socket, key, bytes, map).is_ok() {
                 self.figures.handed_out += 1;

@@ -9,7 +9,7 @@ use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where glibc and musl look for nscd. The folder is the same as /var/run/nscd.
@@ -81,9 +81,11 @@ pub fn listen_at(path: &Path) -> Result<OwnedFd, SocketError> {
             fs::create_dir(folder)?;
             fs::set_permissions(folder, Permissions::from_mode(0o755))?;
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+        match fs::symlink_metadata(path) {
+            Ok(left) if left.file_type().is_socket() => fs::remove_file(path)?,
+            Ok(_) => return Err(io::Error::other("what is there is no socket")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
