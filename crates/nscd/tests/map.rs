@@ -256,7 +256,7 @@ fn a_chain_takes_few_records_more_and_behind_its_own() {
     let first = live.map().word(head);
     let names = (0..).map(|number| format!("x{number}").into_bytes());
     let names: Vec<_> = names.filter(|name| chain(name) == chain(b"a")).take(9).collect();
-    let mut add = |live: &mut Live, number: usize| {
+    let add = |live: &mut Live, number: usize| {
         live.add(Kind::UserByName, &names[number], &nobody, true, start, life)
     };
     let added = (0..9).filter(|&number| add(&mut live, number)).count();

@@ -489,6 +489,60 @@ fn without_a_snapshot_that_can_be_read_local_files_are_served() {
     wait_until(SOON, "all is well", || !served.figures().contains("cannot be used"));
 }
 
+/// Nobody waits for a server that can keep no maps: all are sent away at once, until it can.
+#[test]
+fn without_a_folder_for_maps_everybody_is_sent_away_at_once() {
+    let mut served = Responder::prepared(host(RECOMMENDED), &[]);
+    let maps = served.host().path("maps");
+    let mode = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&maps, mode).expect("chmod");
+    };
+    mode(0o755);
+    served.launch_only();
+    wait_until(SOON, "it listens", || UnixStream::connect(served.socket()).is_ok());
+    let start = Instant::now();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    assert!(names.group("staff").starts_with("staff:x:70050"));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(served.process().runs());
+    mode(0o700);
+    wait_until(SOON, "maps are served", || {
+        served.figures().matches("entries in a map").count() == 2
+    });
+}
+
+/// Connections that ask and never read are their user's own loss.
+#[test]
+fn who_takes_no_map_is_handed_no_more_and_others_are() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::start(host(RECOMMENDED));
+    let script = "import socket, struct
+def ask():
+    s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket')
+    s.sendall(struct.pack('iii', 2, 11, 7) + b'passwd\\0')
+    return s
+asked = [ask() for _ in range(100)]
+def handed(s):
+    s.settimeout(5)
+    data, fds, _, _ = socket.recv_fds(s, 64, 1)
+    return len(fds)
+peeked = [s.recv(1, socket.MSG_PEEK) for s in asked]
+print(sum(1 for data in peeked if data))
+print(handed(asked[0]))
+del asked
+print(handed(ask()))";
+    let as_nobody = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script];
+    let told = served.host().run("setpriv", &as_nobody);
+    assert_eq!(told.text(), "64\n1\n1", "{told:?}");
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    assert_eq!(names.ask("maps /maps/passwd."), "1");
+}
+
 /// The order is for one table, and not kept waiting because the other one's map is being made.
 #[test]
 fn an_order_to_make_one_map_does_not_wait_for_the_other() {

@@ -20,7 +20,7 @@ use crate::protocol::{self, Kind, Parsed, Request, Table};
 use figures::Figures;
 use helpers::{Done, Helpers, Program};
 use maps::{Current, Maps, Retired, file_name, parse_file_name};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::Resource;
 use sources::{BuildError, Built, Files, Stamps, affected, stamps};
@@ -41,8 +41,14 @@ const ANSWERING: Duration = Duration::from_secs(4);
 const MAKING: Duration = Duration::from_secs(60);
 /// Connections at once; who has not asked goes first.
 const CONNECTIONS_MAX: usize = 2048;
+/// Maps on their way to one user who is not root, as many as he does not take: the system counts them.
+const HANDED_MAX: usize = 64;
+/// How long such a one is counted.
+const HANDED: Duration = Duration::from_secs(3600);
 /// Descriptors for all else.
 const OTHER_DESCRIPTORS: u64 = 128;
+/// How long until it is tried again to take the folder of maps.
+const TRIED_AGAIN: Duration = Duration::from_secs(5);
 /// How often files are looked at although nothing was heard.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often maps are told that the server is there: clients look for another after 5 minutes.
@@ -128,9 +134,82 @@ pub enum ServerError {
 ///
 /// # Errors
 ///
-/// The folder of maps cannot be used, or the system refuses what it should not.
-pub fn run(options: Options) -> Result<End, ServerError> {
-    Server::new(options)?.run()
+/// The system refuses what it should not. Where maps cannot be kept everybody is sent away until they can.
+pub fn run(mut options: Options) -> Result<End, ServerError> {
+    rustix::io::ioctl_fionbio(&options.listener, true).map_err(io::Error::from)?;
+    let mut ready = Some(std::mem::replace(&mut options.ready, Box::new(|| {})));
+    let ground = loop {
+        let error = match Ground::new(&options) {
+            Ok(ground) => break ground,
+            Err(error) => error,
+        };
+        // Once: it may go on for long.
+        if let Some(ready) = ready.take() {
+            let error = in_full(&error);
+            let text = format!("{error}; programs ask their name services, and it is tried again");
+            (options.say)(Level::Warning, &text);
+            ready();
+        }
+        if refuse(&options, TRIED_AGAIN)? {
+            return Ok(End::Stopped);
+        }
+    };
+    options.ready = ready.unwrap_or_else(|| Box::new(|| {}));
+    Server::new(options, ground).run()
+}
+
+/// Sends everybody away for a while: who is not accepted waits for 5 seconds, in every program anew. Gives
+/// whether the server is to stop.
+fn refuse(options: &Options, pause: Duration) -> io::Result<bool> {
+    let end = Instant::now() + pause;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let left = rustix::time::Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(1),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let of = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
+        let mut sockets = [of(options.listener.as_fd()), of(options.stop.as_fd())];
+        match poll(&mut sockets, Some(&left)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !sockets[1].revents().is_empty() {
+            return Ok(true);
+        }
+        while let Ok(Some(_)) = socket::accept(&options.listener) {}
+    }
+}
+
+/// What the system has to give before anything can be served.
+struct Ground {
+    lock: OwnedFd,
+    poll: OwnedFd,
+    watch: Watch,
+    bell: (UnixStream, UnixStream),
+    /// Maps of a server before.
+    left: Vec<PathBuf>,
+}
+
+impl Ground {
+    fn new(options: &Options) -> Result<Self, ServerError> {
+        let lock = take_folder(&options.maps)?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let watch = Watch::new(&options.files.paths())?;
+        let bell = UnixStream::pair()?;
+        bell.0.set_nonblocking(true)?;
+        bell.1.set_nonblocking(true)?;
+        add(&poll, options.listener.as_fd(), LISTENER)?;
+        add(&poll, watch.as_fd(), WATCH)?;
+        add(&poll, options.stop.as_fd(), STOP)?;
+        add(&poll, bell.0.as_fd(), BUILDER)?;
+        let left = std::fs::read_dir(&options.maps)?.map(|entry| Ok(entry?.path()));
+        let left = left.collect::<io::Result<_>>()?;
+        Ok(Self { lock, poll, watch, bell, left })
+    }
 }
 
 enum State {
@@ -142,8 +221,10 @@ enum State {
     ForMap(Table, Vec<u8>),
     /// For more attempts than that to make a map of a table.
     ForNewer(Table, u64),
-    /// What is left of the answer.
-    Sending(Vec<u8>, usize),
+    /// What is left of the answer, which others may be told as well.
+    Sending(Arc<[u8]>, usize),
+    /// Was handed a map: it is on its way, and counts as this server's, until the other end hangs up.
+    Handed,
 }
 
 struct Connection {
@@ -190,24 +271,15 @@ struct Server {
     told: [Option<String>; 2],
     /// Of these there can be no map until what they are made of is smaller.
     too_large: BTreeSet<Table>,
+    /// Why a map could not be handed over, if that was told.
+    refused: Option<ErrorKind>,
     own_uid: u32,
     is_told_to_end: bool,
 }
 
 impl Server {
-    fn new(mut options: Options) -> Result<Self, ServerError> {
-        let lock = take_folder(&options.maps)?;
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let watch = Watch::new(&options.files.paths())?;
-        let bell = UnixStream::pair()?;
-        bell.0.set_nonblocking(true)?;
-        bell.1.set_nonblocking(true)?;
-        rustix::io::ioctl_fionbio(&options.listener, true).map_err(io::Error::from)?;
-        let add = |socket: BorrowedFd<'_>, token| add(&poll, socket, token);
-        add(options.listener.as_fd(), LISTENER)?;
-        add(watch.as_fd(), WATCH)?;
-        add(options.stop.as_fd(), STOP)?;
-        add(bell.0.as_fd(), BUILDER)?;
+    fn new(mut options: Options, ground: Ground) -> Self {
+        let Ground { lock, poll, watch, bell, left } = ground;
         let lines = sources::lines(&options.files);
         let helpers = Helpers::new(options.helper.clone(), services(&lines));
         let now = Instant::now();
@@ -238,18 +310,18 @@ impl Server {
             figures: Figures::default(),
             told: [None, None],
             too_large: BTreeSet::new(),
+            refused: None,
             own_uid: rustix::process::geteuid().as_raw(),
             is_told_to_end: false,
             options,
         };
-        server.take_over(now)?;
-        Ok(server)
+        server.take_over(left, now);
+        server
     }
 
     /// Finds the maps of a server before this one: their readers are told when there are new ones.
-    fn take_over(&mut self, now: Instant) -> Result<(), ServerError> {
-        for entry in std::fs::read_dir(&self.options.maps)? {
-            let path = entry?.path();
+    fn take_over(&mut self, left: Vec<PathBuf>, now: Instant) {
+        for path in left {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some((table, number)) = parse_file_name(name) else { continue };
             self.next_file = self.next_file.max(number + 1);
@@ -259,7 +331,6 @@ impl Server {
                 Err(_) => _ = std::fs::remove_file(&path),
             }
         }
-        Ok(())
     }
 
     fn maps(&mut self, table: Table) -> &mut Maps {
@@ -591,18 +662,27 @@ impl Server {
         }
     }
 
-    /// Closes the connection that has been silent for longest.
+    /// Closes a connection of the user who has the most: the one that has been silent for longest, or else
+    /// the one that would be closed next.
     fn make_room(&mut self) -> bool {
-        let is_silent = |token: &u64| {
-            let connection = self.connections.get(token);
-            connection.is_some_and(|connection| matches!(connection.state, State::Asking))
-        };
-        let silent = self.deadlines.iter().map(|&(_, token)| token).find(is_silent);
-        if let Some(token) = silent {
-            self.figures.dropped += 1;
-            self.close(token);
+        let mut of_users = HashMap::<u32, usize>::new();
+        for connection in self.connections.values() {
+            *of_users.entry(connection.uid).or_default() += 1;
         }
-        silent.is_some()
+        let Some((&most, _)) = of_users.iter().max_by_key(|&(_, connections)| connections) else {
+            return false;
+        };
+        let mut of_most = self.deadlines.iter().filter_map(|&(_, token)| {
+            let connection = self.connections.get(&token).filter(|of| of.uid == most)?;
+            Some((token, matches!(connection.state, State::Asking)))
+        });
+        let first = of_most.clone().next();
+        let Some((token, _)) = of_most.find(|&(_, is_silent)| is_silent).or(first) else {
+            return false;
+        };
+        self.figures.dropped += 1;
+        self.close(token);
+        true
     }
 
     fn close(&mut self, token: u64) {
@@ -636,7 +716,7 @@ impl Server {
             }
             State::Asking => {}
             // Nothing more is expected: who hangs up is not waited for.
-            State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) => {
+            State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) | State::Handed => {
                 self.close(token);
                 return;
             }
@@ -741,8 +821,9 @@ impl Server {
         {
             current.live.add(kind, &key, &answer, absent, now, life);
         }
+        let answer = Arc::<[u8]>::from(answer);
         for token in waiting {
-            self.send(token, answer.clone());
+            self.send(token, Arc::clone(&answer));
         }
     }
 
@@ -761,8 +842,24 @@ impl Server {
             // The client compares it with its clock, which may have been set.
             current.touch();
             let (bytes, map) = (current.bytes, current.readable.as_fd());
-            if socket::hand_over(&connection.socket, key, bytes, map).is_ok() {
-                self.figures.handed_out += 1;
+            let uid = connection.uid;
+            let is_handed =
+                |other: &&Connection| other.uid == uid && matches!(other.state, State::Handed);
+            if uid != 0 && self.connections.values().filter(is_handed).count() >= HANDED_MAX {
+                self.close(token);
+                return;
+            }
+            match socket::hand_over(&connection.socket, key, bytes, map) {
+                Ok(()) => {
+                    self.figures.handed_out += 1;
+                    self.wait(token, State::Handed, Instant::now() + HANDED);
+                    return;
+                }
+                Err(error) if self.refused != Some(error.kind()) => {
+                    self.refused = Some(error.kind());
+                    self.say(Level::Warning, &format!("cannot hand a map over: {error}"));
+                }
+                Err(_) => {}
             }
         }
         self.close(token);
@@ -777,10 +874,10 @@ impl Server {
     }
 
     /// Sends an answer, in one piece where the socket has room for it.
-    fn send(&mut self, token: u64, answer: Vec<u8>) {
+    fn send(&mut self, token: u64, answer: impl Into<Arc<[u8]>>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         self.figures.answered += 1;
-        connection.state = State::Sending(answer, 0);
+        connection.state = State::Sending(answer.into(), 0);
         self.go_on_sending(token);
     }
 
