@@ -13,6 +13,8 @@ import time
 
 DELAY_S, STALL_S = 0.05, 1.0
 STALLS_AT_S = float(sys.argv[1])
+# A record of the name that was asked for: 192.0.2.1.
+ADDRESS = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4\xc0\0\2\1"
 
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind(("127.0.0.1", 0))
@@ -45,6 +47,6 @@ while True:
     stalls = stall is not None and stall <= now < stall + STALL_S
     while waiting and waiting[0][0] <= now and not stalls:
         _, _, came, query, client = heapq.heappop(waiting)
-        server.sendto(query[:2] + b"\x81\x80" + query[4:6] + bytes(6) + query[12:], client)
+        server.sendto(query[:2] + b"\x81\x80" + query[4:6] + b"\0\1" + bytes(4) + query[12:] + ADDRESS, client)
         # The name's first part: its length, and hN.
         told.append((int(query[14 : 13 + query[12]]), came, time.monotonic()))

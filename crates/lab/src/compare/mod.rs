@@ -240,11 +240,20 @@ fn sentence(
         true => format!("of {} and {} runs", first.repeated.len(), second.repeated.len()),
         false => "within these two runs alone".to_owned(),
     };
-    let (ratio, what, more, less) = match is_open(a) && is_open(b) {
+    let is_of_latency = is_open(a) && is_open(b);
+    let (ratio, what, more, less) = match is_of_latency {
         true => (latency, "mean latency", "longer", "shorter"),
         false => (rate, "rate of requests", "higher", "lower"),
     };
     let mut said = match ratio {
+        // Runs that differ more among themselves tell nothing of the two, however steady each of them is.
+        Some(_) if overlap(first, second, is_of_latency) => format!(
+            "The runs of {one} and of {other} overlap in their {what} ({} and {}), and are too few to tell \
+             more: make {} of each.",
+            range(first, is_of_latency),
+            range(second, is_of_latency),
+            stats::PIECES_MIN
+        ),
         Some(ratio) if ratio.is_sure() => {
             let way = if ratio.value > 1.0 { more } else { less };
             let much = match ratio.value {
@@ -291,6 +300,42 @@ fn sentence(
         said += &format!(" Read the warnings of {} first.", doubtful.join(" and "));
     }
     said
+}
+
+/// The least and the most that the runs of one have, if there are several and not enough to tell how far they spread.
+fn ends(one: &Measured, is_of_latency: bool) -> Option<(f64, f64)> {
+    let of = |run: &(f64, f64)| if is_of_latency { run.1 } else { run.0 };
+    let runs = || one.repeated.iter().map(of);
+    (one.repeated.len() > 1 && !is_repeated(one))
+        .then(|| (runs().fold(f64::INFINITY, f64::min), runs().fold(0.0, f64::max)))
+}
+
+fn overlap(first: &Measured, second: &Measured, is_of_latency: bool) -> bool {
+    let ends = |one| {
+        let single = match is_of_latency {
+            true => samples(one, false, |piece| piece.1),
+            false => samples(one, false, |piece| piece.0),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a few")]
+        let mean = single.iter().sum::<f64>() / single.len().max(1) as f64;
+        ends(one, is_of_latency).unwrap_or((mean, mean))
+    };
+    let are_several =
+        [first, second].into_iter().any(|one| self::ends(one, is_of_latency).is_some());
+    let (one, other) = (ends(first), ends(second));
+    are_several && one.0 <= other.1 && other.0 <= one.1
+}
+
+/// `900–1200/s`.
+fn range(one: &Measured, is_of_latency: bool) -> String {
+    let shown = |value: f64| match is_of_latency {
+        true => milliseconds(value),
+        false => format!("{value:.0}/s"),
+    };
+    match ends(one, is_of_latency) {
+        Some((least, most)) => format!("{} to {}", shown(least), shown(most)),
+        None => shown(if is_of_latency { one.best().latency_ms.p50 } else { one.best().rate }),
+    }
 }
 
 /// `+12.3 %`.
@@ -436,6 +481,18 @@ mod tests {
         assert_eq!((names, all[0].figures.rate), (vec!["a", "b"], 1000.0));
         let said = judge(&all[0], &all[1]).sentence;
         assert!(said.contains("no difference") && said.contains("of 5 and 5 runs"), "{said}");
+    }
+
+    #[test]
+    fn a_few_runs_that_overlap_tell_nothing() {
+        let runs = |name: &str, rates: [f64; 3]| rates.map(|rate| measured(name, rate, None, 0.01));
+        let said = |a: [f64; 3], b: [f64; 3]| {
+            let all = pooled([runs("a", a), runs("b", b)].concat());
+            judge(&all[0], &all[1]).sentence
+        };
+        let overlapping = said([1000.0, 400.0, 1900.0], [1500.0, 2900.0, 500.0]);
+        assert!(overlapping.contains("overlap") && overlapping.contains("400/s to 1900/s"));
+        assert!(said([1000.0, 1010.0, 990.0], [1500.0, 1510.0, 1490.0]).contains("50.0 % higher"));
     }
 
     #[test]

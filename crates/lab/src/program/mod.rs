@@ -92,6 +92,19 @@ fn side_by_side(args: &cli::Compare, out: &mut dyn Write) -> Result<()> {
     };
     let read = args.reports.iter().zip(names).map(|(path, name)| Measured::read(path, name));
     let all = read.collect::<Result<Vec<_>>>()?;
+    let is_same = |one: &Measured, other: &Measured| {
+        let run = |of: &Measured| (of.origin.time, of.figures.batches.clone());
+        one.name == other.name && run(one) == run(other)
+    };
+    for (at, one) in all.iter().enumerate() {
+        // Counted twice it would look surer than it is.
+        let twice = all[..at].iter().any(|before| is_same(before, one));
+        ensure!(
+            !twice,
+            "{}: is the report of a run that was given before",
+            args.reports[at].display()
+        );
+    }
     let all = if args.names.is_empty() { all } else { compare::pooled(all) };
     let write = |path: &Path, bytes: &[u8]| {
         fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
