@@ -13,7 +13,8 @@ use roster_system_tests::{
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -782,6 +783,80 @@ fn rosterd_serves_in_place_of_nscd_and_its_changes_are_seen() {
     rosterd.stop();
     assert!(!socket.exists(), "nobody is to connect there any more");
     assert!(Names::on(rosterd.host(), &c_program("names")).user("ben").starts_with("ben:*:5002"));
+}
+
+/// While its role cannot come up rosterd holds the socket, and has nobody wait there.
+#[test]
+fn rosterd_sends_everybody_away_while_the_role_does_not_come_up() {
+    let (_folder, domain) = lab();
+    let host = host(RECOMMENDED);
+    fs::create_dir(host.path("nscd")).expect("make the folder of the socket");
+    let mut rosterd = Rosterd::on(host, "", &[domain]);
+    let socket = rosterd.host().path("nscd/socket");
+    configure(&rosterd, &format!("\n[responder.nscd]\nenabled = true\nsocket = {socket:?}\n"));
+    rosterd.launch();
+    // Each pause is twice as long as the one before.
+    for _ in 0..6 {
+        rosterd.kill_role("responder:nscd");
+        let is_gone = || {
+            let status = rosterd.status().map(|status| status.to_string()).unwrap_or_default();
+            status.contains("\"waiting\"")
+        };
+        wait_until(SOON, "the role is gone", is_gone);
+    }
+    let start = Instant::now();
+    let mut names = Names::on(rosterd.host(), &c_program("names"));
+    assert!(names.user("root").starts_with("root:"));
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    wait_until(SOON, "it serves again", || {
+        let mut names = Names::on(rosterd.host(), &c_program("names"));
+        names.user("root");
+        names.ask("maps /run/nscd/passwd.") == "1"
+    });
+}
+
+/// nscd removes the socket of whoever serves when it ends: the server that was handed it says so.
+#[test]
+fn a_socket_that_was_taken_away_is_not_served() {
+    let served = Responder::prepared(host(RECOMMENDED), &[]);
+    let listener = UnixListener::bind(served.socket()).expect("listen");
+    let start = |listener: &UnixListener| {
+        let input = OwnedFd::from(listener.try_clone().expect("copy the listener"));
+        let mut command = served.command();
+        command.stdin(input).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().expect("start the server")
+    };
+    let mut right = start(&listener);
+    wait_until(SOON, "it is served", || served.figures().contains("entries in a map"));
+    right.kill().and_then(|()| right.wait()).expect("end it");
+    fs::remove_file(served.socket()).expect("remove the socket");
+    let told = start(&listener).wait_with_output().expect("wait for it");
+    let error = String::from_utf8_lossy(&told.stderr);
+    assert_eq!(told.status.code(), Some(1), "{error}");
+    assert!(error.contains("is not the socket that was handed over"), "{error}");
+}
+
+/// A line that names no service, and one whose snapshot is not there: as without a server.
+#[test]
+fn lines_that_find_little_find_the_same_through_the_server() {
+    for lines in
+        ["passwd:\ngroup: files\n", "passwd: files\ngroup: roster [NOTFOUND=return] files\n"]
+    {
+        let host = host(lines);
+        fs::remove_file(host.snapshot()).expect("remove the snapshot");
+        let ask = |host: &Host| {
+            let mut names = Names::on(host, &c_program("names"));
+            let found = |answer: String| Some(answer).filter(|said| !said.starts_with("none"));
+            let users = ["root", "alice"].map(|name| found(names.user(name)));
+            let groups = ["wheel", "staff"].map(|name| found(names.group(name)));
+            (users, groups, names.groups_of("alice"))
+        };
+        let plain = ask(&host);
+        let served = Responder::start(host);
+        assert_eq!(ask(served.host()), plain, "{lines}");
+        assert!(served.figure(" maps handed out") >= 2, "{lines}");
+    }
 }
 
 /// As root starts it: the role has a user of its own, whose maps others cannot write.
