@@ -97,6 +97,7 @@ fn serve(options: &Nscd) -> Result<()> {
 fn listener(options: &Nscd) -> Result<OwnedFd> {
     let input = io::stdin().as_fd().try_clone_to_owned();
     if let Some(input) = input.ok().filter(|input| socket_acceptconn(input) == Ok(true)) {
+        socket::check_path(&input)?;
         return Ok(input);
     }
     Ok(socket::listen_at(&options.socket)?)

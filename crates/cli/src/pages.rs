@@ -418,7 +418,7 @@ const PAGES: &[Page] = &[
         name: "nscd",
         examples: &[
             (
-                "systemctl disable --now nscd; systemctl enable --now roster-nscd.socket",
+                "systemctl disable --now nscd; systemctl enable --now roster-nscd.socket roster-nscd",
                 "Take the place of nscd on this host.",
             ),
             ("sudo roster nscd --statistics", "See what is served."),

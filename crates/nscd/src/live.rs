@@ -15,8 +15,11 @@ use std::time::{Duration, Instant};
 
 /// The largest part of the free room that one record may take.
 const SHARE_MAX: usize = 8;
-/// The room is emptied at most that often: each time all clients come by the socket for a moment.
-const EMPTIED_EVERY: Duration = Duration::from_secs(1);
+/// After the room was emptied nothing is added for that long: who was stopped in the middle of a look-up may
+/// read there still. Also, all clients come by the socket for a moment each time.
+const RESTS: Duration = Duration::from_secs(3);
+/// Added records in one chain. Everybody may have keys added, and so choose whose look-ups pass them.
+const ADDED_MAX: usize = 8;
 
 /// What a map says of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,16 +136,16 @@ impl Live {
         if life.is_zero() || bytes > self.room.len() / SHARE_MAX {
             return false;
         }
+        if self.emptied.is_some_and(|last| now < last + RESTS) {
+            return false;
+        }
         if self.next + bytes > self.room.end {
-            if self.emptied.is_some_and(|last| now < last + EMPTIED_EVERY) {
-                return false;
-            }
-            self.emptied = Some(now);
-            self.empty();
+            self.empty(now);
+            return false;
         }
         let place = self.next as u32;
         let Some((data, head)) = self.head(key) else { return false };
-        let Some(next) = self.shared.word(head) else { return false };
+        let Some(end) = self.end(data, head) else { return false };
         let mut record = Vec::with_capacity(bytes);
         let packet_at = place + key_bytes as u32;
         push_entry(
@@ -150,7 +153,7 @@ impl Live {
             kind,
             true,
             key.len() + 1,
-            [place + ENTRY_BYTES as u32, next, packet_at],
+            [place + ENTRY_BYTES as u32, END, packet_at],
         );
         record.extend_from_slice(key);
         record.resize(key_bytes, 0);
@@ -160,7 +163,7 @@ impl Live {
         if self.shared.write(data + self.next, &record).is_none() {
             return false;
         }
-        self.shared.store(head, place);
+        self.shared.store(end, place);
         self.next += bytes;
         let until = now + life;
         self.known.insert((kind, key.to_vec()), Known { place, until });
@@ -181,7 +184,8 @@ impl Live {
     }
 
     /// Takes out all that was added, and has clients that are reading right now start again.
-    pub fn empty(&mut self) {
+    pub fn empty(&mut self, now: Instant) {
+        self.emptied = Some(now);
         let cycle = self.shared.word(header::GC_CYCLE).unwrap_or_default() & !1;
         self.shared.store(header::GC_CYCLE, cycle.wrapping_add(1));
         for (kind, key) in self.known.keys().cloned().collect::<Vec<_>>() {
@@ -198,13 +202,34 @@ impl Live {
         Some((HEADER_BYTES + table_bytes(module as usize), HEADER_BYTES + chain * 4))
     }
 
+    /// The link at the end of a chain, behind what the map began with; none where the chain has enough.
+    fn end(&self, data: usize, head: usize) -> Option<usize> {
+        let (mut link, mut added) = (head, 0);
+        for _ in 0..self.links_max() {
+            let at = self.shared.word(link)?;
+            if at == END {
+                return Some(link);
+            }
+            added += usize::from(self.room.contains(&(at as usize)));
+            if added >= ADDED_MAX {
+                return None;
+            }
+            link = data + at as usize + entry::NEXT;
+        }
+        None
+    }
+
+    /// More links no chain has.
+    fn links_max(&self) -> usize {
+        self.shared.word(header::DATA_SIZE).unwrap_or_default() as usize / ENTRY_BYTES
+    }
+
     /// Takes a record out of its chain. Who stands on it goes on from there.
     fn remove(&mut self, kind: Kind, key: &[u8]) {
         let Some(known) = self.known.remove(&(kind, key.to_vec())) else { return };
         self.ends.remove(&(known.until, known.place));
         let Some((data, mut link)) = self.head(key) else { return };
-        // What was added stands in front of what the map began with.
-        for _ in 0..=self.known.len() {
+        for _ in 0..self.links_max() {
             match self.shared.word(link) {
                 Some(at) if at == known.place => {
                     let behind = self.shared.word(data + at as usize + entry::NEXT);

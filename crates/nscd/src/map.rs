@@ -597,6 +597,8 @@ fn groups_of(sources: Sources<'_>, name: &[u8]) -> Result<Option<Vec<u32>>, Dama
                 gids.each(|gid| own.push(gid))?;
             }
         }
+        // A service whose file is not there says "unavailable", which `[NOTFOUND=return]` does not match.
+        let absent_is_final = step.absent_is_final && accounts.is_some();
         let found = !own.is_empty();
         // As glibc joins the answers of services: each one's own repetitions stay.
         if all.is_empty() {
@@ -605,7 +607,7 @@ fn groups_of(sources: Sources<'_>, name: &[u8]) -> Result<Option<Vec<u32>>, Dama
             let known: HashSet<u32> = all.iter().copied().collect();
             all.extend(own.into_iter().filter(|gid| !known.contains(gid)));
         }
-        if if found { step.found_is_final } else { step.absent_is_final } {
+        if if found { step.found_is_final } else { absent_is_final } {
             return Ok(Some(all));
         }
     }
@@ -624,7 +626,7 @@ fn records(table: Table, layers: &[Layer<'_>]) -> Vec<Record> {
             let layer = layer as u32;
             records.extend((0..count).map(|position| Record { layer, position }));
         }
-        if step.absent_is_final {
+        if step.absent_is_final && accounts.is_some() {
             break;
         }
     }

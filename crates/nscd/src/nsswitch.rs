@@ -33,6 +33,18 @@ pub struct Line {
     pub text: String,
 }
 
+impl Line {
+    /// The line up to where it names that service, which is left to the name services with all behind it.
+    fn before(&self, service: Service) -> Self {
+        let mut line = self.clone();
+        if let Some(place) = line.steps.iter().position(|step| step.service == service) {
+            line.steps.truncate(place);
+            line.others_follow = true;
+        }
+        line
+    }
+}
+
 /// The lines that matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
@@ -44,6 +56,16 @@ pub struct Lines {
     pub initgroups: Line,
     /// Whether there is a line of that name.
     pub has_initgroups: bool,
+}
+
+impl Lines {
+    /// The lines where the snapshot cannot be read: whoever may be in it is asked of the module.
+    #[must_use]
+    pub fn without_roster(&self) -> Self {
+        let [passwd, group, initgroups] =
+            [&self.passwd, &self.group, &self.initgroups].map(|line| line.before(Service::Roster));
+        Self { passwd, group, initgroups, has_initgroups: self.has_initgroups }
+    }
 }
 
 /// Reads the text of nsswitch.conf(5). A line that is missing is `files`, as it is to glibc.
@@ -185,6 +207,17 @@ mod tests {
         assert_eq!(steps(&lines.group), [(Service::Files, false, false)]);
         assert!(lines.initgroups.others_follow && !lines.has_initgroups);
         assert!(parse(b"passwd: sss files").passwd.steps.is_empty());
+    }
+
+    #[test]
+    fn without_the_snapshot_all_that_it_may_have_a_say_in_is_open() {
+        let lines = parse(b"passwd: files roster\ngroup: roster files\n").without_roster();
+        assert_eq!(steps(&lines.passwd), [(Service::Files, true, false)]);
+        assert!(lines.passwd.others_follow);
+        assert!(lines.group.steps.is_empty() && lines.initgroups.steps.is_empty());
+        assert!(lines.group.others_follow && lines.initgroups.others_follow);
+        let lines = parse(b"passwd: files\n");
+        assert_eq!(lines.without_roster(), lines);
     }
 
     #[test]

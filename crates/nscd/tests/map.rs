@@ -1,7 +1,7 @@
 //! Maps are what their sources say, whoever reads them as clients do; what may be added is found until
 //! it is over; and readers are told of another map.
 
-use roster_nscd::layout::{HEADER_BYTES, PAGE_BYTES, RAISE_BYTES, RAISES_MAX, header};
+use roster_nscd::layout::{self, HEADER_BYTES, PAGE_BYTES, RAISE_BYTES, RAISES_MAX, header};
 use roster_nscd::live::{self, Live, Said, find};
 use roster_nscd::map::{Layer, MapError, Output, Plan, Sources};
 use roster_nscd::nsswitch::{self, Line, Service};
@@ -214,16 +214,16 @@ fn what_is_added_is_found_until_it_is_over() {
     assert!(live.add(Kind::UserByName, b"x", &nobody, true, start, second));
     assert!(live.add(Kind::UserByName, b"x", &nobody, true, start, second));
     assert_eq!(live.added(), 2);
-    live.empty();
+    live.empty(start);
     assert_eq!((live.added(), live.expire(start)), (0, None));
     assert_eq!(find(live.map(), Kind::UserByUid, b"9"), Said::Nothing);
     assert_eq!(find(live.map(), Kind::UserByName, b"a"), an_answer(1, "a"));
     assert_eq!(live.map().word(header::GC_CYCLE), Some(2));
 }
 
-/// A flood of unknown names empties the room, once a second, and is kept out otherwise.
+/// A flood of unknown names empties the room, and is kept out while somebody may still read there.
 #[test]
-fn a_full_room_is_emptied_at_most_once_a_second() {
+fn a_full_room_is_emptied_and_rests_before_it_is_used_again() {
     let (_folder, mut live) = in_use();
     let (start, life) = (Instant::now(), Duration::from_secs(60));
     let nobody = protocol::absent(Kind::UserByName);
@@ -236,10 +236,41 @@ fn a_full_room_is_emptied_at_most_once_a_second() {
     assert!(refused > 0);
     assert_eq!(live.map().word(header::GC_CYCLE), Some(2));
     assert_eq!(find(live.map(), Kind::UserByName, b"a"), an_answer(1, "a"));
-    let later = start + Duration::from_secs(1);
+    let later = start + Duration::from_secs(3);
+    let early = later - Duration::from_millis(1);
+    assert!(!live.add(Kind::UserByName, b"last", &nobody, true, early, life));
     assert!(live.add(Kind::UserByName, b"last", &nobody, true, later, life));
-    assert_eq!(live.map().word(header::GC_CYCLE), Some(4));
+    assert_eq!(live.map().word(header::GC_CYCLE), Some(2));
     assert!(!live.add(Kind::UserByName, b"huge", &[0; 20_000], false, later, life));
+}
+
+/// Names may be made up so that they share a chain with somebody's: it stays short, and the map's own go first.
+#[test]
+fn a_chain_takes_few_records_more_and_behind_its_own() {
+    let (_folder, mut live) = in_use();
+    let (start, life) = (Instant::now(), Duration::from_secs(60));
+    let nobody = protocol::absent(Kind::UserByName);
+    let module = live.map().word(header::MODULE).unwrap();
+    let chain = |name: &[u8]| layout::hash(&[name, b"\0"].concat()) % module;
+    let head = HEADER_BYTES + chain(b"a") as usize * 4;
+    let first = live.map().word(head);
+    let names = (0..).map(|number| format!("x{number}").into_bytes());
+    let names: Vec<_> = names.filter(|name| chain(name) == chain(b"a")).take(9).collect();
+    let add = |live: &mut Live, number: usize| {
+        live.add(Kind::UserByName, &names[number], &nobody, true, start, life)
+    };
+    let added = (0..9).filter(|&number| add(&mut live, number)).count();
+    assert_eq!(added, 8);
+    assert_eq!(live.map().word(head), first, "its own are in front");
+    assert_eq!(find(live.map(), Kind::UserByName, b"a"), an_answer(1, "a"));
+    for name in &names[..8] {
+        assert_eq!(find(live.map(), Kind::UserByName, name), Said::Answer(nobody.clone()));
+    }
+    // When their time is over others have room, and nobody's own is gone.
+    live.expire(start + life);
+    assert!(add(&mut live, 8) && live.added() == 1);
+    assert_eq!(find(live.map(), Kind::UserByName, b"a"), an_answer(1, "a"));
+    assert_eq!(find(live.map(), Kind::UserByName, &names[0]), Said::Nothing);
 }
 
 /// Within the last page, however often: clients unmap what they mapped, a page more would stay.

@@ -13,7 +13,8 @@ use roster_system_tests::{
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -71,12 +72,14 @@ fn every_look_up_is_answered_as_the_module_and_as_files_do() {
         let files = answers(&plain, &program, &questions);
         let served = Responder::start(Host::in_memory(corpus, &lines("files")));
         let ours = answers(served.host(), &program, &questions);
+        assert!(served.figure(" maps handed out") >= 2, "{}", served.figures());
         let nobody = Corpus::new("", b"", b"", b"");
         let snapshot = Host::in_memory(&nobody, &lines("files roster"));
         snapshot.publish(corpus);
         let module = answers(&snapshot, &program, &questions);
         let served = Responder::start(snapshot);
         let through_both = answers(served.host(), &program, &questions);
+        assert!(served.figure(" maps handed out") >= 2, "{}", served.figures());
         difference(corpus, &files, &ours)
             .or_else(|| difference(corpus, &module, &through_both))
             .or_else(|| difference(corpus, &files, &module))
@@ -443,6 +446,120 @@ fn without_memory_for_a_new_map_the_old_one_stays() {
     wait_until(SOON, "all is well", || !served.figures().contains("No space"));
 }
 
+/// Whom a local file has lost must not be served from a map that could not be renewed: programs read the files.
+#[test]
+fn without_memory_for_a_new_map_changes_of_local_files_are_seen() {
+    if !needs_root() {
+        return;
+    }
+    let host = Host::in_memory(&generation(1), "passwd: files\ngroup: files\n");
+    let mut served = Responder::prepared(host, &[]);
+    let maps = served.host().path("maps").display().to_string();
+    served.after(&format!("mount -t tmpfs -o size=3m,mode=700 tmpfs {maps}"));
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("u1").contains("generation 1:"));
+    let mut large = "root:x:0:0:::\n".to_owned();
+    for i in 0..40_000 {
+        let _ = writeln!(large, "large{i}:x:{}:1:::", 100_000 + i);
+    }
+    served.rewrite("passwd", &large);
+    wait_until(SOON, "it is told", || served.figures().contains("No space left"));
+    assert!(served.figures().contains("passwd: no map"), "{}", served.figures());
+    wait_until(SOON, "who is gone is gone", || names.user("u1").starts_with("none"));
+    assert!(names.user("large7").starts_with("large7:"));
+}
+
+/// A snapshot that nobody can read takes only its own users away, and the local ones are served as ever.
+#[test]
+fn without_a_snapshot_that_can_be_read_local_files_are_served() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    let bad = served.host().snapshot().with_extension("bad");
+    fs::write(&bad, "no snapshot").expect("write");
+    fs::rename(&bad, served.host().snapshot()).expect("rename it");
+    wait_until(SOON, "it is told", || {
+        served.figures().matches("the name services are asked for what is in it").count() == 2
+    });
+    served.rewrite("passwd", &format!("{LOCAL}fresh:x:1501:1501:::\n"));
+    wait_until(SOON, "a new user is seen", || names.user("fresh") == "fresh:x:1501:1501:::");
+    assert!(names.user("alice").starts_with("none"), "the module has no snapshot, either");
+    served.host().publish(&people());
+    wait_until(SOON, "the next one is", || names.user("alice").starts_with("alice:x:70000"));
+    wait_until(SOON, "all is well", || !served.figures().contains("cannot be used"));
+}
+
+/// Nobody waits for a server that can keep no maps: all are sent away at once, until it can.
+#[test]
+fn without_a_folder_for_maps_everybody_is_sent_away_at_once() {
+    let mut served = Responder::prepared(host(RECOMMENDED), &[]);
+    let maps = served.host().path("maps");
+    let mode = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&maps, mode).expect("chmod");
+    };
+    mode(0o755);
+    served.launch_only();
+    wait_until(SOON, "it listens", || UnixStream::connect(served.socket()).is_ok());
+    let start = Instant::now();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    assert!(names.group("staff").starts_with("staff:x:70050"));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(served.process().runs());
+    mode(0o700);
+    wait_until(SOON, "maps are served", || {
+        served.figures().matches("entries in a map").count() == 2
+    });
+}
+
+/// Connections that ask and never read are their user's own loss.
+#[test]
+fn who_takes_no_map_is_handed_no_more_and_others_are() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::start(host(RECOMMENDED));
+    let script = "import socket, struct
+def ask():
+    s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket')
+    s.sendall(struct.pack('iii', 2, 11, 7) + b'passwd\\0')
+    return s
+asked = [ask() for _ in range(100)]
+def handed(s):
+    s.settimeout(5)
+    data, fds, _, _ = socket.recv_fds(s, 64, 1)
+    return len(fds)
+peeked = [s.recv(1, socket.MSG_PEEK) for s in asked]
+print(sum(1 for data in peeked if data))
+print(handed(asked[0]))
+del asked
+print(handed(ask()))";
+    let as_nobody = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script];
+    let told = served.host().run("setpriv", &as_nobody);
+    assert_eq!(told.text(), "64\n1\n1", "{told:?}");
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    assert_eq!(names.ask("maps /maps/passwd."), "1");
+}
+
+/// The order is for one table, and not kept waiting because the other one's map is being made.
+#[test]
+fn an_order_to_make_one_map_does_not_wait_for_the_other() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut large = LOCAL_GROUPS.to_owned();
+    for i in 0..100_000 {
+        let _ = writeln!(large, "large{i}:x:{}:local,alice", 100_000 + i);
+    }
+    served.rewrite("group", &large);
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    let told = served.order(&["-i", "passwd"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
 /// Whoever stops the server, or moves the clock, has programs go on with the name services.
 #[test]
 fn a_server_that_is_stopped_for_long_holds_nobody_up() {
@@ -666,6 +783,80 @@ fn rosterd_serves_in_place_of_nscd_and_its_changes_are_seen() {
     rosterd.stop();
     assert!(!socket.exists(), "nobody is to connect there any more");
     assert!(Names::on(rosterd.host(), &c_program("names")).user("ben").starts_with("ben:*:5002"));
+}
+
+/// While its role cannot come up rosterd holds the socket, and has nobody wait there.
+#[test]
+fn rosterd_sends_everybody_away_while_the_role_does_not_come_up() {
+    let (_folder, domain) = lab();
+    let host = host(RECOMMENDED);
+    fs::create_dir(host.path("nscd")).expect("make the folder of the socket");
+    let mut rosterd = Rosterd::on(host, "", &[domain]);
+    let socket = rosterd.host().path("nscd/socket");
+    configure(&rosterd, &format!("\n[responder.nscd]\nenabled = true\nsocket = {socket:?}\n"));
+    rosterd.launch();
+    // Each pause is twice as long as the one before.
+    for _ in 0..6 {
+        rosterd.kill_role("responder:nscd");
+        let is_gone = || {
+            let status = rosterd.status().map(|status| status.to_string()).unwrap_or_default();
+            status.contains("\"waiting\"")
+        };
+        wait_until(SOON, "the role is gone", is_gone);
+    }
+    let start = Instant::now();
+    let mut names = Names::on(rosterd.host(), &c_program("names"));
+    assert!(names.user("root").starts_with("root:"));
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    wait_until(SOON, "it serves again", || {
+        let mut names = Names::on(rosterd.host(), &c_program("names"));
+        names.user("root");
+        names.ask("maps /run/nscd/passwd.") == "1"
+    });
+}
+
+/// nscd removes the socket of whoever serves when it ends: the server that was handed it says so.
+#[test]
+fn a_socket_that_was_taken_away_is_not_served() {
+    let served = Responder::prepared(host(RECOMMENDED), &[]);
+    let listener = UnixListener::bind(served.socket()).expect("listen");
+    let start = |listener: &UnixListener| {
+        let input = OwnedFd::from(listener.try_clone().expect("copy the listener"));
+        let mut command = served.command();
+        command.stdin(input).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().expect("start the server")
+    };
+    let mut right = start(&listener);
+    wait_until(SOON, "it is served", || served.figures().contains("entries in a map"));
+    right.kill().and_then(|()| right.wait()).expect("end it");
+    fs::remove_file(served.socket()).expect("remove the socket");
+    let told = start(&listener).wait_with_output().expect("wait for it");
+    let error = String::from_utf8_lossy(&told.stderr);
+    assert_eq!(told.status.code(), Some(1), "{error}");
+    assert!(error.contains("is not the socket that was handed over"), "{error}");
+}
+
+/// A line that names no service, and one whose snapshot is not there: as without a server.
+#[test]
+fn lines_that_find_little_find_the_same_through_the_server() {
+    for lines in
+        ["passwd:\ngroup: files\n", "passwd: files\ngroup: roster [NOTFOUND=return] files\n"]
+    {
+        let host = host(lines);
+        fs::remove_file(host.snapshot()).expect("remove the snapshot");
+        let ask = |host: &Host| {
+            let mut names = Names::on(host, &c_program("names"));
+            let found = |answer: String| Some(answer).filter(|said| !said.starts_with("none"));
+            let users = ["root", "alice"].map(|name| found(names.user(name)));
+            let groups = ["wheel", "staff"].map(|name| found(names.group(name)));
+            (users, groups, names.groups_of("alice"))
+        };
+        let plain = ask(&host);
+        let served = Responder::start(host);
+        assert_eq!(ask(served.host()), plain, "{lines}");
+        assert!(served.figure(" maps handed out") >= 2, "{lines}");
+    }
 }
 
 /// As root starts it: the role has a user of its own, whose maps others cannot write.

@@ -75,6 +75,8 @@ const POLICY_WAIT: Duration = Duration::from_secs(3);
 const POLICY_PAUSE: Duration = Duration::from_secs(10);
 /// The policy's file in the run-time folder.
 const BUS_CONF: &str = "bus.conf";
+/// How long a client of nscd may wait for a role that is to start again soon.
+const REFUSED_AFTER: Duration = Duration::from_secs(1);
 /// News that may wait.
 const NEWS_MAX: usize = 256;
 /// Orders to read the configuration anew that may wait.
@@ -94,6 +96,8 @@ struct Minded {
     last_end: String,
     /// Waits for its socket to be used.
     watch: Option<AbortHandle>,
+    /// Sends everybody away who connects to its socket.
+    refusal: Option<AbortHandle>,
 }
 
 impl Minded {
@@ -108,6 +112,7 @@ impl Minded {
             since: SystemTime::now(),
             last_end: String::new(),
             watch: None,
+            refusal: None,
         }
     }
 
@@ -353,6 +358,7 @@ impl Monitor {
             info!("{key} is ready");
         }
         self.watch_socket(key);
+        self.refuse(key);
     }
 
     fn signal(&self, key: &Key, signal: Signal) {
@@ -600,6 +606,42 @@ impl Monitor {
             }
         });
         minded.watch = Some(task.abort_handle());
+    }
+
+    /// Has a task close what comes in at nscd's socket while its role does not come up: the C library would wait
+    /// for 5 s, in each process, instead of asking the name services.
+    fn refuse(&mut self, key: &Key) {
+        let Some(minded) = self.minded.get_mut(key) else { return };
+        let is_nscds =
+            minded.wanted.as_ref().is_some_and(|of| matches!(of.config, RoleConfig::Nscd(_)));
+        if !is_nscds || !matches!(minded.state.phase, Phase::Waiting { .. }) {
+            if let Some(refusal) = minded.refusal.take() {
+                refusal.abort();
+            }
+            return;
+        }
+        if minded.refusal.is_some() {
+            return;
+        }
+        let Some((_, socket)) = self.sockets.get(key) else { return };
+        let Ok(socket) = socket.try_clone() else { return };
+        let task = tokio::spawn(async move {
+            tokio::time::sleep(REFUSED_AFTER).await;
+            // The role sets it, too; all share it.
+            if rustix::io::ioctl_fionbio(&socket, true).is_err() {
+                return;
+            }
+            #[allow(deprecated)] // as above
+            let Ok(socket) = AsyncFd::with_interest(socket, Interest::READABLE) else { return };
+            while let Ok(mut is_used) = socket.readable().await {
+                match roster_nscd::server::socket::accept(socket.get_ref()) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => is_used.clear_ready(),
+                    Err(_) => tokio::time::sleep(REFUSED_AFTER).await,
+                }
+            }
+        });
+        minded.refusal = Some(task.abort_handle());
     }
 
     /// Starts a round of pings, and tells systemd that this loop runs.

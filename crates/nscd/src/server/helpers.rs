@@ -25,6 +25,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A question.
 pub type Key = (Kind, Vec<u8>);
 
+/// A question and the epoch that it was asked in: who asks after a change is not told what was before.
+type Asking = (Key, u64);
+
 /// The program that becomes a helper.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -38,8 +41,8 @@ struct Helper {
     child: Child,
     socket: UnixStream,
     heard: Vec<u8>,
-    /// The question, when it was put and in which epoch.
-    question: Option<(Key, Instant, u64)>,
+    /// The question, and when it was put.
+    question: Option<(Asking, Instant)>,
     idle_since: Instant,
     /// Whether it ends after the question that it has.
     is_last: bool,
@@ -80,8 +83,8 @@ pub struct Helpers {
     /// By number, which tells the poll's events apart.
     running: HashMap<u64, Helper>,
     next_number: u64,
-    queue: VecDeque<Key>,
-    asked: HashMap<Key, Asked>,
+    queue: VecDeque<Asking>,
+    asked: HashMap<Asking, Asked>,
     epoch: u64,
     /// Questions that were put.
     pub questions: u64,
@@ -120,6 +123,7 @@ impl Helpers {
     /// Puts a question for somebody. False where there are too many.
     pub fn ask(&mut self, key: Key, token: u64, uid: u32) -> bool {
         let of_user = |asked: &Asked| asked.users.contains(&uid);
+        let key = (key, self.epoch);
         if !self.asked.contains_key(&key) {
             let own = self.asked.values().filter(|asked| of_user(asked)).count();
             if self.asked.len() >= QUESTIONS_MAX || (uid != 0 && own >= QUESTIONS_OF_A_USER) {
@@ -149,7 +153,7 @@ impl Helpers {
                     Ok(number) => number,
                     Err(_) => {
                         let Some(key) = self.queue.pop_front() else { break };
-                        failed.extend(self.done(key, Answer::Unavailable, 0));
+                        failed.extend(self.done(key, Answer::Unavailable));
                         continue;
                     }
                 },
@@ -158,12 +162,13 @@ impl Helpers {
             let Some(helper) = self.running.get_mut(&number) else { break };
             self.questions += 1;
             // Into an empty socket: it has room.
-            if helper.socket.write_all(&host::question(key.0, &key.1)).is_err() {
+            let (kind, name) = &key.0;
+            if helper.socket.write_all(&host::question(*kind, name)).is_err() {
                 self.running.remove(&number);
-                failed.extend(self.done(key, Answer::Unavailable, 0));
+                failed.extend(self.done(key, Answer::Unavailable));
                 continue;
             }
-            helper.question = Some((key, now, self.epoch));
+            helper.question = Some((key, now));
         }
         failed
     }
@@ -199,11 +204,11 @@ impl Helpers {
                         Ok(Some(answer)) => {
                             helper.heard = Vec::new();
                             helper.idle_since = now;
-                            let (key, _, epoch) = helper.question.take()?;
+                            let (key, _) = helper.question.take()?;
                             if helper.is_last {
                                 self.running.remove(&number);
                             }
-                            return self.done(key, answer, epoch);
+                            return self.done(key, answer);
                         }
                         Err(_) => return self.lost(number),
                     }
@@ -218,12 +223,13 @@ impl Helpers {
     /// A process that ended, or that has to.
     fn lost(&mut self, number: u64) -> Option<Done> {
         let mut helper = self.running.remove(&number)?;
-        let (key, _, _) = helper.question.take()?;
-        self.done(key, Answer::Unavailable, 0)
+        let (key, _) = helper.question.take()?;
+        self.done(key, Answer::Unavailable)
     }
 
-    fn done(&mut self, key: Key, answer: Answer, epoch: u64) -> Option<Done> {
-        let asked = self.asked.remove(&key)?;
+    fn done(&mut self, asking: Asking, answer: Answer) -> Option<Done> {
+        let asked = self.asked.remove(&asking)?;
+        let (key, epoch) = asking;
         let is_fresh = epoch == self.epoch;
         Some(Done { key, answer, waiting: asked.waiting, is_fresh })
     }
@@ -237,7 +243,7 @@ impl Helpers {
         for number in numbers {
             let Some(helper) = self.running.get(&number) else { continue };
             let due = match &helper.question {
-                Some((_, since, _)) => *since + ANSWER_WAIT,
+                Some((_, since)) => *since + ANSWER_WAIT,
                 None => helper.idle_since + IDLE,
             };
             if due <= now {
@@ -248,5 +254,26 @@ impl Helpers {
             }
         }
         (late, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_after_a_change_is_not_told_what_was_asked_before() {
+        let program = Program { path: "/bin/false".into(), arguments: Vec::new() };
+        let mut helpers = Helpers::new(program, ["", "", ""].map(OsString::from));
+        let key = (Kind::UserByName, b"alice".to_vec());
+        assert!(helpers.ask(key.clone(), 1, 1000) && helpers.ask(key.clone(), 2, 1000));
+        helpers.outdate();
+        assert!(helpers.ask(key, 3, 1000));
+        assert_eq!(helpers.queue.len(), 2, "it is asked again");
+        let [before, after] = [0, 1].map(|number| helpers.queue[number].clone());
+        let before = helpers.done(before, Answer::Absent).unwrap();
+        assert_eq!((before.waiting, before.is_fresh), (vec![1, 2], false));
+        let after = helpers.done(after, Answer::Absent).unwrap();
+        assert_eq!((after.waiting, after.is_fresh), (vec![3], true));
     }
 }

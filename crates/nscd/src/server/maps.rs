@@ -1,7 +1,7 @@
 //! The files of maps, named in one folder so that a server that comes later finds them: the one that
 //! is handed out of each table, and those before it, whose readers are told to move on.
 
-use super::sources::{Built, unix_seconds};
+use super::sources::{Built, Stamps, local_differs, unix_seconds};
 use crate::layout::PAGE_BYTES;
 use crate::live::{self, Live};
 use crate::protocol::Table;
@@ -27,6 +27,9 @@ const WHOLE_FOR: Duration = Duration::from_secs(3);
 /// Old maps of a table, each with a descriptor: those before them are given up as soon as they may be.
 const RETIRED_MAX: usize = 256;
 
+/// How long a map is served after a newer one could not be made, if only the snapshot changed.
+pub const STALE_MAX: Duration = Duration::from_secs(30);
+
 /// The map of a table that is handed out.
 pub struct Current {
     /// Where it can be read and added to.
@@ -39,18 +42,30 @@ pub struct Current {
     pub entries: usize,
     /// How long it took to make.
     pub took: Duration,
+    /// The files that it was made of.
+    made_of: Stamps,
+    /// Since when there should be a newer one.
+    stale_since: Option<Instant>,
     file: File,
     path: PathBuf,
 }
 
 impl Current {
     /// Puts a map that was made to use.
-    pub fn new(built: Built) -> io::Result<Self> {
+    pub fn new(built: Built, made_of: Stamps) -> io::Result<Self> {
         let Built { file, path, bytes, entries, live, took, .. } = built;
         let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let readable = open(&path, how, Mode::empty())?;
         let shared = Shared::new(&file, bytes as usize)?;
-        Ok(Self { live: Live::new(shared, live), readable, bytes, entries, took, file, path })
+        let (live, stale_since) = (Live::new(shared, live), None);
+        Ok(Self { live, readable, bytes, entries, took, made_of, stale_since, file, path })
+    }
+
+    /// Says that the server is there, unless this map should be another by now.
+    pub fn touch(&mut self) {
+        if self.stale_since.is_none() {
+            self.live.touch(unix_seconds());
+        }
     }
 
     /// Tells its readers that there is another.
@@ -141,24 +156,45 @@ pub struct Maps {
 impl Maps {
     /// Puts a map in the place of the one before. Nobody is answered between the two steps.
     pub fn replace(&mut self, mut fresh: Current, now: Instant) {
-        fresh.live.touch(unix_seconds());
+        fresh.touch();
         if let Some(old) = self.current.replace(fresh) {
             self.retired.push(old.retire(now));
         }
+        self.outlive(now);
+    }
+
+    /// Takes the map away, and those of a server before: clients ask the name services from now on.
+    pub fn withdraw(&mut self, now: Instant) {
+        if let Some(old) = self.current.take() {
+            self.retired.push(old.retire(now));
+        }
+        self.outlive(now);
+    }
+
+    fn outlive(&mut self, now: Instant) {
         let left = self.retired.iter_mut().filter(|retired| retired.is_left);
         left.for_each(|left| left.outlived(now));
     }
 
-    /// Takes the map away: clients ask the name services from now on.
-    pub fn withdraw(&mut self, now: Instant) {
-        if let Some(old) = self.current.take() {
-            self.retired.push(old.retire(now));
+    /// Takes note that no map could be made of the files as they are now. Where a local file is another,
+    /// the map goes at once: who is not there any more must not be served.
+    pub fn not_renewed(&mut self, table: Table, now_of: &Stamps, now: Instant) {
+        match &mut self.current {
+            Some(map) if !local_differs(table, &map.made_of, now_of) => {
+                map.stale_since.get_or_insert(now);
+            }
+            _ => self.withdraw(now),
         }
     }
 
     /// Does what is due of old maps. Gives when the next thing is.
     pub fn tick(&mut self, now: Instant) -> Option<Instant> {
-        let mut next = None::<Instant>;
+        let stale_since = self.current.as_ref().and_then(|map| map.stale_since);
+        let mut next = stale_since.map(|since| since + STALE_MAX);
+        if next.is_some_and(|due| due <= now) {
+            self.withdraw(now);
+            next = None;
+        }
         let too_many = self.retired.len().saturating_sub(WHOLE_MAX);
         for old in self.retired[..too_many].iter_mut().filter(|old| !old.is_left) {
             match old.since + WHOLE_FOR {
@@ -190,4 +226,51 @@ pub fn file_name(table: Table, number: u64) -> String {
 pub fn parse_file_name(name: &str) -> Option<(Table, u64)> {
     let (table, number) = name.split_once('.')?;
     Some((Table::of(table.as_bytes())?, number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::sources::{Files, build, lines, stamps};
+
+    #[test]
+    fn a_map_that_cannot_be_renewed_goes_at_once_or_soon() {
+        let folder = tempfile::tempdir().unwrap();
+        let [passwd, group, nsswitch, snapshot] =
+            ["passwd", "group", "nsswitch.conf", "roster.snap"]
+                .map(|name| folder.path().join(name));
+        fs::write(&passwd, "root:x:0:0:::\n").unwrap();
+        let files = Files { passwd, group, nsswitch, snapshot };
+        let made_of = stamps(&files);
+        let mut number = 0;
+        let mut maps_of_now = |now| {
+            number += 1;
+            let path = folder.path().join(file_name(Table::Passwd, number));
+            let wanted = vec![(Table::Passwd, path)];
+            let made = build(wanted, &files, &lines(&files)).remove(0).1.unwrap();
+            let mut maps = Maps::default();
+            maps.replace(Current::new(made, made_of).unwrap(), now);
+            maps
+        };
+        let start = Instant::now();
+        let mut maps = maps_of_now(start);
+        // Only the snapshot is another: it is served for a while, and nobody says that it is fresh.
+        let mut later = made_of;
+        later[3] = later[0];
+        maps.not_renewed(Table::Passwd, &later, start);
+        maps.not_renewed(Table::Passwd, &later, start + STALE_MAX / 2);
+        let map = &mut maps.current.as_mut().unwrap();
+        map.live.touch(7);
+        map.touch();
+        let [low, high] = [16, 20].map(|at| crate::shared::Memory::word(map.live.map(), at));
+        assert_eq!((low, high), (Some(7), Some(0)));
+        assert!(maps.tick(start + STALE_MAX * 2 / 3).is_some() && maps.current.is_some());
+        maps.tick(start + STALE_MAX);
+        assert!(maps.current.is_none());
+        // A local file is another.
+        let mut maps = maps_of_now(start);
+        later[0] = None;
+        maps.not_renewed(Table::Passwd, &later, start);
+        assert!(maps.current.is_none());
+    }
 }

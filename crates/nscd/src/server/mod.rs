@@ -20,10 +20,10 @@ use crate::protocol::{self, Kind, Parsed, Request, Table};
 use figures::Figures;
 use helpers::{Done, Helpers, Program};
 use maps::{Current, Maps, Retired, file_name, parse_file_name};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::Resource;
-use sources::{BuildError, Built, Files, Stamps, affected, stamps, unix_seconds};
+use sources::{BuildError, Built, Files, Stamps, affected, stamps};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -41,8 +41,14 @@ const ANSWERING: Duration = Duration::from_secs(4);
 const MAKING: Duration = Duration::from_secs(60);
 /// Connections at once; who has not asked goes first.
 const CONNECTIONS_MAX: usize = 2048;
+/// Maps on their way to one user who is not root, as many as he does not take: the system counts them.
+const HANDED_MAX: usize = 64;
+/// How long such a one is counted.
+const HANDED: Duration = Duration::from_secs(3600);
 /// Descriptors for all else.
 const OTHER_DESCRIPTORS: u64 = 128;
+/// How long until it is tried again to take the folder of maps.
+const TRIED_AGAIN: Duration = Duration::from_secs(5);
 /// How often files are looked at although nothing was heard.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often maps are told that the server is there: clients look for another after 5 minutes.
@@ -128,9 +134,82 @@ pub enum ServerError {
 ///
 /// # Errors
 ///
-/// The folder of maps cannot be used, or the system refuses what it should not.
-pub fn run(options: Options) -> Result<End, ServerError> {
-    Server::new(options)?.run()
+/// The system refuses what it should not. Where maps cannot be kept everybody is sent away until they can.
+pub fn run(mut options: Options) -> Result<End, ServerError> {
+    rustix::io::ioctl_fionbio(&options.listener, true).map_err(io::Error::from)?;
+    let mut ready = Some(std::mem::replace(&mut options.ready, Box::new(|| {})));
+    let ground = loop {
+        let error = match Ground::new(&options) {
+            Ok(ground) => break ground,
+            Err(error) => error,
+        };
+        // Once: it may go on for long.
+        if let Some(ready) = ready.take() {
+            let error = in_full(&error);
+            let text = format!("{error}; programs ask their name services, and it is tried again");
+            (options.say)(Level::Warning, &text);
+            ready();
+        }
+        if refuse(&options, TRIED_AGAIN)? {
+            return Ok(End::Stopped);
+        }
+    };
+    options.ready = ready.unwrap_or_else(|| Box::new(|| {}));
+    Server::new(options, ground).run()
+}
+
+/// Sends everybody away for a while: who is not accepted waits for 5 seconds, in every program anew. Gives
+/// whether the server is to stop.
+fn refuse(options: &Options, pause: Duration) -> io::Result<bool> {
+    let end = Instant::now() + pause;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let left = rustix::time::Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(1),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let of = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
+        let mut sockets = [of(options.listener.as_fd()), of(options.stop.as_fd())];
+        match poll(&mut sockets, Some(&left)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !sockets[1].revents().is_empty() {
+            return Ok(true);
+        }
+        while let Ok(Some(_)) = socket::accept(&options.listener) {}
+    }
+}
+
+/// What the system has to give before anything can be served.
+struct Ground {
+    lock: OwnedFd,
+    poll: OwnedFd,
+    watch: Watch,
+    bell: (UnixStream, UnixStream),
+    /// Maps of a server before.
+    left: Vec<PathBuf>,
+}
+
+impl Ground {
+    fn new(options: &Options) -> Result<Self, ServerError> {
+        let lock = take_folder(&options.maps)?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let watch = Watch::new(&options.files.paths())?;
+        let bell = UnixStream::pair()?;
+        bell.0.set_nonblocking(true)?;
+        bell.1.set_nonblocking(true)?;
+        add(&poll, options.listener.as_fd(), LISTENER)?;
+        add(&poll, watch.as_fd(), WATCH)?;
+        add(&poll, options.stop.as_fd(), STOP)?;
+        add(&poll, bell.0.as_fd(), BUILDER)?;
+        let left = std::fs::read_dir(&options.maps)?.map(|entry| Ok(entry?.path()));
+        let left = left.collect::<io::Result<_>>()?;
+        Ok(Self { lock, poll, watch, bell, left })
+    }
 }
 
 enum State {
@@ -140,10 +219,12 @@ enum State {
     Waiting(Kind),
     /// For the first map of a table, which the question asked for with this key.
     ForMap(Table, Vec<u8>),
-    /// For a map of a table that is newer than now.
+    /// For more attempts than that to make a map of a table.
     ForNewer(Table, u64),
-    /// What is left of the answer.
-    Sending(Vec<u8>, usize),
+    /// What is left of the answer, which others may be told as well.
+    Sending(Arc<[u8]>, usize),
+    /// Was handed a map: it is on its way, and counts as this server's, until the other end hangs up.
+    Handed,
 }
 
 struct Connection {
@@ -154,7 +235,8 @@ struct Connection {
     until: Instant,
 }
 
-type Made = Vec<(Table, Result<Built, BuildError>)>;
+/// What came of making maps of the files with those stamps.
+type Made = (Stamps, Vec<(Table, Result<Built, BuildError>)>);
 
 struct Server {
     options: Options,
@@ -175,7 +257,12 @@ struct Server {
     dirty: BTreeSet<Table>,
     /// To be made after those.
     later: BTreeSet<Table>,
-    building: bool,
+    /// Maps that a thread makes now.
+    building: BTreeSet<Table>,
+    /// How often one was made, or could not be.
+    attempts: [u64; 2],
+    /// Those of which the last one could not be.
+    failed: BTreeSet<Table>,
     not_before: Instant,
     results: (mpsc::Sender<Made>, mpsc::Receiver<Made>),
     /// A byte comes out of the first when a result is there.
@@ -184,24 +271,15 @@ struct Server {
     told: [Option<String>; 2],
     /// Of these there can be no map until what they are made of is smaller.
     too_large: BTreeSet<Table>,
+    /// Why a map could not be handed over, if that was told.
+    refused: Option<ErrorKind>,
     own_uid: u32,
     is_told_to_end: bool,
 }
 
 impl Server {
-    fn new(mut options: Options) -> Result<Self, ServerError> {
-        let lock = take_folder(&options.maps)?;
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let watch = Watch::new(&options.files.paths())?;
-        let bell = UnixStream::pair()?;
-        bell.0.set_nonblocking(true)?;
-        bell.1.set_nonblocking(true)?;
-        rustix::io::ioctl_fionbio(&options.listener, true).map_err(io::Error::from)?;
-        let add = |socket: BorrowedFd<'_>, token| add(&poll, socket, token);
-        add(options.listener.as_fd(), LISTENER)?;
-        add(watch.as_fd(), WATCH)?;
-        add(options.stop.as_fd(), STOP)?;
-        add(bell.0.as_fd(), BUILDER)?;
+    fn new(mut options: Options, ground: Ground) -> Self {
+        let Ground { lock, poll, watch, bell, left } = ground;
         let lines = sources::lines(&options.files);
         let helpers = Helpers::new(options.helper.clone(), services(&lines));
         let now = Instant::now();
@@ -223,25 +301,27 @@ impl Server {
             lines,
             dirty: Table::ALL.into_iter().collect(),
             later: BTreeSet::new(),
-            building: false,
+            building: BTreeSet::new(),
+            attempts: [0; 2],
+            failed: BTreeSet::new(),
             not_before: now,
             results: mpsc::channel(),
             bell,
             figures: Figures::default(),
             told: [None, None],
             too_large: BTreeSet::new(),
+            refused: None,
             own_uid: rustix::process::geteuid().as_raw(),
             is_told_to_end: false,
             options,
         };
-        server.take_over(now)?;
-        Ok(server)
+        server.take_over(left, now);
+        server
     }
 
     /// Finds the maps of a server before this one: their readers are told when there are new ones.
-    fn take_over(&mut self, now: Instant) -> Result<(), ServerError> {
-        for entry in std::fs::read_dir(&self.options.maps)? {
-            let path = entry?.path();
+    fn take_over(&mut self, left: Vec<PathBuf>, now: Instant) {
+        for path in left {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some((table, number)) = parse_file_name(name) else { continue };
             self.next_file = self.next_file.max(number + 1);
@@ -251,7 +331,6 @@ impl Server {
                 Err(_) => _ = std::fs::remove_file(&path),
             }
         }
-        Ok(())
     }
 
     fn maps(&mut self, table: Table) -> &mut Maps {
@@ -281,7 +360,8 @@ impl Server {
                 self.touch();
                 // What could not be made may be made now: there may be memory again.
                 for table in Table::ALL {
-                    if self.has_failed(table) && !self.too_large.contains(&table) {
+                    let has_problem = self.figures.table(table).problem.is_some();
+                    if has_problem && !self.too_large.contains(&table) {
                         self.dirty.insert(table);
                     }
                 }
@@ -299,7 +379,7 @@ impl Server {
             wake = due.into_iter().fold(wake, Instant::min);
             self.close_late(now);
             wake = self.deadlines.first().map_or(wake, |&(until, _)| wake.min(until));
-            if !self.dirty.is_empty() && !self.building {
+            if !self.dirty.is_empty() && self.building.is_empty() {
                 if self.not_before <= now {
                     self.build();
                 } else {
@@ -344,15 +424,10 @@ impl Server {
         }
     }
 
-    fn has_failed(&mut self, table: Table) -> bool {
-        self.figures.table(table).problem.is_some()
-    }
-
     fn touch(&mut self) {
-        let now = unix_seconds();
         for table in Table::ALL {
             if let Some(current) = &mut self.maps(table).current {
-                current.live.touch(now);
+                current.touch();
             }
         }
     }
@@ -391,12 +466,13 @@ impl Server {
 
     /// What other services said may not be so any more.
     fn forget(&mut self) {
+        let now = Instant::now();
         self.helpers.outdate();
         for table in Table::ALL {
             if let Some(current) = &mut self.maps(table).current
                 && current.live.added() > 0
             {
-                current.live.empty();
+                current.live.empty(now);
             }
         }
     }
@@ -433,16 +509,17 @@ impl Server {
             (table, folder.join(file_name(table, self.next_file)))
         });
         let names: Vec<_> = names.collect();
+        let made_of = self.stamps;
         let (sender, bell) = (self.results.0.clone(), self.bell.1.try_clone());
         let make = move || {
-            let _ = sender.send(sources::build(names, &files, &lines));
+            let _ = sender.send((made_of, sources::build(names, &files, &lines)));
             if let Ok(bell) = bell {
                 let _ = rustix::io::write(&bell, b"!");
             }
         };
-        self.building = true;
+        self.building = tables.iter().copied().collect();
         if let Err(error) = std::thread::Builder::new().name("maps".into()).spawn(make) {
-            self.building = false;
+            self.building.clear();
             self.not_before = Instant::now() + SETTLED;
             self.dirty.extend(tables);
             self.say(Level::Warning, &format!("cannot start a thread: {error}"));
@@ -453,12 +530,12 @@ impl Server {
     fn built(&mut self, now: Instant) {
         let mut room = [0; 16];
         while matches!(rustix::io::read(&self.bell.0, &mut room), Ok(1..)) {}
-        while let Ok(made) = self.results.1.try_recv() {
-            self.building = false;
+        while let Ok((made_of, made)) = self.results.1.try_recv() {
+            self.building.clear();
             let mut took = Duration::ZERO;
             for (table, result) in made {
                 took += result.as_ref().map_or(SETTLED, |built| built.took);
-                self.take(table, result, now);
+                self.take(table, result, &made_of, now);
             }
             // What a helper said before goes by what was then.
             self.helpers.outdate();
@@ -469,33 +546,44 @@ impl Server {
             self.look(true);
             let all = Table::ALL
                 .into_iter()
-                .all(|table| self.maps(table).current.is_some() || self.has_failed(table));
+                .all(|table| self.maps(table).current.is_some() || self.failed.contains(&table));
             if all && let Some(ready) = self.ready.take() {
                 ready();
             }
         }
     }
 
-    fn take(&mut self, table: Table, result: Result<Built, BuildError>, now: Instant) {
-        let current = result.and_then(|built| {
-            let path = built.path.clone();
-            Current::new(built).map_err(|source| {
+    fn take(
+        &mut self,
+        table: Table,
+        result: Result<Built, BuildError>,
+        made_of: &Stamps,
+        now: Instant,
+    ) {
+        let current = result.and_then(|mut built| {
+            let (path, lacks) = (built.path.clone(), built.lacks.take());
+            Current::new(built, *made_of).map(|current| (current, lacks)).map_err(|source| {
                 let _ = std::fs::remove_file(&path);
                 BuildError::File { path, source }
             })
         });
         self.too_large.remove(&table);
+        self.attempts[table as usize] += 1;
         let problem = match current {
-            Ok(current) => {
+            Ok((current, lacks)) => {
+                self.failed.remove(&table);
                 self.figures.table(table).made += 1;
                 self.maps(table).replace(current, now);
-                None
+                lacks.map(|why| format!("{why}; the name services are asked for what is in it"))
             }
             Err(error) => {
                 if matches!(error, BuildError::Map(MapError::TooLarge { .. })) {
                     self.maps(table).withdraw(now);
                     self.too_large.insert(table);
+                } else {
+                    self.maps(table).not_renewed(table, made_of, now);
                 }
+                self.failed.insert(table);
                 Some(in_full(&error))
             }
         };
@@ -505,7 +593,9 @@ impl Server {
             let name = table.name();
             match &problem {
                 Some(problem) => {
-                    let text = format!("no new map of {name}: {problem}");
+                    let has_failed = self.failed.contains(&table);
+                    let what = if has_failed { "no new map" } else { "a map of a part" };
+                    let text = format!("{what} of {name}: {problem}");
                     self.say(Level::Warning, &text);
                 }
                 None => self.say(Level::Info, &format!("{name} has a map again")),
@@ -524,12 +614,12 @@ impl Server {
             Some((token, table))
         });
         for (token, table) in waiting.collect::<Vec<_>>() {
-            let made = self.figures.table(table).made;
-            let has_failed = self.has_failed(table);
+            let attempts = self.attempts[table as usize];
+            let has_failed = self.failed.contains(&table);
             let Some(connection) = self.connections.get_mut(&token) else { continue };
             match std::mem::replace(&mut connection.state, State::Asking) {
                 State::ForMap(table, key) => self.hand_over(token, table, &key),
-                State::ForNewer(_, before) if made > before || has_failed => {
+                State::ForNewer(_, before) if attempts > before => {
                     let status = if has_failed { libc::EIO } else { 0 };
                     self.send(token, status.to_ne_bytes().to_vec());
                 }
@@ -572,18 +662,27 @@ impl Server {
         }
     }
 
-    /// Closes the connection that has been silent for longest.
+    /// Closes a connection of the user who has the most: the one that has been silent for longest, or else
+    /// the one that would be closed next.
     fn make_room(&mut self) -> bool {
-        let is_silent = |token: &u64| {
-            let connection = self.connections.get(token);
-            connection.is_some_and(|connection| matches!(connection.state, State::Asking))
-        };
-        let silent = self.deadlines.iter().map(|&(_, token)| token).find(is_silent);
-        if let Some(token) = silent {
-            self.figures.dropped += 1;
-            self.close(token);
+        let mut of_users = HashMap::<u32, usize>::new();
+        for connection in self.connections.values() {
+            *of_users.entry(connection.uid).or_default() += 1;
         }
-        silent.is_some()
+        let Some((&most, _)) = of_users.iter().max_by_key(|&(_, connections)| connections) else {
+            return false;
+        };
+        let mut of_most = self.deadlines.iter().filter_map(|&(_, token)| {
+            let connection = self.connections.get(&token).filter(|of| of.uid == most)?;
+            Some((token, matches!(connection.state, State::Asking)))
+        });
+        let first = of_most.clone().next();
+        let Some((token, _)) = of_most.find(|&(_, is_silent)| is_silent).or(first) else {
+            return false;
+        };
+        self.figures.dropped += 1;
+        self.close(token);
+        true
     }
 
     fn close(&mut self, token: u64) {
@@ -617,7 +716,7 @@ impl Server {
             }
             State::Asking => {}
             // Nothing more is expected: who hangs up is not waited for.
-            State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) => {
+            State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) | State::Handed => {
                 self.close(token);
                 return;
             }
@@ -655,8 +754,9 @@ impl Server {
                     self.dirty.insert(table);
                     self.not_before = now;
                     // One that is being made may have read what was before.
-                    let made = self.figures.table(table).made + u64::from(self.building);
-                    self.wait(token, State::ForNewer(table, made), now + MAKING);
+                    let is_building = self.building.contains(&table);
+                    let attempts = self.attempts[table as usize] + u64::from(is_building);
+                    self.wait(token, State::ForNewer(table, attempts), now + MAKING);
                 }
                 // Nothing is kept of the others.
                 None => self.send(token, 0_i32.to_ne_bytes().to_vec()),
@@ -678,13 +778,19 @@ impl Server {
                 return;
             }
             // Nothing of this table is served here.
-            None if self.has_failed(kind.table()) => {
+            None if self.failed.contains(&kind.table()) => {
                 self.send(token, protocol::not_served(kind));
                 return;
             }
             Some(Said::AskServices | Said::Nothing) | None => {}
         }
-        if kind.is_by_id() && protocol::id(key).is_none() {
+        let services = match kind {
+            Kind::UserByName | Kind::UserByUid => &self.lines.passwd,
+            Kind::GroupByName | Kind::GroupByGid => &self.lines.group,
+            Kind::GroupsOf => &self.lines.initgroups,
+        };
+        // A line that names no service finds nobody.
+        if services.text.is_empty() || (kind.is_by_id() && protocol::id(key).is_none()) {
             self.send(token, protocol::absent(kind));
         } else if self.helpers.ask((kind, key.to_vec()), token, uid) {
             self.wait(token, State::Waiting(kind), now + ANSWERING);
@@ -715,13 +821,14 @@ impl Server {
         {
             current.live.add(kind, &key, &answer, absent, now, life);
         }
+        let answer = Arc::<[u8]>::from(answer);
         for token in waiting {
-            self.send(token, answer.clone());
+            self.send(token, Arc::clone(&answer));
         }
     }
 
     fn hand_over(&mut self, token: u64, table: Table, key: &[u8]) {
-        if self.maps(table).current.is_none() && !self.has_failed(table) {
+        if self.maps(table).current.is_none() && !self.failed.contains(&table) {
             let until = Instant::now() + ANSWERING;
             self.wait(token, State::ForMap(table, key.to_vec()), until);
             return;
@@ -733,10 +840,26 @@ impl Server {
         if let (Some(current), Some(connection)) = (&mut maps.current, self.connections.get(&token))
         {
             // The client compares it with its clock, which may have been set.
-            current.live.touch(unix_seconds());
+            current.touch();
             let (bytes, map) = (current.bytes, current.readable.as_fd());
-            if socket::hand_over(&connection.socket, key, bytes, map).is_ok() {
-                self.figures.handed_out += 1;
+            let uid = connection.uid;
+            let is_handed =
+                |other: &&Connection| other.uid == uid && matches!(other.state, State::Handed);
+            if uid != 0 && self.connections.values().filter(is_handed).count() >= HANDED_MAX {
+                self.close(token);
+                return;
+            }
+            match socket::hand_over(&connection.socket, key, bytes, map) {
+                Ok(()) => {
+                    self.figures.handed_out += 1;
+                    self.wait(token, State::Handed, Instant::now() + HANDED);
+                    return;
+                }
+                Err(error) if self.refused != Some(error.kind()) => {
+                    self.refused = Some(error.kind());
+                    self.say(Level::Warning, &format!("cannot hand a map over: {error}"));
+                }
+                Err(_) => {}
             }
         }
         self.close(token);
@@ -751,10 +874,10 @@ impl Server {
     }
 
     /// Sends an answer, in one piece where the socket has room for it.
-    fn send(&mut self, token: u64, answer: Vec<u8>) {
+    fn send(&mut self, token: u64, answer: impl Into<Arc<[u8]>>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         self.figures.answered += 1;
-        connection.state = State::Sending(answer, 0);
+        connection.state = State::Sending(answer.into(), 0);
         self.go_on_sending(token);
     }
 

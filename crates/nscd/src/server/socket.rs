@@ -3,13 +3,16 @@
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, accept_with, bind, connect, listen, recv, send, sendmsg, socket_with,
+    SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen, recv, send, sendmsg,
+    socket_with,
 };
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where glibc and musl look for nscd. The folder is the same as /var/run/nscd.
@@ -28,6 +31,15 @@ pub enum SocketError {
         /// Who.
         by: String,
     },
+    /// It was handed over and is not there any more.
+    #[error(
+        "{path} is not the socket that was handed over: another server took or removed it. \
+             Stop that for good, then systemctl restart roster-nscd.socket"
+    )]
+    Gone {
+        /// The socket.
+        path: PathBuf,
+    },
     /// It cannot be made.
     #[error("cannot listen at {path}")]
     Cannot {
@@ -44,26 +56,70 @@ pub enum SocketError {
 ///
 /// It cannot be told.
 pub fn owner(path: &Path) -> io::Result<Option<String>> {
-    let address = SocketAddrUnix::new(path)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    match connect(&client, &address).map_err(io::Error::from) {
-        Ok(()) => {}
-        // A queue that is full is somebody's.
-        Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            return Ok(Some("somebody".to_owned()));
-        }
-        Err(error) => {
-            let nobody =
-                [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::NotADirectory];
-            return if nobody.contains(&error.kind()) { Ok(None) } else { Err(error) };
-        }
-    }
+    let client = match reach(path)? {
+        Reached::Nobody => return Ok(None),
+        Reached::Busy => return Ok(Some("somebody".to_owned())),
+        Reached::Listener(client) => client,
+    };
     let pid = socket_peercred(&client)?.pid.as_raw_nonzero();
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = name.trim();
     let name = if name.is_empty() { "a program" } else { name };
     Ok(Some(format!("{name}, process {pid}")))
+}
+
+/// Refuses a listener that was handed over and that nobody reaches by its path: another server took the path, or
+/// removed it when it ended, as nscd does.
+///
+/// # Errors
+///
+/// It is so, or cannot be told.
+pub fn check_path(listener: impl AsFd) -> Result<(), SocketError> {
+    let address = getsockname(&listener).and_then(SocketAddrUnix::try_from);
+    let Some(path) = address
+        .ok()
+        .and_then(|address| Some(PathBuf::from(OsStr::from_bytes(address.path_bytes()?))))
+    else {
+        return Ok(());
+    };
+    let told = || -> io::Result<bool> {
+        Ok(match reach(&path)? {
+            Reached::Nobody => false,
+            Reached::Busy => true,
+            // Both say who began to listen.
+            Reached::Listener(client) => {
+                socket_peercred(&client)?.pid == socket_peercred(&listener)?.pid
+            }
+        })
+    };
+    match told() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(SocketError::Gone { path }),
+        Err(source) => Err(SocketError::Cannot { path, source }),
+    }
+}
+
+enum Reached {
+    Nobody,
+    /// The queue is full.
+    Busy,
+    Listener(OwnedFd),
+}
+
+fn reach(path: &Path) -> io::Result<Reached> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&client, &address).map_err(io::Error::from) {
+        Ok(()) => Ok(Reached::Listener(client)),
+        Err(error) => match error.kind() {
+            ErrorKind::WouldBlock => Ok(Reached::Busy),
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory => {
+                Ok(Reached::Nobody)
+            }
+            _ => Err(error),
+        },
+    }
 }
 
 /// Listens at that path, where everybody may connect and nobody else listens.
@@ -81,9 +137,11 @@ pub fn listen_at(path: &Path) -> Result<OwnedFd, SocketError> {
             fs::create_dir(folder)?;
             fs::set_permissions(folder, Permissions::from_mode(0o755))?;
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+        match fs::symlink_metadata(path) {
+            Ok(left) if left.file_type().is_socket() => fs::remove_file(path)?,
+            Ok(_) => return Err(io::Error::other("what is there is no socket")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -76,6 +76,12 @@ pub fn affected(before: &Stamps, now: &Stamps) -> (Vec<Table>, Vec<Table>) {
     }
 }
 
+/// Whether a table's local files, or what is asked at all, are others than a map was made of.
+pub fn local_differs(table: Table, before: &Stamps, now: &Stamps) -> bool {
+    let group = table == Table::Group && before[1] != now[1];
+    group || before[0] != now[0] || before[2] != now[2]
+}
+
 /// The lines of nsswitch.conf(5) as they are now.
 pub fn lines(files: &Files) -> Lines {
     let mut text = Vec::new();
@@ -127,6 +133,8 @@ pub struct Built {
     pub live: std::ops::Range<usize>,
     /// How long it took.
     pub took: Duration,
+    /// Why the snapshot is not in it, though it should be.
+    pub lacks: Option<String>,
 }
 
 /// Makes maps at these paths, all of the same snapshot.
@@ -138,11 +146,22 @@ pub fn build(
     let all = [&lines.passwd, &lines.group, &lines.initgroups];
     let names_roster = all.iter().any(|line| has(line, Service::Roster));
     let published = if names_roster { published(&files.snapshot) } else { Ok(None) };
-    let make = |(table, path)| {
-        let published = published
+    let make = |(table, path): (Table, PathBuf)| {
+        let whole = published
             .as_ref()
-            .map_err(|why| BuildError::Snapshot { path: files.snapshot.clone(), why: why.clone() });
-        (table, published.and_then(|bytes| one(table, files, lines, bytes.as_deref(), path)))
+            .map_err(|why| BuildError::Snapshot { path: files.snapshot.clone(), why: why.clone() })
+            .and_then(|bytes| one(table, files, lines, bytes.as_deref(), path.clone()));
+        let made = match whole {
+            // Changes of the local files are not to wait for the next snapshot.
+            Err(error @ (BuildError::Snapshot { .. } | BuildError::Map(MapError::Damaged)))
+                if names_roster =>
+            {
+                let made = one(table, files, &lines.without_roster(), None, path);
+                made.map(|built| Built { lacks: Some(error.to_string()), ..built })
+            }
+            whole => whole,
+        };
+        (table, made)
     };
     wanted.into_iter().map(make).collect()
 }
@@ -189,7 +208,7 @@ fn one(
         return Err(error.into());
     }
     let (bytes, entries, live) = (plan.file_bytes(), plan.entries(), plan.live());
-    Ok(Built { table, file, path, bytes, entries, live, took: start.elapsed() })
+    Ok(Built { table, file, path, bytes, entries, live, took: start.elapsed(), lacks: None })
 }
 
 /// The text files as a snapshot, which answers as `files` does; nothing where there is none.

@@ -4,7 +4,7 @@
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// Where other services say that they have come or gone, or whom they know: nss-systemd's.
 const OF_OTHERS: [&str; 4] =
     ["/run/systemd/dynamic-uid", "/run/systemd/userdb", "/run/userdb", "/etc/userdb"];
+
+/// Where one of those folders comes only with the first user that it tells of.
+const OF_SYSTEMD: &str = "/run/systemd";
 
 /// What may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub struct Watch {
     files: Vec<PathBuf>,
     names: HashMap<i32, Vec<OsString>>,
     others: Vec<i32>,
+    systemd: Option<i32>,
 }
 
 impl Watch {
@@ -37,7 +41,8 @@ impl Watch {
     pub fn new(files: &[&Path]) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let files = files.iter().map(|path| path.to_path_buf()).collect();
-        let mut watch = Self { inotify, files, names: HashMap::new(), others: Vec::new() };
+        let mut watch =
+            Self { inotify, files, names: HashMap::new(), others: Vec::new(), systemd: None };
         watch.renew();
         Ok(watch)
     }
@@ -64,11 +69,14 @@ impl Watch {
         let what = what | WatchFlags::CREATE;
         let add = |folder| inotify::add_watch(&self.inotify, Path::new(folder), what).ok();
         self.others = OF_OTHERS.into_iter().filter_map(add).collect();
+        let folders = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        self.systemd = inotify::add_watch(&self.inotify, Path::new(OF_SYSTEMD), folders).ok();
     }
 
     /// Takes what happened since the last time.
-    pub fn news(&self) -> News {
+    pub fn news(&mut self) -> News {
         let mut news = News::default();
+        let mut has_come = false;
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut room);
         while let Ok(event) = events.next() {
@@ -78,13 +86,26 @@ impl Watch {
             if self.others.contains(&event.wd()) {
                 news.others = true;
             }
+            if self.systemd == Some(event.wd()) && event.events().contains(ReadFlags::ISDIR) {
+                let path = event.file_name().map(|name| Path::new(OF_SYSTEMD).join(as_path(name)));
+                has_come |=
+                    path.is_some_and(|path| OF_OTHERS.iter().any(|&of| Path::new(of) == path));
+            }
             let (Some(names), Some(name)) = (self.names.get(&event.wd()), event.file_name()) else {
                 continue;
             };
             news.files |= names.iter().any(|known| known.as_bytes() == name.to_bytes());
         }
+        if has_come {
+            news.others = true;
+            self.renew();
+        }
         news
     }
+}
+
+fn as_path(name: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(name.to_bytes()))
 }
 
 impl AsFd for Watch {
