@@ -42,6 +42,8 @@ pub enum Want {
     MayChange,
     /// A new password.
     Change,
+    /// An answer, whatever it is: by anybody's name, to see whether a KDC is there. Nothing is made sure of.
+    Presence,
 }
 
 /// One log-in or one change of a password. Never logged, hence no `Debug`.
@@ -57,6 +59,8 @@ pub struct Request {
     pub name: String,
     /// What `name` is.
     pub is_principal: bool,
+    /// What to go by this once, in place of what [`Setup`] says; empty for that.
+    pub profile: String,
     /// The password.
     pub password: Zeroizing<Vec<u8>>,
     /// The new one, with [`Want::Change`].
@@ -126,7 +130,8 @@ impl Request {
     /// As a message, length in front.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let length = self.name.len() + self.password.len() + self.new_password.len();
+        let texts = self.name.len() + self.profile.len();
+        let length = texts + self.password.len() + self.new_password.len();
         framed(length, |out| {
             out.long(self.id);
             out.number(u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX));
@@ -134,9 +139,11 @@ impl Request {
                 Want::Ticket => 0,
                 Want::MayChange => 1,
                 Want::Change => 2,
+                Want::Presence => 3,
             });
             out.bytes(self.name.as_bytes());
             out.byte(self.is_principal.into());
+            out.bytes(self.profile.as_bytes());
             out.bytes(&self.password);
             out.bytes(&self.new_password);
         })
@@ -153,10 +160,12 @@ impl Request {
                 0 => Want::Ticket,
                 1 => Want::MayChange,
                 2 => Want::Change,
+                3 => Want::Presence,
                 _ => return Err(Malformed),
             },
             name: reader.text()?.to_owned(),
             is_principal: reader.flag()?,
+            profile: reader.text()?.to_owned(),
             password: password(&mut reader)?,
             new_password: password(&mut reader)?,
         };
@@ -291,6 +300,7 @@ mod tests {
             want: Want::Change,
             name: "alice".into(),
             is_principal: false,
+            profile: "[libdefaults]\n".into(),
             password: Zeroizing::new(b"old".to_vec()),
             new_password: Zeroizing::new(b"new".to_vec()),
         }

@@ -172,13 +172,34 @@ impl Server<'_> {
                 return;
             }
             let _ = rustix::io::ioctl_fionbio(&writer, false);
-            let attempt = Attempt { context: self.context, setup: self.setup, keytab: self.keytab };
-            let reply = attempt.run(request);
+            let reply = self.reply(request);
             let _ = File::from(writer).write_all(&reply.encode());
         })?;
         let until = Instant::now() + request.deadline.min(DEADLINE_MAX);
         let said = Zeroizing::new(Vec::with_capacity(READ_BYTES));
         Ok(Child { id: request.id, pid, until, pipe, said })
+    }
+
+    /// In the process that is the request's own.
+    fn reply(&self, request: &Request) -> Reply {
+        let Self { setup, .. } = *self;
+        if request.profile.is_empty() {
+            return Attempt { context: self.context, setup, keytab: self.keytab }.run(request);
+        }
+        let failed = |error: io::Error| {
+            Reply::of(request.id, Outcome::Failed, format!("Kerberos cannot be used: {error}"))
+        };
+        let context = match Context::new(&request.profile) {
+            Ok(context) => context,
+            Err(error) => return failed(error),
+        };
+        let keytab = self.keytab.map(|_| context.keytab(&setup.keytab)).transpose();
+        match keytab {
+            Ok(keytab) => {
+                Attempt { context: &context, setup, keytab: keytab.as_ref() }.run(request)
+            }
+            Err(error) => failed(io::Error::other(error)),
+        }
     }
 }
 
