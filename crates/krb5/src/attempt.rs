@@ -69,8 +69,24 @@ impl<'c> Attempt<'c> {
                 ..Reply::of(request.id, Outcome::Success, "")
             },
             Err(Refusal { outcome, words, detail }) => {
-                Reply { words, ..Reply::of(request.id, outcome, detail) }
+                let is_sure = request.want == Want::Ticket && self.is_sure(outcome);
+                Reply { words, is_sure, ..Reply::of(request.id, outcome, detail) }
             }
+        }
+    }
+
+    /// Whether a refusal may be taken for more than that. Anybody on the network can send one; a KDC that gives
+    /// a ticket by this host's key is the one whose word counts.
+    fn is_sure(&self, outcome: Outcome) -> bool {
+        match outcome {
+            // Only said when it was shown, if there is a key to show it by.
+            Outcome::MustChange => self.keytab.is_some(),
+            Outcome::WrongPassword
+            | Outcome::UnknownUser
+            | Outcome::Locked
+            | Outcome::AccountExpired
+            | Outcome::Refused => matches!(self.armor(), Ok(Some(_))),
+            _ => false,
         }
     }
 

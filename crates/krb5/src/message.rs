@@ -74,6 +74,9 @@ pub struct Reply {
     pub id: u64,
     /// What became of it.
     pub outcome: Outcome,
+    /// Of a refusal: whether a KDC that knows this host's key is there to have said so. Errors of KDCs are signed
+    /// by nobody.
+    pub is_sure: bool,
     /// What the server says to the user; may be empty.
     pub words: String,
     /// Why, for the log; may be empty.
@@ -195,6 +198,7 @@ impl Reply {
         Self {
             id,
             outcome,
+            is_sure: false,
             words: String::new(),
             detail: detail.into(),
             password_expires: 0,
@@ -210,6 +214,7 @@ impl Reply {
         framed(texts + self.ticket.len(), |out| {
             out.long(self.id);
             out.byte(self.outcome.code());
+            out.byte(self.is_sure.into());
             out.bytes(self.words.as_bytes());
             out.bytes(self.detail.as_bytes());
             out.number(self.password_expires);
@@ -224,6 +229,7 @@ impl Reply {
         let reply = Self {
             id: reader.long()?,
             outcome: Outcome::of_code(reader.byte()?).ok_or(Malformed)?,
+            is_sure: reader.flag()?,
             words: reader.text()?.to_owned(),
             detail: reader.text()?.to_owned(),
             password_expires: reader.number()?,
@@ -313,6 +319,7 @@ mod tests {
             password_expires: 9,
             principal: "alice@LAB.TEST".into(),
             ticket: Zeroizing::new(vec![1; 3000]),
+            is_sure: true,
             ..Reply::of(7, Outcome::NewPasswordRefused, "softerror")
         };
         let mut stream = request().encode().to_vec();

@@ -108,12 +108,13 @@ impl Kerberos {
     }
 
     fn answer(&self, person: &Person, reply: Reply) -> Answer {
-        let Reply { outcome, words, detail, password_expires, ticket, principal: _, id: _ } = reply;
+        let Reply { outcome, is_sure, words, detail, password_expires, ticket, .. } = reply;
         let verdict = verdict(outcome);
         if verdict == Verdict::Misconfigured {
             tracing::error!("log-ins by Kerberos: {detail}");
         }
         let mut answer = Answer::because(verdict, detail);
+        answer.is_hearsay = outcome != Outcome::Success && !is_sure;
         for line in words.lines().filter(|line| !line.trim().is_empty()) {
             answer = answer.telling(outcome != Outcome::Success, line.trim());
         }

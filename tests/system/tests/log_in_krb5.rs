@@ -91,6 +91,13 @@ fn authenticate(pam: &Pam<'_>, user: &str, password: &str) -> String {
     said(&pam.test("alone", user, &["authenticate"], &[password]))
 }
 
+/// Until the back-end answers; no KDC is asked.
+fn wait_until_it_serves(pam: &Pam<'_>) {
+    wait_until(SOON, "the back-end serves", || {
+        pam.test("alone", "alice", &["acct_mgmt"], &[]).code == 0
+    });
+}
+
 /// What a session is opened by.
 const SESSION: [&str; 4] =
     ["authenticate", "acct_mgmt", "setcred(PAM_ESTABLISH_CRED)", "open_session"];
@@ -277,6 +284,7 @@ fn an_old_password_is_not_believed_while_one_of_the_kdcs_is_there() {
     world.rosterd.set_domains(&[domain]);
     world.rosterd.launch();
     let pam = Pam::on(&world.rosterd, "alice");
+    wait_until_it_serves(&pam);
     let right = "successfully authenticated";
     assert_eq!(authenticate(&pam, "alice", PASSWORD), right);
     wait_until(SOON, "the password is kept", || {
@@ -291,10 +299,7 @@ fn an_old_password_is_not_believed_while_one_of_the_kdcs_is_there() {
         wait_until(SOON, "the back-end is there again", || {
             world.rosterd.role("backend:corp").is_some_and(|pid| pid != before)
         });
-        // It answers, and has asked no KDC.
-        wait_until(SOON, "the back-end serves", || {
-            pam.test("alone", "alice", &["acct_mgmt"], &[]).code == 0
-        });
+        wait_until_it_serves(&pam);
     };
     anew();
     assert_eq!(authenticate(&pam, "alice", PASSWORD), "Authentication failure");
