@@ -258,6 +258,12 @@ fn framed(bytes: usize, fill: impl FnOnce(&mut Writer)) -> Zeroizing<Vec<u8>> {
 pub struct Incoming(Vec<u8>);
 
 impl Incoming {
+    /// Leaves nothing of what came and is not read yet, nor room for it.
+    pub fn wipe(&mut self) {
+        self.0.zeroize();
+        self.0 = Vec::new();
+    }
+
     /// What came.
     pub fn push(&mut self, bytes: &[u8]) {
         // One that grows would leave a copy of a password behind.
@@ -356,6 +362,15 @@ mod tests {
         let mut incoming = Incoming::default();
         incoming.push(&u32::MAX.to_be_bytes());
         assert_eq!(incoming.message(), Err(Malformed));
+    }
+
+    #[test]
+    fn what_is_wiped_is_no_message_any_more() {
+        let mut incoming = Incoming::default();
+        incoming.push(&request().encode());
+        incoming.wipe();
+        assert_eq!(incoming.0.capacity(), 0);
+        assert!(incoming.message().unwrap().is_none());
     }
 
     #[test]
