@@ -17,7 +17,12 @@ const DESCRIPTION: &[&str] = &[
 ];
 
 const TYPES: &[(&str, &str)] = &[
-    ("auth", "Asks for a password, and whether it is the user's. Credentials are not set."),
+    (
+        "auth",
+        "Asks for a password, and whether it is the user's. That it must be changed is no failure here, and rules on \
+         who may in are not asked: a program that does not go on to the type account lets such users in. \
+         Setting credentials puts a Kerberos ticket that came with the password into a cache of the session's.",
+    ),
     (
         "account",
         "Asks whether the user may in now. A password that has to be changed shows here, whatever the program \
@@ -27,7 +32,11 @@ const TYPES: &[(&str, &str)] = &[
         "password",
         "Changes the password in the directory, as the user: asks for the present one and for a new one.",
     ),
-    ("session", "Does nothing, so that one line for all types can be written."),
+    (
+        "session",
+        "Opening one sees to the cache with the Kerberos ticket, if there is a ticket, and closing it removes that \
+         cache. Nothing otherwise.",
+    ),
 ];
 
 const OPTIONS: &[(&str, &str)] = &[

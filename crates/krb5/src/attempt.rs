@@ -5,7 +5,7 @@ use crate::library::{
     Cache, Changed, Context, Credentials, Error, Granted, Keytab, Principal, Wishes,
 };
 use roster_krb5::message::{Reply, Request, Setup, Want};
-use roster_krb5::outcome::{Outcome, advice, of_log_in, of_verification};
+use roster_krb5::outcome::{Outcome, advice, of_log_in, of_presence, of_verification};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
@@ -56,6 +56,7 @@ impl<'c> Attempt<'c> {
             }
         };
         let done = match request.want {
+            Want::Presence => self.is_there(&client, &request.password).map(|()| None),
             Want::Ticket => self.log_in(&client, &request.password),
             Want::MayChange => self.changer(&client, &request.password, None).map(|_| None),
             Want::Change => self.change(&client, &request.password, &request.new_password),
@@ -68,9 +69,33 @@ impl<'c> Attempt<'c> {
                 ..Reply::of(request.id, Outcome::Success, "")
             },
             Err(Refusal { outcome, words, detail }) => {
-                Reply { words, ..Reply::of(request.id, outcome, detail) }
+                let is_sure = request.want == Want::Ticket && self.is_sure(outcome);
+                Reply { words, is_sure, ..Reply::of(request.id, outcome, detail) }
             }
         }
+    }
+
+    /// Whether a refusal may be taken for more than that. Anybody on the network can send one; a KDC that gives
+    /// a ticket by this host's key is the one whose word counts.
+    fn is_sure(&self, outcome: Outcome) -> bool {
+        match outcome {
+            // Only said when it was shown, if there is a key to show it by.
+            Outcome::MustChange => self.keytab.is_some(),
+            Outcome::WrongPassword
+            | Outcome::UnknownUser
+            | Outcome::Locked
+            | Outcome::AccountExpired
+            | Outcome::Refused => matches!(self.armor(), Ok(Some(_))),
+            _ => false,
+        }
+    }
+
+    /// Whether any KDC says anything.
+    fn is_there(&self, client: &Principal<'_>, password: &[u8]) -> Result<(), Refusal> {
+        let wishes = Wishes::default();
+        let granted = self.context.log_in(client, &secret(password)?, None, &wishes, None);
+        let refusal = |error: Error| Refusal::new(of_presence(error.code), "the KDC", &error);
+        granted.map(drop).map_err(refusal)
     }
 
     fn log_in(

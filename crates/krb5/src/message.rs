@@ -42,6 +42,8 @@ pub enum Want {
     MayChange,
     /// A new password.
     Change,
+    /// An answer, whatever it is: by anybody's name, to see whether a KDC is there. Nothing is made sure of.
+    Presence,
 }
 
 /// One log-in or one change of a password. Never logged, hence no `Debug`.
@@ -57,6 +59,8 @@ pub struct Request {
     pub name: String,
     /// What `name` is.
     pub is_principal: bool,
+    /// What to go by this once, in place of what [`Setup`] says; empty for that.
+    pub profile: String,
     /// The password.
     pub password: Zeroizing<Vec<u8>>,
     /// The new one, with [`Want::Change`].
@@ -70,6 +74,9 @@ pub struct Reply {
     pub id: u64,
     /// What became of it.
     pub outcome: Outcome,
+    /// Of a refusal: whether a KDC that knows this host's key is there to have said so. Errors of KDCs are signed
+    /// by nobody.
+    pub is_sure: bool,
     /// What the server says to the user; may be empty.
     pub words: String,
     /// Why, for the log; may be empty.
@@ -126,7 +133,8 @@ impl Request {
     /// As a message, length in front.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let length = self.name.len() + self.password.len() + self.new_password.len();
+        let texts = self.name.len() + self.profile.len();
+        let length = texts + self.password.len() + self.new_password.len();
         framed(length, |out| {
             out.long(self.id);
             out.number(u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX));
@@ -134,9 +142,11 @@ impl Request {
                 Want::Ticket => 0,
                 Want::MayChange => 1,
                 Want::Change => 2,
+                Want::Presence => 3,
             });
             out.bytes(self.name.as_bytes());
             out.byte(self.is_principal.into());
+            out.bytes(self.profile.as_bytes());
             out.bytes(&self.password);
             out.bytes(&self.new_password);
         })
@@ -153,10 +163,12 @@ impl Request {
                 0 => Want::Ticket,
                 1 => Want::MayChange,
                 2 => Want::Change,
+                3 => Want::Presence,
                 _ => return Err(Malformed),
             },
             name: reader.text()?.to_owned(),
             is_principal: reader.flag()?,
+            profile: reader.text()?.to_owned(),
             password: password(&mut reader)?,
             new_password: password(&mut reader)?,
         };
@@ -186,6 +198,7 @@ impl Reply {
         Self {
             id,
             outcome,
+            is_sure: false,
             words: String::new(),
             detail: detail.into(),
             password_expires: 0,
@@ -201,6 +214,7 @@ impl Reply {
         framed(texts + self.ticket.len(), |out| {
             out.long(self.id);
             out.byte(self.outcome.code());
+            out.byte(self.is_sure.into());
             out.bytes(self.words.as_bytes());
             out.bytes(self.detail.as_bytes());
             out.number(self.password_expires);
@@ -215,6 +229,7 @@ impl Reply {
         let reply = Self {
             id: reader.long()?,
             outcome: Outcome::of_code(reader.byte()?).ok_or(Malformed)?,
+            is_sure: reader.flag()?,
             words: reader.text()?.to_owned(),
             detail: reader.text()?.to_owned(),
             password_expires: reader.number()?,
@@ -243,6 +258,12 @@ fn framed(bytes: usize, fill: impl FnOnce(&mut Writer)) -> Zeroizing<Vec<u8>> {
 pub struct Incoming(Vec<u8>);
 
 impl Incoming {
+    /// Leaves nothing of what came and is not read yet, nor room for it.
+    pub fn wipe(&mut self) {
+        self.0.zeroize();
+        self.0 = Vec::new();
+    }
+
     /// What came.
     pub fn push(&mut self, bytes: &[u8]) {
         // One that grows would leave a copy of a password behind.
@@ -291,6 +312,7 @@ mod tests {
             want: Want::Change,
             name: "alice".into(),
             is_principal: false,
+            profile: "[libdefaults]\n".into(),
             password: Zeroizing::new(b"old".to_vec()),
             new_password: Zeroizing::new(b"new".to_vec()),
         }
@@ -303,6 +325,7 @@ mod tests {
             password_expires: 9,
             principal: "alice@LAB.TEST".into(),
             ticket: Zeroizing::new(vec![1; 3000]),
+            is_sure: true,
             ..Reply::of(7, Outcome::NewPasswordRefused, "softerror")
         };
         let mut stream = request().encode().to_vec();
@@ -339,6 +362,15 @@ mod tests {
         let mut incoming = Incoming::default();
         incoming.push(&u32::MAX.to_be_bytes());
         assert_eq!(incoming.message(), Err(Malformed));
+    }
+
+    #[test]
+    fn what_is_wiped_is_no_message_any_more() {
+        let mut incoming = Incoming::default();
+        incoming.push(&request().encode());
+        incoming.wipe();
+        assert_eq!(incoming.0.capacity(), 0);
+        assert!(incoming.message().unwrap().is_none());
     }
 
     #[test]

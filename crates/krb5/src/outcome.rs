@@ -139,6 +139,15 @@ pub fn of_log_in(code: i32) -> Outcome {
     }
 }
 
+/// What an error means when it mattered only whether a KDC answers. That DNS names none is no answer.
+#[must_use]
+pub fn of_presence(code: i32) -> Outcome {
+    match code.wrapping_sub(BASE) {
+        error::REALM_UNKNOWN => Outcome::Unreachable,
+        _ => of_log_in(code),
+    }
+}
+
 /// What an error means when the KDC was to show that it knows this host's key.
 #[must_use]
 pub fn of_verification(code: i32) -> Outcome {
@@ -214,6 +223,8 @@ mod tests {
         for (code, outcome) in cases {
             assert_eq!(of_log_in(code), outcome, "{code}");
         }
+        assert_eq!(of_presence(-1_765_328_230), Outcome::Unreachable);
+        assert_eq!(of_presence(-1_765_328_347), Outcome::Misconfigured);
         assert_eq!(of_verification(-1_765_328_377), Outcome::NotVerified);
         assert_eq!(of_verification(-1_765_328_228), Outcome::Unreachable);
         assert!(advice(-1_765_328_236).contains("clocks"));

@@ -21,6 +21,23 @@ const ENCTYPES: &str = "aes256-cts-hmac-sha1-96 aes256-cts-hmac-sha384-192 aes12
                         aes128-cts-hmac-sha1-96";
 
 impl Realm {
+    /// The same with this KDC in front; passwords are changed where they were.
+    #[must_use]
+    pub fn with_first(mut self, kdc: &str) -> Self {
+        if self.kpasswds.is_empty() {
+            self.kpasswds = self.kdcs.iter().map(|kdc| host(kdc).to_owned()).collect();
+        }
+        self.kdcs.retain(|other| other != kdc);
+        self.kdcs.insert(0, kdc.to_owned());
+        self
+    }
+
+    /// The same with this KDC alone.
+    #[must_use]
+    pub fn with_only(self, kdc: &str) -> Self {
+        Self { kdcs: vec![kdc.to_owned()], discover: false, ..self }
+    }
+
     /// The text. `default_cache` is the collection in which new caches are made.
     #[must_use]
     pub fn text(&self, default_cache: Option<&str>) -> String {
@@ -77,6 +94,15 @@ mod tests {
         let servers =
             "kpasswd_server = kdc1\nkpasswd_server = [2001:db8::1]\nkpasswd_server = kdc2\n";
         assert!(text.contains(servers), "{text}");
+        let text = realm.clone().with_first("[2001:db8::1]:88").text(None);
+        assert!(text.contains("{\nkdc = [2001:db8::1]:88\nkdc = kdc1:750\nkdc = kdc2\n"), "{text}");
+        assert!(text.contains(servers), "{text}");
+        realm.discover = true;
+        let text = realm.clone().with_only("192.0.2.1:88").text(None);
+        assert_eq!(text.matches("\nkdc = ").count(), 1, "{text}");
+        assert!(text.contains("dns_lookup_kdc = false"));
+        realm.discover = false;
+        let text = realm.text(None);
         assert!(text.contains("dns_lookup_kdc = false") && !text.contains("default_ccache_name"));
         realm.kpasswds = vec!["kdc1:464".into()];
         let text = realm.text(Some("KEYRING:persistent:1000"));

@@ -22,7 +22,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Log-ins at a time; the back-end's others wait in the socket.
 const CHILDREN_MAX: usize = 32;
@@ -130,7 +130,7 @@ impl Server<'_> {
                 let Some(message) = incoming.message().map_err(io::Error::other)? else { break };
                 let request = Request::decode(&message).map_err(io::Error::other)?;
                 drop(message);
-                match self.start(&request, &socket, &children) {
+                match self.start(&request, &socket, &mut incoming, &mut children) {
                     Ok(child) => children.push(child),
                     Err(error) => {
                         let why = format!("no process for it: {error}");
@@ -160,25 +160,56 @@ impl Server<'_> {
         }
     }
 
-    fn start(&self, request: &Request, socket: &UnixStream, others: &[Child]) -> io::Result<Child> {
+    fn start(
+        &self,
+        request: &Request,
+        socket: &UnixStream,
+        incoming: &mut Incoming,
+        others: &mut [Child],
+    ) -> io::Result<Child> {
         let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let parent = rustix::process::getpid();
         // What other log-ins say, and what comes next, is none of its business.
-        let mut without: Vec<_> = others.iter().map(|child| child.pipe.as_fd()).collect();
-        without.extend([socket.as_fd(), pipe.as_fd()]);
+        let (pipes, mut replies): (Vec<_>, Vec<_>) =
+            others.iter_mut().map(|child| (child.pipe.as_fd(), &mut child.said)).unzip();
+        let without = [pipes, vec![socket.as_fd(), pipe.as_fd()]].concat();
         let pid = process::fork(&without, || {
+            // A copy of this process's memory: other passwords and tickets are in it only until here.
+            incoming.wipe();
+            replies.iter_mut().for_each(|said| said.zeroize());
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
             if rustix::process::getppid() != Some(parent) {
                 return;
             }
             let _ = rustix::io::ioctl_fionbio(&writer, false);
-            let attempt = Attempt { context: self.context, setup: self.setup, keytab: self.keytab };
-            let reply = attempt.run(request);
+            let reply = self.reply(request);
             let _ = File::from(writer).write_all(&reply.encode());
         })?;
         let until = Instant::now() + request.deadline.min(DEADLINE_MAX);
         let said = Zeroizing::new(Vec::with_capacity(READ_BYTES));
         Ok(Child { id: request.id, pid, until, pipe, said })
+    }
+
+    /// In the process that is the request's own.
+    fn reply(&self, request: &Request) -> Reply {
+        let Self { setup, .. } = *self;
+        if request.profile.is_empty() {
+            return Attempt { context: self.context, setup, keytab: self.keytab }.run(request);
+        }
+        let failed = |error: io::Error| {
+            Reply::of(request.id, Outcome::Failed, format!("Kerberos cannot be used: {error}"))
+        };
+        let context = match Context::new(&request.profile) {
+            Ok(context) => context,
+            Err(error) => return failed(error),
+        };
+        let keytab = self.keytab.map(|_| context.keytab(&setup.keytab)).transpose();
+        match keytab {
+            Ok(keytab) => {
+                Attempt { context: &context, setup, keytab: keytab.as_ref() }.run(request)
+            }
+            Err(error) => failed(io::Error::other(error)),
+        }
     }
 }
 

@@ -7,11 +7,11 @@
 
 mod helper;
 mod presence;
+mod servers;
 
 pub use helper::Helper;
 
 use helper::Line;
-use presence::Presence;
 use roster_config::{Krb5, Validate};
 use roster_krb5::message::{Reply, Request, Want};
 use roster_krb5::outcome::Outcome;
@@ -20,9 +20,10 @@ use roster_krb5::tickets::Tickets;
 use roster_provider::log_in::{Answer, Authenticator, Person};
 use roster_secret::Secret;
 use roster_wire::pam::{BLOB_BYTES_MAX, Verdict};
+use servers::Servers;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use zeroize::Zeroizing;
 
 /// A realm that is asked.
@@ -30,8 +31,7 @@ pub struct Kerberos {
     realm: Krb5,
     /// How long a KDC that is there may take.
     timeout: Duration,
-    line: Arc<Line>,
-    presence: Arc<Presence>,
+    servers: Arc<Servers>,
     /// How long the last wrong password took.
     wrong_took: Mutex<Duration>,
 }
@@ -41,23 +41,25 @@ const NOBODY: &str = "roster-nobody-by-that-name";
 /// What it takes to find a wrong password wrong is not waited for longer than this, when nothing was
 /// asked that could be.
 const PRETENCE_MAX: Duration = Duration::from_secs(2);
-/// Between the first two tries whether a KDC is back.
-const PROBE_PAUSE: Duration = Duration::from_secs(1);
-/// Between any two.
-const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// One that was silent for so long may be away, and the others are looked at.
+const PATIENCE_MAX: Duration = Duration::from_millis(800);
 /// A password that expires within this time is told of.
 const EXPIRY_TOLD_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The realm as libkrb5 is told of it.
-fn profile(krb5: &Krb5) -> String {
+fn realm(krb5: &Krb5) -> Realm {
     let Krb5 { realm, kdcs, kpasswd, discover, .. } = krb5;
-    let realm = Realm {
+    Realm {
         name: realm.clone(),
         kdcs: kdcs.clone(),
         kpasswds: kpasswd.clone(),
         discover: *discover,
-    };
-    realm.text(None)
+    }
+}
+
+/// The same as text.
+fn profile(krb5: &Krb5) -> String {
+    realm(krb5).text(None)
 }
 
 impl Kerberos {
@@ -80,67 +82,39 @@ impl Kerberos {
         Self {
             realm: krb5.clone(),
             timeout,
-            line: Line::new(helper),
-            presence: Arc::default(),
+            servers: Servers::new(Line::new(helper), realm(krb5), timeout),
             wrong_took: Mutex::default(),
         }
     }
 
     /// Returns when the program has ended that log-ins need.
     pub async fn ended(&self) {
-        self.line.ended().await;
+        self.servers.ended().await;
     }
 
-    /// Puts a request to the program, and notes whether a KDC is there.
+    /// Puts a request to the program. A KDC that says nothing for as long as `patience` may be away.
     async fn ask(
         &self,
         person: &Person,
         want: Want,
-        password: &[u8],
-        new_password: &[u8],
-        deadline: Duration,
+        (password, new_password): (&[u8], &[u8]),
+        (patience, deadline): (Duration, Duration),
     ) -> Reply {
         let Ok(name) = std::str::from_utf8(&person.name) else {
             return Reply::of(0, Outcome::UnknownUser, "the name is not UTF-8");
         };
-        if let Some(since) = self.presence.away() {
-            let seconds = since.as_secs();
-            let why =
-                format!("no KDC has answered for {seconds} s; they are asked again meanwhile");
-            return Reply::of(0, Outcome::Unreachable, why);
-        }
         let request = request(name, want, password, new_password, deadline);
-        let reply = self.line.ask(request).await;
-        match reply.outcome {
-            Outcome::Unreachable => {
-                if self.presence.is_away_now() {
-                    tracing::warn!("no KDC of {} answers: {}", self.realm.realm, reply.detail);
-                    tokio::spawn(look_for(
-                        Arc::clone(&self.line),
-                        Arc::clone(&self.presence),
-                        self.timeout,
-                    ));
-                }
-            }
-            // It did not get as far.
-            Outcome::Failed => {}
-            _ => self.presence.has_answered(),
-        }
-        reply
-    }
-
-    /// How long to wait: one that was there a moment ago is busy rather than away.
-    fn deadline(&self, patience: Duration) -> Duration {
-        if self.presence.answered_lately() { self.timeout } else { patience.min(self.timeout) }
+        self.servers.ask(request, patience.min(PATIENCE_MAX)).await
     }
 
     fn answer(&self, person: &Person, reply: Reply) -> Answer {
-        let Reply { outcome, words, detail, password_expires, ticket, principal: _, id: _ } = reply;
+        let Reply { outcome, is_sure, words, detail, password_expires, ticket, .. } = reply;
         let verdict = verdict(outcome);
         if verdict == Verdict::Misconfigured {
             tracing::error!("log-ins by Kerberos: {detail}");
         }
         let mut answer = Answer::because(verdict, detail);
+        answer.is_hearsay = outcome != Outcome::Success && !is_sure;
         for line in words.lines().filter(|line| !line.trim().is_empty()) {
             answer = answer.telling(outcome != Outcome::Success, line.trim());
         }
@@ -189,32 +163,17 @@ fn request(
         want,
         name: name.to_owned(),
         is_principal: false,
+        profile: String::new(),
         password: Zeroizing::new(password.to_vec()),
         new_password: Zeroizing::new(new_password.to_vec()),
-    }
-}
-
-/// Asks for nobody until a KDC says that there is no such user.
-async fn look_for(line: Arc<Line>, presence: Arc<Presence>, timeout: Duration) {
-    let mut pause = PROBE_PAUSE;
-    loop {
-        sleep(pause).await;
-        let probe = request(NOBODY, Want::Ticket, b"none", b"", timeout);
-        let reply = line.ask(probe).await;
-        if reply.outcome != Outcome::Unreachable {
-            presence.has_answered();
-            tracing::info!("a KDC answers again");
-            return;
-        }
-        pause = (pause * 2).min(PROBE_PAUSE_MAX);
     }
 }
 
 impl Authenticator for Kerberos {
     async fn authenticate(&self, person: &Person, password: &Secret, patience: Duration) -> Answer {
         let begun = Instant::now();
-        let deadline = self.deadline(patience);
-        let reply = self.ask(person, Want::Ticket, password.as_bytes(), b"", deadline).await;
+        let words = (password.as_bytes(), &b""[..]);
+        let reply = self.ask(person, Want::Ticket, words, (patience, self.timeout)).await;
         if reply.outcome == Outcome::WrongPassword
             && let Ok(mut took) = self.wrong_took.lock()
         {
@@ -226,25 +185,27 @@ impl Authenticator for Kerberos {
     async fn pretend(&self) {
         let begun = Instant::now();
         let nobody = Person { name: NOBODY.into(), uid: u32::MAX };
-        let deadline = self.deadline(self.timeout);
-        drop(self.ask(&nobody, Want::Ticket, b"none", b"", deadline).await);
+        let words = (&b"none"[..], &b""[..]);
+        drop(self.ask(&nobody, Want::Presence, words, (self.timeout, self.timeout)).await);
         let usual = self.wrong_took.lock().map(|took| *took).unwrap_or_default();
         sleep_until(begun + usual).await;
     }
 
     fn is_away(&self) -> bool {
-        self.presence.away().is_some()
+        self.servers.are_away()
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
-        let reply = self.ask(person, Want::MayChange, password.as_bytes(), b"", self.timeout).await;
+        let words = (password.as_bytes(), &b""[..]);
+        let reply = self.ask(person, Want::MayChange, words, (self.timeout, self.timeout)).await;
         self.answer(person, reply)
     }
 
     async fn change(&self, person: &Person, password: &Secret, new: &Secret) -> Answer {
-        let (old, new) = (password.as_bytes(), new.as_bytes());
+        let words = (password.as_bytes(), new.as_bytes());
         // As many exchanges as three log-ins have.
-        let reply = self.ask(person, Want::Change, old, new, self.timeout * 3).await;
+        let limits = (self.timeout, self.timeout * 3);
+        let reply = self.ask(person, Want::Change, words, limits).await;
         self.answer(person, reply)
     }
 }

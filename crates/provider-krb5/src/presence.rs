@@ -43,6 +43,11 @@ impl Presence {
         *self.state() = State { answered: Some(Instant::now()), away_since: None };
     }
 
+    /// Whether one has since then.
+    pub fn answered_since(&self, then: Instant) -> bool {
+        self.state().answered.is_some_and(|at| at >= then)
+    }
+
     /// Whether one has a short while ago.
     pub fn answered_lately(&self) -> bool {
         self.state().answered.is_some_and(|at| at.elapsed() < LATELY)

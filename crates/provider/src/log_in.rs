@@ -39,13 +39,22 @@ pub struct Answer {
     pub blob: Option<Secret>,
     /// Whether the directory was away, and what is kept on this host was believed.
     pub is_offline: bool,
+    /// Whether anybody on the network may have said so: it refuses, and nothing that is kept is forgotten for it.
+    pub is_hearsay: bool,
 }
 
 impl Answer {
     /// A verdict without more.
     #[must_use]
     pub fn of(verdict: Verdict) -> Self {
-        Self { verdict, messages: Vec::new(), reason: String::new(), blob: None, is_offline: false }
+        Self {
+            verdict,
+            messages: Vec::new(),
+            reason: String::new(),
+            blob: None,
+            is_offline: false,
+            is_hearsay: false,
+        }
     }
 
     /// The same with a reason for the log.

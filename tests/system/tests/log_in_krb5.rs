@@ -91,6 +91,13 @@ fn authenticate(pam: &Pam<'_>, user: &str, password: &str) -> String {
     said(&pam.test("alone", user, &["authenticate"], &[password]))
 }
 
+/// Until the back-end answers; no KDC is asked.
+fn wait_until_it_serves(pam: &Pam<'_>) {
+    wait_until(SOON, "the back-end serves", || {
+        pam.test("alone", "alice", &["acct_mgmt"], &[]).code == 0
+    });
+}
+
 /// What a session is opened by.
 const SESSION: [&str; 4] =
     ["authenticate", "acct_mgmt", "setcred(PAM_ESTABLISH_CRED)", "open_session"];
@@ -258,6 +265,56 @@ fn a_key_that_is_changed_is_taken_up_and_who_logged_in_before_does_so_without_a_
     assert_eq!(authenticate(&pam, "alice", "wrong"), "Authentication failure");
     assert_ne!(authenticate(&pam, "bob", PASSWORD), right);
     pam.expect_logged("alice", "offline=true");
+}
+
+#[test]
+fn an_old_password_is_not_believed_while_one_of_the_kdcs_is_there() {
+    if !needs_root() {
+        return;
+    }
+    let mut world = World::new(&[], true);
+    // It takes what it is sent, and says nothing.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let kdcs = format!("[\"{}\", {:?}]", silent.local_addr().unwrap(), world.kdc.address());
+    let domain = World::domain(&world.kdc, world.folder.path(), true)
+        .with("krb5_kdcs", &kdcs)
+        .with("offline_credentials", "true")
+        .with("password_hash_time", "\"10ms\"");
+    world.rosterd.stop();
+    world.rosterd.set_domains(&[domain]);
+    world.rosterd.launch();
+    let pam = Pam::on(&world.rosterd, "alice");
+    wait_until_it_serves(&pam);
+    let right = "successfully authenticated";
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), right);
+    wait_until(SOON, "the password is kept", || {
+        let kept = world.rosterd.roster(&["cache", "credentials"]);
+        kept.code == 0 && kept.text().contains("alice")
+    });
+    world.kdc.kadmin(&["cpw -pw \"new horse\" alice".to_owned()]);
+    // A back-end that knows nothing of KDCs yet.
+    let anew = || {
+        let before = world.rosterd.wait_for_role("backend:corp");
+        world.rosterd.kill_role("backend:corp");
+        wait_until(SOON, "the back-end is there again", || {
+            world.rosterd.role("backend:corp").is_some_and(|pid| pid != before)
+        });
+        wait_until_it_serves(&pam);
+    };
+    anew();
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), "Authentication failure");
+    assert!(!world.rosterd.log().contains("offline=true"), "{}", world.rosterd.log());
+    // From now on the one that answered is asked first: each exchange would take a second more.
+    let begun = Instant::now();
+    assert_eq!(authenticate(&pam, "alice", "new horse"), right);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // All are silent: that is found out before the time is up that a server has which is there.
+    world.kdc.process().freeze();
+    anew();
+    let begun = Instant::now();
+    assert_ne!(authenticate(&pam, "bob", PASSWORD), right);
+    pam.expect_logged("no KDC of LAB.TEST answers", "");
+    assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
 }
 
 /// An sshd on the host.

@@ -58,7 +58,9 @@ impl<A: Authenticator> LogIns<A> {
             }
             return answer;
         }
-        self.offline.heard(&person, password, answer.verdict);
+        if !answer.is_hearsay {
+            self.offline.heard(&person, password, answer.verdict);
+        }
         answer
     }
 
@@ -201,7 +203,7 @@ impl Authenticator for Authority {
 /// An answer as it goes over the bus. Why it is so is for the log here: who asked is told no more than the
 /// verdict and the messages.
 pub fn told(who: &LogIn, what: &'static str, answer: Answer) -> Result<LogInAnswer, Error> {
-    let Answer { verdict, messages, reason, blob, is_offline } = answer;
+    let Answer { verdict, messages, reason, blob, is_offline, is_hearsay: _ } = answer;
     if !reason.is_empty() {
         let (user, outcome) = (who.user.escape_ascii(), verdict.label());
         tracing::info!(%user, service = who.service, outcome, "{what}: {reason}");

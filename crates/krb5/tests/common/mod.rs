@@ -71,6 +71,7 @@ impl Program {
             want,
             name: name.into(),
             is_principal: false,
+            profile: String::new(),
             password: Zeroizing::new(password.into()),
             new_password: Zeroizing::new(new.into()),
         };
