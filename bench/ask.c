@@ -7,6 +7,7 @@
  *                            awaits one answer; answers: nanoseconds
  *   search HEX               sends the bytes HEX (a search) there and awaits its end; answers:
  *                            nanoseconds, entries
+ *   bind HEX                 the same of a bind there; answers: nanoseconds, result code
  *   user NAME                getpwnam; answers: nanoseconds, uid (-1: no such user), errno
  *   groups NAME GID          getgrouplist; answers: nanoseconds, number of groups, 0
  *   crowd COUNT OTHER NAME   that many processes look NAME up at the same moment, each under a uid of
@@ -98,8 +99,9 @@ static size_t element(const unsigned char *at, size_t length, size_t *header) {
   return length >= *header + body ? *header + body : 0;
 }
 
-/* Reads messages until one that is no entry; gives the number of entries before it. */
-static int await_end(void) {
+/* Reads messages until one that is no entry; gives the number of entries before it, and in `code` its
+ * result code. */
+static int await_end(int *code) {
   static unsigned char data[BUFFER_BYTES];
   size_t have = 0, header, inner;
   int entries = 0;
@@ -110,9 +112,15 @@ static int await_end(void) {
     size_t at = 0, whole;
     while ((whole = element(data + at, have - at, &header))) {
       const unsigned char *message = data + at + header;
-      int operation = message[element(message, whole - header, &inner)];
+      size_t number = element(message, whole - header, &inner);
+      int operation = message[number];
       at += whole;
-      if (operation != ENTRY) return entries;
+      if (operation != ENTRY) {
+        if (!element(message + number, whole - header - number, &inner)) die("receive");
+        /* ENUMERATED, one octet. */
+        *code = message[number + inner + 2];
+        return entries;
+      }
       entries++;
     }
     memmove(data, data + at, have -= at);
@@ -129,18 +137,21 @@ static void connect_to(int port, const char *hex) {
   long long begin = now_ns();
   if (directory < 0 || connect(directory, (struct sockaddr *)&address, sizeof address) != 0) die("connect");
   setsockopt(directory, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  int code;
   send_all(request, bytes_of(hex, request, sizeof request));
-  await_end();
+  await_end(&code);
   printf("%lld\n", now_ns() - begin);
 }
 
-static void search(const char *hex) {
+/* Answers with the entries that were found, or with how a bind went. */
+static void exchange(const char *hex, int is_bind) {
   static unsigned char request[4096];
   size_t length = bytes_of(hex, request, sizeof request);
+  int code;
   long long begin = now_ns();
   send_all(request, length);
-  int entries = await_end();
-  printf("%lld %d\n", now_ns() - begin, entries);
+  int entries = await_end(&code);
+  printf("%lld %d\n", now_ns() - begin, is_bind ? code : entries);
 }
 
 static void user(const char *name) {
@@ -245,7 +256,9 @@ int main(void) {
     if (words == 3 && strcmp(word[0], "connect") == 0) {
       connect_to(atoi(word[1]), word[2]);
     } else if (words == 2 && strcmp(word[0], "search") == 0) {
-      search(word[1]);
+      exchange(word[1], 0);
+    } else if (words == 2 && strcmp(word[0], "bind") == 0) {
+      exchange(word[1], 1);
     } else if (words == 2 && strcmp(word[0], "user") == 0) {
       user(word[1]);
     } else if (words == 3 && strcmp(word[0], "groups") == 0) {

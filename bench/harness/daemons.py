@@ -22,7 +22,7 @@ SSSD_PACKAGES = (
     "sssd-common", "sssd-ldap", "sssd-krb5-common", "libnss-sss", "libsss-idmap0", "libsss-nss-idmap0",
     "libsss-certmap0", "libdhash1", "libini-config5", "libref-array1", "libcollection4", "libpath-utils1",
     "libbasicobjects0", "libldb2", "libtalloc2", "libtdb1", "libtevent0", "libc-ares2", "libnfsidmap1",
-    "libnl-3-200", "libnl-route-3-200", "libpopt0", "libkeyutils1", "libsemanage2", "libsemanage-common",
+    "libnl-3-200", "libnl-route-3-200", "libpopt0", "libkeyutils1", "libsemanage2", "libsemanage-common", "libpam-sss",
 )  # fmt: skip
 NSLCD_PACKAGES = ("nslcd", "libnss-ldapd")
 
@@ -121,7 +121,7 @@ class Daemon:
 
 
 class Rosterd(Daemon):
-    """`settings` are further keys of the domain."""
+    """`settings` are further keys of the domain, those whose values are dicts tables of it."""
 
     name = "roster"
     services = "files roster"
@@ -132,9 +132,10 @@ class Rosterd(Daemon):
             "provider": "ldap", "uris": [self.server.uri], "base": d.BASE, "schema": self.server.schema,
             "bind_dn": d.READER, "bind_password_file": "/etc/roster/corp.password", "allow_clear_password": True,
         } | self.settings  # fmt: skip
+        tables = {f"domain.corp.{key}": keys.pop(key) for key in list(keys) if isinstance(keys[key], dict)}
+        tables = {"host": {"domains": ["corp"]}, "log": {"json": True}, "domain.corp": keys} | tables
         return {
-            "roster/roster.toml": '[host]\ndomains = ["corp"]\n\n[log]\njson = true\n\n[domain.corp]\n'
-            + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items()),
+            "roster/roster.toml": "\n".join(_table(name, of) for name, of in tables.items()),
             "roster/corp.password": d.READER_PASSWORD,
         }
 
@@ -182,7 +183,11 @@ class Rosterd(Daemon):
 
 
 class Sssd(Daemon):
+    """`settings` are further options of the domain."""
+
     name = "sssd"
+    responders = "nss"
+    sections = ""
     services = "files sss"
     packages = SSSD_PACKAGES
     mounts = (
@@ -203,7 +208,8 @@ class Sssd(Daemon):
             "ldap_default_authtok": d.READER_PASSWORD,
         } | self.settings  # fmt: skip
         domain = "".join(f"{key} = {value}\n" for key, value in keys.items())
-        return {"sssd/sssd.conf": f"[sssd]\nservices = nss\ndomains = corp\n\n[nss]\n\n[domain/corp]\n{domain}"}
+        services = f"[sssd]\nservices = {self.responders}\ndomains = corp\n\n[nss]\n\n{self.sections}"
+        return {"sssd/sssd.conf": f"{services}[domain/corp]\n{domain}"}
 
     def command(self):
         return ["/usr/sbin/sssd", "-i"]
@@ -320,6 +326,10 @@ def _io(pid):
     except OSError:
         return 0
     return int(text.split("write_bytes: ")[1].split()[0])
+
+
+def _table(name, keys):
+    return f"[{name}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
 
 
 def _toml(value):

@@ -122,6 +122,19 @@ def crowd_ratio(results):
     return ratio(*(at(crowd, size, "wall_ns", "median") for size in ("50", "1")))
 
 
+def logged_in(*path):
+    return lambda results: at(results, "log-in", *path)
+
+
+def log_in_ratio(results):
+    return ratio(*(logged_in("crowd", name, "per_s", "median")(results) for name in ("roster", "sssd")))
+
+
+def unreachable(*path):
+    ways = ("is frozen", "refuses connections")
+    return lambda results: worst(logged_in("away", way, "roster", *path)(results) for way in ways)
+
+
 def unexplained(results):
     bursts = at(results, "idle", "unexplained")
     return None if bursts is None else len(bursts)
@@ -226,6 +239,17 @@ FIGURES = [
     Figure("50 who ask for the same user, against one", 1.5, "×", crowd_ratio),
     Figure("back online after the server returns, at most", 2, "s",
            lambda results: scaled(at(results, "outage", "back_ns", "max"), 1e-9)),
+    Figure("online log-in above a bare bind on a warm connection", 1.5, "ms",
+           lambda results: scaled(logged_in("online", "roster", "above_ns", "median")(results), 1e-6)),
+    Figure("offline log-in above the Argon2id verification in it", 1, "ms",
+           lambda results: scaled(logged_in("offline", "roster", "own", "above_ns", "median")(results), 1e-6)),
+    Figure("log-ins a second, 32 at once on two processors, against SSSD's", 3, "×", log_in_ratio, at_least=True),
+    Figure("account decision, cached", 0.5, "ms",
+           lambda results: scaled(logged_in("account", "roster", "median")(results), 1e-6)),
+    Figure("directory frozen or gone: the first offline answer, at most", 1, "s",
+           lambda results: scaled(unreachable("first_ns", "max")(results), 1e-9)),
+    Figure("the same: those after it, above the verification", 20, "ms",
+           lambda results: scaled(unreachable("later_above_ns", "median")(results), 1e-6)),
     Figure("memory of all roles, idle (PSS)", 120, "MB", mirrored("idle", "pss", by=1e-6)),
     Figure("memory of all roles, peak of a full mirror (PSS)", 400, "MB", mirrored("peak", "pss", by=1e-6)),
     Figure("idle wake-ups that no timer explains", 0, "", unexplained,

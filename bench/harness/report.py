@@ -3,6 +3,7 @@
 from . import commands_report as commands
 from . import directories_report as directories
 from . import lab_report as lab
+from . import log_in_report as log_in
 from . import maps_report as maps
 from .table import Table
 
@@ -34,6 +35,7 @@ def tables(results):
     if "nscd" in results:
         made += maps.tables(results["nscd"])
     made += directories.tables(results)
+    made += log_in.tables(results)
     made += commands.tables(results)
     made += lab.tables(results)
     made.append(_figures(results["figures"]))

@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -66,6 +67,13 @@ class Server:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def freeze(self):
+        """Its connections stay, and the kernel takes new ones; nobody answers."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def connect(self):
         """As the administrator."""
