@@ -192,7 +192,7 @@ impl Authenticator for Kerberos {
     }
 
     fn is_away(&self) -> bool {
-        self.servers.are_away()
+        self.servers.are_known_away()
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {

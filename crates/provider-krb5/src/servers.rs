@@ -66,7 +66,7 @@ impl Servers {
     }
 
     /// Whether it is known that no KDC answers.
-    pub fn are_away(&self) -> bool {
+    pub fn are_known_away(&self) -> bool {
         self.presence.away().is_some()
     }
 
