@@ -75,6 +75,7 @@ fn ask(socket: &Path, user: &[u8]) -> Result<(Verdict, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_wire::pam::REQUEST_HEADER_BYTES;
     use std::os::unix::net::UnixListener;
     use std::thread;
 
@@ -84,7 +85,7 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         let served = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 24 + 5 + 4];
+            let mut request = [0; REQUEST_HEADER_BYTES + "alice".len() + "sshd".len()];
             stream.read_exact(&mut request).unwrap();
             let request = Request::read(&request).unwrap();
             assert_eq!((request.kind, request.user), (Kind::SshKeys, &b"alice"[..]));
