@@ -5,7 +5,9 @@ use crate::library::{
     Cache, Changed, Context, Credentials, Error, Granted, Keytab, Principal, Wishes,
 };
 use roster_krb5::message::{Reply, Request, Setup, Want};
-use roster_krb5::outcome::{Outcome, advice, of_log_in, of_presence, of_verification};
+use roster_krb5::outcome::{
+    Outcome, advice, is_without_fast, of_log_in, of_presence, of_verification,
+};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
@@ -29,6 +31,18 @@ struct Refusal {
     detail: String,
 }
 
+/// What became of a change of a password.
+enum Change<'c> {
+    /// It was not begun, by this refusal; and whether a KDC that knows this host's key is there to have said so.
+    NotBegun(Refusal, bool),
+    /// The server was asked, and has not said that it is done; and whether the old password is seen to be the right one still.
+    NotDone(Refusal, bool),
+    /// It is done, and the new password has got a ticket.
+    Shown(Granted<'c>),
+    /// It is done as far as was said, and nothing has shown that the new password is the right one.
+    Unshown(Refusal),
+}
+
 impl Refusal {
     fn new(outcome: Outcome, what: &str, error: &Error) -> Self {
         let advice = advice(error.code);
@@ -38,11 +52,28 @@ impl Refusal {
         };
         Self { outcome, words: String::new(), detail }
     }
+
+    fn into_reply(self, id: u64) -> Reply {
+        let Self { outcome, words, detail } = self;
+        Reply { words, ..Reply::of(id, outcome, detail) }
+    }
+}
+
+/// The reply to what was granted, with a ticket if there is one.
+fn granting(request: &Request, client: &Principal<'_>, granted: Option<&Granted<'_>>) -> Reply {
+    Reply {
+        is_sure: true,
+        password_expires: granted.map_or(0, |granted| granted.password_expires),
+        ticket: granted.map(|granted| granted.tickets.to_file()).unwrap_or_default(),
+        principal: client.text().unwrap_or_default(),
+        ..Reply::of(request.id, Outcome::Success, "")
+    }
 }
 
 impl<'c> Attempt<'c> {
-    /// What becomes of a request.
-    pub fn run(&self, request: &Request) -> Reply {
+    /// What becomes of a request. `early` is told what is known already while there is more to be done, which
+    /// counts if nothing more is said.
+    pub fn run(&self, request: &Request, early: &mut dyn FnMut(&Reply)) -> Reply {
         let client = if request.is_principal {
             self.context.principal(&request.name)
         } else {
@@ -57,21 +88,47 @@ impl<'c> Attempt<'c> {
         };
         let done = match request.want {
             Want::Presence => self.is_there(&client, &request.password).map(|()| None),
-            Want::Ticket => self.log_in(&client, &request.password),
-            Want::MayChange => self.changer(&client, &request.password, None).map(|_| None),
-            Want::Change => self.change(&client, &request.password, &request.new_password),
+            Want::Ticket => self.log_in(&client, &request.password).map(Some),
+            Want::MayChange => self.may_change(&client, &request.password).map(|()| None),
+            Want::Change => return self.changed(request, &client, early),
         };
         match done {
-            Ok(granted) => Reply {
-                password_expires: granted.as_ref().map_or(0, |granted| granted.password_expires),
-                ticket: granted.map(|granted| granted.tickets.to_file()).unwrap_or_default(),
-                principal: client.text().unwrap_or_default(),
-                ..Reply::of(request.id, Outcome::Success, "")
-            },
-            Err(Refusal { outcome, words, detail }) => {
-                let is_sure = request.want == Want::Ticket && self.is_sure(outcome);
-                Reply { words, is_sure, ..Reply::of(request.id, outcome, detail) }
+            Ok(granted) => granting(request, &client, granted.as_ref()),
+            Err(refusal) => {
+                let is_sure = request.want == Want::Ticket && self.is_sure(refusal.outcome);
+                Reply { is_sure, ..refusal.into_reply(request.id) }
             }
+        }
+    }
+
+    /// The reply to a change of a password. That it is done is said before anything else is tried: what comes
+    /// then may last longer than there is time for.
+    fn changed(
+        &self,
+        request: &Request,
+        client: &Principal<'_>,
+        early: &mut dyn FnMut(&Reply),
+    ) -> Reply {
+        let unshown = || Reply { is_sure: false, ..granting(request, client, None) };
+        let change = self.change(client, &request.password, &request.new_password, &mut || {
+            early(&unshown());
+        });
+        match change {
+            Change::NotBegun(refusal, is_sure) => {
+                Reply { is_undone: true, is_sure, ..refusal.into_reply(request.id) }
+            }
+            Change::NotDone(refusal, is_undone) => {
+                Reply { is_undone, ..refusal.into_reply(request.id) }
+            }
+            Change::Shown(granted) => granting(request, client, Some(&granted)),
+            // Another KDC may have said that it is done.
+            Change::Unshown(refusal) if refusal.outcome == Outcome::NotVerified => {
+                refusal.into_reply(request.id)
+            }
+            Change::Unshown(refusal) => Reply {
+                detail: format!("the password was changed; a ticket by the new one: {}", refusal.detail),
+                ..unshown()
+            },
         }
     }
 
@@ -102,13 +159,13 @@ impl<'c> Attempt<'c> {
         &self,
         client: &Principal<'_>,
         password: &[u8],
-    ) -> Result<Option<Granted<'c>>, Refusal> {
+    ) -> Result<Granted<'c>, Refusal> {
         let wishes = self.wishes();
         let granted = self.context.log_in(client, &secret(password)?, None, &wishes, None);
         match granted {
             Ok(mut granted) => {
                 self.verify(&mut granted.tickets)?;
-                Ok(Some(granted))
+                Ok(granted)
             }
             Err(error) if of_log_in(error.code) == Outcome::MustChange => {
                 // A KDC says so before it looks at the password. One that is right gets a ticket for
@@ -149,44 +206,86 @@ impl<'c> Attempt<'c> {
         password: &[u8],
         armor: Option<&Cache<'_>>,
     ) -> Result<Credentials<'c>, Refusal> {
-        let wishes = Wishes { life: Some(CHANGEPW_LIFE), ..Wishes::default() };
-        let password = secret(password)?;
-        let granted = self.context.log_in(client, &password, Some(CHANGEPW), &wishes, armor);
-        granted.map(|granted| granted.tickets).map_err(|error| {
-            let outcome = match of_log_in(error.code) {
-                // Not even for a change.
-                Outcome::MustChange => Outcome::Refused,
-                outcome => outcome,
-            };
-            Refusal::new(outcome, "the KDC, asked for a ticket to change the password", &error)
-        })
+        self.ask_for_changer(client, &secret(password)?, armor).map_err(|error| not_a_changer(&error))
     }
 
+    /// The same under that armor, unless the KDC does not know how.
+    fn armored_changer(
+        &self,
+        client: &Principal<'_>,
+        password: &[u8],
+        armor: Option<&Cache<'_>>,
+    ) -> Result<Credentials<'c>, Refusal> {
+        let password = secret(password)?;
+        let asked = match self.ask_for_changer(client, &password, armor) {
+            Err(error) if is_without_fast(error.code) => {
+                self.ask_for_changer(client, &password, None)
+            }
+            asked => asked,
+        };
+        asked.map_err(|error| not_a_changer(&error))
+    }
+
+    fn ask_for_changer(
+        &self,
+        client: &Principal<'_>,
+        password: &CStr,
+        armor: Option<&Cache<'_>>,
+    ) -> Result<Credentials<'c>, Error> {
+        let wishes = Wishes { life: Some(CHANGEPW_LIFE), ..Wishes::default() };
+        let granted = self.context.log_in(client, password, Some(CHANGEPW), &wishes, armor);
+        granted.map(|granted| granted.tickets)
+    }
+
+    /// Whether the password may be changed by who knows this one.
+    fn may_change(&self, client: &Principal<'_>, password: &[u8]) -> Result<(), Refusal> {
+        let armor = self.armor()?;
+        self.armored_changer(client, password, armor.as_ref()).map(drop)
+    }
+
+    /// `done` is told when it is done, before that is made sure of.
     fn change(
         &self,
         client: &Principal<'_>,
         old: &[u8],
         new: &[u8],
-    ) -> Result<Option<Granted<'c>>, Refusal> {
-        let mut tickets = self.changer(client, old, None)?;
-        let changed = self.context.change_password(&mut tickets, &secret(new)?);
-        let changed = changed.map_err(|error| {
-            Refusal::new(of_log_in(error.code), "the server that changes passwords", &error)
-        })?;
-        match changed {
-            Changed::Done => {}
-            Changed::Refused { code, why } => {
-                let outcome = of_change(code);
-                let detail = format!("the change of the password was refused ({code}): {why}");
-                return Err(Refusal { outcome, words: why, detail });
+        done: &mut dyn FnMut(),
+    ) -> Change<'c> {
+        // A KDC that does not know this host's key is not asked.
+        let armor = match self.armor() {
+            Ok(armor) => armor,
+            Err(refusal) => return Change::NotBegun(refusal, false),
+        };
+        let begun = secret(new).and_then(|new| {
+            Ok((new, self.armored_changer(client, old, armor.as_ref())?))
+        });
+        let (password, mut tickets) = match begun {
+            Ok(begun) => begun,
+            Err(refusal) => return Change::NotBegun(refusal, armor.is_some()),
+        };
+        let refusal = match self.context.change_password(&mut tickets, &password) {
+            Ok(Changed::Done) => {
+                done();
+                return match self.log_in(client, new) {
+                    Ok(granted) => Change::Shown(granted),
+                    Err(refusal) => Change::Unshown(refusal),
+                };
             }
-        }
-        // The new password gets the ticket that the old one could not, and shows whether this was the
-        // right KDC. A replica may not know it yet: without a key of this host nothing depends on it.
-        match self.log_in(client, new) {
-            Err(_) if self.keytab.is_none() => Ok(None),
-            granted => granted,
-        }
+            Ok(Changed::Refused { code, why }) => {
+                let detail = format!("the change of the password was refused ({code}): {why}");
+                Refusal { outcome: of_change(code), words: why, detail }
+            }
+            Err(error) => {
+                let outcome = of_log_in(error.code);
+                Refusal::new(outcome, "the server that changes passwords", &error)
+            }
+        };
+        // Anybody can send a refusal, and keep back that it is done.
+        let is_undone = match self.log_in(client, old) {
+            Ok(_) => true,
+            Err(refusal) => refusal.outcome == Outcome::MustChange,
+        };
+        Change::NotDone(refusal, is_undone)
     }
 
     fn wishes(&self) -> Wishes {
@@ -200,6 +299,16 @@ impl<'c> Attempt<'c> {
             forwardable: self.setup.forwardable,
         }
     }
+}
+
+/// Why there is no ticket to change a password by.
+fn not_a_changer(error: &Error) -> Refusal {
+    let outcome = match of_log_in(error.code) {
+        // Not even for a change.
+        Outcome::MustChange => Outcome::Refused,
+        outcome => outcome,
+    };
+    Refusal::new(outcome, "the KDC, asked for a ticket to change the password", error)
 }
 
 /// What a server that changes passwords means, by the codes of RFC 3244.

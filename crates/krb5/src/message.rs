@@ -75,8 +75,10 @@ pub struct Reply {
     /// What became of it.
     pub outcome: Outcome,
     /// Of a refusal: whether a KDC that knows this host's key is there to have said so. Errors of KDCs are signed
-    /// by nobody.
+    /// by nobody. Of a change: whether the new password was shown to be the right one.
     pub is_sure: bool,
+    /// Of a change that is no success: whether it was surely not done.
+    pub is_undone: bool,
     /// What the server says to the user; may be empty.
     pub words: String,
     /// Why, for the log; may be empty.
@@ -199,6 +201,7 @@ impl Reply {
             id,
             outcome,
             is_sure: false,
+            is_undone: false,
             words: String::new(),
             detail: detail.into(),
             password_expires: 0,
@@ -215,6 +218,7 @@ impl Reply {
             out.long(self.id);
             out.byte(self.outcome.code());
             out.byte(self.is_sure.into());
+            out.byte(self.is_undone.into());
             out.bytes(self.words.as_bytes());
             out.bytes(self.detail.as_bytes());
             out.number(self.password_expires);
@@ -230,6 +234,7 @@ impl Reply {
             id: reader.long()?,
             outcome: Outcome::of_code(reader.byte()?).ok_or(Malformed)?,
             is_sure: reader.flag()?,
+            is_undone: reader.flag()?,
             words: reader.text()?.to_owned(),
             detail: reader.text()?.to_owned(),
             password_expires: reader.number()?,
@@ -326,6 +331,7 @@ mod tests {
             principal: "alice@LAB.TEST".into(),
             ticket: Zeroizing::new(vec![1; 3000]),
             is_sure: true,
+            is_undone: true,
             ..Reply::of(7, Outcome::NewPasswordRefused, "softerror")
         };
         let mut stream = request().encode().to_vec();

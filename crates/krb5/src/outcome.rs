@@ -139,6 +139,12 @@ pub fn of_log_in(code: i32) -> Outcome {
     }
 }
 
+/// Whether the KDC was to speak under this host's key (FAST), and has not done so.
+#[must_use]
+pub fn is_without_fast(code: i32) -> bool {
+    code.wrapping_sub(BASE) == error::FAST_REQUIRED
+}
+
 /// What an error means when it mattered only whether a KDC answers. That DNS names none is no answer.
 #[must_use]
 pub fn of_presence(code: i32) -> Outcome {

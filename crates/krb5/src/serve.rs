@@ -182,8 +182,10 @@ impl Server<'_> {
                 return;
             }
             let _ = rustix::io::ioctl_fionbio(&writer, false);
-            let reply = self.reply(request);
-            let _ = File::from(writer).write_all(&reply.encode());
+            let mut writer = File::from(writer);
+            let mut say = |reply: &Reply| drop(writer.write_all(&reply.encode()));
+            let reply = self.reply(request, &mut say);
+            say(&reply);
         })?;
         let until = Instant::now() + request.deadline.min(DEADLINE_MAX);
         let said = Zeroizing::new(Vec::with_capacity(READ_BYTES));
@@ -191,10 +193,11 @@ impl Server<'_> {
     }
 
     /// In the process that is the request's own.
-    fn reply(&self, request: &Request) -> Reply {
+    fn reply(&self, request: &Request, early: &mut dyn FnMut(&Reply)) -> Reply {
         let Self { setup, .. } = *self;
         if request.profile.is_empty() {
-            return Attempt { context: self.context, setup, keytab: self.keytab }.run(request);
+            let attempt = Attempt { context: self.context, setup, keytab: self.keytab };
+            return attempt.run(request, early);
         }
         let failed = |error: io::Error| {
             Reply::of(request.id, Outcome::Failed, format!("Kerberos cannot be used: {error}"))
@@ -206,7 +209,8 @@ impl Server<'_> {
         let keytab = self.keytab.map(|_| context.keytab(&setup.keytab)).transpose();
         match keytab {
             Ok(keytab) => {
-                Attempt { context: &context, setup, keytab: keytab.as_ref() }.run(request)
+                let attempt = Attempt { context: &context, setup, keytab: keytab.as_ref() };
+                attempt.run(request, early)
             }
             Err(error) => failed(io::Error::other(error)),
         }
@@ -231,12 +235,11 @@ impl Child {
         }
     }
 
-    /// Ends it, and gives its reply. Nothing is believed of one that was cut short.
+    /// Ends it, and gives the last reply that it has said whole.
     fn finish(self, said_all: bool) -> Reply {
         let _ = kill_process(self.pid, Signal::KILL);
         let _ = waitpid(Some(self.pid), WaitOptions::empty());
-        let reply = self.said.get(4..).and_then(|said| Reply::decode(said).ok());
-        match reply {
+        match last_reply(&self.said) {
             Some(reply) if reply.id == self.id => reply,
             _ if said_all => {
                 Reply::of(self.id, Outcome::Failed, "the process that asked the KDC has crashed")
@@ -244,6 +247,17 @@ impl Child {
             _ => Reply::of(self.id, Outcome::Unreachable, "no KDC has answered in time"),
         }
     }
+}
+
+/// The last of some replies, if all that are whole make sense.
+fn last_reply(said: &[u8]) -> Option<Reply> {
+    let mut incoming = Incoming::default();
+    incoming.push(said);
+    let mut last = None;
+    while let Some(message) = incoming.message().ok()? {
+        last = Some(Reply::decode(&message).ok()?);
+    }
+    last
 }
 
 /// Who has something to say.

@@ -157,7 +157,8 @@ impl Line {
         {
             let mut state = self.state();
             if let Some(why) = &state.broken {
-                return Reply::of(0, Outcome::Failed, why.clone());
+                let failed = Reply::of(0, Outcome::Failed, why.clone());
+                return Reply { is_undone: true, ..failed };
             }
             request.id = state.next;
             state.next += 1;

@@ -108,13 +108,14 @@ impl Kerberos {
     }
 
     fn answer(&self, person: &Person, reply: Reply) -> Answer {
-        let Reply { outcome, is_sure, words, detail, password_expires, ticket, .. } = reply;
+        let Reply { outcome, is_sure, is_undone, words, detail, password_expires, ticket, .. } = reply;
         let verdict = verdict(outcome);
         if verdict == Verdict::Misconfigured {
             tracing::error!("log-ins by Kerberos: {detail}");
         }
         let mut answer = Answer::because(verdict, detail);
-        answer.is_hearsay = outcome != Outcome::Success && !is_sure;
+        answer.is_hearsay = !is_sure;
+        answer.is_undone = is_undone;
         for line in words.lines().filter(|line| !line.trim().is_empty()) {
             answer = answer.telling(outcome != Outcome::Success, line.trim());
         }

@@ -77,7 +77,7 @@ impl Servers {
             let seconds = since.as_secs();
             let why =
                 format!("no KDC has answered for {seconds} s; they are asked again meanwhile");
-            return Reply::of(0, Outcome::Unreachable, why);
+            return Reply { is_undone: true, ..Reply::of(0, Outcome::Unreachable, why) };
         }
         request.profile = self.profile();
         let begun = Instant::now();
@@ -120,7 +120,7 @@ impl Servers {
             return reply;
         }
         let why = format!("{}, but not every KDC is known to be away", reply.detail);
-        Reply::of(reply.id, Outcome::Failed, why)
+        Reply { is_undone: reply.is_undone, ..Reply::of(reply.id, Outcome::Failed, why) }
     }
 
     fn are_away(self: &Arc<Self>, why: &str) {

@@ -40,7 +40,10 @@ pub struct Answer {
     /// Whether the directory was away, and what is kept on this host was believed.
     pub is_offline: bool,
     /// Whether anybody on the network may have said so: it refuses, and nothing that is kept is forgotten for it.
+    /// Of a change that was done: nothing has shown that the new password is the right one, so it is not kept.
     pub is_hearsay: bool,
+    /// Of a change that is no success: whether it was surely not done. Otherwise the verdict tells.
+    pub is_undone: bool,
 }
 
 impl Answer {
@@ -54,6 +57,7 @@ impl Answer {
             blob: None,
             is_offline: false,
             is_hearsay: false,
+            is_undone: false,
         }
     }
 

@@ -227,6 +227,7 @@ impl Rosterd {
             command.arg(rosterd_program()).arg(roster_program()).arg(self.config());
             command.arg(self.host.path("pam.d")).arg(krb5_program());
             self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
+            self.wait_for_mounts();
             return;
         }
         let mut words =
@@ -236,6 +237,17 @@ impl Rosterd {
         command.arg("--state-dir").arg(self.host.state());
         command.arg("--run-dir").arg(self.host.path("run"));
         self.process = Some(Process::start(&mut command, &self.host.path("rosterd.log")));
+        self.wait_for_mounts();
+    }
+
+    /// The script has become the daemon: before that, programs [inside](Self::inside) would find the machine's own
+    /// /etc/pam.d, and users out of the last snapshot.
+    fn wait_for_mounts(&mut self) {
+        let process = self.process();
+        wait_until(SOON, "the daemon is started", || {
+            let name = format!("/proc/{}/comm", process.pid().as_raw_nonzero());
+            !process.runs() || fs::read_to_string(name).is_ok_and(|name| name == "rosterd\n")
+        });
     }
 
     /// From the next launch on, a shell script that ends in `exec "$@"` starts the daemon, in mounts of

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const PASSWORD: &str = "correct horse";
 const FIRST: u32 = 20_000;
-const PEOPLE: [&str; 5] = ["alice", "bob", "expired", "locked", "unknown"];
+const PEOPLE: [&str; 6] = ["alice", "bob", "expired", "locked", "unknown", "carol"];
 
 /// A realm, a host with users out of files who log in there, and a folder for tickets.
 struct World {
@@ -31,6 +31,7 @@ impl World {
             "addpol -minlength 8 strict",
             &format!("addprinc +requires_preauth -pw \"{PASSWORD}\" alice"),
             &format!("addprinc +requires_preauth -pw \"{PASSWORD}\" bob"),
+            &format!("addprinc +requires_preauth -pw \"{PASSWORD}\" carol"),
             &format!(
                 "addprinc +requires_preauth -policy strict -pw \"{PASSWORD}\" -pwexpire yesterday expired"
             ),
@@ -315,6 +316,63 @@ fn an_old_password_is_not_believed_while_one_of_the_kdcs_is_there() {
     assert_ne!(authenticate(&pam, "bob", PASSWORD), right);
     pam.expect_logged("no KDC of LAB.TEST answers", "");
     assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_a_kdc_in_another_ones_place_refuses_makes_nobody_forgotten() {
+    if !needs_root() {
+        return;
+    }
+    let kept = [("offline_credentials", "true"), ("password_hash_time", "\"10ms\"")];
+    for has_keytab in [true, false] {
+        let mut world = World::new(&kept, has_keytab);
+        let people = ["alice", "bob", "carol"];
+        let right = "successfully authenticated";
+        let known = |world: &World| {
+            let kept = world.rosterd.roster(&["cache", "credentials"]);
+            let text = kept.text();
+            kept.code == 0 && people.iter().all(|name| text.contains(name))
+        };
+        {
+            let pam = Pam::on(&world.rosterd, "alice");
+            for name in people {
+                assert_eq!(authenticate(&pam, name, PASSWORD), right);
+            }
+            wait_until(SOON, "the passwords are kept", || known(&world));
+        }
+        // It knows of no alice, has locked bob, and has another password for carol.
+        let mut fake = world.kdc.replaced_by(&[
+            format!("addprinc +requires_preauth -pw \"{PASSWORD}\" -allow_tix bob"),
+            "addprinc +requires_preauth -pw another carol".to_owned(),
+            "addprinc -randkey host/client.lab.test".to_owned(),
+        ]);
+        fake.launch_kadmind();
+        let said = [
+            ("alice", "User not known to the underlying authentication module"),
+            ("bob", "Permission denied"),
+            ("carol", "Authentication failure"),
+        ];
+        // A daemon that has talked to the right one before, and one that has never talked to any.
+        for is_new in [false, true] {
+            if is_new {
+                world.rosterd.stop();
+                world.rosterd.launch();
+            }
+            let pam = Pam::on(&world.rosterd, "alice");
+            wait_until_it_serves(&pam);
+            for (name, expected) in said {
+                assert_eq!(authenticate(&pam, name, PASSWORD), expected, "{name}, {is_new}");
+                let changed = pam.test("alone", name, &["chauthtok"], &[PASSWORD]);
+                assert_ne!(changed.code, 0, "{name}");
+            }
+        }
+        fake.stop();
+        let pam = Pam::on(&world.rosterd, "alice");
+        for name in people {
+            assert_eq!(authenticate(&pam, name, PASSWORD), right, "{name}");
+            pam.expect_logged(name, "offline=true");
+        }
+    }
 }
 
 /// An sshd on the host.

@@ -130,11 +130,38 @@ impl<A: Authenticator> LogIns<A> {
         }
         let person = person(who);
         let answer = self.authenticator.change(&person, password, new).await;
-        match answer.verdict {
-            Verdict::Success => self.offline.changed(&person, new),
-            verdict => self.offline.change_failed(&person, password, verdict),
+        match what_became_of(&answer) {
+            Change::Done => self.offline.changed(&person, new),
+            Change::Unclear => self.offline.may_have_changed(&person, password),
+            Change::Undone => self.offline.heard(&person, password, answer.verdict),
+            Change::UndoneByHearsay => {}
         }
         answer
+    }
+}
+
+/// What became of a change of a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// The new password is the right one.
+    Done,
+    /// The old one may not be right any more.
+    Unclear,
+    /// The old one is as right as it was, and the directory has said why.
+    Undone,
+    /// The same, and anybody may have said why.
+    UndoneByHearsay,
+}
+
+fn what_became_of(answer: &Answer) -> Change {
+    match answer.verdict {
+        Verdict::Success if answer.is_hearsay => Change::Unclear,
+        Verdict::Success => Change::Done,
+        _ if answer.is_undone && answer.is_hearsay => Change::UndoneByHearsay,
+        _ if answer.is_undone => Change::Undone,
+        _ if answer.is_hearsay => Change::Unclear,
+        Verdict::Unreachable | Verdict::Misconfigured => Change::Unclear,
+        _ => Change::Undone,
     }
 }
 
@@ -203,7 +230,7 @@ impl Authenticator for Authority {
 /// An answer as it goes over the bus. Why it is so is for the log here: who asked is told no more than the
 /// verdict and the messages.
 pub fn told(who: &LogIn, what: &'static str, answer: Answer) -> Result<LogInAnswer, Error> {
-    let Answer { verdict, messages, reason, blob, is_offline, is_hearsay: _ } = answer;
+    let Answer { verdict, messages, reason, blob, is_offline, .. } = answer;
     if !reason.is_empty() {
         let (user, outcome) = (who.user.escape_ascii(), verdict.label());
         tracing::info!(%user, service = who.service, outcome, "{what}: {reason}");
@@ -418,6 +445,27 @@ mod tests {
         assert_eq!(host.log_ins.change(&who("alice"), &old, &new).await.verdict, refused);
         sleep(Duration::from_millis(50)).await;
         assert_eq!(host.log_ins.authenticate(&who("alice"), &old).await.verdict, Verdict::Success);
+    }
+
+    #[test]
+    fn a_change_is_undone_only_where_that_is_sure() {
+        for verdict in Verdict::ALL {
+            let became = |is_hearsay, is_undone| {
+                what_became_of(&Answer { is_hearsay, is_undone, ..Answer::of(verdict) })
+            };
+            let is_unclear = matches!(verdict, Verdict::Unreachable | Verdict::Misconfigured);
+            let (plain, said, undone) = match verdict {
+                Verdict::Success => (Change::Done, Change::Unclear, Change::Done),
+                _ if is_unclear => (Change::Unclear, Change::Unclear, Change::Undone),
+                _ => (Change::Undone, Change::Unclear, Change::Undone),
+            };
+            assert_eq!(became(false, false), plain, "{verdict:?}");
+            assert_eq!(became(true, false), said, "{verdict:?}");
+            assert_eq!(became(false, true), undone, "{verdict:?}");
+            if verdict != Verdict::Success {
+                assert_eq!(became(true, true), Change::UndoneByHearsay, "{verdict:?}");
+            }
+        }
     }
 
     #[tokio::test]

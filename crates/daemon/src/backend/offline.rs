@@ -319,13 +319,10 @@ impl Offline {
         }
     }
 
-    /// A change of this password came to another end. Unless it is sure that it was not done, this one is
-    /// believed no more.
-    pub fn change_failed(self: &Arc<Self>, person: &Person, password: &Secret, verdict: Verdict) {
-        let may_be_done = matches!(verdict, Verdict::Unreachable | Verdict::Misconfigured);
-        match self.in_use() {
-            Some(_) if may_be_done => self.learn(person, password, Lesson::Out),
-            _ => self.heard(person, password, verdict),
+    /// The password may have been changed, and nobody can tell: what is kept is believed no more.
+    pub fn may_have_changed(self: &Arc<Self>, person: &Person, password: &Secret) {
+        if self.in_use().is_some() {
+            self.learn(person, password, Lesson::Out);
         }
     }
 

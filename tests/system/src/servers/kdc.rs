@@ -38,8 +38,24 @@ impl Kdc {
     /// If it does not come up.
     #[must_use]
     pub fn start(commands: &[String], settings: &str) -> Self {
+        Self::start_at((free_port(), free_port()), commands, settings)
+    }
+
+    /// Another KDC in the place of this one, which is stopped, and of its server that changes passwords.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn replaced_by(&mut self, commands: &[String]) -> Self {
+        self.stop();
+        if let Some(kadmind) = &mut self.kadmind {
+            kadmind.stop();
+        }
+        Self::start_at((self.port, self.kpasswd_port), commands, "")
+    }
+
+    fn start_at((port, kpasswd_port): (u16, u16), commands: &[String], settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("make a folder for the KDC");
-        let (port, kpasswd_port) = (free_port(), free_port());
         let mut kdc = Self { port, kpasswd_port, process: None, kadmind: None, folder };
         kdc.configure(settings);
         kdc.run("kdb5_util", "krb5-kdc", &["create", "-s", "-P", "master", "-r", Self::REALM], "");
@@ -66,6 +82,14 @@ impl Kdc {
     /// Ends it.
     pub fn stop(&mut self) {
         self.process().stop();
+    }
+
+    /// Ends the server that changes passwords.
+    ///
+    /// # Panics
+    /// If it was not started.
+    pub fn stop_kadmind(&mut self) {
+        self.kadmind.as_mut().expect("it was started").stop();
     }
 
     /// Starts the server that changes passwords.
