@@ -284,3 +284,22 @@ fn wait(socket: &UnixStream, children: &[Child]) -> io::Result<Ready> {
     let said = |polled: &PollFd<'_>| !polled.revents().is_empty();
     Ok(Ready { socket: said(&polled[0]), children: polled[1..].iter().map(said).collect() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_last_and_whole_counts() {
+        let done = Reply::of(7, Outcome::Success, "done").encode();
+        let failed = Reply::of(7, Outcome::Failed, "no ticket").encode();
+        assert!(last_reply(b"").is_none());
+        assert!(last_reply(&done[..done.len() - 1]).is_none());
+        let both = [&done[..], &failed].concat();
+        for length in done.len()..both.len() {
+            assert!(last_reply(&both[..length]).is_some_and(|reply| reply.detail == "done"));
+        }
+        assert!(last_reply(&both).is_some_and(|reply| reply.outcome == Outcome::Failed));
+        assert!(last_reply(&[&both[..], &[0, 0, 0, 1, 9]].concat()).is_none(), "nonsense");
+    }
+}

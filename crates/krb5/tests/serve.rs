@@ -62,12 +62,15 @@ fn every_answer_of_a_kdc_is_an_outcome_of_its_own() {
     let refused = change(&mut program, "expired", "verysecret", "short");
     assert_eq!(refused.outcome, Outcome::NewPasswordRefused, "{}", refused.detail);
     assert!(refused.words.contains("too short"), "{}", refused.words);
+    assert!(refused.is_undone, "the old one is still the right one");
     let wrong = change(&mut program, "expired", "wrong", "verymuchsecret");
     assert_eq!(wrong.outcome, Outcome::WrongPassword, "{}", wrong.detail);
+    assert!(wrong.is_undone && wrong.is_sure);
     assert_eq!(program.ask(Want::MayChange, "expired", "verysecret", "").outcome, Outcome::Success);
     let done = change(&mut program, "expired", "verysecret", "verymuchsecret");
     assert_eq!(done.outcome, Outcome::Success, "{}", done.detail);
     assert!(!done.ticket.is_empty(), "the new password gets the session its ticket");
+    assert!(done.is_sure);
     program.expect("expired", "verysecret", Outcome::WrongPassword);
     program.expect("expired", "verymuchsecret", Outcome::Success);
 
@@ -104,7 +107,8 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
     // Nor does a change of the password that it asks for.
     let reply = program.ask(Want::Change, "expired", "mine", "mine too");
     assert_eq!(reply.outcome, Outcome::NotVerified, "{}", reply.detail);
-    assert!(reply.ticket.is_empty());
+    assert!(reply.ticket.is_empty() && reply.is_undone, "it was not asked to change any");
+    assert!(!program.ask(Want::Change, "nobody", "mine", "mine too").is_sure);
     // It refuses whom it likes, and nothing is to be made of that.
     for program in [&mut believer, &mut program] {
         assert!(!program.expect("alice", "wrong", Outcome::WrongPassword).is_sure);
@@ -113,6 +117,31 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
     // One that does not even know the name.
     fake.kadmin(&commands(&["delprinc host/client.lab.test"]));
     program.expect("alice", "mine", Outcome::NotVerified);
+}
+
+#[test]
+fn a_change_that_is_done_is_told_as_done_whatever_comes_after_it() {
+    let mut kdc = Kdc::start(&commands(PRINCIPALS), "");
+    kdc.launch_kadmind();
+    let mut program = Program::ready(&setup(&realm(&kdc), None));
+    // Tickets for changing passwords are given out, others are not.
+    kdc.kadmin(&commands(&["modprinc -allow_tix krbtgt/LAB.TEST"]));
+    let done = program.ask(Want::Change, "alice", "secret", "another");
+    assert_eq!(done.outcome, Outcome::Success, "{}", done.detail);
+    assert!(done.ticket.is_empty() && !done.is_sure, "nothing shows that it is the new one");
+    kdc.kadmin(&commands(&["modprinc +allow_tix krbtgt/LAB.TEST"]));
+    program.expect("alice", "secret", Outcome::WrongPassword);
+    program.expect("alice", "another", Outcome::Success);
+
+    // Nobody knows what a server has done that says nothing.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let hanging = Realm { kpasswds: vec![silent.local_addr().unwrap().to_string()], ..realm(&kdc) };
+    let mut program = Program::ready(&setup(&hanging, None));
+    let soon = Duration::from_secs(1);
+    program.send(Want::Change, "alice", "another", "a third one", soon);
+    let unclear = program.reply();
+    assert_eq!(unclear.outcome, Outcome::Unreachable, "{}", unclear.detail);
+    assert!(!unclear.is_undone);
 }
 
 #[test]

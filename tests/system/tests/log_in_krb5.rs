@@ -8,6 +8,7 @@ use roster_system_tests::servers::{Kdc, free_port};
 use roster_system_tests::{Domain, Output, Rosterd, needs_root, run, wait_for, wait_until};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -318,6 +319,18 @@ fn an_old_password_is_not_believed_while_one_of_the_kdcs_is_there() {
     assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
 }
 
+/// A program that changes a password, and has been told that it may.
+fn begin_change(world: &World, user: &str) -> Child {
+    let pam = Pam::on(&world.rosterd, user);
+    let mut command = pam.command(tool("pamtester", "pamtester").to_str().unwrap());
+    command.args(["alone", user, "chauthtok"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let typed = child.stdin.as_mut().unwrap();
+    typed.write_all(format!("{PASSWORD}\n").as_bytes()).unwrap();
+    pam.expect_logged(&format!("password change prepared user={user}"), "outcome=success");
+    child
+}
+
 #[test]
 fn what_a_kdc_in_another_ones_place_refuses_makes_nobody_forgotten() {
     if !needs_root() {
@@ -340,6 +353,8 @@ fn what_a_kdc_in_another_ones_place_refuses_makes_nobody_forgotten() {
             }
             wait_until(SOON, "the passwords are kept", || known(&world));
         }
+        // One change of a password is begun with the right KDC.
+        let mut changing = begin_change(&world, "alice");
         // It knows of no alice, has locked bob, and has another password for carol.
         let mut fake = world.kdc.replaced_by(&[
             format!("addprinc +requires_preauth -pw \"{PASSWORD}\" -allow_tix bob"),
@@ -347,6 +362,13 @@ fn what_a_kdc_in_another_ones_place_refuses_makes_nobody_forgotten() {
             "addprinc -randkey host/client.lab.test".to_owned(),
         ]);
         fake.launch_kadmind();
+        let mut typed = changing.stdin.take().unwrap();
+        typed.write_all(b"a longer one\na longer one\n").unwrap();
+        assert!(!changing.wait().unwrap().success());
+        {
+            let pam = Pam::on(&world.rosterd, "alice");
+            pam.expect_logged("password change user=alice", "outcome=");
+        }
         let said = [
             ("alice", "User not known to the underlying authentication module"),
             ("bob", "Permission denied"),
@@ -455,7 +477,7 @@ fn a_session_of_sshd_has_a_ticket_that_it_can_use_and_leaves_none_behind() {
     let world = World::new(&[], true);
     let mut passwd =
         fs::OpenOptions::new().append(true).open(world.rosterd.host().path("etc/passwd")).unwrap();
-    std::io::Write::write_all(&mut passwd, b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n")
+    passwd.write_all(b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n")
         .unwrap();
     let pam = Pam::on(&world.rosterd, "alice");
     pam.service("sshd", pam::ALONE);
