@@ -9,21 +9,11 @@
 use crate::reach::folders_of;
 use crate::responder;
 use crate::role::{Launch, RoleConfig};
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
-};
 use roster_config::{Provider, Server};
+use roster_confine::{Needs, Tcp};
 use rustix::process::{Resource, Rlimit};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Newest set of landlock's rules that this code was written for; older kernels take what they know.
-const LANDLOCK: ABI = ABI::V6;
 /// Descriptors of a role: databases, the bus, a directory's connections.
 const DESCRIPTORS: u64 = 1024;
 /// Descriptors of roles that serve sockets: a thousand clients that say nothing leave room for more.
@@ -31,36 +21,14 @@ const DESCRIPTORS_SERVING: u64 = 8192;
 /// Private memory of a responder, in bytes: its cache has a bound far below.
 const RESPONDER_MEMORY: u64 = 512 << 20;
 
-/// What a role may do beyond what every process here may.
-#[derive(Debug, Default)]
-struct Needs {
-    /// Folders and files to read.
-    read: Vec<PathBuf>,
-    /// Folders to write in.
-    write: Vec<PathBuf>,
-    /// Whether it may execute.
-    execute: bool,
-    /// Families of sockets beyond AF_UNIX.
-    families: &'static [i32],
-    /// Whether it may connect over TCP.
-    tcp: bool,
-}
-
 /// Applies everything to this process, which must not have threads yet. Gives what is in force, in
 /// words.
 pub fn apply(launch: &Launch) -> String {
     let needs = needs(launch);
     let mut said = vec!["no new privileges".to_owned(), "not dumpable".to_owned()];
     limit(launch);
-    said.push(match confine(&needs) {
-        Ok(text) => text,
-        Err(error) => format!("no landlock ({error})"),
-    });
-    said.push(match filter(&needs) {
-        Ok(()) => "seccomp".to_owned(),
-        Err(error) => format!("no seccomp ({error})"),
-    });
-    said.push(if needs.tcp { "network" } else { "no network" }.to_owned());
+    said.push(roster_confine::apply(&needs));
+    said.push(if needs.tcp == Tcp::None { "no network" } else { "network" }.to_owned());
     said.join(", ")
 }
 
@@ -74,7 +42,7 @@ fn needs(launch: &Launch) -> Needs {
             execute: true,
             // Of SELinux and the audit log.
             families: &[libc::AF_NETLINK],
-            tcp: false,
+            tcp: Tcp::None,
         },
         RoleConfig::Publisher(_) => Needs {
             read: folders_of(&followed(&launch.config)),
@@ -99,7 +67,7 @@ fn needs(launch: &Launch) -> Needs {
                         }
                     }
                     let families = &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-                    Needs { read, write, families, tcp: true, execute: false }
+                    Needs { read, write, families, tcp: Tcp::Any, execute: false }
                 }
             }
         }
@@ -110,7 +78,7 @@ fn needs(launch: &Launch) -> Needs {
             write: vec![responder::nscd::maps(&launch.run_dir)],
             execute: true,
             families: &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
-            tcp: true,
+            tcp: Tcp::Any,
         },
     }
 }
@@ -174,156 +142,6 @@ fn set_limit(resource: Resource, value: u64) {
     let value = Some(hard.map_or(value, |hard| hard.min(value)));
     let _ = rustix::process::setrlimit(resource, Rlimit { current: value, maximum: value });
 }
-
-/// Landlock: files, TCP, signals to others and abstract sockets.
-fn confine(needs: &Needs) -> anyhow::Result<String> {
-    let mut network = BitFlags::from(AccessNet::BindTcp);
-    if !needs.tcp {
-        network |= AccessNet::ConnectTcp;
-    }
-    let mut ruleset = Ruleset::default()
-        .handle_access(AccessFs::from_all(LANDLOCK))?
-        .handle_access(network)?
-        .scope(Scope::from_all(LANDLOCK))?
-        .create()?;
-    let mut read = AccessFs::ReadFile | AccessFs::ReadDir;
-    if needs.execute {
-        read |= AccessFs::Execute;
-    }
-    // Neither programs nor devices are made, and nothing leads from folder to folder.
-    let never = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::Refer;
-    let write = AccessFs::from_all(LANDLOCK) & !never;
-    let own = [PathBuf::from("/proc/self")];
-    let null = AccessFs::ReadFile | AccessFs::WriteFile;
-    let rules = needs.read.iter().chain(&own).map(|path| (path.as_path(), read));
-    let rules = rules.chain(needs.write.iter().map(|path| (path.as_path(), write)));
-    for (path, access) in rules.chain([(Path::new("/dev/null"), null)]) {
-        // What is not there cannot be had.
-        if let Ok(folder) = PathFd::new(path) {
-            ruleset = ruleset.add_rule(PathBeneath::new(folder, access))?;
-        }
-    }
-    let status = ruleset.restrict_self()?;
-    Ok(match (status.ruleset, status.landlock) {
-        (RulesetStatus::NotEnforced, _) => "no landlock (the kernel has none)".to_owned(),
-        (_, LandlockStatus::Available { effective_abi, .. }) => {
-            format!("landlock {}", (effective_abi as i32).min(LANDLOCK as i32))
-        }
-        _ => "landlock".to_owned(),
-    })
-}
-
-/// Seccomp: system calls that are refused to every role, and families of sockets that it does not
-/// have. They fail with EPERM: a library that tries its luck goes on without.
-fn filter(needs: &Needs) -> anyhow::Result<()> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for call in REFUSED {
-        rules.insert(*call, Vec::new());
-    }
-    if !needs.execute {
-        rules.insert(libc::SYS_execve, Vec::new());
-        rules.insert(libc::SYS_execveat, Vec::new());
-    }
-    let mut other = Vec::new();
-    for family in [libc::AF_UNIX].iter().chain(needs.families) {
-        let family = u64::from(family.cast_unsigned());
-        other.push(SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)?);
-    }
-    rules.insert(libc::SYS_socket, vec![SeccompRule::new(other)?]);
-    #[cfg(target_arch = "x86_64")]
-    also_by_x32(&mut rules);
-    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
-    let program: BpfProgram = filter.try_into()?;
-    Ok(seccompiler::apply_filter(&program)?)
-}
-
-/// The same calls by the numbers of the x32 interface, which pass for x86-64 in a filter.
-#[cfg(target_arch = "x86_64")]
-fn also_by_x32(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) {
-    /// Marks the numbers.
-    const BIT: i64 = 0x4000_0000;
-    /// Calls that have numbers of their own there.
-    const OWN: [(i64, i64); 6] = [
-        (libc::SYS_execve, 520),
-        (libc::SYS_ptrace, 521),
-        (libc::SYS_kexec_load, 528),
-        (libc::SYS_process_vm_readv, 539),
-        (libc::SYS_process_vm_writev, 540),
-        (libc::SYS_execveat, 545),
-    ];
-    let same: Vec<_> = rules.iter().map(|(call, rules)| (call | BIT, rules.clone())).collect();
-    rules.extend(same);
-    for (call, own) in OWN {
-        if let Some(refused) = rules.get(&call).cloned() {
-            rules.insert(own | BIT, refused);
-        }
-    }
-}
-
-/// Other processes' memory, users and privileges, mounts and namespaces, the kernel itself, its
-/// clock and keys, and interfaces with a record of holes that nothing here uses.
-const REFUSED: &[i64] = &[
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    libc::SYS_setuid,
-    libc::SYS_setgid,
-    libc::SYS_setreuid,
-    libc::SYS_setregid,
-    libc::SYS_setresuid,
-    libc::SYS_setresgid,
-    libc::SYS_setfsuid,
-    libc::SYS_setfsgid,
-    libc::SYS_setgroups,
-    libc::SYS_capset,
-    libc::SYS_personality,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_fsopen,
-    libc::SYS_fsmount,
-    libc::SYS_fsconfig,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_syslog,
-    libc::SYS_vhangup,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    libc::SYS_mknodat,
-];
 
 #[cfg(test)]
 mod tests {

@@ -126,7 +126,10 @@ impl<'c> Attempt<'c> {
                 refusal.into_reply(request.id)
             }
             Change::Unshown(refusal) => Reply {
-                detail: format!("the password was changed; a ticket by the new one: {}", refusal.detail),
+                detail: format!(
+                    "the password was changed; a ticket by the new one: {}",
+                    refusal.detail
+                ),
                 ..unshown()
             },
         }
@@ -155,11 +158,7 @@ impl<'c> Attempt<'c> {
         granted.map(drop).map_err(refusal)
     }
 
-    fn log_in(
-        &self,
-        client: &Principal<'_>,
-        password: &[u8],
-    ) -> Result<Granted<'c>, Refusal> {
+    fn log_in(&self, client: &Principal<'_>, password: &[u8]) -> Result<Granted<'c>, Refusal> {
         let wishes = self.wishes();
         let granted = self.context.log_in(client, &secret(password)?, None, &wishes, None);
         match granted {
@@ -206,7 +205,8 @@ impl<'c> Attempt<'c> {
         password: &[u8],
         armor: Option<&Cache<'_>>,
     ) -> Result<Credentials<'c>, Refusal> {
-        self.ask_for_changer(client, &secret(password)?, armor).map_err(|error| not_a_changer(&error))
+        self.ask_for_changer(client, &secret(password)?, armor)
+            .map_err(|error| not_a_changer(&error))
     }
 
     /// The same under that armor, unless the KDC does not know how.
@@ -256,9 +256,8 @@ impl<'c> Attempt<'c> {
             Ok(armor) => armor,
             Err(refusal) => return Change::NotBegun(refusal, false),
         };
-        let begun = secret(new).and_then(|new| {
-            Ok((new, self.armored_changer(client, old, armor.as_ref())?))
-        });
+        let begun = secret(new)
+            .and_then(|new| Ok((new, self.armored_changer(client, old, armor.as_ref())?)));
         let (password, mut tickets) = match begun {
             Ok(begun) => begun,
             Err(refusal) => return Change::NotBegun(refusal, armor.is_some()),
