@@ -10,6 +10,7 @@ use roster_krb5::outcome::{
 };
 use std::ffi::{CStr, CString};
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// The service that passwords are changed by.
 const CHANGEPW: &CStr = c"kadmin/changepw";
@@ -323,10 +324,9 @@ fn of_change(code: i32) -> Outcome {
     }
 }
 
-/// A password as C has it; this process ends with it. Those with a NUL were refused with the message that
-/// they stood in.
-fn secret(password: &[u8]) -> Result<CString, Refusal> {
-    CString::new(password).map_err(|_| Refusal {
+/// A password as C has it. Those with a NUL were refused with the message that they stood in.
+fn secret(password: &[u8]) -> Result<Zeroizing<CString>, Refusal> {
+    CString::new(password).map(Zeroizing::new).map_err(|_| Refusal {
         outcome: Outcome::Failed,
         words: String::new(),
         detail: "there is a NUL in the password".to_owned(),

@@ -7,6 +7,7 @@
 mod attempt;
 mod confine;
 mod library;
+mod memory;
 mod process;
 mod serve;
 mod session;

@@ -7,6 +7,7 @@
 use crate::attempt::Attempt;
 use crate::confine;
 use crate::library::{Context, Keytab};
+use crate::memory;
 use crate::process;
 use roster_krb5::message::{Incoming, MESSAGE_BYTES_MAX, Reply, Request, Setup};
 use roster_krb5::outcome::Outcome;
@@ -14,8 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, kill_process,
-    set_dumpable_behavior, set_parent_process_death_signal, setrlimit, waitpid,
+    Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
 };
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -35,9 +35,8 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Serves until the back-end closes its end.
 pub fn serve() -> io::Result<()> {
-    // Memory and core dumps would show what passes through.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    memory::hide()?;
+    let locked = memory::lock();
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // The end of it is to be noticed, and nothing else is to hold it open.
     let null = File::open("/dev/null")?;
@@ -69,7 +68,8 @@ pub fn serve() -> io::Result<()> {
         return send(&mut socket, &failed("Kerberos cannot be used", error));
     }
     let confined = confine::apply(&setup.ports);
-    send(&mut socket, &Reply::of(0, Outcome::Success, confined))?;
+    let in_force = format!("{confined}, {locked}");
+    send(&mut socket, &Reply::of(0, Outcome::Success, in_force))?;
     let server = Server { context: &context, keytab: keytab.as_ref(), setup: &setup };
     server.run(socket, incoming)
 }
@@ -181,6 +181,8 @@ impl Server<'_> {
             if rustix::process::getppid() != Some(parent) {
                 return;
             }
+            // Said when this process was: it fails as it did there.
+            let _ = memory::lock();
             let _ = rustix::io::ioctl_fionbio(&writer, false);
             let mut writer = File::from(writer);
             let mut say = |reply: &Reply| drop(writer.write_all(&reply.encode()));

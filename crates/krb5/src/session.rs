@@ -6,16 +6,13 @@
 //! made is told on standard output, as `KRB5CCNAME` has it.
 
 use crate::library::{Cache, Context, Credentials, Times};
-use crate::process;
+use crate::{memory, process};
 use roster_krb5::message::MESSAGE_BYTES_MAX;
 use roster_krb5::tickets::Tickets;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use rustix::process::{
-    DumpableBehavior, Gid, PidfdFlags, Resource, Rlimit, Uid, geteuid, pidfd_open,
-    set_dumpable_behavior, setrlimit, setsid,
-};
+use rustix::process::{Gid, PidfdFlags, Uid, geteuid, pidfd_open, setsid};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::fs::File;
@@ -66,6 +63,7 @@ pub fn store(uid: &str, gid: &str) -> io::Result<()> {
         && let Ok(session) = pidfd_open(session, PidfdFlags::empty())
     {
         process::fork(&[], || {
+            let _ = memory::lock();
             let _ = renew(&context, &name, &session);
         })?;
     }
@@ -126,8 +124,9 @@ fn become_user(uid: &str, gid: &str) -> io::Result<()> {
     }
     let _ = rustix::thread::set_no_new_privs(true);
     // Until here root's memory; from now on one with session keys in it.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    memory::hide()?;
+    // As far as the session's limits let it.
+    let _ = memory::lock();
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     rustix::process::chdir("/")?;
     Ok(())

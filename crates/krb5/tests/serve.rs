@@ -7,12 +7,15 @@ use common::{Program, SOON, commands, realm, setup};
 use roster_krb5::message::Want;
 use roster_krb5::outcome::Outcome;
 use roster_krb5::profile::Realm;
+use roster_system_tests::host::tool;
 use roster_system_tests::servers::Kdc;
-use roster_system_tests::{c_program_with, wait_until};
+use roster_system_tests::{c_program_with, needs_root, wait_until};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Principals of every kind.
@@ -221,16 +224,87 @@ fn it_ends_with_its_back_end_and_takes_log_ins_under_way_with_it() {
     };
     let mut program = Program::ready(&setup(&realm, None));
     program.send(Want::Ticket, "alice", "secret", "", Duration::from_secs(60));
-    let pid = program.child.id();
-    let children = || {
-        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        list.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-    };
-    wait_until(SOON, "a log-in is under way", || !children().is_empty());
-    let under_way = children();
+    wait_until(SOON, "a log-in is under way", || !program.children().is_empty());
+    let under_way = program.children();
     program.socket.shutdown(std::net::Shutdown::Both).unwrap();
     wait_until(SOON, "it has ended", || program.child.try_wait().unwrap().is_some());
     for child in under_way {
         assert!(!Path::new("/proc").join(&child).exists(), "{child} goes on");
     }
+}
+
+/// Whether these bytes are anywhere in a process's memory.
+fn has_in_memory(pid: &str, bytes: &[u8]) -> bool {
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines().any(|line| {
+        let range = line.split(' ').next().unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let (from, to) =
+            (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+        let mut mapped = vec![0; usize::try_from(to - from).unwrap()];
+        // The kernel's own pages among them cannot be read.
+        let read = memory.read_exact_at(&mut mapped, from);
+        read.is_ok() && mapped.windows(bytes.len()).any(|window| window == bytes)
+    })
+}
+
+fn field(pid: &str, file: &str, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line[name.len()..].split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn passwords_are_in_the_memory_of_their_own_log_in_alone_which_nobody_sees() {
+    if !needs_root() {
+        return;
+    }
+    let mut kdc =
+        Kdc::start(&commands(&["addprinc +requires_preauth -pw correct-horse alice"]), "");
+    kdc.launch_kadmind();
+    // A change waits for this one, with two passwords in its process.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let hanging = Realm { kpasswds: vec![silent.local_addr().unwrap().to_string()], ..realm(&kdc) };
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("roster-krb5");
+    fs::copy(env!("CARGO_BIN_EXE_roster-krb5"), &copy).unwrap();
+    // A user's process, as a back-end's is: those that can be dumped are the user's own in /proc.
+    let mut command = Command::new(tool("setpriv", "util-linux"));
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
+    let mut program = Program::start_by(command, &setup(&hanging, None)).get_ready();
+    program.expect("alice", "correct-horse", Outcome::Success);
+    program.expect("alice", "wrong-elephant", Outcome::WrongPassword);
+    program.send(Want::Change, "alice", "correct-horse", "another-donkey", SOON);
+    let parent = program.child.id().to_string();
+    let mut child = String::new();
+    wait_until(SOON, "the change is under way", || {
+        child = program.children().pop().unwrap_or_default();
+        !child.is_empty() && has_in_memory(&child, b"another-donkey")
+    });
+    for password in ["correct-horse", "wrong-elephant", "another-donkey"] {
+        assert!(!has_in_memory(&parent, password.as_bytes()), "{password}");
+    }
+    assert!(has_in_memory(&child, b"correct-horse") && !has_in_memory(&child, b"wrong-elephant"));
+    for pid in [&parent, &child] {
+        assert_eq!(field(pid, "limits", "Max core file size"), "0");
+        let owner = fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid();
+        assert_eq!((field(pid, "status", "Uid:").as_str(), owner), ("65534", 0));
+        let is_locked = field(pid, "status", "VmLck:") != "0";
+        assert_eq!(
+            is_locked,
+            !program.in_force.contains("no locked memory"),
+            "{}",
+            program.in_force
+        );
+    }
+    // Whoever may lock as much as it needs does.
+    let mut program = Program::ready(&setup(&hanging, None));
+    assert!(program.in_force.ends_with(", locked memory"), "{}", program.in_force);
+    assert_ne!(field(&program.child.id().to_string(), "status", "VmLck:"), "0");
+    program.send(Want::Change, "alice", "correct-horse", "another-donkey", SOON);
+    wait_until(SOON, "a log-in has locked its memory", || {
+        program.children().pop().is_some_and(|child| field(&child, "status", "VmLck:") != "0")
+    });
 }

@@ -108,7 +108,8 @@ impl Kerberos {
     }
 
     fn answer(&self, person: &Person, reply: Reply) -> Answer {
-        let Reply { outcome, is_sure, is_undone, words, detail, password_expires, ticket, .. } = reply;
+        let Reply { outcome, is_sure, is_undone, words, detail, password_expires, ticket, .. } =
+            reply;
         let verdict = verdict(outcome);
         if verdict == Verdict::Misconfigured {
             tracing::error!("log-ins by Kerberos: {detail}");

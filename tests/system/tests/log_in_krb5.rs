@@ -477,8 +477,7 @@ fn a_session_of_sshd_has_a_ticket_that_it_can_use_and_leaves_none_behind() {
     let world = World::new(&[], true);
     let mut passwd =
         fs::OpenOptions::new().append(true).open(world.rosterd.host().path("etc/passwd")).unwrap();
-    passwd.write_all(b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n")
-        .unwrap();
+    passwd.write_all(b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n").unwrap();
     let pam = Pam::on(&world.rosterd, "alice");
     pam.service("sshd", pam::ALONE);
     let sshd = Sshd::start(&world, &pam);

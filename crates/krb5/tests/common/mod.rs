@@ -21,6 +21,8 @@ pub const SOON: Duration = Duration::from_secs(20);
 pub struct Program {
     pub child: Child,
     pub socket: UnixStream,
+    /// What it has given up, once it is ready.
+    pub in_force: String,
     incoming: Incoming,
     next: u64,
 }
@@ -36,7 +38,8 @@ impl Program {
         let (socket, theirs) = UnixStream::pair().unwrap();
         let command = command.arg("serve").env_clear();
         let child = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
-        let mut program = Self { child, socket, incoming: Incoming::default(), next: 1 };
+        let mut program =
+            Self { child, socket, in_force: String::new(), incoming: Incoming::default(), next: 1 };
         program.socket.set_read_timeout(Some(SOON)).unwrap();
         program.socket.write_all(&setup.encode()).unwrap();
         program
@@ -51,7 +54,15 @@ impl Program {
     pub fn get_ready(mut self) -> Self {
         let ready = self.reply();
         assert!(ready.id == 0 && ready.outcome == Outcome::Success, "{}", ready.detail);
+        self.in_force = ready.detail;
         self
+    }
+
+    /// Its processes for log-ins under way.
+    pub fn children(&self) -> Vec<String> {
+        let pid = self.child.id();
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        list.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     }
 
     /// Puts a request; gives its number.
