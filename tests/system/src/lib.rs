@@ -22,6 +22,8 @@ pub mod pam;
 pub mod rosterd;
 pub mod scenario;
 pub mod servers;
+pub mod sshd;
+pub mod stacks;
 pub mod wait;
 
 pub use artifacts::{
@@ -37,4 +39,5 @@ pub use nscd::{Names, Responder};
 pub use pam::Pam;
 pub use rosterd::{Domain, Rosterd};
 pub use servers::{Ds389, Schema, Server, Setup, Slapd};
+pub use sshd::Sshd;
 pub use wait::{wait_for, wait_until};

@@ -4,8 +4,8 @@ use roster_system_tests::pam::{self, FIRST, PASSWORD, Pam, input, said};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::{Certificate, POLICY, Relay};
 use roster_system_tests::{
-    Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, needs_root, pam_module, run,
-    tool, wait_until,
+    Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, Sshd, needs_root, pam_module,
+    run, tool, wait_until,
 };
 use rustix::process::Signal;
 use std::fs;
@@ -19,9 +19,9 @@ const WRONG: &str = "Authentication failure";
 const UNKNOWN: &str = "User not known to the underlying authentication module";
 const UNAVAILABLE: &str = "Authentication service cannot retrieve authentication info";
 
-/// A domain in which people log in by the directory.
+/// A domain in which people log in by the directory, and by nothing else.
 fn domain<S: Server>(server: &S) -> Domain {
-    log_in_by(Domain::ldap("corp", server)).with("allow_clear_user_passwords", "true")
+    pam::domain(server).with("offline_credentials", "false")
 }
 
 fn log_in_by(domain: Domain) -> Domain {
@@ -29,15 +29,7 @@ fn log_in_by(domain: Domain) -> Domain {
 }
 
 fn started(domains: &[Domain]) -> Rosterd {
-    started_with(domains, "")
-}
-
-fn started_with(domains: &[Domain], tables: &str) -> Rosterd {
-    let mut rosterd = Rosterd::installed(domains);
-    rosterd.set_tables(tables);
-    pam::prepare(&rosterd);
-    rosterd.launch();
-    rosterd
+    pam::started(domains, "")
 }
 
 fn user_dn(name: &str) -> String {
@@ -330,7 +322,7 @@ fn a_user_asks_for_themselves_alone_and_not_for_ever() {
     }
     let slapd = pam::directory(&["alice", "bob"]);
     let tables = "[responder.pam]\ntrusted_users = [\"daemon\"]\ntries_per_minute = 5\n";
-    let rosterd = started_with(&[domain(&slapd)], tables);
+    let rosterd = pam::started(&[domain(&slapd)], tables);
     let pam = Pam::on(&rosterd, "bob");
     let asks = |uid: u32, user: &str, password: &str| {
         said(&pam.test_as(uid, user, &["authenticate"], &[password]))
@@ -561,70 +553,16 @@ fn su_sudo_and_sshd_let_people_in() {
     assert_eq!(sudo(PASSWORD).text(), "root");
     assert_ne!(sudo("wrong").code, 0);
 
-    let sshd = Sshd::start(&pam, &rosterd);
-    assert_eq!(sshd.ssh("alice", PASSWORD).text(), "alice");
-    assert_ne!(sshd.ssh("alice", "wrong").code, 0);
-    assert_ne!(sshd.ssh("mallory", PASSWORD).code, 0);
+    let sshd = Sshd::start(
+        &rosterd,
+        "PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nPubkeyAuthentication no",
+    );
+    let ssh = |user: &str, password: &str| sshd.by_password(user, password, "password", "id -un");
+    assert_eq!(ssh("alice", PASSWORD).text(), "alice", "{}", sshd.log());
+    assert_ne!(ssh("alice", "wrong").code, 0);
+    assert_ne!(ssh("mallory", PASSWORD).code, 0);
     pam.expect_logged("user=alice service=sshd rhost=127.0.0.1", "outcome=success");
     expect_no_secrets(&rosterd, &[PASSWORD]);
-}
-
-/// An sshd on loopback, in the mounts of the daemon.
-struct Sshd {
-    process: std::process::Child,
-    port: u16,
-}
-
-impl Sshd {
-    fn start(pam: &Pam<'_>, rosterd: &Rosterd) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
-        let (key, config) = (rosterd.host().path("ssh_key"), rosterd.host().path("sshd_config"));
-        let mut keygen = Command::new(tool("ssh-keygen", "openssh-client"));
-        let made = run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
-        assert_eq!(made.code, 0, "ssh-keygen: {}", made.error());
-        let text = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nUsePAM yes\nPidFile none\n\
-             PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nStrictModes no\n",
-            key.display()
-        );
-        fs::write(&config, text).expect("write sshd_config");
-        // Its folder for privilege separation is in a /run that is the daemon's.
-        assert_eq!(run(pam.command("mkdir").args(["-p", "/run/sshd"])).code, 0);
-        let sshd = tool("sshd", "openssh-server");
-        let mut command = pam.command(sshd.to_str().expect("a path"));
-        command.args(["-D", "-e", "-f"]).arg(&config);
-        let log = fs::File::create(rosterd.host().path("sshd.log")).expect("a log");
-        let process = command.stderr(log).spawn().expect("start sshd");
-        wait_until(Duration::from_secs(20), "sshd listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Self { process, port }
-    }
-
-    fn ssh(&self, user: &str, password: &str) -> roster_system_tests::Output {
-        let mut command = Command::new(tool("sshpass", "sshpass"));
-        command.args(["-p", password, "ssh", "-F", "none", "-p", &self.port.to_string()]);
-        for option in [
-            "StrictHostKeyChecking=no",
-            "UserKnownHostsFile=/dev/null",
-            "PubkeyAuthentication=no",
-            "NumberOfPasswordPrompts=1",
-            "LogLevel=ERROR",
-        ] {
-            command.args(["-o", option]);
-        }
-        run(command.arg(format!("{user}@127.0.0.1")).arg("id -un"))
-    }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[test]

@@ -40,9 +40,7 @@ impl World {
             .with("offline_failures", "3")
             .with("offline_lockout", "\"1h\"")
             .with("password_hash_time", "\"10ms\"");
-        let mut rosterd = Rosterd::installed(&[domain]);
-        pam::prepare(&rosterd);
-        rosterd.launch();
+        let rosterd = pam::started(&[domain], "");
         let world = Self { slapd, rosterd };
         world.pam();
         world
@@ -83,24 +81,12 @@ impl World {
         });
     }
 
-    /// The daemon and its caches begin anew.
     fn host_restarts(&mut self) {
-        self.rosterd.stop();
-        self.rosterd.launch();
-        self.wait_until_ready();
-    }
-
-    /// Waits until the daemon knows its users again.
-    fn wait_until_ready(&self) {
-        wait_for(SOON, || match self.rosterd.roster(&["access", "alice"]) {
-            told if matches!(told.code, 0 | 3) => Ok(()),
-            told => Err(told.error()),
-        });
+        pam::restart(&mut self.rosterd, "alice");
     }
 
     fn directory_goes(&mut self) {
-        self.slapd.stop();
-        self.rosterd.expect_of_domain("corp", "online", false);
+        pam::take_away(&mut self.slapd, &self.rosterd);
     }
 
     fn directory_comes(&mut self) {
@@ -180,7 +166,7 @@ fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
     assert_eq!(world.says("alice", PASSWORD), TOO_MANY);
     world.rosterd.process().kill();
     world.rosterd.launch();
-    world.wait_until_ready();
+    pam::wait_until_known(&world.rosterd, "alice");
     assert_eq!(world.says("alice", PASSWORD), TOO_MANY);
     // The directory has the last word.
     world.directory_comes();
