@@ -16,6 +16,7 @@ pub mod differ;
 pub mod directory;
 pub mod exec;
 pub mod host;
+pub mod memory;
 pub mod model;
 pub mod nscd;
 pub mod pam;

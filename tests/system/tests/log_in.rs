@@ -1,12 +1,14 @@
 //! Log-ins by the directory: the real module in real programs, a real daemon, real servers.
 
+use roster_system_tests::host::RECOMMENDED;
 use roster_system_tests::pam::{self, FIRST, PASSWORD, Pam, input, said};
-use roster_system_tests::rosterd::SOON;
+use roster_system_tests::rosterd::{LOCAL_GROUPS, LOCALS, SOON};
 use roster_system_tests::servers::{Certificate, POLICY, Relay};
 use roster_system_tests::{
-    Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, Sshd, needs_root, pam_module,
-    run, tool, wait_until,
+    Corpus, Directory, Domain, Ds389, Host, Rosterd, Schema, Server, Setup, Slapd, Sshd,
+    needs_root, pam_module, run, tool, wait_until,
 };
+use roster_wire::pam::Verdict;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -563,6 +565,55 @@ fn su_sudo_and_sshd_let_people_in() {
     assert_ne!(ssh("mallory", PASSWORD).code, 0);
     pam.expect_logged("user=alice service=sshd rhost=127.0.0.1", "outcome=success");
     expect_no_secrets(&rosterd, &[PASSWORD]);
+}
+
+/// By verdict, what pam_authenticate, pam_acct_mgmt and the two parts of pam_chauthtok return. What no other
+/// module in the stack says yes to, libpam denies: hence PERM_DENIED where the module says IGNORE.
+const CODES: &str = "
+0 SUCCESS SUCCESS SUCCESS SUCCESS
+1 AUTH_ERR PERM_DENIED AUTH_ERR AUTHTOK_RECOVERY_ERR
+2 USER_UNKNOWN USER_UNKNOWN USER_UNKNOWN USER_UNKNOWN
+3 USER_UNKNOWN PERM_DENIED USER_UNKNOWN USER_UNKNOWN
+4 SUCCESS NEW_AUTHTOK_REQD AUTHTOK_ERR AUTHTOK_ERR
+5 AUTH_ERR AUTHTOK_EXPIRED PERM_DENIED PERM_DENIED
+6 ACCT_EXPIRED ACCT_EXPIRED PERM_DENIED PERM_DENIED
+7 PERM_DENIED PERM_DENIED PERM_DENIED PERM_DENIED
+8 ACCT_EXPIRED ACCT_EXPIRED PERM_DENIED PERM_DENIED
+9 PERM_DENIED PERM_DENIED PERM_DENIED PERM_DENIED
+10 AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN AUTHTOK_ERR
+11 AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN AUTHTOK_ERR
+12 MAXTRIES PERM_DENIED TRY_AGAIN AUTHTOK_ERR
+13 PERM_DENIED PERM_DENIED PERM_DENIED PERM_DENIED
+14 AUTH_ERR PERM_DENIED PERM_DENIED AUTHTOK_ERR
+nobody-listens AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN TRY_AGAIN
+no-conversation CONV_ERR SUCCESS CONV_ERR CONV_ERR
+";
+
+#[test]
+fn each_verdict_has_its_code_in_each_function_and_what_is_none_lets_nobody_in() {
+    if !needs_root() {
+        return;
+    }
+    let locals = Corpus::new("", LOCALS.as_bytes(), LOCAL_GROUPS.as_bytes(), b"");
+    let host = Host::new(&locals, RECOMMENDED);
+    let script = "mount -t tmpfs -o mode=755 tmpfs /run; exec python3 -c \"$@\"";
+    let mut command = host.command("sh");
+    command.args(["-ec", script, "table", include_str!("../python/pam_table.py")]);
+    let told = run(command.arg(pam_module()).arg("alice")).text();
+    for line in told.lines() {
+        let (said, codes) = line.split_once(' ').expect("what was said, and codes");
+        let known = CODES.lines().find(|row| row.split(' ').next() == Some(said));
+        match known {
+            Some(row) => assert_eq!(line, row),
+            None => assert_eq!(
+                codes, "AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN AUTHTOK_ERR",
+                "{said} is no answer"
+            ),
+        }
+    }
+    // Each of the table, and eleven that are no answers.
+    assert_eq!(told.lines().count(), CODES.trim().lines().count() + 11, "{told}");
+    assert_eq!(Verdict::ALL.len(), 15, "a verdict is not in the table");
 }
 
 #[test]

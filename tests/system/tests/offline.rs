@@ -6,8 +6,9 @@ use roster_system_tests::pam::{self, PASSWORD, Pam};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::{POLICY, Relay};
 use roster_system_tests::{
-    Directory, Domain, Rosterd, Schema, Server, Slapd, needs_root, wait_for,
+    Directory, Domain, Rosterd, Schema, Server, Slapd, memory, needs_root, run, wait_for,
 };
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -147,12 +148,68 @@ fn what_is_kept_is_for_the_back_end_alone_and_holds_no_password() {
 }
 
 #[test]
+fn a_password_is_in_locked_memory_while_it_is_asked_about_and_nowhere_after_that() {
+    if !needs_root() {
+        return;
+    }
+    const SECRET: &str = "a password that nothing else in any memory looks like";
+    let mut world = World::start();
+    let people = Directory::new(Schema::Rfc2307);
+    world.slapd.set(&people.user_dn("bob"), "userPassword", &[SECRET]);
+    let roles = ["bus", "publisher", "backend:corp", "responder:pam"];
+    let (monitor, slapd) = (world.rosterd.process().pid(), world.slapd.process().pid());
+    let traces = |world: &World| {
+        let of = |role: &&str| memory::traces(world.rosterd.wait_for_role(role), SECRET.as_bytes());
+        let mut all: Vec<_> = roles.iter().map(of).collect();
+        all.push(memory::traces(monitor, SECRET.as_bytes()));
+        all
+    };
+    // Whatever they log.
+    world.log_in("alice", PASSWORD);
+    let _ = world.rosterd.roster(&["log-level", "trace"]).text();
+
+    kill_process(slapd, Signal::STOP).expect("freeze slapd");
+    let waits = std::thread::scope(|scope| {
+        let bob = scope.spawn(|| world.pam().authenticate("bob", SECRET));
+        let (found, _) = wait_for(SOON, || match traces(&world) {
+            found if found[2].is_empty() || found[3].is_empty() => Err(format!("{found:?}")),
+            found => Ok(found),
+        });
+        kill_process(slapd, Signal::CONT).expect("thaw slapd");
+        bob.join().expect("pamtester");
+        found
+    });
+    assert!(waits[0].is_empty() && waits[1].is_empty() && waits[4].is_empty(), "{waits:?}");
+    let is_kept_well = |trace: &memory::Trace| trace.is_locked && trace.is_left_out;
+    assert!(waits.concat().iter().all(is_kept_well), "{waits:?}");
+
+    world.log_in("bob", SECRET);
+    assert_eq!(world.says("bob", "another one"), WRONG);
+    let (after, _) = wait_for(SOON, || match traces(&world) {
+        found if found.iter().all(Vec::is_empty) => Ok(found),
+        found => Err(format!("{found:?}")),
+    });
+    println!("{waits:?}, {after:?}");
+    for role in roles {
+        let pid = world.rosterd.wait_for_role(role);
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert!(core.contains(" 0 "), "{role}: {core}");
+    }
+    for secret in [SECRET, PASSWORD, "another one"] {
+        assert!(!world.rosterd.log().contains(secret), "{}", world.rosterd.log());
+    }
+    assert!(world.rosterd.log().contains(" trace "), "{}", world.rosterd.log());
+}
+
+#[test]
 fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
     if !needs_root() {
         return;
     }
     let mut world = World::start();
     world.log_in("alice", PASSWORD);
+    world.log_in("bob", PASSWORD);
     world.directory_goes();
     for failures in 1..=3 {
         assert_eq!(world.says("alice", &format!("guess {failures}")), WRONG);
@@ -168,6 +225,10 @@ fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
     world.rosterd.launch();
     pam::wait_until_known(&world.rosterd, "alice");
     assert_eq!(world.says("alice", PASSWORD), TOO_MANY);
+    // However many guess at once, no more are compared than may be wrong.
+    let guess = include_str!("../python/guess.py");
+    let guesses = run(world.pam().command("python3").args(["-c", guess, "bob", "200"]));
+    assert_eq!(guesses.text(), "1: 3, 12: 197");
     // The directory has the last word.
     world.directory_comes();
     world.log_in("alice", PASSWORD);
