@@ -33,6 +33,10 @@ impl World {
 
     /// With the server behind these addresses of it.
     fn through(slapd: Slapd, uris: &[&str]) -> Self {
+        Self::with(slapd, uris, |domain| domain)
+    }
+
+    fn with(slapd: Slapd, uris: &[&str], configure: impl FnOnce(Domain) -> Domain) -> Self {
         let domain = Domain::ldap_through("corp", &slapd, uris)
             .with("auth", "\"ldap\"")
             .with("allow_clear_user_passwords", "true")
@@ -41,7 +45,7 @@ impl World {
             .with("offline_failures", "3")
             .with("offline_lockout", "\"1h\"")
             .with("password_hash_time", "\"10ms\"");
-        let rosterd = pam::started(&[domain], "");
+        let rosterd = pam::started(&[configure(domain)], "");
         let world = Self { slapd, rosterd };
         world.pam();
         world
@@ -123,6 +127,31 @@ fn who_logged_in_before_logs_in_while_the_directory_is_away_and_after_a_restart_
     assert_eq!(told.text(), "what was kept of 1 password is forgotten");
     assert_eq!(world.says("alice", PASSWORD), AWAY);
     assert_eq!(world.says("bob", PASSWORD), RIGHT);
+}
+
+#[test]
+fn who_is_asked_for_on_demand_logs_in_after_a_restart_too_and_who_was_never_asked_for_does_not() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob", "carol"]);
+    let uri = slapd.uri();
+    let on_demand = |domain: Domain| domain.with("mode", "\"on-demand\"");
+    let mut world = World::with(slapd, &[&uri], on_demand);
+    world.log_in("bob", PASSWORD);
+    world.directory_goes();
+    world.rosterd.stop();
+    world.rosterd.launch();
+    // The first thing that the daemon hears of him is his password.
+    let whole = ["authenticate", "acct_mgmt", "open_session"];
+    wait_for(SOON, || match world.pam().test("alone", "bob", &whole, &[PASSWORD]) {
+        said if said.code == 0 => Ok(()),
+        said => Err(format!("{said:?}: {}", world.rosterd.log())),
+    });
+    assert_eq!(world.says("bob", "wrong"), WRONG);
+    assert_eq!(world.says("carol", PASSWORD), AWAY);
+    let account = world.pam().test("alone", "carol", &["acct_mgmt"], &[]);
+    assert!(pam::said(&account).ends_with(AWAY), "{account:?}");
 }
 
 #[test]
