@@ -122,6 +122,9 @@ fn pam_auth_update_puts_the_module_into_debians_stacks_and_takes_it_out_again() 
     let before = COMMON.map(|stack| debian.lines(stack));
     assert!(!before.concat().iter().any(|line| line.contains("pam_roster")));
 
+    // As any package does when it is installed: nobody is asked before somebody wants it.
+    let _ = debian.auth_update(&["--package"]).text();
+    assert_eq!(COMMON.map(|stack| debian.lines(stack)), before);
     let done = debian.auth_update(&["--enable", "roster"]);
     assert_eq!((done.code, done.error()), (0, String::new()));
     // They are what docs/log-in.md shows, but for lines of modules that it adds to the session.
@@ -153,6 +156,11 @@ fn pam_auth_update_puts_the_module_into_debians_stacks_and_takes_it_out_again() 
     assert_eq!(run(stat.args(["-c", "%U %G", "/home/alice"])).text(), "alice UNKNOWN");
 
     world.rosterd.stop();
+    world.expect_the_hosts_alone(&["other", "by-hand"]);
+    // Nor does a module that is gone shut out the host's own.
+    let mut unmount = world.debian.command("sh");
+    let script = "umount \"$(dirname \"$(find /usr/lib -name pam_roster.so)\")\"";
+    let _ = run(unmount.args(["-ec", script])).text();
     world.expect_the_hosts_alone(&["other", "by-hand"]);
     for disable in [["--disable", "roster"], ["--disable", "mkhomedir"]] {
         let done = world.debian.auth_update(&disable);
