@@ -214,12 +214,12 @@ pub struct Edit {
 /// Say what keeps programs from seeing the snapshot
 ///
 /// Looks at the order of services in nsswitch.conf, the module, the snapshot with its rights and
-/// content, rosterd if there is a configuration for it, a running nscd that hides changes, and at
-/// AppArmor and SELinux with what they denied. Where the module is installed, getent(1) looks one
-/// user up through it. Changes nothing. The age of the snapshot is shown; it is judged only where
-/// rosterd should renew it, as only you know how often another one should come. Each finding is
-/// marked ✓ (well), ! (works, with a drawback) or ✗ (a problem), with what to do next. Run it as root
-/// to have everything checked.
+/// content, rosterd if there is a configuration for it, whether the stacks in /etc/pam.d go with what
+/// that says of log-ins, a running nscd that hides changes, and at AppArmor and SELinux with what
+/// they denied. Where the module is installed, getent(1) looks one user up through it. Changes
+/// nothing. The age of the snapshot is shown; it is judged only where rosterd should renew it, as
+/// only you know how often another one should come. Each finding is marked ✓ (well), ! (works, with a
+/// drawback) or ✗ (a problem), with what to do next. Run it as root to have everything checked.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("doctor"))]
 pub struct Doctor {

@@ -6,7 +6,7 @@ use roster_system_tests::rosterd::{LOCAL_GROUPS, LOCALS, SOON};
 use roster_system_tests::servers::{Certificate, POLICY, Relay};
 use roster_system_tests::{
     Corpus, Directory, Domain, Ds389, Host, Rosterd, Schema, Server, Setup, Slapd, Sshd,
-    needs_root, pam_module, run, tool, wait_until,
+    needs_root, pam_module, run, tool, wait_for, wait_until,
 };
 use roster_wire::pam::Verdict;
 use rustix::process::Signal;
@@ -286,7 +286,7 @@ fn passwords_go_to_servers_that_prove_who_they_are() {
     }
     let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) };
     let slapd = Slapd::serving(setup, &pam::people(&["alice"]));
-    let other = Slapd::serving(
+    let mut other = Slapd::serving(
         Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) },
         &pam::people(&["alice"]),
     );
@@ -315,6 +315,16 @@ fn passwords_go_to_servers_that_prove_who_they_are() {
     let pam = Pam::on(&rosterd, "alice");
     assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
     pam.expect_logged("user=alice", "outcome=unreachable");
+
+    // What a first `openssl req -x509` makes is told in words that help.
+    other.stop();
+    other.show(Certificate::SelfSigned);
+    other.start();
+    let _ = rosterd.roster(&["domain", "refresh", "corp"]);
+    wait_for(SOON, || match rosterd.domain("corp")?["reason"].to_string() {
+        reason if reason.contains("basicConstraints=CA:FALSE") => Ok(()),
+        reason => Err(reason),
+    });
 }
 
 #[test]

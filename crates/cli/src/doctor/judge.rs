@@ -1,6 +1,8 @@
 //! From facts to findings. Pure.
 
-use super::facts::{Facts, Folder, Libc, Lookup, Outcome, Read, Running, Snapshot, State, What};
+use super::facts::{
+    Facts, Folder, Libc, LogIns, Lookup, Outcome, Read, Running, Snapshot, State, What,
+};
 use super::{Finding, Level};
 use crate::cli::CONFIG;
 use crate::nsswitch::{self, Action, Entry, SERVICE};
@@ -25,6 +27,7 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
         module,
         snapshot,
         daemon,
+        log_ins,
         shadow,
         lookup,
         redirection,
@@ -449,6 +452,43 @@ fn daemon(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// Whether programs that let people in ask about users of the domains.
+fn log_ins(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "log-ins";
+    const TAKE_OUT: &str = "`pam-auth-update --disable roster` (Debian)";
+    let LogIns { domains, stack, missing } = &facts.log_ins;
+    let finding = match (domains.as_deref(), stack, missing) {
+        (_, Some(stack), Some(module)) => problem(
+            CHECK,
+            format!(
+                "/etc/pam.d/{stack} names {module}, and PAM finds none: who needs it is denied"
+            ),
+            format!("`make install` with PREFIX=/usr; or take it out: {TAKE_OUT}"),
+        ),
+        (Some([]), Some(stack), None) => problem(
+            CHECK,
+            format!(
+                "/etc/pam.d/{stack} asks pam_roster.so, and no domain has `auth`: whoever is not in \
+                 /etc/passwd is denied"
+            ),
+            format!("set `auth` in a domain (roster.toml(5)), or take it out: {TAKE_OUT}"),
+        ),
+        (Some([domain, ..]), None, _) => warning(
+            CHECK,
+            format!(
+                "users of {domain} are to log in, and no stack in /etc/pam.d names pam_roster.so"
+            ),
+            "`pam-auth-update --enable roster` (Debian), `authselect select vendor/roster`, or by \
+             hand: docs/log-in.md",
+        ),
+        (Some([domain, ..]), Some(stack), None) => {
+            ok(CHECK, format!("/etc/pam.d/{stack} asks pam_roster.so, for users of {domain}"))
+        }
+        (None, Some(_), None) | (None | Some([]), None, _) => return Vec::new(),
+    };
+    vec![finding]
+}
+
 /// Why readers refuse a snapshot: somebody else could have written it. The rule is the module's, to
 /// the letter; docs/snapshot-format.md has it under "Whose file it is".
 fn refusals(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
@@ -809,6 +849,7 @@ mod tests {
             denials: Vec::new(),
             redirected: None,
             daemon: Daemon { config: Read::Missing, running: Running::No },
+            log_ins: LogIns::default(),
             now: published + Duration::from_secs(7200),
         }
     }
@@ -873,6 +914,29 @@ mod tests {
         assert!(daemon(&facts)[0].message.contains("publishes to /tmp/state/roster.snap"));
         facts.daemon.running = Running::NotAllowed;
         assert_eq!(daemon(&facts)[0].level, Level::Ok);
+    }
+
+    #[test]
+    fn log_ins_take_a_domain_with_auth_and_a_stack_with_a_module_that_is_there() {
+        let (corp, stack) = (Some(vec!["corp".to_owned()]), Some("common-auth".to_owned()));
+        let log_ins = |domains: &Option<Vec<String>>, stack: &Option<String>, missing: bool| {
+            let missing = missing.then(|| "pam_roster.so".to_owned());
+            LogIns { domains: domains.clone(), stack: stack.clone(), missing }
+        };
+        assert_worst(Level::Warning, "no stack", |f| f.log_ins = log_ins(&corp, &None, false));
+        let nobodys = Some(Vec::new());
+        assert_worst(Level::Problem, "no domain has `auth`", |f| {
+            f.log_ins = log_ins(&nobodys, &stack, false);
+        });
+        for domains in [&corp, &nobodys, &None] {
+            assert_worst(Level::Problem, "PAM finds none", |f| {
+                f.log_ins = log_ins(domains, &stack, true);
+            });
+        }
+        for (domains, stack) in [(&corp, &stack), (&nobodys, &None), (&None, &stack)] {
+            let (level, message) = worst(|f| f.log_ins = log_ins(domains, stack, false));
+            assert_eq!(level, Level::Ok, "{message}");
+        }
     }
 
     #[test]
