@@ -31,6 +31,15 @@ impl World {
         Self::through(slapd, &[&uri])
     }
 
+    /// Where alice and bob have logged in, and the directory is away since.
+    fn cut_off() -> Self {
+        let mut world = Self::start();
+        world.log_in("alice", PASSWORD);
+        world.log_in("bob", PASSWORD);
+        world.directory_goes();
+        world
+    }
+
     /// With the server behind these addresses of it.
     fn through(slapd: Slapd, uris: &[&str]) -> Self {
         Self::with(slapd, uris, |domain| domain)
@@ -105,10 +114,7 @@ fn who_logged_in_before_logs_in_while_the_directory_is_away_and_after_a_restart_
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
-    world.log_in("alice", PASSWORD);
-    world.log_in("bob", PASSWORD);
-    world.directory_goes();
+    let mut world = World::cut_off();
     assert_eq!(world.says("alice", PASSWORD), RIGHT);
     world.pam().expect_logged("alice", "offline");
     assert_eq!(world.says("alice", "wrong"), WRONG);
@@ -236,10 +242,7 @@ fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
-    world.log_in("alice", PASSWORD);
-    world.log_in("bob", PASSWORD);
-    world.directory_goes();
+    let mut world = World::cut_off();
     for failures in 1..=3 {
         assert_eq!(world.says("alice", &format!("guess {failures}")), WRONG);
         // Killed as soon as the verdict is known.
@@ -270,11 +273,8 @@ fn a_password_that_was_changed_elsewhere_ends_with_the_next_word_of_the_director
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
+    let mut world = World::cut_off();
     let people = Directory::new(Schema::Rfc2307);
-    world.log_in("alice", PASSWORD);
-    world.log_in("bob", PASSWORD);
-    world.directory_goes();
     assert_eq!(world.says("alice", PASSWORD), RIGHT);
 
     // Changed while this host is cut off.
@@ -308,11 +308,8 @@ fn who_was_locked_meanwhile_is_out_as_soon_as_the_directory_says_so() {
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
+    let mut world = World::cut_off();
     let people = Directory::new(Schema::Rfc2307);
-    world.log_in("alice", PASSWORD);
-    world.log_in("bob", PASSWORD);
-    world.directory_goes();
     assert_eq!(world.says("alice", PASSWORD), RIGHT);
 
     world.slapd.start();

@@ -83,48 +83,14 @@ impl Certificates {
 
     fn sign_itself(&self, subject: &str, extensions: &str, name: &str) {
         let [key, certificate] = ["key", "pem"].map(|suffix| format!("{name}.{suffix}"));
-        self.openssl(&[
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-subj",
-            subject,
-            "-days",
-            "30",
-            "-config",
-            "ca.conf",
-            "-extensions",
-            extensions,
-            "-keyout",
-            &key,
-            "-out",
-            &certificate,
-        ]);
+        let signs = ["-x509", "-days", "30", "-extensions", extensions];
+        self.request(subject, &key, &certificate, &signs);
     }
 
     fn issue(&self, which: Certificate, name: &str, names: &str, from: &str, until: &str) {
         let [key, request, certificate] =
             ["key", "csr", "pem"].map(|suffix| format!("{}.{suffix}", which.name()));
-        self.openssl(&[
-            "req",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-subj",
-            &format!("/CN={name}"),
-            "-config",
-            "ca.conf",
-            "-keyout",
-            &key,
-            "-out",
-            &request,
-        ]);
+        self.request(&format!("/CN={name}"), &key, &request, &[]);
         self.openssl(&[
             "ca",
             "-batch",
@@ -142,6 +108,13 @@ impl Certificates {
             "-out",
             &certificate,
         ]);
+    }
+
+    /// Makes a key and what asks for a certificate of it, or with more words the certificate itself.
+    fn request(&self, subject: &str, key: &str, out: &str, more: &[&str]) {
+        let curve = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+        let names = ["-subj", subject, "-config", "ca.conf", "-keyout", key, "-out", out];
+        self.openssl(&[&curve[..], &names, more].concat());
     }
 
     fn openssl(&self, args: &[&str]) {
