@@ -12,7 +12,7 @@ use roster_system_tests::{
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
@@ -199,16 +199,16 @@ fn each_choice_of_features_of_the_authselect_profile_lets_the_right_people_in() 
 }
 
 /// The jobs of the host's real cron, each of a user's own crontab, that are to run when it starts.
-struct Cron<'w> {
-    world: &'w World,
+struct Cron {
+    /// What each job leaves.
     jobs: PathBuf,
 }
 
-impl<'w> Cron<'w> {
+impl Cron {
     const USERS: [(&'static str, u32); 4] =
         [("local", 1500), ("alice", FIRST), ("bob", FIRST + 1), ("carol", FIRST + 2)];
 
-    fn of(world: &'w World) -> Self {
+    fn of(world: &World) -> Self {
         let (jobs, tables) =
             (world.rosterd.host().path("jobs"), world.rosterd.host().path("crontabs"));
         for folder in [&jobs, &tables] {
@@ -223,13 +223,14 @@ impl<'w> Cron<'w> {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("chmod");
             std::os::unix::fs::chown(&file, Some(uid), None).expect("chown");
         }
-        Self { world, jobs }
+        Self { jobs }
     }
 
-    /// Starts cron, as at boot. The jobs of these users run, and of nobody else.
+    /// Starts cron, as at boot. The jobs of these users run, and of nobody else; unless the daemon is gone, it is asked
+    /// about everybody else than the host's own.
     #[track_caller]
-    fn runs(&self, users: &[&str], is_asked: bool) {
-        let (world, host) = (self.world, self.world.rosterd.host());
+    fn runs(&self, world: &World, users: &[&str], is_asked: bool) {
+        let host = world.rosterd.host();
         for job in fs::read_dir(&self.jobs).expect("jobs").flatten() {
             fs::remove_file(job.path()).expect("remove what a job left");
         }
@@ -272,43 +273,62 @@ fn cron_runs_the_jobs_of_those_who_may_in_with_the_directory_and_without_it() {
     let mut world = World::with("[domain.corp.access.service.cron]\ndenied_users = [\"bob\"]\n");
     let _ = world.debian.auth_update(&["--enable", "roster"]).text();
     let cron = Cron::of(&world);
-    cron.runs(&["local", "alice", "carol"], true);
+    cron.runs(&world, &["local", "alice", "carol"], true);
 
     let carol = Directory::new(Schema::Rfc2307).user_dn("carol");
     world.slapd.set(&carol, "pwdAccountLockedTime", &["000001010000Z"]);
     wait_until(SOON, "the lock is known", || world.rosterd.roster(&["access", "carol"]).code == 3);
-    cron.runs(&["local", "alice"], true);
+    cron.runs(&world, &["local", "alice"], true);
 
     pam::take_away(&mut world.slapd, &world.rosterd);
-    Cron { world: &world, jobs: world.rosterd.host().path("jobs") }.runs(&["local", "alice"], true);
+    cron.runs(&world, &["local", "alice"], true);
 
     world.rosterd.stop();
-    Cron { world: &world, jobs: world.rosterd.host().path("jobs") }.runs(&["local"], false);
+    cron.runs(&world, &["local"], false);
 }
 
-#[test]
-fn login_passwd_and_a_screen_locker_hold_the_dialogue() {
-    if !needs_root() {
-        return;
-    }
-    let world = World::start();
-    let _ = world.debian.auth_update(&["--enable", "roster"]).text();
-    let people = Directory::new(Schema::Rfc2307);
-    let policy = format!("{POLICY},{}", world.slapd.base());
-    world.slapd.set(&policy, "pwdMaxAge", &["864000"]);
-    world.slapd.set(&policy, "pwdExpireWarning", &["863999"]);
-    for user in ["alice", "bob"] {
-        world.slapd.set(&people.user_dn(user), "userPassword", &[PASSWORD]);
-    }
-    world.slapd.set(&policy, "pwdMustChange", &["TRUE"]);
-    world.slapd.set(&people.user_dn("bob"), "pwdReset", &["TRUE"]);
-    let told = |done: &Output| String::from_utf8_lossy(&done.stdout).into_owned() + &done.error();
-    let as_alice = |words: &[&str]| {
-        let mut command = world.debian.command("setpriv");
-        command.args(["--reuid", "20000", "--regid", "20000", "--clear-groups"]).args(words);
-        command
-    };
+/// What a dialogue showed, all of it.
+fn told(done: &Output) -> String {
+    String::from_utf8_lossy(&done.stdout).into_owned() + &done.error()
+}
 
+/// A command of one of [`pam::people`].
+fn as_user(world: &World, uid: u32, words: &[&str]) -> Command {
+    let mut command = world.debian.command("setpriv");
+    let id = uid.to_string();
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).args(words);
+    command
+}
+
+/// A screen locker, as Debian has it, and without root's rights: then the user asks about herself.
+fn a_screen_is_locked_until_its_own_user_opens_it(world: &World) {
+    let vlock = tool("vlock-main", "vlock");
+    let plain = world.rosterd.host().path("locker");
+    fs::copy(&vlock, &plain).expect("copy the locker");
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let opens = [("It is locked.", " "), ("carol's Password: ", PASSWORD)];
+    let fails = [
+        ("It is locked.", " "),
+        ("carol's Password: ", "wrong"),
+        ("Authentication failure", ""),
+        ("root's Password: ", OF_THE_HOST),
+    ];
+    for (program, dialogue) in [(&vlock, opens.to_vec()), (&plain, [&fails[..], &opens].concat())] {
+        let words = ["env", "VLOCK_MESSAGE=It is locked.", program.to_str().expect("a path")];
+        let done = at_a_terminal(&as_user(world, FIRST + 2, &words), &dialogue);
+        assert_eq!(done.code, 0, "{}", told(&done));
+    }
+    let log = world.rosterd.log();
+    for (peer, outcome) in [(0, "success"), (FIRST + 2, "wrong password"), (FIRST + 2, "success")] {
+        let is_it = |line: &str| {
+            line.contains("user=carol") && line.contains(&format!("peer={peer} outcome={outcome}"))
+        };
+        assert!(log.lines().any(is_it), "{peer} {outcome}: {log}");
+    }
+}
+
+/// `login`, by whom one is told that her password lasts for so long, and another has to change his; then `passwd`.
+fn login_and_passwd_show_what_the_directory_says(world: &World) {
     // A wrong password, then the right one, of which is said how long it lasts.
     let done = at_a_terminal(
         &world.debian.command("login"),
@@ -341,7 +361,7 @@ fn login_passwd_and_a_screen_locker_hold_the_dialogue() {
     assert!(done.code == 0 && told(&done).contains("\nbob\n"), "{}", told(&done));
 
     let done = at_a_terminal(
-        &as_alice(&["passwd"]),
+        &as_user(world, FIRST, &["passwd"]),
         &[
             ("Current password: ", PASSWORD),
             ("New password: ", "one that she takes"),
@@ -349,34 +369,34 @@ fn login_passwd_and_a_screen_locker_hold_the_dialogue() {
         ],
     );
     assert!(done.code == 0 && told(&done).contains("updated successfully"), "{}", told(&done));
+    world.expect(&[
+        ("other", "alice", "one that she takes", &["authenticate"], true),
+        ("other", "bob", "a new one, long", &["authenticate"], true),
+    ]);
+}
 
-    // A screen locker, without root's rights, which Debian's has: so the user asks about herself.
-    let vlock = tool("vlock-main", "vlock");
-    let plain = world.rosterd.host().path("locker");
-    fs::copy(&vlock, &plain).expect("copy the locker");
-    fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("chmod");
-    let locker = |program: &Path, dialogue: &[(&str, &str)]| {
-        let program = program.to_str().expect("a path");
-        at_a_terminal(&as_alice(&["env", "VLOCK_MESSAGE=It is locked.", program]), dialogue)
-    };
-    let unlocks = [("It is locked.", " "), ("alice's Password: ", "one that she takes")];
-    let fails = [
-        ("It is locked.", " "),
-        ("alice's Password: ", PASSWORD),
-        ("Authentication failure", ""),
-        ("root's Password: ", OF_THE_HOST),
-    ];
-    let done = locker(&vlock, &unlocks);
-    assert_eq!(done.code, 0, "{}", told(&done));
-    let done = locker(&plain, &[&fails[..], &unlocks].concat());
-    assert_eq!(done.code, 0, "{}", told(&done));
-    let log = world.rosterd.log();
-    for (peer, outcome) in [(0, "success"), (FIRST, "wrong password"), (FIRST, "success")] {
-        let is_it = |line: &str| {
-            line.contains(&format!("peer={peer} outcome={outcome}")) && line.contains("user=alice")
-        };
-        assert!(log.lines().any(is_it), "{peer} {outcome}: {log}");
+#[test]
+fn login_passwd_and_a_screen_locker_hold_the_dialogue() {
+    if !needs_root() {
+        return;
     }
+    let world = World::start();
+    let _ = world.debian.auth_update(&["--enable", "roster"]).text();
+    let people = Directory::new(Schema::Rfc2307);
+    let policy = format!("{POLICY},{}", world.slapd.base());
+    world.slapd.set(&policy, "pwdMaxAge", &["864000"]);
+    world.slapd.set(&policy, "pwdExpireWarning", &["863999"]);
+    for user in ["alice", "bob"] {
+        world.slapd.set(&people.user_dn(user), "userPassword", &[PASSWORD]);
+    }
+    world.slapd.set(&policy, "pwdMustChange", &["TRUE"]);
+    world.slapd.set(&people.user_dn("bob"), "pwdReset", &["TRUE"]);
+    // Side by side, for failures take seconds.
+    thread::scope(|scope| {
+        scope.spawn(|| a_screen_is_locked_until_its_own_user_opens_it(&world));
+        login_and_passwd_show_what_the_directory_says(&world);
+    });
+    let log = world.rosterd.log();
     for secret in [PASSWORD, OF_THE_HOST, "one that she takes", "a new one, long"] {
         assert!(!log.contains(secret), "{secret} is in the log: {log}");
     }
