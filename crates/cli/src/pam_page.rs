@@ -13,7 +13,8 @@ const DESCRIPTION: &[&str] = &[
      right password alone, and by an account that may in: that rosterd or the directory cannot be asked is a \
      failure, never a success.",
     "Accounts in domains without auth = are none of its business as far as passwords go: other modules decide \
-     about these.",
+     about these. Where no domain has it there is nobody at /run/roster/pam, and everybody else than the users of \
+     /etc/passwd is denied: roster doctor tells.",
 ];
 
 const TYPES: &[(&str, &str)] = &[
