@@ -53,7 +53,10 @@ pub fn send(secrets: &[&[u8]]) -> io::Result<OwnedFd> {
 pub fn receive(pipe: impl AsFd) -> io::Result<Vec<Secret>> {
     // Whoever sent it might hold the writing end and say nothing.
     rustix::io::ioctl_fionbio(&pipe, true)?;
-    let mut all = Secret::with_room(BYTES_MAX).ok_or(io::ErrorKind::OutOfMemory)?;
+    // All is in it by now. With one byte more its end is seen.
+    let bytes = rustix::io::ioctl_fionread(&pipe)?;
+    let room = usize::try_from(bytes).map_or(BYTES_MAX, |bytes| bytes.min(BYTES_MAX)) + 1;
+    let mut all = Secret::with_room(room).ok_or(io::ErrorKind::OutOfMemory)?;
     loop {
         let free = all.free_mut();
         if free.is_empty() {

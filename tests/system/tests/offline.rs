@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const RIGHT: &str = "successfully authenticated";
 const WRONG: &str = "Authentication failure";
 const AWAY: &str = "Authentication service cannot retrieve authentication info";
-const TOO_MANY: &str = "Have exhausted maximum number of retries for service";
+const LOCKED: &str = "Permission denied";
 
 struct World {
     slapd: Slapd,
@@ -177,11 +177,11 @@ fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
             kept => Err(format!("{kept:?}: {}", world.rosterd.log())),
         });
     }
-    assert_eq!(world.says("alice", PASSWORD), TOO_MANY);
+    assert_eq!(world.says("alice", PASSWORD), LOCKED);
     world.rosterd.process().kill();
     world.rosterd.launch();
     world.wait_until_ready();
-    assert_eq!(world.says("alice", PASSWORD), TOO_MANY);
+    assert_eq!(world.says("alice", PASSWORD), LOCKED);
     // The directory has the last word.
     world.directory_comes();
     world.log_in("alice", PASSWORD);

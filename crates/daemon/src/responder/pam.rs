@@ -8,21 +8,30 @@
 //! came of it is; but where from only if one of root's programs or of the trusted says so, and no name that
 //! nobody has, for that may be a password.
 //!
-//! Timers: none.
+//! What is refused is refused at the same time whoever it was, see [`evenness`].
+//!
+//! Timers: none but for that.
 
+mod evenness;
+mod found;
 mod served;
 mod targets;
 mod tries;
 
 use super::connection::{Connection, Listener};
 use super::gate::{self, Admitted, Gate, Limits};
+use super::versions::Versions;
 use crate::role::{self, Context};
 use anyhow::Context as _;
+use evenness::Evenness;
+use found::Found;
+use futures_util::StreamExt;
 use roster_bus::interfaces::{
     BackendProxy, Error, FoundUser, LOG_IN_DEADLINE, LogIn, LogInAnswer, PublisherProxy,
 };
 use roster_bus::names::Role;
 use roster_bus::secrets;
+use roster_bus::zbus;
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_secret::Secret;
 use roster_wire::pam::{
@@ -34,8 +43,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use targets::Targets;
-use tokio::time::{sleep, timeout};
+use targets::{Targets, Turn};
+use tokio::time::{sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 use tries::Tries;
 
@@ -57,6 +66,7 @@ pub async fn run(mut context: Context<role::Pam>) -> anyhow::Result<()> {
     let socket = context.listener.take().context("the monitor gave no socket to listen at")?;
     let listener = Listener::new(socket).context("cannot listen at the socket given")?;
     let responder = Arc::new(Responder::new(&context).await?);
+    responder.listen_for_news().await.context("cannot listen for signals")?;
     let gate = Gate::new(LIMITS);
     describe();
     context.ready().await?;
@@ -108,6 +118,12 @@ async fn serve(
     let question = connection.question(room.free_mut(), whole);
     let (connection, length) = timeout(REQUEST_WAIT, question).await??;
     room.advance(length);
+    if let Some(version) = roster_wire::other_version(room.as_bytes()) {
+        responder.versions.note(version, uid);
+        // The module knows by the header that it is not understood, and says so where it is.
+        let told = Answer::of(Verdict::Unreachable).encode()?;
+        return timeout(REPLY_WAIT, connection.reply(told.as_bytes())).await?;
+    }
     let request = Request::read(room.as_bytes()).map_err(io::Error::other)?;
     admitted.has_asked();
     let answer = responder.answer(uid, &request, &admitted).await;
@@ -121,6 +137,9 @@ async fn serve(
 
 /// How long a request is of which so much has come.
 fn whole(read: &[u8]) -> io::Result<usize> {
+    if roster_wire::other_version(read).is_some() {
+        return Ok(read.len());
+    }
     let Some(header) = read.first_chunk() else { return Ok(REQUEST_HEADER_BYTES) };
     let header = RequestHeader::parse(header).map_err(io::Error::other)?;
     Ok(REQUEST_HEADER_BYTES + header.bytes())
@@ -229,6 +248,23 @@ struct Responder {
     account_tries: Mutex<Tries>,
     targets: Targets,
     served: Mutex<Served>,
+    found: Arc<Mutex<Found>>,
+    evenness: Mutex<Evenness>,
+    versions: Versions,
+}
+
+/// An answer, and until when it is kept back.
+struct Judged {
+    answer: Answer,
+    not_before: Option<Instant>,
+    /// Whoever guesses at the same user waits until it is given.
+    _at_user: Option<Turn>,
+}
+
+impl From<Answer> for Judged {
+    fn from(answer: Answer) -> Self {
+        Self { answer, not_before: None, _at_user: None }
+    }
 }
 
 impl Responder {
@@ -248,17 +284,22 @@ impl Responder {
                 .await?;
             back_ends.insert(domain.name.clone(), proxy);
         }
-        let decoy = context.config.domains.iter().find(|domain| domain.authenticates);
+        let domains = context.config.domains.iter().filter(|domain| domain.authenticates);
+        let mut domains = domains.map(|domain| domain.name.clone());
+        let evenness = Evenness::new(domains.clone());
         Ok(Self {
             publisher,
             back_ends,
-            decoy: decoy.map(|domain| domain.name.clone()),
+            decoy: domains.next(),
             trusted: context.config.trusted.clone(),
             timeout: context.config.timeout.min(LOG_IN_DEADLINE),
             tries: Mutex::new(Tries::new(context.config.tries_per_minute)),
             account_tries: Mutex::new(Tries::new(context.config.tries_per_minute)),
             targets: Targets::default(),
             served: Mutex::default(),
+            found: Arc::default(),
+            evenness: Mutex::new(evenness),
+            versions: Versions::default(),
         })
     }
 
@@ -267,8 +308,12 @@ impl Responder {
         let start = Instant::now();
         let reach = Reach::of(peer, &self.trusted);
         let mut user = None;
-        let answer = timeout(self.timeout, self.judge(reach, peer, request, admitted, &mut user));
-        let answer = answer.await.unwrap_or_else(|_| Answer::of(Verdict::Unreachable));
+        let judged = timeout(self.timeout, self.judge(reach, peer, request, admitted, &mut user));
+        let judged = judged.await.unwrap_or_else(|_| Answer::of(Verdict::Unreachable).into());
+        if let Some(not_before) = judged.not_before {
+            sleep_until(not_before.into()).await;
+        }
+        let answer = judged.answer;
         let outcome = answer.verdict.label();
         let what = label(request.kind);
         metrics::counter!("roster_log_ins_total", "kind" => what, "verdict" => outcome)
@@ -296,10 +341,21 @@ impl Responder {
 
     /// Whose user it is.
     async fn find(&self, name: &[u8]) -> Option<FoundUser> {
+        let now = Instant::now();
+        let (known, news) = {
+            let found = lock(&self.found);
+            (found.user(name, now), found.news())
+        };
+        if let Some(found) = known {
+            lock(&self.served).note(name, found.uid, now);
+            return Some(found);
+        }
         match self.publisher.find_user(0, name).await {
             Ok(found) => {
+                let now = Instant::now();
                 if !found.domain.is_empty() {
-                    lock(&self.served).note(name, found.uid, Instant::now());
+                    lock(&self.served).note(name, found.uid, now);
+                    lock(&self.found).note(name, &found, news, now);
                 }
                 Some(found)
             }
@@ -318,23 +374,29 @@ impl Responder {
         request: &Request<'_>,
         admitted: &Admitted,
         known: &mut Option<Vec<u8>>,
-    ) -> Answer {
+    ) -> Judged {
         if request.kind == Kind::SshKeys {
-            return self.ssh_keys(request, admitted, known).await;
+            return self.ssh_keys(request, admitted, known).await.into();
         }
         if reach == Reach::Own(peer) {
             let is_account = request.kind == Kind::Account;
             let tries = if is_account { &self.account_tries } else { &self.tries };
             if !lock(tries).may_try(peer, Instant::now()) {
-                return Answer::of(Verdict::TooManyTries);
+                return Answer::of(Verdict::TooManyTries).into();
             }
         }
         let mut turn = admitted.turn().await;
-        let Some(found) = self.find(request.user).await else {
-            return Answer::of(Verdict::Unreachable);
-        };
+        let begun = Instant::now();
+        let found = self.find(request.user).await;
+        let finding = begun.elapsed();
+        let is_told = found.is_some();
+        // Somebody of whom it cannot be told whose user he is takes as long as others.
+        let found = found.unwrap_or_default();
+        if !is_told && !has_password(request.kind) {
+            return Answer::of(Verdict::Unreachable).into();
+        }
         if !reach.has(&found) {
-            return Answer::of(Verdict::NotPermitted);
+            return Answer::of(Verdict::NotPermitted).into();
         }
         if !found.domain.is_empty() {
             *known = Some(request.user.to_vec());
@@ -345,19 +407,63 @@ impl Responder {
                 uid = found.uid,
                 "the user has another uid in the program that asks: something else serves the name, too",
             );
-            return Answer::of(Verdict::Denied);
+            return Answer::of(Verdict::Denied).into();
         }
-        let mut at_user = None;
-        if has_password(request.kind) {
-            // Who waits for a turn at a user takes none of those that others wait for.
-            drop(turn);
-            let target = if found.domain.is_empty() { request.user } else { &found.name };
-            at_user = Some(self.targets.turn(target).await);
-            turn = admitted.turn().await;
+        if !has_password(request.kind) {
+            return self.asked(peer, request, found).await.into();
         }
-        let answer = self.asked(peer, request, found).await;
-        drop((turn, at_user));
-        answer
+        // Who waits for a turn at a user takes none of those that others wait for.
+        drop(turn);
+        let target = if found.domain.is_empty() { request.user } else { &found.name };
+        let at_user = self.targets.turn(target).await;
+        turn = admitted.turn().await;
+        // Waiting for turns is not in it.
+        let begun = Instant::now().checked_sub(finding).unwrap_or_else(Instant::now);
+        let domain = found.domain.clone();
+        let answer = match self.asked(peer, request, found).await {
+            answer if is_told => answer,
+            _ => Answer::of(Verdict::Unreachable),
+        };
+        drop(turn);
+        let mut evenness = lock(&self.evenness);
+        let is_yes = matches!(answer.verdict, Verdict::Success | Verdict::MustChange);
+        let not_before = (!is_yes).then(|| begun + evenness.least());
+        if answer.verdict == Verdict::WrongPassword && !answer.is_offline {
+            evenness.note(&domain, begun.elapsed());
+        }
+        drop(evenness);
+        Judged { answer, not_before, _at_user: Some(at_user) }
+    }
+
+    /// Forgets whose user somebody was when that may be otherwise. Each stream has a task that does nothing
+    /// else, so that none ever fills up and holds the connection back.
+    async fn listen_for_news(&self) -> zbus::Result<()> {
+        let publisher = &self.publisher;
+        let users = publisher.receive_invalidate_user().await?;
+        self.follow(users, |found, signal| match signal.args() {
+            Ok(args) => found.forget(args.name()),
+            Err(_) => found.forget_all(),
+        });
+        let all = publisher.receive_invalidate_all().await?;
+        self.follow(all, |found, _| found.forget_all());
+        let published = publisher.receive_snapshot_published().await?;
+        self.follow(published, |found, _| found.forget_all());
+        let owners = publisher.inner().receive_owner_changed().await?;
+        self.follow(owners, |found, _| found.forget_all());
+        Ok(())
+    }
+
+    fn follow<S>(&self, mut signals: S, act: impl Fn(&mut Found, S::Item) + Send + 'static)
+    where
+        S: StreamExt + Send + Unpin + 'static,
+        S::Item: Send,
+    {
+        let found = Arc::clone(&self.found);
+        tokio::spawn(async move {
+            while let Some(signal) = signals.next().await {
+                act(&mut lock(&found), signal);
+            }
+        });
     }
 
     async fn asked(&self, peer: u32, request: &Request<'_>, found: FoundUser) -> Answer {
