@@ -5,7 +5,6 @@ use crate::get::Database;
 use crate::pages;
 use crate::snapshot_file::DEFAULT;
 use crate::synth::{Corpus, ENTRIES_MAX, Shape};
-use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::fmt;
@@ -16,12 +15,6 @@ pub const CONFIG: &str = "/etc/roster/roster.toml";
 
 /// Where its sockets are, likewise.
 pub const RUN_DIR: &str = "/run/roster";
-
-const STYLES: Styles = Styles::styled()
-    .header(AnsiColor::Green.on_default().bold())
-    .usage(AnsiColor::Green.on_default().bold())
-    .literal(AnsiColor::Cyan.on_default().bold())
-    .placeholder(AnsiColor::Cyan.on_default());
 
 /// Users and groups from memory: snapshots, and what is needed to serve them
 ///
@@ -34,7 +27,7 @@ const STYLES: Styles = Styles::styled()
 #[command(
     name = "roster",
     version,
-    styles = STYLES,
+    styles = roster_manual::STYLES,
     max_term_width = 100,
     after_long_help = pages::after_help("")
 )]

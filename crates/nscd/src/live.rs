@@ -4,7 +4,7 @@
 
 use crate::layout::{
     END, ENTRY_BYTES, HEADER_BYTES, MAP_VERSION, PACKET_HEADER_BYTES, PAGE_BYTES, RAISE_BYTES,
-    entry, header, packet, rounded, table_bytes,
+    RECORD_ALIGN, entry, header, packet, rounded, table_bytes,
 };
 use crate::map::{hash_with_nul, packet_header, push_entry};
 use crate::protocol::Kind;
@@ -131,8 +131,8 @@ impl Live {
         life: Duration,
     ) -> bool {
         self.remove(kind, key);
-        let key_bytes = rounded(ENTRY_BYTES + key.len() + 1, 16);
-        let bytes = rounded(key_bytes + PACKET_HEADER_BYTES + answer.len(), 16);
+        let key_bytes = rounded(ENTRY_BYTES + key.len() + 1, RECORD_ALIGN);
+        let bytes = rounded(key_bytes + PACKET_HEADER_BYTES + answer.len(), RECORD_ALIGN);
         if life.is_zero() || bytes > self.room.len() / SHARE_MAX {
             return false;
         }
