@@ -8,10 +8,12 @@
 //! came of it is; but where from only if one of root's programs or of the trusted says so, and no name that
 //! nobody has, for that may be a password.
 //!
-//! What is refused is refused at the same time whoever it was, see [`evenness`].
+//! What is refused is refused at the same time whoever it was, see `evenness`.
 //!
 //! Timers: none but for that.
 
+mod about;
+mod answer;
 mod evenness;
 mod found;
 mod served;
@@ -22,12 +24,14 @@ use super::connection::{Connection, Listener};
 use super::gate::{self, Admitted, Gate, Limits};
 use super::versions::Versions;
 use crate::role::{self, Context};
+use about::{About, label};
+use answer::{Answer, one_line};
 use anyhow::Context as _;
 use evenness::Evenness;
 use found::Found;
 use futures_util::StreamExt;
 use roster_bus::interfaces::{
-    BackendProxy, Error, FoundUser, LOG_IN_DEADLINE, LogIn, LogInAnswer, PublisherProxy,
+    BackendProxy, Error, FoundUser, LOG_IN_DEADLINE, LogIn, PublisherProxy,
 };
 use roster_bus::names::Role;
 use roster_bus::secrets;
@@ -35,8 +39,7 @@ use roster_bus::zbus;
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_secret::Secret;
 use roster_wire::pam::{
-    AnswerHeader, BLOB_BYTES_MAX, Kind, MESSAGES_MAX, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES,
-    Request, RequestHeader, Verdict, write_message,
+    BLOB_BYTES_MAX, Kind, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader, Verdict,
 };
 use served::Served;
 use std::collections::HashMap;
@@ -45,7 +48,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use targets::{Targets, Turn};
 use tokio::time::{sleep, sleep_until, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 use tries::Tries;
 
 /// Connections. All that root runs asks under one user id, and every log-in is one of root's.
@@ -126,12 +129,13 @@ async fn serve(
     }
     let request = Request::read(room.as_bytes()).map_err(io::Error::other)?;
     admitted.has_asked();
-    let answer = responder.answer(uid, &request, &admitted).await;
-    // The password is needed no more.
-    drop(room);
-    let mut told = answer.encode()?;
-    let replied = timeout(REPLY_WAIT, connection.reply(told.as_bytes())).await;
-    told.clear();
+    let (answer, about) = responder.answer(uid, &request, &admitted).await;
+    let replied = match answer.encode() {
+        Ok(told) => timeout(REPLY_WAIT, connection.reply(told.as_bytes())).await,
+        Err(error) => Ok(Err(error)),
+    };
+    // Whether or not it arrived; the program need not wait for it.
+    about.log(&request, &answer);
     replied?
 }
 
@@ -143,68 +147,6 @@ fn whole(read: &[u8]) -> io::Result<usize> {
     let Some(header) = read.first_chunk() else { return Ok(REQUEST_HEADER_BYTES) };
     let header = RequestHeader::parse(header).map_err(io::Error::other)?;
     Ok(REQUEST_HEADER_BYTES + header.bytes())
-}
-
-/// What a program is told.
-struct Answer {
-    verdict: Verdict,
-    is_offline: bool,
-    messages: Vec<(bool, String)>,
-    blob: Option<Secret>,
-}
-
-impl Answer {
-    fn of(verdict: Verdict) -> Self {
-        Self { verdict, is_offline: false, messages: Vec::new(), blob: None }
-    }
-
-    /// A back-end's, which is believed in its verdict and not in its bytes.
-    fn read(told: LogInAnswer) -> Self {
-        let Some(verdict) = Verdict::from_number(told.verdict) else {
-            warn!(verdict = told.verdict, "the back-end's verdict is none");
-            return Self::of(Verdict::Misconfigured);
-        };
-        let blob = match told.blob.into_iter().next().map(|pipe| secrets::receive(&pipe)) {
-            None => None,
-            Some(Ok(mut blobs)) => {
-                blobs.pop().filter(|blob| blob.as_bytes().len() <= BLOB_BYTES_MAX)
-            }
-            Some(Err(error)) => {
-                warn!("what is to open the session did not come: {error}");
-                None
-            }
-        };
-        let messages = told.messages.into_iter().take(MESSAGES_MAX);
-        let messages = messages.map(|(is_error, text)| (is_error, one_line(&text))).collect();
-        Self { verdict, is_offline: told.is_offline, messages, blob }
-    }
-
-    fn encode(&self) -> io::Result<Secret> {
-        let mut messages = Vec::new();
-        for (is_error, text) in &self.messages {
-            write_message(&mut messages, *is_error, text);
-        }
-        let blob = self.blob.as_ref().map_or(&[][..], Secret::as_bytes);
-        let header = AnswerHeader {
-            verdict: self.verdict,
-            is_offline: self.is_offline,
-            messages: self.messages.len(),
-            messages_bytes: messages.len(),
-            blob_bytes: blob.len(),
-        };
-        let header = header.encode();
-        let room = header.len() + messages.len() + blob.len();
-        let mut all = Secret::with_room(room).ok_or(io::ErrorKind::OutOfMemory)?;
-        for piece in [&header[..], &messages, blob] {
-            all.extend(piece).ok_or(io::ErrorKind::OutOfMemory)?;
-        }
-        Ok(all)
-    }
-}
-
-/// A text for a terminal or a log: what would move the cursor or begin another line is not in it.
-fn one_line(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 /// What an application says of who logs in, for a log and for rules.
@@ -303,8 +245,13 @@ impl Responder {
         })
     }
 
-    /// The answer to a request, whatever happens, and a line in the log.
-    async fn answer(&self, peer: u32, request: &Request<'_>, admitted: &Admitted) -> Answer {
+    /// The answer to a request, whatever happens, and what is to be logged of it.
+    async fn answer(
+        &self,
+        peer: u32,
+        request: &Request<'_>,
+        admitted: &Admitted,
+    ) -> (Answer, About) {
         let start = Instant::now();
         let reach = Reach::of(peer, &self.trusted);
         let mut user = None;
@@ -314,29 +261,11 @@ impl Responder {
             sleep_until(not_before.into()).await;
         }
         let answer = judged.answer;
-        let outcome = answer.verdict.label();
-        let what = label(request.kind);
-        metrics::counter!("roster_log_ins_total", "kind" => what, "verdict" => outcome)
+        let (kind, verdict) = (label(request.kind), answer.verdict.label());
+        metrics::counter!("roster_log_ins_total", "kind" => kind, "verdict" => verdict)
             .increment(1);
         metrics::histogram!("roster_log_in_seconds").record(start.elapsed().as_secs_f64());
-        let user = user.as_deref().unwrap_or(NOBODY).escape_ascii();
-        let offline = answer.is_offline;
-        match said_in_the_log(reach, request.kind, answer.verdict) {
-            InLog::All => info!(
-                %user,
-                service = %request.service.escape_ascii(),
-                rhost = %request.remote_host.escape_ascii(),
-                tty = %request.terminal.escape_ascii(),
-                ruser = %request.remote_user.escape_ascii(),
-                peer,
-                outcome,
-                offline,
-                "{what}",
-            ),
-            InLog::Own => info!(%user, peer, outcome, offline, "{what}"),
-            InLog::Debug => debug!(%user, peer, outcome, "{what}"),
-        }
-        answer
+        (answer, About { peer, reach, user })
     }
 
     /// Whose user it is.
@@ -551,30 +480,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In place of a name that is not served: people type passwords where names belong.
-const NOBODY: &[u8] = b"(unknown)";
-
-/// How much of a request is in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InLog {
-    All,
-    /// Not where it comes from: who asks could say that it is from anywhere, and have others locked out.
-    Own,
-    /// Only where somebody looks for it.
-    Debug,
-}
-
-fn said_in_the_log(reach: Reach, kind: Kind, verdict: Verdict) -> InLog {
-    match (reach, kind, verdict) {
-        (Reach::All, ..) => InLog::All,
-        // Of these there may be any number.
-        (Reach::Own(_), Kind::SshKeys, _) | (Reach::Own(_), _, Verdict::TooManyTries) => {
-            InLog::Debug
-        }
-        (Reach::Own(_), ..) => InLog::Own,
-    }
-}
-
 fn has_password(kind: Kind) -> bool {
     match kind {
         Kind::Authenticate | Kind::PrepareChange | Kind::Change => true,
@@ -627,16 +532,6 @@ async fn ask(
     told.map(Answer::read)
 }
 
-fn label(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Authenticate => "log-in",
-        Kind::Account => "account",
-        Kind::PrepareChange => "password change prepared",
-        Kind::Change => "password change",
-        Kind::SshKeys => "ssh keys",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -675,46 +570,5 @@ mod tests {
         assert_eq!(of_somebody(Kind::Authenticate, Verdict::UnknownUser), Verdict::UnknownUser);
         assert_eq!(of_a_decoy(true), Verdict::Denied);
         assert_eq!(of_a_decoy(false), Verdict::UnknownUser);
-    }
-
-    #[test]
-    fn who_may_ask_for_themselves_alone_tells_the_log_no_origin_and_cannot_fill_it() {
-        for verdict in Verdict::ALL {
-            for kind in Kind::ALL {
-                assert_eq!(said_in_the_log(Reach::All, kind, verdict), InLog::All);
-                assert_ne!(said_in_the_log(Reach::Own(1), kind, verdict), InLog::All);
-            }
-        }
-        let refused = said_in_the_log(Reach::Own(1), Kind::Account, Verdict::TooManyTries);
-        assert_eq!(refused, InLog::Debug);
-    }
-
-    #[test]
-    fn a_verdict_that_there_is_not_lets_nobody_in() {
-        let told = |verdict| LogInAnswer {
-            verdict,
-            is_offline: false,
-            messages: Vec::new(),
-            blob: Vec::new(),
-        };
-        assert_eq!(Answer::read(told(0)).verdict, Verdict::Success);
-        for verdict in [15, 256, u16::MAX] {
-            assert_eq!(Answer::read(told(verdict)).verdict, Verdict::Misconfigured);
-        }
-    }
-
-    #[test]
-    fn what_is_shown_is_one_line_each_and_bounded() {
-        let message = (false, "one\r\n\x1b[2Jtwo".to_owned());
-        let told = LogInAnswer {
-            verdict: 1,
-            is_offline: false,
-            messages: vec![message; 100],
-            blob: Vec::new(),
-        };
-        let answer = Answer::read(told);
-        assert_eq!(answer.messages.len(), MESSAGES_MAX);
-        assert_eq!(answer.messages[0].1, "one    [2Jtwo".replace("    ", "   "));
-        assert!(answer.encode().is_ok());
     }
 }
