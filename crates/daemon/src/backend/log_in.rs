@@ -191,8 +191,12 @@ impl Authenticator for Authority {
 pub fn told(who: &LogIn, what: &'static str, answer: Answer) -> Result<LogInAnswer, Error> {
     let Answer { verdict, messages, reason, blob, is_offline, is_hearsay: _ } = answer;
     if !reason.is_empty() {
-        let (user, outcome) = (who.user.escape_ascii(), verdict.label());
-        tracing::info!(%user, service = who.service, outcome, "{what}: {reason}");
+        let LogIn { user, service, .. } = who.clone();
+        // Whoever waits for the answer need not wait for the line.
+        tokio::spawn(async move {
+            let (user, outcome) = (user.escape_ascii(), verdict.label());
+            tracing::info!(%user, service, outcome, "{what}: {reason}");
+        });
     }
     let blob = blob.map(|blob| secrets::send(&[blob.as_bytes()])).transpose();
     let blob = blob.map_err(|error| Error::Unavailable(format!("no pipe: {error}")))?;
