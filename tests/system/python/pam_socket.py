@@ -34,7 +34,6 @@ for wrong in (
     request(kind=4),
     request(kind=65535),
     request(magic=b"RSTQ"),
-    request(version=2),
     request(zero=1),
     request(user=b""),
     request(user=b"x" * 257),
@@ -44,10 +43,14 @@ for wrong in (
     request(password=password + b"\0" + b"x" * 1000),
     request(new=b"not in this kind"),
     request(kind=1),
-    b"RSPQ" + b"\xff" * 20,
 ):
     answer = said(wrong)
     assert answer == b"", (wrong, answer)
+
+# Of another version: told by the header of this one, and that it is unavailable.
+for other in (request(version=2), request(version=0x101)[:6], b"RSPQ" + b"\xff" * 20):
+    answer = said(other)
+    assert answer == struct.pack("<4sHHHHII", b"RSPA", 1, 10, 0, 0, 0, 0), (other, answer)
 
 one = said(*[bytes([byte]) for byte in whole])
 print("well:", struct.unpack_from("<H", one, 6)[0])
