@@ -390,3 +390,23 @@ fn who_asks_over_the_socket_what_a_map_has_is_told_by_name() {
     assert!(served.figures().contains(told), "{}", served.figures());
     assert!(!served.figures().contains("with a map"), "{}", served.figures());
 }
+
+/// Whoever serves a name service may look somebody up, and while it does so the helper would wait for it in vain: by
+/// its name it is known, and goes on by itself.
+#[test]
+fn a_program_that_serves_a_name_service_is_not_made_to_wait_for_itself() {
+    let local = Corpus::new("", b"root:x:0:0:root:/root:/bin/sh\n", b"root:x:0:\n", b"");
+    let served =
+        Responder::start(Host::in_memory(&local, "passwd: files systemd\ngroup: files systemd\n"));
+    let provider = served.host().path("systemd-homed");
+    fs::copy(c_program("names"), &provider).expect("copy a program");
+    let helped = served.figure(" of them by other");
+    let mut names = Names::on(served.host(), &provider);
+    assert_eq!(names.user("nobody-there"), "none:0");
+    assert!(names.user("nobody").starts_with("nobody:"), "by its own name services");
+    assert!(names.user("root").starts_with("root:x:0:0:"));
+    assert_eq!(served.figure(" of them by other"), helped, "{}", served.figures());
+    let mut others = Names::on(served.host(), &c_program("names"));
+    assert_eq!(others.user("nobody-there"), "none:0");
+    assert!(served.figure(" of them by other") > helped);
+}

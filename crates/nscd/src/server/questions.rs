@@ -16,6 +16,21 @@ const HANDED_MAX: usize = 64;
 /// How long such a one is counted.
 const HANDED: Duration = Duration::from_secs(3600);
 
+/// Programs that serve name services, by what the kernel keeps of their names. While one of them looks somebody up,
+/// it may not answer the helper, which would wait for it in vain; by themselves they know to leave
+/// themselves out. Who takes such a name is sent to its name services, and that is all.
+const PROVIDERS: [&str; 9] = [
+    "systemd-homed",
+    "systemd-userdbd",
+    "systemd-userwor",
+    "systemd-machine",
+    "sssd",
+    "sssd_be",
+    "sssd_nss",
+    "winbindd",
+    "nslcd",
+];
+
 impl Server {
     /// Goes on with a connection.
     pub(super) fn served(&mut self, token: u64, now: Instant) {
@@ -62,6 +77,8 @@ impl Server {
         // A line that names no service finds nobody.
         if services.text.is_empty() || (kind.is_by_id() && protocol::id(key).is_none()) {
             self.connections.send(token, protocol::absent(kind));
+        } else if name_of(by.pid).is_some_and(|name| PROVIDERS.contains(&&*name)) {
+            self.connections.send(token, protocol::not_served(kind));
         } else if self.helpers.ask((kind, key.to_vec()), token, by.uid) {
             self.connections.wait(token, State::Waiting(kind), now + ANSWERING);
         } else {
