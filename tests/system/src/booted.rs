@@ -2,7 +2,7 @@
 //! own files that goes away with it. Roster is installed there as a package would install it, and nothing
 //! but the units that a test names is started.
 
-use crate::artifacts::{library_folder, roster_program};
+use crate::artifacts::{library_folder, roster_program, rosterd_program};
 use crate::host::{Output, plain_environment, run, tool};
 use crate::servers::Process;
 use crate::wait::wait_until;
@@ -42,12 +42,14 @@ rm -rf "$root/etc/systemd/system" "$root/etc/tmpfiles.d" "$root/usr/lib/sysusers
 mkdir -p "$root/etc/systemd/system" "$root/usr/lib/sysusers.d" "$root/usr/lib/tmpfiles.d"
 rm -f "$root/etc/machine-id" "$root/etc/systemd/system.conf"
 echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"
-cp "$2" "$root/usr/bin/roster"
+touch "$root/usr/bin/roster" "$root/usr/sbin/rosterd"
+mount --bind "$2" "$root/usr/bin/roster"
+mount --bind "$6" "$root/usr/sbin/rosterd"
 cp "$3"/libnss_roster.so.2 "$(dirname "$(find "$root/usr/lib" -name libnss_systemd.so.2 | head -n 1)")"
-cp "$4"/systemd/roster-nscd.* "$4"/systemd/run-roster* "$root/usr/lib/systemd/system/"
+cp "$4"/systemd/rosterd.service "$4"/systemd/roster-nscd.* "$4"/systemd/run-roster* "$root/usr/lib/systemd/system/"
 cp "$4"/systemd/roster.sysusers.conf "$root/usr/lib/sysusers.d/roster.conf"
 cp "$4"/systemd/roster.tmpfiles.conf "$root/usr/lib/tmpfiles.d/roster.conf"
-cp "$5"/etc/* "$root/etc/"
+cp -r "$5"/etc/. "$root/etc/"
 cp "$5"/units/* "$root/etc/systemd/system/"
 cd "$root"
 mkdir old
@@ -80,7 +82,9 @@ impl Booted {
             fs::create_dir(folder.path().join(name)).expect("make a folder");
         }
         for (name, text) in etc {
-            fs::write(folder.path().join("etc").join(name), text).expect("write a file of /etc");
+            let file = folder.path().join("etc").join(name);
+            fs::create_dir_all(file.parent().expect("in a folder")).expect("make a folder");
+            fs::write(file, text).expect("write a file of /etc");
         }
         for (name, text) in units {
             fs::write(folder.path().join("units").join(name), text).expect("write a unit");
@@ -95,6 +99,7 @@ impl Booted {
         command.args(["--mount", "--pid", "--fork", "--cgroup", "--ipc", "--uts", "--net"]);
         command.args(["--kill-child", "sh", "-c", BOOT, "boot"]).arg(folder.path().join("host"));
         command.arg(roster_program()).arg(library_folder()).arg(packaging()).arg(folder.path());
+        command.arg(rosterd_program());
         let _ = tool("systemctl", "systemd");
         let process = Process::start(&mut command, &folder.path().join("log"));
         let mut booted = Self { process, init: 0, folder };

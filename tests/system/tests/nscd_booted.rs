@@ -74,6 +74,73 @@ fn the_unit_serves_as_a_user_without_rights_and_keeps_maps_in_a_file_system_of_t
     assert_eq!(host.shell(&reopen).text(), "");
 }
 
+/// `roster doctor` tells what is served, and which program runs without a map: here one that could not reach the
+/// socket when it first asked.
+#[test]
+fn doctor_names_a_program_that_uses_the_module_and_no_map() {
+    if !needs_root() {
+        return;
+    }
+    let host = host(&[SYSTEMS, OURS].concat());
+    let program = host.install(&c_program("names"));
+    let mut with_map = Names::of(&mut host.command(&program));
+    with_map.user("local");
+    let mut without = host.command("unshare");
+    without.args(["-m", "sh", "-c", "mount -t tmpfs tmpfs /run/nscd; exec $0"]);
+    let mut without = Names::of(without.arg(&program));
+    assert_eq!(without.user("carol"), "none:0");
+    let told = host.run("roster", &["doctor"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let shown = "running programs that use the module and no map: names (process ";
+    assert!(told.contains(shown) && told.matches("(process ").count() == 1, "{told}");
+    assert!(told.contains("in place of nscd: passwd: "), "{told}");
+    assert!(!told.contains("no file system of its own"), "{told}");
+    drop(without);
+    let told = host.run("roster", &["doctor"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(!told.contains("no map"), "{told}");
+}
+
+/// The same by a role of rosterd, as its unit starts it.
+#[test]
+fn rosterd_s_role_serves_from_the_same_file_system_as_a_user_without_rights() {
+    if !needs_root() {
+        return;
+    }
+    let config = "[host]\ndomains = [\"lab\"]\n\n[responder.nscd]\nenabled = true\n\n\
+                  [domain.lab]\nprovider = \"files\"\npasswd = \"/etc/lab/passwd\"\ngroup = \"/etc/lab/group\"\n";
+    let etc = [
+        ("passwd", PASSWD),
+        ("group", GROUP),
+        ("nsswitch.conf", NSSWITCH),
+        ("roster/roster.toml", config),
+        ("lab/passwd", "ann:x:5000:5000:Ann:/home/ann:/bin/sh\n"),
+        ("lab/group", "lab:x:5000:\n"),
+    ];
+    let host = Booted::start(&etc, &[], &[&SYSTEMS[..], &["rosterd.service"]].concat());
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    wait_until(SOON, "the domain is served", || names.user("ann").starts_with("ann:*:5000:5000:"));
+    wait_until(SOON, "from a map", || {
+        names.user("ann");
+        names.ask("maps /run/roster-nscd/passwd.") == "1"
+    });
+    assert_eq!(names.user("carol"), "none:0", "by the helper, in the sandbox of the role");
+    let told = host.shell("stat -c %U:%a /run/roster-nscd; stat -f -c %T /run/roster-nscd");
+    assert_eq!(told.text(), "roster-nscd:700\ntmpfs");
+    let shown = figures(&host);
+    assert!(!shown.contains("no file system of its own"), "{shown}");
+    // Of root's orders there are some, of the role's own user none.
+    let order = "setpriv --reuid roster-nscd --clear-groups roster nscd --statistics";
+    assert_ne!(host.shell(order).code, 0);
+    // The next one takes the maps over.
+    assert_eq!(host.shell("systemctl restart rosterd").text(), "");
+    let line = "ben:x:5001:5000::/home/ben:/bin/sh";
+    assert_eq!(host.shell(&format!("echo {line} >>/etc/lab/passwd")).text(), "");
+    wait_until(SOON, "its map is read", || {
+        names.user("ben").starts_with("ben:*:5001") && names.ask("maps roster-nscd/passwd.") == "1"
+    });
+}
+
 /// The service is restarted as by an upgrade, and killed: who has a map reads on, and comes to the next one's.
 #[test]
 fn an_upgrade_takes_nobody_away_and_the_next_server_takes_the_maps_over() {
