@@ -336,3 +336,16 @@ fn any_bytes_are_safe_to_look_up_in() {
         let _ = live::needs(&broken[..]);
     }
 }
+
+/// A chain that leads to itself, in a file that says of itself to be as long as can be.
+#[test]
+fn a_chain_without_end_is_followed_no_further_than_there_are_bytes() {
+    let mut bytes = vec![0; 4 << 10];
+    bytes[header::MODULE..][..4].copy_from_slice(&1_i32.to_ne_bytes());
+    bytes[header::DATA_SIZE..][..4].copy_from_slice(&i32::MAX.to_ne_bytes());
+    let start = Instant::now();
+    for kind in Kind::ALL {
+        assert_eq!(find(&bytes[..], kind, b"root"), Said::Nothing);
+    }
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
