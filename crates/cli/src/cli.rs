@@ -631,14 +631,19 @@ pub struct Nscd {
     )]
     pub socket: PathBuf,
 
-    /// Folder of the maps, made if missing, of this user alone; in memory, best with huge pages
+    /// Folder of the maps, made if missing, of the server's user alone; a tmpfs of its own, best with huge pages
     #[arg(
         long,
         value_name = "DIR",
         value_hint = ValueHint::DirPath,
-        default_value = "/run/roster-nscd"
+        default_value = roster_nscd::server::MAPS
     )]
     pub maps: PathBuf,
+
+    /// Who serves, from the moment that the socket and the folder are there; only root can become another
+    /// user, who is in the file of --passwd itself. Whoever starts the server, if not given
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
+    pub user: Option<String>,
 
     /// The host's users
     #[arg(
@@ -660,6 +665,15 @@ pub struct Nscd {
     /// The snapshot; used where nsswitch.conf names roster
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT)]
     pub snapshot: PathBuf,
+
+    /// KiB in each map for answers of other name services; when they are full, all are asked for again
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = (roster_nscd::server::sources::ROOM_BYTES >> 10) as u32,
+        value_parser = clap::value_parser!(u32).range(64..=2 << 20)
+    )]
+    pub room: u32,
 
     /// For how many seconds an answer of another name service is kept
     #[arg(

@@ -10,6 +10,7 @@
 //! `ldapsearch`.
 
 pub mod artifacts;
+pub mod booted;
 pub mod caller;
 pub mod corpus;
 pub mod differ;
@@ -31,6 +32,7 @@ pub use artifacts::{
     c_program, c_program_with, exec_program, krb5_program, library_folder, pam_module,
     rootwrap_daemon_program, roster_program, rosterd_program,
 };
+pub use booted::Booted;
 pub use caller::Caller;
 pub use corpus::Corpus;
 pub use directory::Directory;

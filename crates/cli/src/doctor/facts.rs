@@ -42,6 +42,8 @@ const KERNEL_RECORDS_MAX: usize = 100_000;
 const DENIALS_SINCE: Duration = Duration::from_secs(24 * 3600);
 /// Configuration files, and what the kernel says of itself.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
+/// Programs that are named in one finding.
+const PROGRAMS_MAX: usize = 20;
 /// The C library with all its symbols, or the linker's cache.
 const LIBRARY_BYTES_MAX: u64 = 64 << 20;
 /// Linux cuts names of attributes and their values here.
@@ -92,6 +94,8 @@ pub struct Facts {
     pub nscd: Option<Option<String>>,
     /// What that program says of itself, where it is ours and may be asked.
     pub maps: Option<String>,
+    /// Running programs that use the module although there is such a server, and have no map of it.
+    pub without_map: Vec<String>,
     /// Whether the C library has a client of nscd.
     pub has_client: bool,
     /// Whether our rules are there, on a host with AppArmor.
@@ -239,6 +243,7 @@ impl Facts {
     pub fn gather(root: &Path, now: SystemTime) -> io::Result<Self> {
         let host = Host::open(root)?;
         let here = host.is_here();
+        let maps = here.then(maps).flatten();
         Ok(Self {
             nsswitch: host.text("/etc/nsswitch.conf").into(),
             libc: host.libc(),
@@ -252,7 +257,8 @@ impl Facts {
             ),
             lookup: None,
             nscd: host.nscd(),
-            maps: here.then(maps).flatten(),
+            without_map: if maps.is_some() { host.without_map() } else { Vec::new() },
+            maps,
             has_client: host.has_client(),
             apparmor: host.apparmor(),
             selinux: host.selinux(),
@@ -599,6 +605,29 @@ impl Host {
             let name = name.trim();
             ["nscd", "unscd", "nsncd"].contains(&name).then(|| name.to_owned())
         }))
+    }
+
+    /// The first of them: those that this user may look at.
+    fn without_map(&self) -> Vec<String> {
+        let mut programs = Vec::new();
+        for process in self.names("/proc") {
+            if programs.len() >= PROGRAMS_MAX || !process.bytes().all(|byte| byte.is_ascii_digit())
+            {
+                continue;
+            }
+            let Ok(maps) = self.text(format!("/proc/{process}/maps")) else { continue };
+            let has_map = ["passwd", "group"].map(|table| format!("nscd/{table}."));
+            if maps.contains("/libnss_roster.so") && !has_map.iter().any(|map| maps.contains(map)) {
+                let words = self.text(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                // The server's own.
+                if words.contains("\0nscd-helper\0") {
+                    continue;
+                }
+                let name = self.text(format!("/proc/{process}/comm")).unwrap_or_default();
+                programs.push(format!("{} (process {process})", name.trim()));
+            }
+        }
+        programs
     }
 
     /// Fedora's and Arch's glibc have none, nor has musl one that reads maps.

@@ -701,7 +701,7 @@ fn redirection(facts: &Facts) -> Vec<Finding> {
 fn nscd(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "nscd";
     if let Some(figures) = &facts.maps {
-        return maps(CHECK, figures, facts.has_client);
+        return maps(CHECK, figures, &facts.without_map, facts.has_client);
     }
     match facts.nscd.as_ref().map(|name| name.as_deref().unwrap_or("nscd")) {
         None => Vec::new(),
@@ -720,18 +720,42 @@ fn nscd(facts: &Facts) -> Vec<Finding> {
 }
 
 /// What a server of ours says: of each table how its map is, and how many questions came by the socket.
-fn maps(check: &'static str, figures: &str, has_client: bool) -> Vec<Finding> {
+fn maps(
+    check: &'static str,
+    figures: &str,
+    without_map: &[String],
+    has_client: bool,
+) -> Vec<Finding> {
     let mut findings: Vec<_> = figures
         .lines()
         .map(|line| {
             let is_well = line.contains(" entries in a map of ") || line.starts_with("socket: ");
-            let advice = "programs go on without that; its log says more, and `roster nscd -i TABLE` tries again";
+            let is_well = is_well || line.starts_with("asked over the socket ");
+            let advice = match line.split(':').next() {
+                Some("maps") => {
+                    "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab"
+                }
+                Some("sent to the name services") => {
+                    "they go on without a map, some until they are restarted; counted since the server's start"
+                }
+                _ => "programs go on without that; its log says more, and `roster nscd -i TABLE` tries again",
+            };
             match is_well {
                 true => ok(check, format!("in place of nscd: {line}")),
                 false => warning(check, format!("in place of nscd: {line}"), advice),
             }
         })
         .collect();
+    if !without_map.is_empty() {
+        findings.push(ok(
+            check,
+            format!(
+                "in place of nscd: running programs that use the module and no map: {}; they were started \
+                 before the server, were sent away by it, or list everybody",
+                without_map.join(", "),
+            ),
+        ));
+    }
     if !has_client {
         findings.push(warning(
             check,
@@ -843,6 +867,7 @@ mod tests {
             lookup: None,
             nscd: None,
             maps: None,
+            without_map: Vec::new(),
             has_client: true,
             apparmor: None,
             selinux: None,
@@ -1149,6 +1174,18 @@ mod tests {
         });
         let none = "passwd: no map; programs ask the name services themselves\n";
         assert_worst(Warning, "passwd: no map", |f| f.maps = Some(none.to_owned()));
+        let of_maps = |line: &str| Some(format!("{served}{line}\n"));
+        let beside = "maps: /run/roster-nscd has no file system of its own";
+        assert_worst(Warning, beside, |f| f.maps = of_maps(beside));
+        let sent = "sent to the name services: sshd (uid 0) 1 times";
+        assert_worst(Warning, sent, |f| f.maps = of_maps(sent));
+        let mut facts = healthy();
+        facts.maps = of_maps("asked over the socket what a map has: busybox (uid 0) 4 times");
+        facts.without_map = vec!["sshd (process 7)".to_owned(), "cron (process 9)".to_owned()];
+        let told: Vec<_> = all(&facts).into_iter().map(|finding| finding.message).collect();
+        for part in ["what a map has: busybox", "no map: sshd (process 7), cron (process 9)"] {
+            assert!(told.iter().any(|message| message.contains(part)), "{told:?}");
+        }
         assert_worst(Problem, "AppArmor is on without our rules", |f| f.apparmor = Some(false));
         assert_worst(Ok, "", |f| f.apparmor = Some(true));
         let label = |label: &str, enforcing| {

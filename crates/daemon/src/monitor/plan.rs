@@ -6,6 +6,7 @@ use crate::role::{self, DomainRules, LogInDomain, RoleConfig};
 use anyhow::{anyhow, bail};
 use roster_bus::names::Role;
 use roster_config::{AuthMethod, Domain, Listen, Mode, RESPONDER_PATH_MAX};
+use roster_nscd::server::MAPS;
 use roster_nscd::server::socket::SOCKET;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use std::collections::BTreeMap;
@@ -16,6 +17,9 @@ const _: () = assert!(RESPONDER_PATH_MAX == RESPONDER_BYTES - 1);
 
 /// The socket of PAM modules in the run-time folder.
 const PAM: &str = "pam";
+
+/// Maps of a daemon that is one user's, in the run-time folder.
+const OWN_MAPS: &str = "nscd";
 
 /// A process of the daemon, the bus first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +101,9 @@ pub fn plan(
         let config = role::Nscd {
             passwd: config.host.passwd.clone(),
             group: config.host.group.clone(),
+            // Programs of every user hold maps; in the run-time folder they could fill /run with old ones.
+            maps: if users.are_separate() { MAPS.into() } else { run_dir.join(OWN_MAPS) },
+            administrator: users.of(&Role::Monitor, &domains).map_or(0, |ids| ids.uid),
             config: nscd.clone(),
         };
         let listen = Listen::Unix(nscd.socket.clone());

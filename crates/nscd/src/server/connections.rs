@@ -1,6 +1,7 @@
 //! Who is connected: what has come of each question, what is left to send of each answer, and until when
 //! it is waited for. Knows no answer.
 
+use super::programs::Peer;
 use super::{add, socket};
 use crate::protocol::{self, Kind, Table};
 use rustix::event::epoll;
@@ -41,7 +42,7 @@ pub enum State {
 
 struct Connection {
     socket: OwnedFd,
-    uid: u32,
+    peer: Peer,
     heard: Vec<u8>,
     state: State,
     until: Instant,
@@ -50,7 +51,7 @@ struct Connection {
 /// What somebody has said so far.
 pub struct Heard {
     /// Who.
-    pub uid: u32,
+    pub peer: Peer,
     /// All of it.
     pub bytes: Vec<u8>,
     /// Whether more may come: the other end is open, and the longest request is longer.
@@ -91,7 +92,7 @@ impl Connections {
     }
 
     /// Takes a connection, for which another may have to go. Nothing where none can go.
-    pub fn welcome(&mut self, socket: OwnedFd, uid: u32, now: Instant) -> Option<u64> {
+    pub fn welcome(&mut self, socket: OwnedFd, peer: Peer, now: Instant) -> Option<u64> {
         if self.all.len() >= self.max && !self.make_room() {
             self.dropped += 1;
             return None;
@@ -99,7 +100,7 @@ impl Connections {
         let token = self.next_token;
         self.next_token += 1;
         let (heard, until) = (Vec::new(), now + ASKING);
-        self.all.insert(token, Connection { socket, uid, heard, state: State::Asking, until });
+        self.all.insert(token, Connection { socket, peer, heard, state: State::Asking, until });
         self.deadlines.insert((until, token));
         Some(token)
     }
@@ -118,13 +119,13 @@ impl Connections {
     pub fn make_room(&mut self) -> bool {
         let mut of_users = HashMap::<u32, usize>::new();
         for connection in self.all.values() {
-            *of_users.entry(connection.uid).or_default() += 1;
+            *of_users.entry(connection.peer.uid).or_default() += 1;
         }
         let Some((&most, _)) = of_users.iter().max_by_key(|&(_, connections)| connections) else {
             return false;
         };
         let mut of_most = self.deadlines.iter().filter_map(|&(_, token)| {
-            let connection = self.all.get(&token).filter(|of| of.uid == most)?;
+            let connection = self.all.get(&token).filter(|of| of.peer.uid == most)?;
             Some((token, matches!(connection.state, State::Asking)))
         });
         let first = of_most.clone().next();
@@ -184,7 +185,7 @@ impl Connections {
         let is_open = socket::receive(&connection.socket, &mut connection.heard, room);
         let bytes = std::mem::take(&mut connection.heard);
         let is_open = matches!(is_open, Ok(true)) && bytes.len() < REQUEST_BYTES_MAX;
-        Some(Heard { uid: connection.uid, bytes, is_open })
+        Some(Heard { peer: connection.peer, bytes, is_open })
     }
 
     /// Keeps what was said until there is more.
@@ -210,14 +211,15 @@ impl Connections {
     }
 
     /// The other end of a connection, and whose it is.
-    pub fn peer(&self, token: u64) -> Option<(BorrowedFd<'_>, u32)> {
-        self.all.get(&token).map(|connection| (connection.socket.as_fd(), connection.uid))
+    #[must_use]
+    pub fn peer(&self, token: u64) -> Option<(BorrowedFd<'_>, Peer)> {
+        self.all.get(&token).map(|connection| (connection.socket.as_fd(), connection.peer))
     }
 
     /// How many maps are on their way to a user.
     #[must_use]
     pub fn handed_to(&self, uid: u32) -> usize {
-        let is_handed = |of: &&Connection| of.uid == uid && matches!(of.state, State::Handed);
+        let is_handed = |of: &&Connection| of.peer.uid == uid && matches!(of.state, State::Handed);
         self.all.values().filter(is_handed).count()
     }
 
@@ -264,4 +266,95 @@ pub fn connections_max() -> usize {
         most
     };
     most.saturating_sub(OTHER_DESCRIPTORS).clamp(16, CONNECTIONS_MAX as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn connections(max: usize) -> Connections {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        Connections::new(Arc::new(poll), max)
+    }
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+    }
+
+    fn of(uid: u32) -> Peer {
+        Peer { uid, pid: 1 }
+    }
+
+    /// Whether the server has closed it.
+    fn is_closed(client: &OwnedFd) -> bool {
+        !matches!(socket::receive(client, &mut Vec::new(), 16), Ok(true))
+    }
+
+    #[test]
+    fn who_has_the_most_connections_loses_one_of_the_silent_and_nobody_else_does() {
+        let mut connections = connections(6);
+        let now = Instant::now();
+        let mut clients = Vec::new();
+        let mut connect = |connections: &mut Connections, uid| {
+            let (ours, theirs) = pair();
+            let token = connections.welcome(ours, of(uid), now).unwrap();
+            clients.push(theirs);
+            token
+        };
+        let [root, alice] = [0, 1000].map(|uid| connect(&mut connections, uid));
+        // One of the crowd's has asked, and waits for longest.
+        let asked = connect(&mut connections, 2000);
+        connections.wait(asked, State::Waiting(Kind::UserByName), now + ASKING / 2);
+        let crowd: Vec<_> = (0..3).map(|_| connect(&mut connections, 2000)).collect();
+        // Whoever comes, one of the crowd's goes that has said nothing.
+        let late = [0, 3000].map(|uid| connect(&mut connections, uid));
+        assert_eq!(connections.len(), 6);
+        assert_eq!(connections.dropped, 2);
+        for token in [root, alice, asked].into_iter().chain(late) {
+            assert!(connections.peer(token).is_some(), "{token}");
+        }
+        let left = crowd.iter().filter(|&&token| connections.peer(token).is_some());
+        assert_eq!(left.count(), 1);
+        let closed: Vec<_> = clients.iter().map(is_closed).collect();
+        assert_eq!(closed, [false, false, false, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_user_with_more_connections_than_there_may_be_takes_no_place_of_another() {
+        let mut connections = connections(16);
+        let now = Instant::now();
+        let mut clients = Vec::new();
+        for uid in 0..8 {
+            let (ours, theirs) = pair();
+            clients.push((connections.welcome(ours, of(uid), now).unwrap(), theirs));
+        }
+        for _ in 0..1000 {
+            let (ours, _) = pair();
+            connections.welcome(ours, of(99), now).unwrap();
+        }
+        assert_eq!(connections.len(), 16);
+        for (token, client) in &clients {
+            assert!(connections.peer(*token).is_some() && !is_closed(client));
+        }
+    }
+
+    #[test]
+    fn everybody_is_gone_when_their_time_is_over_and_who_was_to_be_helped_is_sent_on() {
+        let mut connections = connections(4);
+        let now = Instant::now();
+        let [(ours, silent), (also_ours, asker)] = [pair(), pair()];
+        connections.welcome(ours, of(1), now).unwrap();
+        let asked = connections.welcome(also_ours, of(1), now).unwrap();
+        connections.wait(asked, State::Waiting(Kind::GroupsOf), now + ANSWERING);
+        assert_eq!(connections.close_late(now + ASKING / 2), Some(now + ASKING));
+        assert_eq!(connections.close_late(now + ASKING), Some(now + ANSWERING));
+        assert!(is_closed(&silent) && !is_closed(&asker));
+        assert_eq!(connections.close_late(now + ANSWERING), None);
+        assert!(connections.is_empty());
+        let mut said = Vec::new();
+        while let Ok(true) = socket::receive(&asker, &mut said, 64) {}
+        assert_eq!(said, protocol::not_served(Kind::GroupsOf));
+    }
 }

@@ -73,10 +73,10 @@ impl Server {
             (table, folder.join(file_name(table, self.next_file)))
         });
         let names: Vec<_> = names.collect();
-        let made_of = self.stamps;
+        let (made_of, room) = (self.stamps, self.options.room);
         let (sender, bell) = (self.results.0.clone(), self.bell.1.try_clone());
         let make = move || {
-            let _ = sender.send((made_of, sources::build(names, &files, &lines)));
+            let _ = sender.send((made_of, sources::build(names, &files, &lines, room)));
             if let Ok(bell) = bell {
                 let _ = rustix::io::write(&bell, b"!");
             }

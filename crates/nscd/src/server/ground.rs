@@ -15,6 +15,8 @@ pub struct Ground {
     pub poll: OwnedFd,
     pub watch: Watch,
     pub bell: (UnixStream, UnixStream),
+    /// Whether other files lie beside the folder, in the same file system.
+    pub is_shared: bool,
     /// Maps of a server before.
     pub left: Vec<PathBuf>,
 }
@@ -33,7 +35,9 @@ impl Ground {
         add(&poll, bell.0.as_fd(), BUILDER)?;
         let left = std::fs::read_dir(&options.maps)?.map(|entry| Ok(entry?.path()));
         let left = left.collect::<io::Result<_>>()?;
-        Ok(Self { lock, poll, watch, bell, left })
+        let device = |path: &Path| Ok::<_, io::Error>(rustix::fs::stat(path)?.st_dev);
+        let is_shared = device(&options.maps)? == device(&options.maps.join(".."))?;
+        Ok(Self { lock, poll, watch, bell, is_shared, left })
     }
 }
 

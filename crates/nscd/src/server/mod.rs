@@ -12,7 +12,9 @@ mod ground;
 pub mod helpers;
 mod maps;
 mod orders;
+pub mod programs;
 mod questions;
+pub mod rights;
 pub mod socket;
 pub mod sources;
 mod watch;
@@ -25,6 +27,7 @@ use generations::Made;
 use ground::Ground;
 use helpers::{Helpers, Program};
 use maps::{Maps, Retired, parse_file_name};
+use programs::Programs;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 use sources::{Files, Stamps, stamps};
@@ -44,6 +47,8 @@ const TRIED_AGAIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often maps are told that the server is there: clients look for another after 5 minutes.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
+/// Where maps lie: a file system of their own, so that who holds old ones fills nothing else.
+pub const MAPS: &str = "/run/roster-nscd";
 /// Events at a time.
 const EVENTS_MAX: usize = 64;
 
@@ -71,8 +76,12 @@ pub struct Options {
     pub listener: OwnedFd,
     /// The folder of maps, its user's alone.
     pub maps: PathBuf,
+    /// Who may give orders, beside root: who started the server.
+    pub administrator: u32,
     /// What maps are made of.
     pub files: Files,
+    /// Bytes in each map for answers of other services.
+    pub room: usize,
     /// How long the answer of another service is good.
     pub positive: Duration,
     /// How long it is good that there is no answer.
@@ -85,6 +94,8 @@ pub struct Options {
     pub figures: Arc<Mutex<Figures>>,
     /// Where to say what happens.
     pub say: Say,
+    /// Called at least every ten seconds: the server's loop runs.
+    pub alive: Box<dyn Fn() + Send>,
     /// Called when the first maps are there, or cannot be.
     pub ready: Box<dyn FnOnce() + Send>,
 }
@@ -134,6 +145,7 @@ pub fn run(mut options: Options) -> Result<End, ServerError> {
             (options.say)(Level::Warning, &text);
             ready();
         }
+        (options.alive)();
         if refuse(&options, TRIED_AGAIN)? {
             return Ok(End::Stopped);
         }
@@ -191,18 +203,18 @@ struct Server {
     /// A byte comes out of the first when a result is there.
     bell: (UnixStream, UnixStream),
     figures: Figures,
+    programs: Programs,
     told: [Option<String>; 2],
     /// Of these there can be no map until what they are made of is smaller.
     too_large: BTreeSet<Table>,
     /// Why a map could not be handed over, if that was told.
     refused: Option<ErrorKind>,
-    own_uid: u32,
     is_told_to_end: bool,
 }
 
 impl Server {
     fn new(mut options: Options, ground: Ground) -> Self {
-        let Ground { lock, poll, watch, bell, left } = ground;
+        let Ground { lock, poll, watch, bell, is_shared, left } = ground;
         let poll = Arc::new(poll);
         let connections = Connections::new(Arc::clone(&poll), connections_max());
         let lines = sources::lines(&options.files);
@@ -229,11 +241,14 @@ impl Server {
             not_before: now,
             results: mpsc::channel(),
             bell,
-            figures: Figures::default(),
+            figures: Figures {
+                shared: is_shared.then(|| options.maps.clone()),
+                ..Figures::default()
+            },
+            programs: Programs::default(),
             told: [None, None],
             too_large: BTreeSet::new(),
             refused: None,
-            own_uid: rustix::process::geteuid().as_raw(),
             is_told_to_end: false,
             options,
         };
@@ -291,6 +306,7 @@ impl Server {
     fn do_what_is_due(&mut self, rounds: &mut Rounds, now: Instant) -> Instant {
         if rounds.look <= now {
             rounds.look = now + LOOK_EVERY;
+            (self.options.alive)();
             self.watch.renew();
             self.look(true);
         }
@@ -353,8 +369,8 @@ impl Server {
         // A burst of strangers does not keep the others waiting.
         for _ in 0..EVENTS_MAX {
             match socket::accept(&self.options.listener) {
-                Ok(Some((socket, uid))) => {
-                    let Some(token) = self.connections.welcome(socket, uid, now) else { continue };
+                Ok(Some((socket, peer))) => {
+                    let Some(token) = self.connections.welcome(socket, peer, now) else { continue };
                     // Who asks at once, as all do, never has to be polled.
                     self.served(token, now);
                     self.connections.poll(token);

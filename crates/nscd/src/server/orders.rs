@@ -1,6 +1,7 @@
 //! What root may tell a server over the socket, as nscd's own administrators do.
 
 use super::connections::State;
+use super::programs::Peer;
 use super::{Level, Server};
 use crate::protocol::{Order, Table};
 use std::time::{Duration, Instant};
@@ -10,15 +11,16 @@ const MAKING: Duration = Duration::from_secs(60);
 
 impl Server {
     /// Does what it is told, if that one may tell.
-    pub(super) fn obey(&mut self, token: u64, uid: u32, order: Order<'_>, now: Instant) {
-        if uid != 0 && uid != self.own_uid {
+    pub(super) fn obey(&mut self, token: u64, by: Peer, order: Order<'_>, now: Instant) {
+        if by.uid != 0 && by.uid != self.options.administrator {
             self.connections.close(token);
             return;
         }
         match order {
             Order::Statistics => {
                 self.gather_figures();
-                self.connections.send(token, self.figures.text().into_bytes());
+                let text = self.figures.text() + &self.programs.text();
+                self.connections.send(token, text.into_bytes());
             }
             Order::Invalidate(name) => match Table::of(name) {
                 Some(table) => {

@@ -2,6 +2,7 @@
 
 use super::connections::{ANSWERING, State};
 use super::helpers::Done;
+use super::programs::{Did, Peer, name_of};
 use super::{HELPERS, Level, Server, add, socket};
 use crate::host::Answer;
 use crate::live::{Said, find};
@@ -15,37 +16,54 @@ const HANDED_MAX: usize = 64;
 /// How long such a one is counted.
 const HANDED: Duration = Duration::from_secs(3600);
 
+/// Programs that serve name services, by what the kernel keeps of their names. While one of them looks somebody up,
+/// it may not answer the helper, which would wait for it in vain; by themselves they know to leave
+/// themselves out. Who takes such a name is sent to its name services, and that is all.
+const PROVIDERS: [&str; 9] = [
+    "systemd-homed",
+    "systemd-userdbd",
+    "systemd-userwor",
+    "systemd-machine",
+    "sssd",
+    "sssd_be",
+    "sssd_nss",
+    "winbindd",
+    "nslcd",
+];
+
 impl Server {
     /// Goes on with a connection.
     pub(super) fn served(&mut self, token: u64, now: Instant) {
         let Some(heard) = self.connections.hear(token) else { return };
         match protocol::parse(&heard.bytes) {
-            Parsed::Whole(request) => self.answer(token, heard.uid, request, now),
+            Parsed::Whole(request) => self.answer(token, heard.peer, request, now),
             Parsed::More if heard.is_open => self.connections.keep(token, heard.bytes),
             Parsed::More | Parsed::Wrong => self.connections.drop(token),
         }
     }
 
-    fn answer(&mut self, token: u64, uid: u32, request: Request<'_>, now: Instant) {
+    fn answer(&mut self, token: u64, by: Peer, request: Request<'_>, now: Instant) {
         match request {
-            Request::LookUp(kind, key) => self.look_up(token, uid, kind, key, now),
+            Request::LookUp(kind, key) => self.look_up(token, by, kind, key, now),
             Request::Map(table, key) => self.hand_over(token, table, key),
             Request::NotServed([]) => self.connections.close(token),
             Request::NotServed(integers) => self.connections.send(token, protocol::bytes(integers)),
-            Request::Order(order) => self.obey(token, uid, order, now),
+            Request::Order(order) => self.obey(token, by, order, now),
         }
     }
 
-    fn look_up(&mut self, token: u64, uid: u32, kind: Kind, key: &[u8], now: Instant) {
+    fn look_up(&mut self, token: u64, by: Peer, kind: Kind, key: &[u8], now: Instant) {
         let maps = self.maps(kind.table());
         let said = maps.current.as_ref().map(|current| find(current.live.map(), kind, key));
         match said {
             Some(Said::Answer(answer)) => {
+                self.programs.note(by, Did::Asked, name_of);
                 self.connections.send(token, answer);
                 return;
             }
             // Nothing of this table is served here.
             None if self.failed.contains(&kind.table()) => {
+                self.programs.note(by, Did::WasSentAway, name_of);
                 self.connections.send(token, protocol::not_served(kind));
                 return;
             }
@@ -59,9 +77,12 @@ impl Server {
         // A line that names no service finds nobody.
         if services.text.is_empty() || (kind.is_by_id() && protocol::id(key).is_none()) {
             self.connections.send(token, protocol::absent(kind));
-        } else if self.helpers.ask((kind, key.to_vec()), token, uid) {
+        } else if name_of(by.pid).is_some_and(|name| PROVIDERS.contains(&&*name)) {
+            self.connections.send(token, protocol::not_served(kind));
+        } else if self.helpers.ask((kind, key.to_vec()), token, by.uid) {
             self.connections.wait(token, State::Waiting(kind), now + ANSWERING);
         } else {
+            self.programs.note(by, Did::WasSentAway, name_of);
             self.connections.send(token, protocol::not_served(kind));
         }
     }
@@ -105,28 +126,27 @@ impl Server {
             Table::Passwd => &mut self.passwd,
             Table::Group => &mut self.group,
         };
-        if let (Some(current), Some((client, uid))) =
-            (&mut maps.current, self.connections.peer(token))
-        {
+        let Some((client, by)) = self.connections.peer(token) else { return };
+        if let Some(current) = &mut maps.current {
             // The client compares it with its clock, which may have been set.
             current.touch();
-            if uid != 0 && self.connections.handed_to(uid) >= HANDED_MAX {
-                self.connections.close(token);
-                return;
-            }
-            match socket::hand_over(client, key, current.bytes, current.readable.as_fd()) {
-                Ok(()) => {
-                    self.figures.handed_out += 1;
-                    self.connections.wait(token, State::Handed, Instant::now() + HANDED);
-                    return;
+            if by.uid == 0 || self.connections.handed_to(by.uid) < HANDED_MAX {
+                match socket::hand_over(client, key, current.bytes, current.readable.as_fd()) {
+                    Ok(()) => {
+                        self.figures.handed_out += 1;
+                        self.programs.was_handed(by);
+                        self.connections.wait(token, State::Handed, Instant::now() + HANDED);
+                        return;
+                    }
+                    Err(error) if self.refused != Some(error.kind()) => {
+                        self.refused = Some(error.kind());
+                        self.say(Level::Warning, &format!("cannot hand a map over: {error}"));
+                    }
+                    Err(_) => {}
                 }
-                Err(error) if self.refused != Some(error.kind()) => {
-                    self.refused = Some(error.kind());
-                    self.say(Level::Warning, &format!("cannot hand a map over: {error}"));
-                }
-                Err(_) => {}
             }
         }
+        self.programs.note(by, Did::WasSentAway, name_of);
         self.connections.close(token);
     }
 
