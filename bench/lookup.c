@@ -11,6 +11,8 @@
  *
  *   time  SERIES COUNT   COUNT look-ups from where the last ones ended; answers: nanoseconds that
  *                        passed, and those that this process was on the processor
+ *   warm  SERIES COUNT   the same, but on a walk of its own through all keys, so that what a daemon
+ *                        remembers does not lie in memory in the order in which it is timed
  *   check SERIES COUNT   the first COUNT keys; answers: how many were found, CRC-32 of the answers
  *                        written as passwd(5) and group(5) lines ("user gid gid…" of initgroups,
  *                        sorted and without the primary one; "-" for what is not found)
@@ -54,6 +56,9 @@ struct series {
   enum function function;
   struct key *keys;
   size_t count, next;
+  struct {
+    size_t next, stride;
+  } walk; /* of `warm` */
 };
 
 static struct {
@@ -211,13 +216,13 @@ static int groups_of(const struct key *key, int *errnop) {
 
 #define EACH_KEY(lookup)                                  \
   for (size_t i = 0; i < count; i++) {                    \
-    const struct key *key = &s->keys[s->next];            \
-    if (++s->next == s->count) s->next = 0;               \
+    const struct key *key = &s->keys[*next];              \
+    if ((*next += stride) >= s->count) *next -= s->count; \
     lookup;                                               \
   }                                                       \
   break
 
-static void run(struct series *s, size_t count) {
+static void run(struct series *s, size_t count, size_t *next, size_t stride) {
   int error;
   switch (s->function) {
     case GETPWNAM: EACH_KEY(call.getpwnam(key->name, &pw, buffer, ANSWER_BYTES_MAX, &error));
@@ -227,6 +232,18 @@ static void run(struct series *s, size_t count) {
     case INITGROUPS: EACH_KEY(groups_of(key, &error));
     case FUNCTIONS: break;
   }
+}
+
+static size_t common_divisor(size_t a, size_t b) { return b ? common_divisor(b, a % b) : a; }
+
+/* Comes by every key once before it comes by one again. */
+static void warm(struct series *s, size_t count) {
+  if (s->walk.stride == 0) {
+    s->walk.stride = s->count * 0.381966 + 1; /* neighbours are far apart for long */
+    while (common_divisor(s->walk.stride, s->count) > 1) s->walk.stride++;
+    s->walk.stride %= s->count;
+  }
+  run(s, count, &s->walk.next, s->walk.stride);
 }
 
 /* --- checking --- */
@@ -325,7 +342,8 @@ int main(int argc, char **argv) {
       printf("%zu %u\n", found, ~crc);
     } else {
       long long begin = now_ns(CLOCK_MONOTONIC), begin_on = now_ns(CLOCK_PROCESS_CPUTIME_ID);
-      run(s, count);
+      if (strcmp(what, "warm") == 0) warm(s, count);
+      else run(s, count, &s->next, 1);
       long long on = now_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_on;
       printf("%lld %lld\n", now_ns(CLOCK_MONOTONIC) - begin, on);
     }

@@ -59,6 +59,9 @@ NSCD_COLD = Contender("nscd, cold", "roster files", package="nscd", daemon=True)
 # It never asks the module: what is named here is what it puts into maps, and what answers without it.
 MAPS = Contender("roster nscd", "roster files", maps="huge=never")
 MAPS_HUGE = Contender("roster nscd, huge pages", "roster files", maps="huge=always")
+# Of the files alone, which nscd follows.
+NSCD_OF_FILES = Contender("nscd, /etc/passwd", "files", package="nscd", daemon=True, corpus_is_local=True)
+MAPS_OF_FILES = Contender("roster nscd, /etc/passwd", "files", maps="huge=never", corpus_is_local=True)
 LIBNSS_CACHE = Contender("libnss-cache", "cache files", service="cache", package="libnss-cache")
 FILES = Contender("glibc files", "files", corpus_is_local=True)
 NOBODY = Contender("two-line files", "files")

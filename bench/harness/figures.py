@@ -135,6 +135,39 @@ def unreachable(*path):
     return lambda results: worst(logged_in("away", way, "roster", *path)(results) for way in ways)
 
 
+MAPS = {"ordinary pages": "roster nscd", "huge pages": "roster nscd, huge pages"}
+
+
+def mapped(*path):
+    return lambda results: at(results, "nscd", *path)
+
+
+def mapped_at_worst(*path):
+    """The worse of both kinds of pages."""
+    return lambda results: worst(mapped(*path, name, "median")(results) for name in MAPS.values())
+
+
+def mapped_ratio(pages, test="id", to=("id", "floor (no members)")):
+    def measured(results):
+        medians = [(test, MAPS[pages]), to]
+        return ratio(*(mapped("programs", of, name, "median")(results) for of, name in medians))
+
+    return measured
+
+
+def first_ratio(results):
+    return worst(mapped_ratio(pages, "first id", ("id", name))(results) for pages, name in MAPS.items())
+
+
+def made(users, groups, members):
+    def measured(results):
+        of_corpora = mapped("made")(results) or {}
+        found = [each for each in of_corpora.values() if each["shape"] == [users, groups, members]]
+        return worst(scaled(at(each, "ns", "median"), 1e-9) for each in found)
+
+    return measured
+
+
 def unexplained(results):
     bursts = at(results, "idle", "unexplained")
     return None if bursts is None else len(bursts)
@@ -250,6 +283,24 @@ FIGURES = [
            lambda results: scaled(unreachable("first_ns", "max")(results), 1e-9)),
     Figure("the same: those after it, above the verification", 20, "ms",
            lambda results: scaled(unreachable("later_above_ns", "median")(results), 1e-6)),
+    Figure("roster nscd: `id`, 501 groups, against the floor module, huge pages", 0.90, "×", mapped_ratio("huge pages")),
+    Figure("the same, ordinary pages", 1.05, "×", mapped_ratio("ordinary pages")),
+    Figure("roster nscd: the first `id` against a later one, either pages", 1.6, "×", first_ratio),
+    *(
+        Figure(f"roster nscd: getpwnam through glibc, {users}, {pages}", goal, "ns",
+               mapped(part, "glibc", "getpwnam", name, "median"))
+        for users, part, goal in (("10 k", "lookups", 100), ("1 M", "lookups of many", 500))
+        for pages, name in MAPS.items()
+    ),
+    Figure("roster nscd: an unknown name, again, either pages", 120, "ns",
+           mapped_at_worst("single", "an unknown name, again")),
+    Figure("roster nscd: a local user, either pages", 120, "ns", mapped_at_worst("single", "a local user")),
+    Figure("roster nscd: a user of nss-systemd, either pages", 120, "ns",
+           mapped_at_worst("single", "a user of nss-systemd")),
+    Figure("roster nscd: a generation seen, p99", 5, "ms",
+           lambda results: scaled(mapped("seen", "roster nscd", "p99")(results), 1e-6)),
+    Figure("roster nscd: both maps of 10 k × 10 k × 500 made", 0.4, "s", made(*SMALL)),
+    Figure("roster nscd: both maps of 1 M × 1 M × 10 made", 3, "s", made(*HUGE)),
     Figure("memory of all roles, idle (PSS)", 120, "MB", mirrored("idle", "pss", by=1e-6)),
     Figure("memory of all roles, peak of a full mirror (PSS)", 400, "MB", mirrored("peak", "pss", by=1e-6)),
     Figure("idle wake-ups that no timer explains", 0, "", unexplained,

@@ -77,6 +77,8 @@ def _made(part):
         rows.append([f"both maps of {corpus} made, ms", _ms(each["ns"]["median"]), f"{size} MB"])
     for name, each in part["seen"].items():
         p99 = f"p99 {_ms(each['p99'])}, at the most {_ms(each['max'])}"
+        if each["backwards"] or each["unseen"]:
+            p99 += f"; {each['backwards']} answers older than one before, {each['unseen']} changes never seen"
         rows.append([f"a generation of 100 users seen, ms: {name}", _ms(each["p50"]), p99])
     return Table("In place of nscd: maps", ["", "median", ""], rows, [])
 

@@ -41,8 +41,9 @@ def measure(bench):
         if not huge.snapshot.exists():
             _compile(bench, huge)
         result["made"][str(huge.shape)] = _made(bench, huge)
-        result["lookups of many"] = lookups.measure(bench, huge, [], [who.ROSTER, who.MAPS])
-    result["faults"] += result["lookups"]["faults"]
+        result["lookups of many"] = lookups.measure(bench, huge, [], [who.ROSTER, who.MAPS, who.MAPS_HUGE])
+    of_many = result.get("lookups of many", {"faults": []})
+    result["faults"] += result["lookups"]["faults"] + of_many["faults"]
     return result
 
 
@@ -161,46 +162,73 @@ def _made(bench, corpus):
             samples.append(sum(map(int, re.findall(r"made in (\d+) ms", said))) * 1_000_000)
         room.stop_daemon(pid)
     bytes_of = re.findall(r"a map of (\d+) bytes", said)
-    return {"ns": summary(samples), "bytes": dict(zip(("passwd", "group"), map(int, bytes_of), strict=True))}
+    shape = [corpus.shape.users, corpus.shape.groups, corpus.shape.members]
+    return {"shape": shape, "ns": summary(samples), "bytes": dict(zip(("passwd", "group"), map(int, bytes_of), strict=True))}
 
 
 def _seen(bench):
-    """From the rename of a snapshot to the first look-up that shows it, by a program that does nothing else."""
+    """From the rename of a snapshot, or of /etc/passwd, to the first look-up that shows it, by a program that does
+    nothing else. nscd follows files only."""
     folder = bench.work / "nscd-seen"
     folder.mkdir()
     corpus = bench.corpus(Shape("tiny", SMALL_USERS, SMALL_USERS, 10, "consecutive"))
     _compile(bench, corpus)
     base = corpus.passwd.read_text()
     setting = bench.setting(corpus, "nscd-seen-room")
+
+    def publish(room, number):
+        passwd = folder / "passwd"
+        passwd.write_text(f"{base}probe:x:99999:99999:probe {number}:/:/bin/sh\n")
+        published = room.var_lib / "roster/roster.snap"
+        if number == 1:
+            published.unlink()
+        argv = ["compile", "--passwd", passwd, "--group", corpus.group, "--output", published]
+        who.checked([str(bench.roster), *map(str, argv)])
+
+    def edit(room, number):
+        fresh = room.etc / "passwd.fresh"
+        fresh.write_text(f"{base}probe:x:99999:99999:probe {number}:/:/bin/sh\n")
+        fresh.rename(room.etc / "passwd")
+
     made = {}
     for each in (who.ROSTER, who.MAPS):
-        bench.progress.begin(f"a new generation seen: {each.name}")
-        delays = []
-        with setting.room(each) as room:
-            pid = setting.start(each, room) if each.maps else None
-            with room.helper(bench.tools / "watch", "/var/lib/roster") as watch:
-                for number in range(1, bench.publications + 1):
-                    passwd = folder / "passwd"
-                    passwd.write_text(f"{base}probe:x:99999:99999:probe {number}:/:/bin/sh\n")
-                    published = room.var_lib / "roster/roster.snap"
-                    if number == 1:
-                        published.unlink()
-                    argv = ["compile", "--passwd", passwd, "--group", corpus.group, "--output", published]
-                    begin = time.monotonic_ns()
-                    who.checked([str(bench.roster), *map(str, argv)])
-                    if number == 1:
-                        deadline = time.monotonic() + SEEN_WITHIN_MS / 1000
-                        while int(watch.ask("user probe")[0]) != 1 and time.monotonic() < deadline:
-                            time.sleep(0.01)
-                        continue
-                    seen = int(watch.ask(f"seen {number} {SEEN_WITHIN_MS}")[0])
-                    renamed = int(watch.ask(f"renamed roster.snap {begin} 0")[0])
-                    if seen and renamed:
-                        delays.append(seen - renamed)
-            if pid:
-                room.stop_daemon(pid)
-        delays.sort()
-        made[each.name] = {
-            "p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99), "max": delays[-1], "n": len(delays),
-        }  # fmt: skip
+        watched = ("/var/lib/roster", "roster.snap")
+        made[each.name] = _seen_by(bench, setting, each, publish, watched)
+    for each in (who.MAPS_OF_FILES, who.NSCD_OF_FILES):
+        if bench.has(each):
+            made[each.name] = _seen_by(bench, setting, each, edit, ("/etc", "passwd"))
     return made
+
+
+def _seen_by(bench, setting, each, change, watched):
+    folder, file = watched
+    bench.progress.begin(f"a new generation seen: {each.name}")
+    delays, backwards, unseen = [], 0, 0
+    with setting.room(each) as room:
+        if each.daemon:
+            # Its default: it looks at its files.
+            conf = room.etc / "nscd.conf"
+            conf.write_text(re.sub(r"(check-files \w+) no", r"\1 yes", conf.read_text()))
+        pid = setting.start(each, room) if each.maps or each.daemon else None
+        with room.helper(bench.tools / "watch", folder) as watch:
+            for number in range(1, bench.publications + 1):
+                begin = time.monotonic_ns()
+                change(room, number)
+                if number == 1:
+                    deadline = time.monotonic() + SEEN_WITHIN_MS / 1000
+                    while int(watch.ask("user probe")[0]) != 1 and time.monotonic() < deadline:
+                        time.sleep(0.01)
+                    continue
+                seen, *_, backwards = map(int, watch.ask(f"seen {number} {SEEN_WITHIN_MS}"))
+                renamed = int(watch.ask(f"renamed {file} {begin} 0")[0])
+                if seen and renamed:
+                    delays.append(seen - renamed)
+                else:
+                    unseen += 1
+        if pid:
+            room.stop_daemon(pid)
+    delays.sort()
+    return {
+        "p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99), "max": delays[-1], "n": len(delays),
+        "backwards": backwards, "unseen": unseen,
+    }  # fmt: skip

@@ -28,21 +28,24 @@ pub fn send(secrets: &[&[u8]]) -> io::Result<OwnedFd> {
     if secrets.len() > SECRETS_MAX || bytes > BYTES_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut all = Secret::with_room(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     for secret in secrets {
         let length = u32::try_from(secret.len()).unwrap_or(u32::MAX).to_le_bytes();
-        all.extend(&length).and_then(|()| all.extend(secret)).ok_or(io::ErrorKind::InvalidInput)?;
+        write(&writer, &length)?;
+        write(&writer, secret)?;
     }
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    let mut rest = all.as_bytes();
+    Ok(reader)
+}
+
+fn write(writer: &OwnedFd, mut rest: &[u8]) -> io::Result<()> {
     while !rest.is_empty() {
-        match rustix::io::write(&writer, rest) {
+        match rustix::io::write(writer, rest) {
             Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(reader)
+    Ok(())
 }
 
 /// What is in a pipe of [`send`]'s, each secret in memory of its own.
@@ -53,32 +56,40 @@ pub fn send(secrets: &[&[u8]]) -> io::Result<OwnedFd> {
 pub fn receive(pipe: impl AsFd) -> io::Result<Vec<Secret>> {
     // Whoever sent it might hold the writing end and say nothing.
     rustix::io::ioctl_fionbio(&pipe, true)?;
-    let mut all = Secret::with_room(BYTES_MAX).ok_or(io::ErrorKind::OutOfMemory)?;
+    let mut secrets = Vec::new();
     loop {
-        let free = all.free_mut();
-        if free.is_empty() {
-            break;
+        let mut length = [0; LENGTH_BYTES];
+        match read(&pipe, &mut length)? {
+            0 => return Ok(secrets),
+            LENGTH_BYTES => {}
+            _ => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
-        match rustix::io::read(&pipe, free) {
+        let length = u32::from_le_bytes(length) as usize;
+        if secrets.len() == SECRETS_MAX || length > BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut secret = Secret::with_room(length).ok_or(io::ErrorKind::OutOfMemory)?;
+        let room = secret.free_mut().get_mut(..length).ok_or(io::ErrorKind::OutOfMemory)?;
+        if read(&pipe, room)? < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        secret.advance(length);
+        secrets.push(secret);
+    }
+}
+
+/// Fills `room` as far as there is something to fill it with; gives how far.
+fn read(pipe: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match rustix::io::read(&pipe, &mut room[filled..]) {
             Ok(0) => break,
-            Ok(read) => all.advance(read),
+            Ok(read) => filled += read,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    let mut rest = all.as_bytes();
-    let mut secrets = Vec::new();
-    while let Some((length, behind)) = rest.split_first_chunk::<LENGTH_BYTES>() {
-        let length = u32::from_le_bytes(*length) as usize;
-        let (secret, behind) =
-            behind.split_at_checked(length).ok_or(io::ErrorKind::UnexpectedEof)?;
-        if secrets.len() == SECRETS_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        secrets.push(Secret::copy_of(secret).ok_or(io::ErrorKind::OutOfMemory)?);
-        rest = behind;
-    }
-    if rest.is_empty() { Ok(secrets) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    Ok(filled)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use crate::get::Database;
 use crate::pages;
 use crate::snapshot_file::DEFAULT;
 use crate::synth::{Corpus, ENTRIES_MAX, Shape};
-use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::fmt;
@@ -16,12 +15,6 @@ pub const CONFIG: &str = "/etc/roster/roster.toml";
 
 /// Where its sockets are, likewise.
 pub const RUN_DIR: &str = "/run/roster";
-
-const STYLES: Styles = Styles::styled()
-    .header(AnsiColor::Green.on_default().bold())
-    .usage(AnsiColor::Green.on_default().bold())
-    .literal(AnsiColor::Cyan.on_default().bold())
-    .placeholder(AnsiColor::Cyan.on_default());
 
 /// Users and groups from memory: snapshots, and what is needed to serve them
 ///
@@ -34,7 +27,7 @@ const STYLES: Styles = Styles::styled()
 #[command(
     name = "roster",
     version,
-    styles = STYLES,
+    styles = roster_manual::STYLES,
     max_term_width = 100,
     after_long_help = pages::after_help("")
 )]
@@ -221,12 +214,12 @@ pub struct Edit {
 /// Say what keeps programs from seeing the snapshot
 ///
 /// Looks at the order of services in nsswitch.conf, the module, the snapshot with its rights and
-/// content, rosterd if there is a configuration for it, a running nscd that hides changes, and at
-/// AppArmor and SELinux with what they denied. Where the module is installed, getent(1) looks one
-/// user up through it. Changes nothing. The age of the snapshot is shown; it is judged only where
-/// rosterd should renew it, as only you know how often another one should come. Each finding is
-/// marked ✓ (well), ! (works, with a drawback) or ✗ (a problem), with what to do next. Run it as root
-/// to have everything checked.
+/// content, rosterd if there is a configuration for it, whether the stacks in /etc/pam.d go with what
+/// that says of log-ins, a running nscd that hides changes, and at AppArmor and SELinux with what
+/// they denied. Where the module is installed, getent(1) looks one user up through it. Changes
+/// nothing. The age of the snapshot is shown; it is judged only where rosterd should renew it, as
+/// only you know how often another one should come. Each finding is marked ✓ (well), ! (works, with a
+/// drawback) or ✗ (a problem), with what to do next. Run it as root to have everything checked.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("doctor"))]
 pub struct Doctor {
@@ -638,14 +631,19 @@ pub struct Nscd {
     )]
     pub socket: PathBuf,
 
-    /// Folder of the maps, made if missing, of this user alone; in memory, best with huge pages
+    /// Folder of the maps, made if missing, of the server's user alone; a tmpfs of its own, best with huge pages
     #[arg(
         long,
         value_name = "DIR",
         value_hint = ValueHint::DirPath,
-        default_value = "/run/roster-nscd"
+        default_value = roster_nscd::server::MAPS
     )]
     pub maps: PathBuf,
+
+    /// Who serves, from the moment that the socket and the folder are there; only root can become another
+    /// user, who is in the file of --passwd itself. Whoever starts the server, if not given
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
+    pub user: Option<String>,
 
     /// The host's users
     #[arg(
@@ -667,6 +665,15 @@ pub struct Nscd {
     /// The snapshot; used where nsswitch.conf names roster
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT)]
     pub snapshot: PathBuf,
+
+    /// KiB in each map for answers of other name services; when they are full, all are asked for again
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = (roster_nscd::server::sources::ROOM_BYTES >> 10) as u32,
+        value_parser = clap::value_parser!(u32).range(64..=2 << 20)
+    )]
+    pub room: u32,
 
     /// For how many seconds an answer of another name service is kept
     #[arg(

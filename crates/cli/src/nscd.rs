@@ -5,6 +5,7 @@ use crate::terminal::say;
 use anyhow::{Context, Result, bail};
 use roster_nscd::server::figures::Figures;
 use roster_nscd::server::helpers::Program;
+use roster_nscd::server::rights::become_user;
 use roster_nscd::server::sources::Files;
 use roster_nscd::server::{self, Options, socket};
 use roster_nscd::{host, protocol};
@@ -69,8 +70,14 @@ fn order(path: &Path, number: i32, key: &[u8]) -> Result<Vec<u8>> {
 fn serve(options: &Nscd) -> Result<()> {
     // Held open for as long as the process lives: what stops it is a signal.
     let (stop, _running) = UnixStream::pair()?;
+    let administrator = rustix::process::getuid().as_raw();
+    let listener = listener(options)?;
+    if let Some(name) = &options.user {
+        become_user(name, &options.passwd, &options.maps)?;
+    }
     let ended = server::run(Options {
-        listener: listener(options)?,
+        listener,
+        administrator,
         maps: options.maps.clone(),
         files: Files {
             passwd: options.passwd.clone(),
@@ -78,6 +85,7 @@ fn serve(options: &Nscd) -> Result<()> {
             nsswitch: options.nsswitch.clone(),
             snapshot: options.snapshot.clone(),
         },
+        room: (options.room as usize) << 10,
         positive: Duration::from_secs(options.positive.into()),
         negative: Duration::from_secs(options.negative.into()),
         helper: Program {
@@ -88,7 +96,8 @@ fn serve(options: &Nscd) -> Result<()> {
         stop: stop.into(),
         figures: Arc::new(Mutex::new(Figures::default())),
         say: Box::new(|_, text| say(format_args!("roster: {text}"))),
-        ready: Box::new(tell_ready),
+        alive: Box::new(|| tell("WATCHDOG=1")),
+        ready: Box::new(|| tell("READY=1")),
     });
     ended.map(drop).map_err(Into::into)
 }
@@ -103,17 +112,17 @@ fn listener(options: &Nscd) -> Result<OwnedFd> {
     Ok(socket::listen_at(&options.socket)?)
 }
 
-/// Tells systemd, if it is there, that programs are served: sd_notify(3).
-fn tell_ready() {
+/// Tells systemd, if it is there, how the server is: sd_notify(3).
+fn tell(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let told = UnixDatagram::unbound().and_then(|socket| {
         match path.as_encoded_bytes().strip_prefix(b"@") {
             Some(name) => {
                 use std::os::linux::net::SocketAddrExt;
                 let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-                socket.send_to_addr(b"READY=1", &address)
+                socket.send_to_addr(state.as_bytes(), &address)
             }
-            None => socket.send_to(b"READY=1", path),
+            None => socket.send_to(state.as_bytes(), path),
         }
     });
     if let Err(error) = told {

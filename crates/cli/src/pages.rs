@@ -421,7 +421,11 @@ const PAGES: &[Page] = &[
                 "systemctl disable --now nscd; systemctl enable --now roster-nscd.socket roster-nscd",
                 "Take the place of nscd on this host.",
             ),
-            ("sudo roster nscd --statistics", "See what is served."),
+            (
+                "sudo roster nscd --statistics",
+                "See what is served, and which programs asked over the socket what a map has, or were \
+                 sent to their name services.",
+            ),
             ("sudo roster nscd --invalidate passwd", "Have the map of users made anew."),
             (
                 "docker run -v /run/nscd:/run/nscd …",
@@ -437,7 +441,10 @@ const PAGES: &[Page] = &[
         environment: &[],
         files: &[
             ("/run/nscd/socket", "Where programs ask, the same as /var/run/nscd/socket."),
-            ("/run/roster-nscd", "The maps. A server that comes later takes them over."),
+            (
+                "/run/roster-nscd",
+                "The maps, in a file system of their own. A server that comes later takes them over.",
+            ),
             NSSWITCH,
             ROSTER_SNAP,
         ],

@@ -13,14 +13,16 @@ const DESCRIPTION: &[&str] = &[
      right password alone, and by an account that may in: that rosterd or the directory cannot be asked is a \
      failure, never a success.",
     "Accounts in domains without auth = are none of its business as far as passwords go: other modules decide \
-     about these.",
+     about these. Where no domain has it there is nobody at /run/roster/pam, and everybody else than the users of \
+     /etc/passwd is denied: roster doctor tells.",
 ];
 
 const TYPES: &[(&str, &str)] = &[
     (
         "auth",
-        "Asks for a password, and whether it is the user's. That it must be changed is no failure here, and rules on \
-         who may in are not asked: a program that does not go on to the type account lets such users in. \
+        "Asks for a password, and whether it is the user's. That it must be changed is no failure here (but see \
+         must_change), and rules on who may in are not asked: a program that does not go on to the type account lets \
+         such users in. \
          Setting credentials puts a Kerberos ticket that came with the password into a cache of the session's.",
     ),
     (
@@ -55,6 +57,12 @@ const OPTIONS: &[(&str, &str)] = &[
          there is none, fail.",
     ),
     ("forward_pass", "Hand a password that was asked for on to the modules behind this one."),
+    (
+        "must_change=fail",
+        "In the type auth: a password that is right and must be changed is a failure. For the stacks of programs that \
+         only authenticate, such as web servers, in which nobody could change it. Where the type account follows leave \
+         it out, or nobody comes as far as changing the password.",
+    ),
     ("quiet", "Show errors alone, and nothing that is merely to be known."),
     ("nodelay", "A failure takes no longer than it takes; otherwise about two seconds."),
     ("debug", "Log more."),
@@ -62,12 +70,18 @@ const OPTIONS: &[(&str, &str)] = &[
 
 const CODES: &[(&str, &str)] = &[
     ("PAM_SUCCESS", "Yes."),
-    ("PAM_AUTH_ERR", "The password is wrong, empty, or has expired for good."),
+    (
+        "PAM_AUTH_ERR",
+        "The password is wrong, empty, or has expired for good; with must_change=fail, it must be changed.",
+    ),
     (
         "PAM_USER_UNKNOWN",
         "No domain serves such a user, or none that authenticates; a user of the host.",
     ),
-    ("PAM_AUTHINFO_UNAVAIL", "rosterd or the directory cannot be asked, or refuses it."),
+    (
+        "PAM_AUTHINFO_UNAVAIL",
+        "rosterd or the directory cannot be asked, or refuses it; rosterd is of another version than the module.",
+    ),
     ("PAM_MAXTRIES", "There were too many tries; later ones may be heard."),
     (
         "PAM_PERM_DENIED",

@@ -553,6 +553,8 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
     let (locked_time, password_reset) = (name("locked_time"), name("password_reset"));
     let (account_lock, role) = (name("account_lock"), name("role"));
     let (account_control, account_expires) = (name("account_control"), name("account_expires"));
+    let (account_control_computed, lockout_time) =
+        (name("account_control_computed"), name("lockout_time"));
     let uuid: Option<String> = section.take_if("uuid");
     section.note_unset("uuid");
     section.refuse_strangers(Some("ldap"));
@@ -578,6 +580,8 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
         role,
         account_control,
         account_expires,
+        account_control_computed,
+        lockout_time,
         uuid: uuid.map(|uuid| uuid.to_ascii_lowercase()),
     }
 }

@@ -828,6 +828,17 @@ pub const KEYS: &[Key] = &[
         Unset::Is("\"accountExpires\""),
         "When the account expires, of Active Directory.",
     ),
+    attribute(
+        "account_control_computed",
+        Unset::Is("\"msDS-User-Account-Control-Computed\""),
+        "Bits that Active Directory works out when it is asked: of accounts locked after too many failures and \
+         of passwords that have expired.",
+    ),
+    attribute(
+        "lockout_time",
+        Unset::Is("\"lockoutTime\""),
+        "When Active Directory locked the account after too many failures.",
+    ),
     of(
         Table::Access,
         "enabled",
@@ -876,8 +887,8 @@ pub const KEYS: &[Key] = &[
         ),
         "What of an account is looked at: shadow-expire is shadowExpire; password-age shadowLastChange, \
          shadowMax, shadowWarning and shadowInactive; password-policy pwdAccountLockedTime and pwdReset; \
-         account-lock nsAccountLock and nsRole; active-directory userAccountControl and accountExpires. What \
-         is not in the entry, or not readable for the bind DN, keeps nobody out; what cannot be understood \
+         account-lock nsAccountLock and nsRole; active-directory userAccountControl, accountExpires and \
+         msDS-User-Account-Control-Computed with lockoutTime. What is not in the entry, or not readable for the bind DN, keeps nobody out; what cannot be understood \
          does. Where passwords are changed without shadowLastChange being written, leave password-age out.",
     ),
     of(

@@ -422,6 +422,8 @@ pub struct Attributes {
     pub role: String,
     pub account_control: String,
     pub account_expires: String,
+    pub account_control_computed: String,
+    pub lockout_time: String,
     /// The lasting key; found out from the server when none is configured.
     pub uuid: Option<String>,
 }

@@ -187,6 +187,8 @@ fn every_key_can_be_set() {
         role = "n"
         account_control = "o"
         account_expires = "p"
+        account_control_computed = "q"
+        lockout_time = "r"
         [domain.corp.access]
         enabled = true
         allowed_users = ["Alice"]

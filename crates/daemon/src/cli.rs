@@ -1,16 +1,9 @@
 //! What may be typed: the one source of the parser, of `--help`, man page and completions.
 
 use crate::manual;
-use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use roster_manual::ForPackagers;
 use std::path::PathBuf;
-
-const STYLES: Styles = Styles::styled()
-    .header(AnsiColor::Green.on_default().bold())
-    .usage(AnsiColor::Green.on_default().bold())
-    .literal(AnsiColor::Cyan.on_default().bold())
-    .placeholder(AnsiColor::Cyan.on_default());
 
 /// Mirrors directories into the snapshot of users and groups
 ///
@@ -25,7 +18,7 @@ const STYLES: Styles = Styles::styled()
 #[command(
     name = "rosterd",
     version,
-    styles = STYLES,
+    styles = roster_manual::STYLES,
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_long_help = manual::PAGE.after_help()

@@ -91,6 +91,7 @@ const SECTIONS: &[Section] = &[
                 "The socket where programs ask for entries of domains with mode = \"on-demand\".",
             ),
             ("/run/roster/pam", "The socket where pam_roster(8) asks, where a domain has auth."),
+            ("/run/roster-nscd", "The maps of [responder.nscd], in a file system of their own."),
             ("/run/roster/rosterd.pid", "The process id of the monitor, and its lock."),
         ],
     ),

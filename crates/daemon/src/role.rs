@@ -152,6 +152,10 @@ pub struct Nscd {
     pub passwd: PathBuf,
     /// The host's own groups.
     pub group: PathBuf,
+    /// The folder of maps.
+    pub maps: PathBuf,
+    /// Who may give orders over the socket, beside root.
+    pub administrator: u32,
     /// `[responder.nscd]`.
     pub config: config::Nscd,
 }

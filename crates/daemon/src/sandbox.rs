@@ -7,7 +7,6 @@
 //! libraries stay readable, for the C library's resolver of host names loads its services late.
 
 use crate::reach::folders_of;
-use crate::responder;
 use crate::role::{Launch, RoleConfig};
 use roster_config::{Provider, Server};
 use roster_confine::{Needs, Tcp};
@@ -73,9 +72,9 @@ fn needs(launch: &Launch) -> Needs {
         }
         RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => Needs::default(),
         // Its helper is whatever modules of other name services are in it.
-        RoleConfig::Nscd(_) => Needs {
+        RoleConfig::Nscd(nscd) => Needs {
             read: owned(&["/"]),
-            write: vec![responder::nscd::maps(&launch.run_dir)],
+            write: vec![nscd.maps.clone()],
             execute: true,
             families: &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
             tcp: Tcp::Any,

@@ -12,18 +12,11 @@ use crate::nss::Lookup;
 use crate::pages;
 use crate::schedule::Rate;
 use crate::template::Template;
-use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-const STYLES: Styles = Styles::styled()
-    .header(AnsiColor::Green.on_default().bold())
-    .usage(AnsiColor::Green.on_default().bold())
-    .literal(AnsiColor::Cyan.on_default().bold())
-    .placeholder(AnsiColor::Cyan.on_default());
 
 /// Load and time identity services, and say when a figure is not what it seems
 ///
@@ -40,7 +33,7 @@ const STYLES: Styles = Styles::styled()
 #[command(
     name = "roster-lab",
     version,
-    styles = STYLES,
+    styles = roster_manual::STYLES,
     max_term_width = 100,
     after_long_help = pages::after_help("")
 )]

@@ -9,12 +9,20 @@
 
 #![forbid(unsafe_code)]
 
+use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Command, Subcommand, ValueHint};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// The colours of every program's `--help`.
+pub const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
 
 /// Of an explanation in `--help`, which clap leaves as it is.
 const WIDTH: usize = 74;

@@ -5,8 +5,10 @@
 pub const MAP_VERSION: i32 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 120;
-/// The table of chains behind the header is rounded up to this, and so are records.
-pub const ALIGN: usize = 16;
+/// The table of chains behind the header is rounded up to this.
+pub const TABLE_ALIGN: usize = 16;
+/// Entries of chains and what stands before a packet begin at multiples of this, or clients leave them.
+pub const RECORD_ALIGN: usize = 8;
 /// Ends a chain.
 pub const END: u32 = u32::MAX;
 /// Bytes of an entry of a chain.
@@ -87,7 +89,7 @@ pub const fn rounded(bytes: usize, to: usize) -> usize {
 /// Bytes of the table of that many chains.
 #[must_use]
 pub const fn table_bytes(module: usize) -> usize {
-    rounded(module * 4, ALIGN)
+    rounded(module * 4, TABLE_ALIGN)
 }
 
 /// The hash of a key, NUL included.

@@ -4,7 +4,7 @@
 
 use crate::layout::{
     END, ENTRY_BYTES, HEADER_BYTES, MAP_VERSION, PACKET_HEADER_BYTES, PAGE_BYTES, RAISE_BYTES,
-    entry, header, packet, rounded, table_bytes,
+    RECORD_ALIGN, entry, header, packet, rounded, table_bytes,
 };
 use crate::map::{hash_with_nul, packet_header, push_entry};
 use crate::protocol::Kind;
@@ -44,7 +44,8 @@ fn search(map: &(impl Memory + ?Sized), kind: Kind, key: &[u8]) -> Option<Said> 
     let chain = hash_with_nul(key).checked_rem(module as u32)? as usize;
     let mut at = map.word(HEADER_BYTES + chain * 4)?;
     let mut key_there = vec![0; key.len() + 1];
-    for _ in 0..map.word(header::DATA_SIZE)? as usize / ENTRY_BYTES {
+    // Whatever the header says: a chain has no more links than there are bytes for.
+    for _ in 0..map.size() / ENTRY_BYTES {
         if at == END {
             break;
         }
@@ -58,7 +59,7 @@ fn search(map: &(impl Memory + ?Sized), kind: Kind, key: &[u8]) -> Option<Said> 
             if key_there.split_last() == Some((&0, key)) {
                 let start = data + map.word(start + entry::PACKET)? as usize;
                 let size = map.word(start + packet::SIZE)? as usize;
-                let mut answer = vec![0; size.min(map.word(header::DATA_SIZE)? as usize)];
+                let mut answer = vec![0; size.min(map.size())];
                 map.read(start + PACKET_HEADER_BYTES, &mut answer)?;
                 let said = if answer.is_empty() { Said::AskServices } else { Said::Answer(answer) };
                 return Some(said);
@@ -131,8 +132,8 @@ impl Live {
         life: Duration,
     ) -> bool {
         self.remove(kind, key);
-        let key_bytes = rounded(ENTRY_BYTES + key.len() + 1, 16);
-        let bytes = rounded(key_bytes + PACKET_HEADER_BYTES + answer.len(), 16);
+        let key_bytes = rounded(ENTRY_BYTES + key.len() + 1, RECORD_ALIGN);
+        let bytes = rounded(key_bytes + PACKET_HEADER_BYTES + answer.len(), RECORD_ALIGN);
         if life.is_zero() || bytes > self.room.len() / SHARE_MAX {
             return false;
         }

@@ -2,12 +2,13 @@
 //! then records are written a stretch at a time, by as many threads as there are processors, wherever
 //! the caller has them go.
 //!
-//! Entries that a look-up reads one after the other lie near each other: a user beside its keys; groups
-//! in the order of their first members, their keys apart from their members, which may be long.
+//! What a look-up reads lies together, and takes as few cache lines as may be: a user's packet, which has
+//! the name in it, between the two entries that lead there; groups in the order of their first members,
+//! their keys apart from their members, which may be long.
 
 use crate::layout::{
-    ALIGN, DATA_BYTES_MAX, END, ENTRY_BYTES, HEADER_BYTES, MAP_VERSION, PACKET_HEADER_BYTES,
-    PAGE_BYTES, RAISE_BYTES, RAISES_MAX, hash, header, rounded, table_bytes,
+    DATA_BYTES_MAX, END, ENTRY_BYTES, HEADER_BYTES, MAP_VERSION, PACKET_HEADER_BYTES, PAGE_BYTES,
+    RAISE_BYTES, RAISES_MAX, RECORD_ALIGN, hash, header, rounded, table_bytes,
 };
 use crate::nsswitch::Step;
 use crate::protocol::{self, Kind, Table, fixed_bytes};
@@ -106,10 +107,20 @@ struct Record {
     position: u32,
 }
 
+/// Where the entry by name, or that of a list, is; the one by id; and the packet.
 #[derive(Clone, Copy)]
 struct Place {
-    entry: u32,
+    by_name: u32,
+    by_id: u32,
     packet: u32,
+}
+
+/// Bytes of the same three; an entry by id has its key behind it, and so has a list's.
+#[derive(Clone, Copy, Default)]
+struct Sizes {
+    by_name: u32,
+    by_id: u32,
+    packet: u64,
 }
 
 /// What keys lead to: chains by hash. A record has two entries, by name and by id, a list one.
@@ -325,20 +336,27 @@ impl<'a> Plan<'a> {
     fn place(&mut self, live_bytes: usize) -> Result<(), MapError> {
         self.chains.hashes = Vec::new();
         let mut places = Vec::with_capacity(self.records.len() + self.lists.len());
-        // Entries of chains, and packets where those lie apart.
-        let (mut entries, mut packets) = (0_u64, 0_u64);
+        // All of users; of groups only entries, whose packets lie apart.
+        let (mut near, mut packets) = (0_u64, 0_u64);
         let apart = self.table == Table::Group;
         for number in 0..self.records.len() + self.lists.len() {
-            let (entry_bytes, packet_bytes) = self.sizes(number)?;
-            let packet = if apart { packets } else { entries + entry_bytes };
+            let Sizes { by_name, by_id, packet } = self.sizes(number)?;
+            let between = if apart { 0 } else { packet };
+            let by_id_start = near + u64::from(by_name) + between;
+            let packet_start = if apart { packets } else { near + u64::from(by_name) };
             // Cut numbers are not used: the whole is too large then.
-            places.push(Place { entry: entries as u32, packet: packet as u32 });
-            entries += entry_bytes + if apart { 0 } else { packet_bytes };
-            packets += packet_bytes;
+            let cut = |place: u64| place as u32;
+            places.push(Place {
+                by_name: cut(near),
+                by_id: cut(by_id_start),
+                packet: cut(packet_start),
+            });
+            near = by_id_start + u64::from(by_id);
+            packets += packet;
         }
-        let mut end = if apart { entries + packets } else { entries };
+        let mut end = if apart { near + packets } else { near };
         let live_start = end;
-        end += rounded(live_bytes, ALIGN) as u64;
+        end += rounded(live_bytes, RECORD_ALIGN) as u64;
         // The data ends where the last page has room for every raise.
         let before = (HEADER_BYTES + table_bytes(self.chains.heads.len())) as u64;
         let room = (RAISE_BYTES as usize * (RAISES_MAX + 1)) as u64;
@@ -348,7 +366,7 @@ impl<'a> Plan<'a> {
             return Err(self.too_large(last));
         }
         if apart {
-            places.iter_mut().for_each(|place| place.packet += entries as u32);
+            places.iter_mut().for_each(|place| place.packet += near as u32);
         }
         self.places = places;
         self.data_bytes = end as usize;
@@ -356,37 +374,37 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Bytes of a record's entries of chains with their ids as text, and of its packet.
-    fn sizes(&self, number: usize) -> Result<(u64, u64), MapError> {
+    fn sizes(&self, number: usize) -> Result<Sizes, MapError> {
+        let with_key = |key: usize| rounded(ENTRY_BYTES + key + 1, RECORD_ALIGN) as u32;
+        let of_packet = |bytes| rounded(PACKET_HEADER_BYTES + bytes, RECORD_ALIGN) as u64;
         if let Some(list) = number.checked_sub(self.records.len()) {
             let name = self.listed(self.lists[list])?;
             let gids = self.gids(name)?.map_or(0, |gids| gids.len());
-            let entry = rounded(ENTRY_BYTES + name.len() + 1, 8);
-            let packet = PACKET_HEADER_BYTES + fixed_bytes(Kind::GroupsOf) + gids * 4;
-            return Ok((rounded(entry, ALIGN) as u64, rounded(packet, ALIGN) as u64));
+            let packet = of_packet(fixed_bytes(Kind::GroupsOf) + gids * 4);
+            return Ok(Sizes { by_name: with_key(name.len()), by_id: 0, packet });
         }
         let record = self.records[number];
         let [by_name, by_id] = [number * 2, number * 2 + 1].map(|e| self.chains.is_linked(e));
         if !by_name && !by_id {
-            return Ok((0, 0));
+            return Ok(Sizes::default());
         }
-        let mut entry = ENTRY_BYTES * (usize::from(by_name) + usize::from(by_id));
-        let packet = match self.table {
+        let (id, packet) = match self.table {
             Table::Passwd => {
                 let user = self.user(record)?;
-                entry += if by_id { Digits::default().of(user.uid).len() + 1 } else { 0 };
-                fixed_bytes(Kind::UserByName) + user.text.bytes().len()
+                (user.uid, fixed_bytes(Kind::UserByName) + user.text.bytes().len())
             }
             Table::Group => {
                 let group = self.group(record)?;
-                entry += if by_id { Digits::default().of(group.gid).len() + 1 } else { 0 };
                 let lengths = group.members.len() * 4;
                 let strings = group.text.bytes().len() + group.members.bytes();
-                fixed_bytes(Kind::GroupByName) + lengths + strings
+                (group.gid, fixed_bytes(Kind::GroupByName) + lengths + strings)
             }
         };
-        let packet = PACKET_HEADER_BYTES + packet;
-        Ok((rounded(entry, ALIGN) as u64, rounded(packet, ALIGN) as u64))
+        Ok(Sizes {
+            by_name: if by_name { ENTRY_BYTES as u32 } else { 0 },
+            by_id: if by_id { with_key(Digits::default().of(id).len()) } else { 0 },
+            packet: of_packet(packet),
+        })
     }
 
     /// All groups of a name; none where other services may add some.
@@ -430,19 +448,14 @@ impl<'a> Plan<'a> {
     ) -> Result<(), MapError> {
         let Some(first) = self.places.get(stretch.start) else { return Ok(()) };
         let apart = self.table == Table::Group;
-        let mut entries = Vec::new();
-        let mut packets = Vec::with_capacity(STRETCH_BYTES as usize * 2);
+        let mut near = Vec::new();
+        let mut packets = Vec::new();
         for number in stretch {
-            // The packet goes where the record's keys say that it is.
-            if apart {
-                self.push_entries(number, &mut entries)?;
-                self.push_packet(number, &mut packets)?;
-            } else {
-                self.push_entries(number, &mut entries)?;
-                self.push_packet(number, &mut entries)?;
-            }
+            self.push_by_name(number, &mut near)?;
+            self.push_packet(number, if apart { &mut packets } else { &mut near })?;
+            self.push_by_id(number, &mut near)?;
         }
-        out.write_at(&entries, data + u64::from(first.entry))?;
+        out.write_at(&near, data + u64::from(first.by_name))?;
         if apart {
             out.write_at(&packets, data + u64::from(first.packet))?;
         }
@@ -454,55 +467,52 @@ impl<'a> Plan<'a> {
         let ends = self.records.len() as u32 * 2;
         match entry {
             END => END,
-            entry if entry < ends => {
-                let place = self.places[entry as usize / 2].entry;
-                let is_second = entry % 2 == 1 && self.chains.is_linked(entry as usize - 1);
-                place + if is_second { ENTRY_BYTES as u32 } else { 0 }
-            }
-            entry => self.places[self.records.len() + (entry - ends) as usize].entry,
+            entry if entry < ends && entry % 2 == 1 => self.places[entry as usize / 2].by_id,
+            entry if entry < ends => self.places[entry as usize / 2].by_name,
+            entry => self.places[self.records.len() + (entry - ends) as usize].by_name,
         }
     }
 
-    fn push_entries(&self, number: usize, out: &mut Vec<u8>) -> Result<(), MapError> {
-        let Place { entry: start, packet } = self.places[number];
-        let before = out.len();
+    /// The entry of a user or group by name, whose key is in the packet; or that of a list, with its key.
+    fn push_by_name(&self, number: usize, out: &mut Vec<u8>) -> Result<(), MapError> {
+        let Place { by_name: start, packet, .. } = self.places[number];
         if let Some(list) = number.checked_sub(self.records.len()) {
             let name = self.listed(self.lists[list])?;
-            let entry = self.records.len() * 2 + list;
-            let next = self.place_of(self.chains.next[entry]);
-            let key = start + ENTRY_BYTES as u32;
-            push_entry(out, Kind::GroupsOf, true, name.len() + 1, [key, next, packet]);
-            out.extend_from_slice(name);
-            out.push(0);
-            out.resize(before + rounded(out.len() - before, ALIGN), 0);
-            return Ok(());
-        }
-        let record = self.records[number];
-        let [by_name, by_id] = [number * 2, number * 2 + 1].map(|e| self.chains.is_linked(e));
-        let (name_kind, id_kind) = match self.table {
-            Table::Passwd => (Kind::UserByName, Kind::UserByUid),
-            Table::Group => (Kind::GroupByName, Kind::GroupByGid),
-        };
-        if !by_name && !by_id {
-            return Ok(());
-        }
-        let (name, id) = self.keys(record)?;
-        if by_name {
+            let next = self.place_of(self.chains.next[self.records.len() * 2 + list]);
+            let place = [start + ENTRY_BYTES as u32, next, packet];
+            push_entry(out, Kind::GroupsOf, true, name.len() + 1, place);
+            push_key(out, name);
+        } else if self.chains.is_linked(number * 2) {
+            let record = self.records[number];
+            let kind = match self.table {
+                Table::Passwd => Kind::UserByName,
+                Table::Group => Kind::GroupByName,
+            };
+            let before = PACKET_HEADER_BYTES + fixed_bytes(kind) + self.lengths_bytes(record)?;
             let next = self.place_of(self.chains.next[number * 2]);
-            let fixed = PACKET_HEADER_BYTES + fixed_bytes(name_kind);
-            let key = packet + (fixed + self.lengths_bytes(record)?) as u32;
-            push_entry(out, name_kind, true, name.len() + 1, [key, next, packet]);
+            let place = [packet + before as u32, next, packet];
+            push_entry(out, kind, true, self.keys(record)?.0.len() + 1, place);
         }
-        if by_id {
-            let next = self.place_of(self.chains.next[number * 2 + 1]);
-            let mut digits = Digits::default();
-            let digits = digits.of(id);
-            let key = start + (ENTRY_BYTES * (1 + usize::from(by_name))) as u32;
-            push_entry(out, id_kind, !by_name, digits.len() + 1, [key, next, packet]);
-            out.extend_from_slice(digits);
-            out.push(0);
+        Ok(())
+    }
+
+    /// The entry of a user or group by id, with its key.
+    fn push_by_id(&self, number: usize, out: &mut Vec<u8>) -> Result<(), MapError> {
+        if number >= self.records.len() || !self.chains.is_linked(number * 2 + 1) {
+            return Ok(());
         }
-        out.resize(before + rounded(out.len() - before, ALIGN), 0);
+        let kind = match self.table {
+            Table::Passwd => Kind::UserByUid,
+            Table::Group => Kind::GroupByGid,
+        };
+        let Place { by_id: start, packet, .. } = self.places[number];
+        let mut digits = Digits::default();
+        let digits = digits.of(self.keys(self.records[number])?.1);
+        let next = self.place_of(self.chains.next[number * 2 + 1]);
+        let is_first = !self.chains.is_linked(number * 2);
+        let place = [start + ENTRY_BYTES as u32, next, packet];
+        push_entry(out, kind, is_first, digits.len() + 1, place);
+        push_key(out, digits);
         Ok(())
     }
 
@@ -542,7 +552,7 @@ impl<'a> Plan<'a> {
             }
         }
         let packet = out.len() - before - PACKET_HEADER_BYTES;
-        out.resize(before + rounded(out.len() - before, ALIGN), 0);
+        out.resize(before + rounded(out.len() - before, RECORD_ALIGN), 0);
         let size = if is_final { packet } else { 0 };
         let allocated = out.len() - before;
         let head = packet_header(allocated, size, i64::MAX, false);
@@ -708,6 +718,13 @@ pub(crate) fn push_entry(
     for value in [key, no_owner, next, packet, 0, 0] {
         out.extend(value.to_ne_bytes());
     }
+}
+
+/// A key behind its entry.
+fn push_key(out: &mut Vec<u8>, key: &[u8]) {
+    let before = out.len();
+    out.extend_from_slice(key);
+    out.resize(before + rounded(key.len() + 1, RECORD_ALIGN), 0);
 }
 
 /// What stands before a packet.

@@ -87,14 +87,21 @@ pub enum Request<'a> {
     LookUp(Kind, &'a [u8]),
     /// For the descriptor of a map; the key as it came, which the reply begins with.
     Map(Table, &'a [u8]),
-    /// For figures.
+    /// For something to be done.
+    Order(Order<'a>),
+    /// For something that is not served here; the bytes are the answer, none where there is none.
+    NotServed(&'static [i32]),
+}
+
+/// What only some may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order<'a> {
+    /// To tell figures.
     Statistics,
-    /// To make a map anew.
+    /// To make the map of that name anew.
     Invalidate(&'a [u8]),
     /// To end.
     Shutdown,
-    /// For something that is not served here; the bytes are the answer, none where there is none.
-    NotServed(&'static [i32]),
 }
 
 /// What the bytes that came so far are.
@@ -130,9 +137,9 @@ fn request(number: u8, key: &[u8]) -> Option<Request<'_>> {
     Some(match number {
         // Hosts by name and by address, in both families; their addresses.
         4..=7 => Request::NotServed(&[VERSION, -1, 0, 0, -1, -1, 0, 2]),
-        8 => Request::Shutdown,
-        9 => Request::Statistics,
-        10 => Request::Invalidate(text(key)?),
+        8 => Request::Order(Order::Shutdown),
+        9 => Request::Order(Order::Statistics),
+        10 => Request::Order(Order::Invalidate(text(key)?)),
         11 => Request::Map(Table::Passwd, key),
         12 => Request::Map(Table::Group, key),
         // Maps that there are not: closing the connection says so.

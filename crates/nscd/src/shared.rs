@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 /// Bytes that can be read, at any place.
 pub trait Memory {
+    /// How many there are.
+    fn size(&self) -> usize;
+
     /// Copies what stands at `offset`; nothing where that is not all inside.
     fn read(&self, offset: usize, out: &mut [u8]) -> Option<()>;
 
@@ -25,6 +28,10 @@ pub trait Memory {
 }
 
 impl Memory for [u8] {
+    fn size(&self) -> usize {
+        self.len()
+    }
+
     fn read(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         let end = offset.checked_add(out.len())?;
         out.copy_from_slice(self.get(offset..end)?);
@@ -116,6 +123,10 @@ impl Shared {
 }
 
 impl Memory for Shared {
+    fn size(&self) -> usize {
+        self.bytes
+    }
+
     fn read(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         let end = offset.checked_add(out.len())?;
         if end > self.bytes {

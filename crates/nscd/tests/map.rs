@@ -1,7 +1,9 @@
 //! Maps are what their sources say, whoever reads them as clients do; what may be added is found until
 //! it is over; and readers are told of another map.
 
-use roster_nscd::layout::{self, HEADER_BYTES, PAGE_BYTES, RAISE_BYTES, RAISES_MAX, header};
+use roster_nscd::layout::{
+    self, DATA_BYTES_MAX, HEADER_BYTES, PAGE_BYTES, RAISE_BYTES, RAISES_MAX, header,
+};
 use roster_nscd::live::{self, Live, Said, find};
 use roster_nscd::map::{Layer, MapError, Output, Plan, Sources};
 use roster_nscd::nsswitch::{self, Line, Service};
@@ -169,6 +171,28 @@ fn every_entry_of_a_large_corpus_is_found_with_its_own_bytes() {
     }
 }
 
+/// As much room as there is data may be: with one user more it is too large, and nothing was written.
+#[test]
+fn a_table_that_clients_could_not_measure_is_no_map() {
+    let local = compiled("root:x:0:0:root:/root:/bin/sh\n", "root:x:0:\n");
+    let lines = nsswitch::parse(b"passwd: files\ngroup: files\n");
+    let plan = |room| {
+        let entries = layers(&lines.passwd, &local, b"");
+        let sources = Sources { entries: &entries, groups_of: &[], others_follow: false };
+        Plan::new(Table::Passwd, sources, room).map(|plan| plan.file_bytes())
+    };
+    let small = plan(0).unwrap();
+    let most = DATA_BYTES_MAX - usize::try_from(small).unwrap();
+    assert!(plan(most).unwrap() < 1 << 31);
+    for room in [DATA_BYTES_MAX, 2 << 30, 1 << 40] {
+        let error = plan(room).unwrap_err();
+        assert!(
+            matches!(error, MapError::TooLarge { table: "passwd", bytes } if bytes > room as u64)
+        );
+        assert!(error.to_string().contains("clients read at most 2 GiB"), "{error}");
+    }
+}
+
 #[test]
 fn a_damaged_snapshot_is_no_map() {
     let mut bytes = compiled("a:x:1:7::/:\nb:x:2:7::/:\n", "g:x:5:a,b\n");
@@ -311,4 +335,17 @@ fn any_bytes_are_safe_to_look_up_in() {
         let _ = find(&broken[..], Kind::UserByName, b"a");
         let _ = live::needs(&broken[..]);
     }
+}
+
+/// A chain that leads to itself, in a file that says of itself to be as long as can be.
+#[test]
+fn a_chain_without_end_is_followed_no_further_than_there_are_bytes() {
+    let mut bytes = vec![0; 4 << 10];
+    bytes[header::MODULE..][..4].copy_from_slice(&1_i32.to_ne_bytes());
+    bytes[header::DATA_SIZE..][..4].copy_from_slice(&i32::MAX.to_ne_bytes());
+    let start = Instant::now();
+    for kind in Kind::ALL {
+        assert_eq!(find(&bytes[..], kind, b"root"), Said::Nothing);
+    }
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }

@@ -2,7 +2,7 @@
 //! the program is told.
 #![forbid(unsafe_code)]
 
-use crate::ask::{Answer, ask};
+use crate::ask::{Answer, NoAnswer, ask};
 use crate::codes::{self, Code};
 use crate::handle::{Handle, Item, Priority, Style};
 use crate::local::is_local;
@@ -86,9 +86,17 @@ impl<'h> Person<'h> {
             secret,
             new_secret,
         };
-        let Some(Answer { header, messages, blob }) = ask(&request) else {
-            self.log(Priority::Error, c"rosterd does not answer at /run/roster/pam");
-            return Verdict::Unreachable;
+        let Answer { header, messages, blob } = match ask(&request) {
+            Ok(answer) => answer,
+            Err(why) => {
+                self.log(Priority::Error, match why {
+                    NoAnswer::Silent => c"rosterd does not answer at /run/roster/pam",
+                    NoAnswer::OtherVersion => {
+                        c"rosterd is of another version than this module: restart this program, and rosterd"
+                    }
+                });
+                return Verdict::Unreachable;
+            }
         };
         for message in Messages::new(messages.as_bytes()).take(header.messages) {
             let style = if message.is_error { Style::Error } else { Style::Info };
@@ -139,7 +147,11 @@ pub fn authenticate(handle: &Handle<'_>, options: &Options) -> Code {
         handle.delay_failure(FAILURE_MICROSECONDS);
     }
     code(proven(&person).map(|verdict| {
-        handle.note(MUST_CHANGE, verdict == Verdict::MustChange);
+        let must_change = verdict == Verdict::MustChange;
+        handle.note(MUST_CHANGE, must_change);
+        if must_change && options.must_change_fails {
+            return Code::AUTH_ERR;
+        }
         codes::of_authentication(verdict)
     }))
 }

@@ -1,9 +1,10 @@
 //! Asks the responder. One connection a request, 30 seconds for all of it; whatever goes wrong, there is no
-//! answer, and that is never a yes.
+//! answer, and that is never a yes. Only that the daemon is of another version is told apart.
 #![forbid(unsafe_code)]
 
 use roster_calls::connection::Connection;
 use roster_secret::Secret;
+use roster_wire::other_version;
 use roster_wire::pam::{
     ANSWER_HEADER_BYTES, AnswerHeader, BLOB_BYTES_MAX, MESSAGES_BYTES_MAX, REQUEST_BYTES_MAX,
     Request,
@@ -24,8 +25,25 @@ pub struct Answer {
     pub blob: Secret,
 }
 
-/// Asks; none when there is no answer.
-pub fn ask(request: &Request<'_>) -> Option<Answer> {
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// None came, or none that is one.
+    Silent,
+    /// The daemon speaks another version of the protocol.
+    OtherVersion,
+}
+
+/// Asks.
+pub fn ask(request: &Request<'_>) -> Result<Answer, NoAnswer> {
+    let (connection, header) = asked(request).ok_or(NoAnswer::Silent)?;
+    if other_version(&header).is_some() {
+        return Err(NoAnswer::OtherVersion);
+    }
+    answer(&connection, &header).ok_or(NoAnswer::Silent)
+}
+
+fn asked(request: &Request<'_>) -> Option<(Connection, [u8; ANSWER_HEADER_BYTES])> {
     let connection = Connection::new(ASK_MS_MAX)?;
     connection.connect(SOCKET)?;
     // Whoever else listens there wants passwords.
@@ -37,7 +55,11 @@ pub fn ask(request: &Request<'_>) -> Option<Answer> {
     drop(room);
     let mut header = [0; ANSWER_HEADER_BYTES];
     connection.receive(&mut header)?;
-    let header = AnswerHeader::parse(&header).ok()?;
+    Some((connection, header))
+}
+
+fn answer(connection: &Connection, header: &[u8; ANSWER_HEADER_BYTES]) -> Option<Answer> {
+    let header = AnswerHeader::parse(header).ok()?;
     let receive = |bytes: usize, bytes_max: usize| {
         let mut part = Secret::with_room(bytes.min(bytes_max))?;
         connection.receive(part.free_mut().get_mut(..bytes)?)?;

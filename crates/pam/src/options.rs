@@ -38,6 +38,8 @@ pub struct Options {
     pub quiet: bool,
     /// More is logged.
     pub debug: bool,
+    /// Authentication fails where the password must be changed, for programs that go on to nothing else.
+    pub must_change_fails: bool,
     /// A failure takes no longer than it takes.
     pub no_delay: bool,
     /// Nothing is shown at all.
@@ -80,6 +82,7 @@ impl Options {
             b"forward_pass" => self.forward_pass = true,
             b"quiet" => self.quiet = true,
             b"debug" => self.debug = true,
+            b"must_change=fail" => self.must_change_fails = true,
             b"nodelay" => self.no_delay = true,
             _ => self.has_strange = true,
         }

@@ -21,9 +21,8 @@ use roster_provider::log_in::{Answer, Authenticator, Person};
 use roster_secret::Secret;
 use roster_wire::pam::{BLOB_BYTES_MAX, Verdict};
 use servers::Servers;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::time::{Instant, sleep_until};
 use zeroize::Zeroizing;
 
 /// A realm that is asked.
@@ -32,15 +31,10 @@ pub struct Kerberos {
     /// How long a KDC that is there may take.
     timeout: Duration,
     servers: Arc<Servers>,
-    /// How long the last wrong password took.
-    wrong_took: Mutex<Duration>,
 }
 
 /// Who nobody is: a name that no realm has, for when it matters only whether a KDC answers.
 const NOBODY: &str = "roster-nobody-by-that-name";
-/// What it takes to find a wrong password wrong is not waited for longer than this, when nothing was
-/// asked that could be.
-const PRETENCE_MAX: Duration = Duration::from_secs(2);
 /// One that was silent for so long may be away, and the others are looked at.
 const PATIENCE_MAX: Duration = Duration::from_millis(800);
 /// A password that expires within this time is told of.
@@ -83,7 +77,6 @@ impl Kerberos {
             realm: krb5.clone(),
             timeout,
             servers: Servers::new(Line::new(helper), realm(krb5), timeout),
-            wrong_took: Mutex::default(),
         }
     }
 
@@ -173,28 +166,16 @@ fn request(
 
 impl Authenticator for Kerberos {
     async fn authenticate(&self, person: &Person, password: &Secret, patience: Duration) -> Answer {
-        let begun = Instant::now();
         let words = (password.as_bytes(), &b""[..]);
         let reply = self.ask(person, Want::Ticket, words, (patience, self.timeout)).await;
-        if reply.outcome == Outcome::WrongPassword
-            && let Ok(mut took) = self.wrong_took.lock()
-        {
-            *took = begun.elapsed().min(PRETENCE_MAX);
-        }
         self.answer(person, reply)
     }
 
-    async fn pretend(&self) {
-        let begun = Instant::now();
+    async fn pretend(&self) -> bool {
         let nobody = Person { name: NOBODY.into(), uid: u32::MAX };
         let words = (&b"none"[..], &b""[..]);
-        drop(self.ask(&nobody, Want::Presence, words, (self.timeout, self.timeout)).await);
-        let usual = self.wrong_took.lock().map(|took| *took).unwrap_or_default();
-        sleep_until(begun + usual).await;
-    }
-
-    fn is_away(&self) -> bool {
-        self.servers.are_known_away()
+        let reply = self.ask(&nobody, Want::Presence, words, (self.timeout, self.timeout)).await;
+        verdict(reply.outcome) != Verdict::Unreachable
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {

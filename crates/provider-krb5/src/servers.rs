@@ -65,11 +65,6 @@ impl Servers {
         self.line.ended().await;
     }
 
-    /// Whether it is known that no KDC answers.
-    pub fn are_known_away(&self) -> bool {
-        self.presence.away().is_some()
-    }
-
     /// Puts a request. [`Outcome::Unreachable`] is said only when no KDC at all answers; they are looked at
     /// when this one has not been answered for as long as `patience`.
     pub async fn ask(self: &Arc<Self>, mut request: Request, patience: Duration) -> Reply {

@@ -28,9 +28,7 @@ use roster_provider::Unanswered;
 use roster_provider::log_in::{Answer, Authenticator, Person};
 use roster_secret::Secret;
 use roster_wire::pam::Verdict;
-use std::collections::VecDeque;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -49,8 +47,6 @@ const IDLE_LIFE: Duration = Duration::from_secs(300);
 const STAGGER: Duration = Duration::from_millis(250);
 /// A server that says nothing for so long is knocked at.
 const KNOCK_AFTER: Duration = Duration::from_millis(400);
-/// A timer goes off by so much too late.
-const TIMER: Duration = Duration::from_millis(2);
 /// Servers that one password is put to, when those before fail.
 const SERVERS_MAX: usize = 4;
 /// Who has proven to know a password may change it for so long without proving it again: the time to
@@ -58,15 +54,13 @@ const SERVERS_MAX: usize = 4;
 const PROVEN_LIFE: Duration = Duration::from_secs(120);
 /// How many such there may be.
 const PROVEN_MAX: usize = 64;
-/// Wrong passwords whose cost is remembered.
-const COSTS_MAX: usize = 16;
-/// What failed sooner costs nobody patience, and is tried again for the next who asks.
+/// A knock that failed sooner was refused, and has cost nobody anything.
 const AT_ONCE: Duration = Duration::from_millis(50);
-/// Between two knocks while no server is there, at first …
+/// Between two knocks while no server is there: at first, and as long as they are refused …
 const KNOCK_PAUSE: Duration = Duration::from_secs(1);
-/// … and after a minute.
+/// … and after a minute, where nothing is said to them.
 const KNOCK_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Knocks at the shorter pause.
+/// Knocks to which nothing is said, at the shorter pause.
 const EAGER_KNOCKS: u32 = 60;
 
 /// Binds as the users of one domain.
@@ -82,10 +76,8 @@ struct Inner {
     proven: Mutex<Vec<Proven>>,
     /// Why no server is there, while none is.
     away: Mutex<Option<String>>,
-    costs: Mutex<VecDeque<Duration>>,
     /// Servers that failed lately, which are tried after the others.
     setbacks: Setbacks,
-    random: RandomState,
 }
 
 /// A connection, and whose server's.
@@ -151,9 +143,7 @@ impl Binds {
             idle: Mutex::default(),
             proven: Mutex::default(),
             away: Mutex::default(),
-            costs: Mutex::default(),
             setbacks: Setbacks::new(config.fail_back),
-            random: RandomState::new(),
             ldap,
         })))
     }
@@ -175,22 +165,10 @@ impl Authenticator for Binds {
         }
     }
 
-    async fn pretend(&self) {
+    async fn pretend(&self) -> bool {
         let inner = &self.0;
         let _turn = inner.turns.acquire().await;
-        let start = Instant::now();
-        let cost = inner.cost_of_a_wrong_password();
-        inner.bind_as_nobody().await;
-        if self.is_away() {
-            return;
-        }
-        if start.elapsed() + TIMER < cost {
-            sleep_until(start + cost - TIMER).await;
-        }
-    }
-
-    fn is_away(&self) -> bool {
-        lock(&self.0.away).is_some()
+        inner.bind_as_nobody().await
     }
 
     async fn prepare_change(&self, person: &Person, password: &Secret) -> Answer {
@@ -278,24 +256,15 @@ impl Inner {
         if let Some(reason) = lock(&self.away).clone() {
             return Err(Failure::Unreachable(reason));
         }
-        let start = Instant::now();
         let bound = self.find_and_bind(person, password, patience).await;
-        match &bound {
-            Ok(Bound { answer, .. }) if answer.verdict == Verdict::WrongPassword => {
-                let mut costs = lock(&self.costs);
-                costs.truncate(COSTS_MAX - 1);
-                costs.push_front(start.elapsed());
-            }
-            Err(failure) => self.note_failure(failure, start),
-            _ => {}
+        if let Err(failure) = &bound {
+            self.note_failure(failure);
         }
         bound
     }
 
-    fn note_failure(self: &Arc<Self>, failure: &Failure, start: Instant) {
-        if let Failure::Unreachable(reason) = failure
-            && start.elapsed() > AT_ONCE
-        {
+    fn note_failure(self: &Arc<Self>, failure: &Failure) {
+        if let Failure::Unreachable(reason) = failure {
             self.is_gone(reason);
         }
     }
@@ -602,14 +571,14 @@ impl Inner {
         }
     }
 
-    /// Does what is done for somebody with a wrong password, for somebody whom there is not.
-    async fn bind_as_nobody(self: &Arc<Self>) {
+    /// Does what is done for somebody with a wrong password, for somebody whom there is not. Whether a server
+    /// was there.
+    async fn bind_as_nobody(self: &Arc<Self>) -> bool {
         const NOBODY: &[u8] = b"roster-nobody-at-all";
         if lock(&self.away).is_some() {
-            return;
+            return false;
         }
-        let start = Instant::now();
-        let Some(password) = Secret::copy_of(NOBODY) else { return };
+        let Some(password) = Secret::copy_of(NOBODY) else { return true };
         let base = &self.ldap.config.users.base;
         let dn = format!("cn={},{base}", String::from_utf8_lossy(NOBODY));
         let bound = async {
@@ -618,17 +587,15 @@ impl Inner {
             self.bind_anywhere(&dn, &password, self.timeout).await
         };
         match bound.await {
-            Ok((warm, _)) => self.keep(warm),
-            Err(failure) => self.note_failure(&failure, start),
+            Ok((warm, _)) => {
+                self.keep(warm);
+                true
+            }
+            Err(failure) => {
+                self.note_failure(&failure);
+                matches!(failure, Failure::Decided(_))
+            }
         }
-    }
-
-    /// What one of the last wrong passwords cost, by chance.
-    fn cost_of_a_wrong_password(&self) -> Duration {
-        let costs = lock(&self.costs);
-        let chance = self.random.hash_one(std::time::Instant::now());
-        let place = usize::try_from(chance).unwrap_or(usize::MAX) % costs.len().max(1);
-        costs.get(place).copied().unwrap_or_default()
     }
 
     /// A connection that has nothing to do, the one used last.
@@ -698,13 +665,16 @@ impl Inner {
 }
 
 async fn knock_until_answered(inner: Weak<Inner>) {
-    for knock in 0_u32.. {
-        sleep(if knock < EAGER_KNOCKS { KNOCK_PAUSE } else { KNOCK_PAUSE_MAX }).await;
+    let mut silent = 0;
+    loop {
+        sleep(if silent < EAGER_KNOCKS { KNOCK_PAUSE } else { KNOCK_PAUSE_MAX }).await;
         let Some(inner) = inner.upgrade() else { return };
+        let begun = Instant::now();
         if timeout(inner.timeout, inner.knock(None)).await == Ok(true) {
             *lock(&inner.away) = None;
             tracing::info!("passwords can be asked about again");
             return;
         }
+        silent += u32::from(begun.elapsed() > AT_ONCE);
     }
 }

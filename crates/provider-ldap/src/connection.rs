@@ -647,6 +647,12 @@ fn describe_tls(error: &io::Error, host: &str) -> String {
              PEM file with tls_ca"
                 .to_owned()
         }
+        // An error of a crate below, which can be told by its name alone.
+        Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "the certificate is an authority's, as `openssl req -x509` makes it by default, and no \
+             server's: have the server show one with basicConstraints=CA:FALSE"
+                .to_owned()
+        }
         _ => format!("the certificate is not accepted: {bad}"),
     }
 }

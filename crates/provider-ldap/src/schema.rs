@@ -197,6 +197,8 @@ fn facts(names: &Attributes) -> Vec<(String, Fact)> {
         (&names.role, Fact::LockingRole),
         (&names.account_control, Fact::Control),
         (&names.account_expires, Fact::Expires),
+        (&names.account_control_computed, Fact::ControlComputed),
+        (&names.lockout_time, Fact::LockoutTime),
         (&names.ssh_key, Fact::SshKey),
     ];
     facts.map(|(name, fact)| (name.clone(), fact)).into()
@@ -556,6 +558,8 @@ mod tests {
                 role: text("nsrole"),
                 account_control: text("useraccountcontrol"),
                 account_expires: text("accountexpires"),
+                account_control_computed: text("msds-user-account-control-computed"),
+                lockout_time: text("lockouttime"),
                 uuid: None,
             },
             schema,

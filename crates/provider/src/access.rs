@@ -200,7 +200,7 @@ impl Rules {
             AccountCheck::PasswordAge => self.password_age(account, now),
             AccountCheck::PasswordPolicy => self.password_policy(account, now, lock),
             AccountCheck::AccountLock => self.account_lock(account),
-            AccountCheck::ActiveDirectory => self.active_directory(account, now),
+            AccountCheck::ActiveDirectory => self.active_directory(account, now, lock),
         }
     }
 
@@ -337,7 +337,7 @@ impl Rules {
         self.add(name, verdict, saw);
     }
 
-    fn active_directory(&mut self, account: &Account<'_>, now: u64) {
+    fn active_directory(&mut self, account: &Account<'_>, now: u64, lock: Duration) {
         let name = "userAccountControl";
         if let Ok(control) = self.number(name, account, Fact::Control) {
             let bits = control.unwrap_or_default();
@@ -356,7 +356,7 @@ impl Rules {
         let name = "accountExpires";
         if let Ok(expires) = self.number(name, account, Fact::Expires) {
             let end = expires.unwrap_or_default();
-            let end_unix = end / FILE_TIME_PER_SEC - FROM_1601_TO_1970_SECS;
+            let end_unix = unix_of_file_time(end);
             let now = i64::try_from(now).unwrap_or(i64::MAX);
             match end {
                 0 | i64::MAX => self.add(name, Verdict::Allowed, "the account does not expire"),
@@ -366,6 +366,30 @@ impl Rules {
                 _ => self.add(name, Verdict::Allowed, format!("the account expires at {end}")),
             }
         }
+        self.active_directory_computed(account, now, lock);
+    }
+
+    /// What the server worked out when the entry was read. A lock that ends by itself changes no entry, so
+    /// when it began and how long it is count as for other directories.
+    fn active_directory_computed(&mut self, account: &Account<'_>, now: u64, lock: Duration) {
+        let name = "msDS-User-Account-Control-Computed";
+        let Ok(Some(bits)) = self.number(name, account, Fact::ControlComputed) else { return };
+        let Ok(since) = self.number("lockoutTime", account, Fact::LockoutTime) else { return };
+        let since = since.filter(|since| *since > 0);
+        let lock = i64::try_from(lock.as_secs()).unwrap_or(i64::MAX);
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let has_ended = since
+            .is_some_and(|since| lock > 0 && now.saturating_sub(unix_of_file_time(since)) >= lock);
+        let (verdict, saw) = if bits & CONTROL_LOCKED != 0 && !has_ended {
+            (Verdict::Locked, format!("{bits:#x}: the account is locked"))
+        } else if bits & CONTROL_PASSWORD_EXPIRED != 0 {
+            (Verdict::MustChange, format!("{bits:#x}: the password has expired"))
+        } else if bits & CONTROL_LOCKED != 0 {
+            (Verdict::Allowed, format!("{bits:#x}: the account was locked, for {lock} s"))
+        } else {
+            (Verdict::Allowed, format!("{bits:#x}"))
+        };
+        self.add(name, verdict, saw);
     }
 
     fn lists(&mut self, at: &str, lists: &Lists, facts: &Facts<'_>) {
@@ -454,6 +478,11 @@ fn expires_in(days: i64) -> String {
         1 => "Your password has to be changed within 1 day.".to_owned(),
         days => format!("Your password has to be changed within {days} days."),
     }
+}
+
+/// Seconds since 1970 of a time of Active Directory.
+fn unix_of_file_time(time: i64) -> i64 {
+    time / FILE_TIME_PER_SEC - FROM_1601_TO_1970_SECS
 }
 
 fn today(now_unix: u64) -> i64 {

@@ -44,11 +44,15 @@ pub enum Fact {
     Expires = 11,
     /// A key, `sshPublicKey`.
     SshKey = 12,
+    /// Bits that Active Directory works out, `msDS-User-Account-Control-Computed`.
+    ControlComputed = 13,
+    /// When it locked the account, `lockoutTime`.
+    LockoutTime = 14,
 }
 
 impl Fact {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::LastChange,
         Self::MaxDays,
         Self::WarnDays,
@@ -61,6 +65,8 @@ impl Fact {
         Self::Control,
         Self::Expires,
         Self::SshKey,
+        Self::ControlComputed,
+        Self::LockoutTime,
     ];
 
     fn from_number(number: u8) -> Option<Self> {

@@ -93,15 +93,9 @@ pub trait Authenticator: Send + Sync {
         patience: Duration,
     ) -> impl Future<Output = Answer> + Send;
 
-    /// Takes as long as [`authenticate`](Self::authenticate) does for a wrong password, for somebody who does not
-    /// exist.
-    fn pretend(&self) -> impl Future<Output = ()> + Send;
-
-    /// Whether it is known that nobody can be asked: then [`pretend`](Self::pretend) is over at once, as
-    /// [`authenticate`](Self::authenticate) is.
-    fn is_away(&self) -> bool {
-        false
-    }
+    /// Does what [`authenticate`](Self::authenticate) does for a wrong password, for somebody who does not
+    /// exist. Whether somebody who knows passwords has answered.
+    fn pretend(&self) -> impl Future<Output = bool> + Send;
 
     /// Whether the person may change the password, whose present one is this. Changes nothing.
     fn prepare_change(
@@ -128,7 +122,9 @@ impl Authenticator for Nobody {
         Answer::of(Verdict::NotOurs)
     }
 
-    async fn pretend(&self) {}
+    async fn pretend(&self) -> bool {
+        true
+    }
 
     async fn prepare_change(&self, _: &Person, _: &Secret) -> Answer {
         Answer::of(Verdict::NotOurs)

@@ -5,6 +5,7 @@
 //! is durable when the call returns. Unlike the cache it cannot be had again from the directory: a file that
 //! is damaged is set aside, and everybody has to log in online once.
 
+use crate::bytes::Bytes;
 use crate::open::aside;
 use crate::{SetAside, StoreError, Useless};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
@@ -324,7 +325,7 @@ impl Credential {
     /// Reads that; `None` for anything else.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut rest = Rest(bytes);
+        let mut rest = Bytes(bytes);
         let (uid, failures) = (rest.u32()?, rest.u32()?);
         let (verified_unix, failed_unix) = (rest.u64()?, rest.u64()?);
         let hash = std::str::from_utf8(rest.0).ok()?;
@@ -346,7 +347,7 @@ impl Match {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&matched, rest) = bytes.split_first()?;
-        let mut rest = Rest(rest);
+        let mut rest = Bytes(rest);
         let (uid, asked_unix) = (rest.u32()?, rest.u64()?);
         let filter = std::str::from_utf8(rest.0).ok()?.to_owned();
         (matched <= 1).then_some(Self { uid, filter, matched: matched == 1, asked_unix })
@@ -362,7 +363,7 @@ impl Mark {
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut rest = Rest(bytes);
+        let mut rest = Bytes(bytes);
         let (unix, up) = (rest.u64()?, rest.u64()?);
         Some(Self { unix, up, boot: rest.0.try_into().ok()? })
     }
@@ -377,116 +378,8 @@ impl Measured {
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut rest = Rest(bytes);
+        let mut rest = Bytes(bytes);
         let (aim_us, memory_kib, passes) = (rest.u64()?, rest.u32()?, rest.u32()?);
         rest.0.is_empty().then_some(Self { aim_us, memory_kib, passes })
-    }
-}
-
-struct Rest<'a>(&'a [u8]);
-
-impl Rest<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn credential(failures: u32) -> Credential {
-        let hash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA".to_owned();
-        Credential { uid: 5001, hash, verified_unix: 1000, failures, failed_unix: 2000 }
-    }
-
-    fn open(folder: &Path) -> Credentials {
-        let (credentials, set_aside) = Credentials::open(folder).unwrap();
-        assert_eq!(set_aside, None);
-        credentials
-    }
-
-    #[test]
-    fn what_is_kept_is_there_when_the_file_is_opened_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let credentials = open(folder.path());
-        assert_eq!(credentials.get(b"alice").unwrap(), None);
-        credentials.put(b"alice", &credential(0)).unwrap();
-        credentials.put(b"alice", &credential(3)).unwrap();
-        let matched = Match { uid: 5001, filter: "(a=b)".into(), matched: true, asked_unix: 7 };
-        credentials.put_matched(b"alice", &matched).unwrap();
-        let mark = Mark { unix: 5, boot: [9; 16], up: 6 };
-        credentials.put_mark(&mark).unwrap();
-        let measured = Measured { aim_us: 1, memory_kib: 2, passes: 3 };
-        credentials.put_measured(measured).unwrap();
-        drop(credentials);
-        let credentials = open(folder.path());
-        assert_eq!(credentials.get(b"alice").unwrap(), Some(credential(3)));
-        assert_eq!(credentials.matched(b"alice").unwrap(), Some(matched));
-        assert_eq!(credentials.mark().unwrap(), mark);
-        assert_eq!(credentials.measured().unwrap(), Some(measured));
-        credentials.remove(b"alice").unwrap();
-        assert_eq!(credentials.get(b"alice").unwrap(), None);
-        assert_eq!(credentials.matched(b"alice").unwrap(), None);
-    }
-
-    #[test]
-    fn nobody_else_can_read_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        drop(open(folder.path()));
-        let file = fs::metadata(folder.path().join(CREDENTIALS_FILE)).unwrap();
-        assert_eq!(file.permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn who_is_not_kept_goes_with_all_that_is_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let credentials = open(folder.path());
-        for name in [&b"alice"[..], b"bob"] {
-            credentials.put(name, &credential(0)).unwrap();
-        }
-        assert_eq!(credentials.retain(|name, uid| name == b"bob" && uid == 5001).unwrap(), 1);
-        let left: Vec<_> = credentials.list().unwrap().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(left, [b"bob"]);
-    }
-
-    #[test]
-    fn a_damaged_file_is_set_aside_and_lets_nobody_in() {
-        let folder = tempfile::tempdir().unwrap();
-        let credentials = open(folder.path());
-        credentials.put(b"alice", &credential(0)).unwrap();
-        drop(credentials);
-        let path = folder.path().join(CREDENTIALS_FILE);
-        let whole = fs::read(&path).unwrap();
-        for damage in [&whole[..whole.len() / 2], b"not a database at all", &[0xff; 4096]] {
-            fs::write(&path, damage).unwrap();
-            let (credentials, set_aside) = Credentials::open(folder.path()).unwrap();
-            assert!(set_aside.is_some_and(|aside| aside.was == Useless::Damaged));
-            assert_eq!(credentials.get(b"alice").unwrap(), None);
-        }
-    }
-
-    #[test]
-    fn values_that_this_program_does_not_write_are_none() {
-        let bytes = credential(1).to_bytes();
-        for cut in 0..24 {
-            assert_eq!(Credential::from_bytes(&bytes[..cut]), None, "{cut}");
-        }
-        let long = [&bytes[..24], &[b'x'; HASH_BYTES_MAX + 1]].concat();
-        assert_eq!(Credential::from_bytes(&long), None);
-        assert_eq!(Match::from_bytes(&[2; 40]), None);
-        assert_eq!(Mark::from_bytes(&[0; 31]), None);
-        assert_eq!(Measured::from_bytes(&[0; 17]), None);
     }
 }

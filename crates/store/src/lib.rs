@@ -14,6 +14,7 @@
 //! found right, by [hashes](password) that are costly to try.
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod credentials;
 mod error;
 mod open;

@@ -36,6 +36,18 @@ pub use request::{
 /// Version of both frames. Each side takes its own version only.
 pub const VERSION: u16 = 1;
 
+/// What frames begin with, in every version; the version follows.
+const MAGICS: [[u8; 4]; 4] = [request::MAGIC, reply::MAGIC, pam::REQUEST_MAGIC, pam::ANSWER_MAGIC];
+
+/// The version of a frame whose beginning this is, if it is another than [`VERSION`].
+#[must_use]
+pub fn other_version(bytes: &[u8]) -> Option<u16> {
+    let (magic, rest) = bytes.split_first_chunk()?;
+    let (version, _) = rest.split_first_chunk()?;
+    let version = u16::from_le_bytes(*version);
+    (MAGICS.contains(magic) && version != VERSION).then_some(version)
+}
+
 /// The bytes are no frame of ours, or contradict themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
@@ -47,3 +59,28 @@ impl core::fmt::Display for Malformed {
 }
 
 impl core::error::Error for Malformed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    extern crate std;
+    use std::vec::Vec;
+
+    #[test]
+    fn another_version_is_known_by_what_every_frame_begins_with() {
+        for magic in MAGICS {
+            let frame =
+                |version: [u8; 2]| -> Vec<u8> { [&magic[..], &version, b"whatever"].concat() };
+            assert_eq!(other_version(&frame([1, 0])), None);
+            assert_eq!(other_version(&frame([2, 0])), Some(2));
+            assert_eq!(other_version(&frame([1, 1])), Some(0x101));
+            assert_eq!(other_version(&frame([2, 0])[..6]), Some(2));
+            assert_eq!(other_version(&frame([2, 0])[..5]), None);
+        }
+        assert_eq!(other_version(b"GET /\x02\0"), None);
+        let mut room = [0; REQUEST_BYTES_MAX];
+        let own = Request { kind: Kind::UserByUid, name: b"", id: 1 }.write(&mut room);
+        assert_eq!(other_version(own), None);
+        assert_eq!(other_version(&encode::ABSENT), None);
+    }
+}

@@ -7,9 +7,9 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of a request.
-const REQUEST_MAGIC: [u8; 4] = *b"RSPQ";
+pub(crate) const REQUEST_MAGIC: [u8; 4] = *b"RSPQ";
 /// First bytes of an answer.
-const ANSWER_MAGIC: [u8; 4] = *b"RSPA";
+pub(crate) const ANSWER_MAGIC: [u8; 4] = *b"RSPA";
 /// Longest user name.
 pub const USER_BYTES_MAX: usize = 256;
 /// Longest of service, remote host, terminal and remote user; longer ones are cut, for they are for logs

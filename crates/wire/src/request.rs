@@ -5,7 +5,7 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of a request.
-const MAGIC: [u8; 4] = *b"RSTQ";
+pub(crate) const MAGIC: [u8; 4] = *b"RSTQ";
 /// Longest name that may be asked for. None that is longer is ever served.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Length of a request before the name.

@@ -1,10 +1,11 @@
 /* Many threads look up while generations are replaced: no answer may be wrong, torn or missing.
  *
- *     threads SECONDS [MILLISECONDS]
+ *     threads SECONDS [MILLISECONDS [THREADS]]
  *
  * Expects the users u0…u9 and the groups of `generation()` in the tests: every answer names its
  * generation in several places, which must agree, and a thread must never see an older one than
- * before. With a second number the threads begin that far apart. Even threads call the module directly, odd ones through glibc. Stops early when standard
+ * before. With a second number the threads begin that far apart. Even threads call the module directly, odd ones
+ * through glibc; with a third number there are that many threads, all through glibc. Stops early when standard
  * input ends. Prints the calls made, and fails with the first wrong answer.
  */
 #define _GNU_SOURCE
@@ -18,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 32, BUFFER_BYTES = 16 << 10, GROUPS_MAX = 64, MEMBERS = 50, LISTED = 10 };
+enum { THREADS = 32, THREADS_MAX = 64, BUFFER_BYTES = 16 << 10, GROUPS_MAX = 64, MEMBERS = 50, LISTED = 10 };
 
 static struct nss nss;
 static atomic_bool stop;
@@ -192,25 +193,27 @@ static void *run(void *argument)
 
 int main(int argc, char **argv)
 {
-    static struct caller callers[THREADS];
-    if (argc < 2 || argc > 3) {
-        fputs("usage: threads SECONDS [MILLISECONDS]\n", stderr);
+    static struct caller callers[THREADS_MAX];
+    int threads = argc == 4 ? atoi(argv[3]) : THREADS;
+    if (argc < 2 || argc > 4 || threads > THREADS_MAX) {
+        fputs("usage: threads SECONDS [MILLISECONDS [THREADS]]\n", stderr);
         return 2;
     }
-    nss = nss_load("roster");
-    for (int i = 0; i < THREADS; i++) {
-        callers[i].direct = i % 2 == 0;
+    if (argc < 4)
+        nss = nss_load("roster");
+    for (int i = 0; i < threads; i++) {
+        callers[i].direct = argc < 4 && i % 2 == 0;
         callers[i].dice = (unsigned)i;
         if (pthread_create(&callers[i].thread, NULL, run, &callers[i]) != 0)
             abort();
-        if (argc == 3)
+        if (argc > 2)
             usleep(1000 * (useconds_t)atoi(argv[2]));
     }
     struct pollfd input = {0, POLLIN, 0};
     poll(&input, 1, 1000 * atoi(argv[1]));
     atomic_store(&stop, 1);
     unsigned long newest = 0;
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < threads; i++) {
         pthread_join(callers[i].thread, NULL);
         newest = callers[i].seen > newest ? callers[i].seen : newest;
     }

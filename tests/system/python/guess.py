@@ -1,6 +1,6 @@
-"""Tries wrong passwords at /run/roster/pam: guess.py USER COUNT, or guess.py USER COUNT OTHER.
+"""Tries wrong passwords at /run/roster/pam: guess.py USER COUNT, or guess.py USER COUNT OTHER...
 
-For one user all are tried at once, and it prints how often each verdict came. For two they are tried in turn, one
+For one user all are tried at once, and it prints how often each verdict came. For several they are tried in turn, one
 after the other, and it prints the median of the times of each, in milliseconds.
 """
 
@@ -29,7 +29,7 @@ def verdict(user, password):
 user, count = sys.argv[1], int(sys.argv[2])
 
 if sys.argv[3:]:
-    times = {user: [], sys.argv[3]: []}
+    times = {name: [] for name in (user, *sys.argv[3:])}
     for number in range(count):
         for name, taken in times.items():
             start = time.perf_counter()

@@ -34,21 +34,29 @@ for wrong in (
     request(kind=4),
     request(kind=65535),
     request(magic=b"RSTQ"),
-    request(version=2),
     request(zero=1),
     request(user=b""),
     request(user=b"x" * 257),
     request(user=b"ali\0ce"),
     request(password=b"x" * 1025),
+    request(password=password + b"\0"),
+    request(password=password + b"\0" + b"x" * 1000),
     request(new=b"not in this kind"),
     request(kind=1),
-    b"RSPQ" + b"\xff" * 20,
 ):
     answer = said(wrong)
     assert answer == b"", (wrong, answer)
 
+# Of another version: told by the header of this one, and that it is unavailable.
+for other in (request(version=2), request(version=0x101)[:6], b"RSPQ" + b"\xff" * 20):
+    answer = said(other)
+    assert answer == struct.pack("<4sHHHHII", b"RSPA", 1, 10, 0, 0, 0, 0), (other, answer)
+
 one = said(*[bytes([byte]) for byte in whole])
 print("well:", struct.unpack_from("<H", one, 6)[0])
+# Nobody's password, whatever a server makes of an anonymous bind; the module would not have sent them.
+for nobodys in (b"", b"x" * 1024):
+    assert struct.unpack_from("<H", said(request(password=nobodys)), 6)[0] == 1, nobodys
 # What somebody heard on the way, had they been able to, opens nothing that its sender could not.
 print("again:", struct.unpack_from("<H", said(whole), 6)[0])
 print("logged out:", said(whole[:-1]).decode() or "none")

@@ -10,24 +10,29 @@
 //! `ldapsearch`.
 
 pub mod artifacts;
+pub mod booted;
 pub mod caller;
 pub mod corpus;
 pub mod differ;
 pub mod directory;
 pub mod exec;
 pub mod host;
+pub mod memory;
 pub mod model;
 pub mod nscd;
 pub mod pam;
 pub mod rosterd;
 pub mod scenario;
 pub mod servers;
+pub mod sshd;
+pub mod stacks;
 pub mod wait;
 
 pub use artifacts::{
     c_program, c_program_with, exec_program, krb5_program, library_folder, pam_module,
     rootwrap_daemon_program, roster_program, rosterd_program,
 };
+pub use booted::Booted;
 pub use caller::Caller;
 pub use corpus::Corpus;
 pub use directory::Directory;
@@ -37,4 +42,5 @@ pub use nscd::{Names, Responder};
 pub use pam::Pam;
 pub use rosterd::{Domain, Rosterd};
 pub use servers::{Ds389, Schema, Server, Setup, Slapd};
+pub use sshd::Sshd;
 pub use wait::{wait_for, wait_until};

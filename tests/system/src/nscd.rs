@@ -84,6 +84,15 @@ impl Responder {
         self.process = Some(Process::start(&mut command, &self.host.path("log")));
     }
 
+    /// The next server on the same host, which has ended, with these arguments instead.
+    #[must_use]
+    pub fn again(mut self, arguments: &[&str]) -> Self {
+        self.process = None;
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.launch();
+        self
+    }
+
     /// The host.
     #[must_use]
     pub fn host(&self) -> &Host {

@@ -5,7 +5,7 @@
 
 use crate::artifacts::pam_module;
 use crate::host::{Output, run, tool};
-use crate::rosterd::{Rosterd, SOON};
+use crate::rosterd::{Domain, Rosterd, SOON};
 use crate::servers::{POLICY, Server, Setup, Slapd};
 use crate::wait::wait_for;
 use crate::{Directory, Schema};
@@ -59,6 +59,44 @@ pub fn directory(names: &[&str]) -> Slapd {
 #[derive(Debug)]
 pub struct Pam<'r> {
     rosterd: &'r Rosterd,
+}
+
+/// A running daemon with these domains and further tables of its configuration, [prepared](prepare) for log-ins.
+#[must_use]
+pub fn started(domains: &[Domain], tables: &str) -> Rosterd {
+    let mut rosterd = Rosterd::installed(domains);
+    rosterd.set_tables(tables);
+    prepare(&rosterd);
+    rosterd.launch();
+    rosterd
+}
+
+/// A domain in which people log in by the directory, and the wire is that of this machine.
+#[must_use]
+pub fn domain<S: Server>(server: &S) -> Domain {
+    let domain = Domain::ldap("corp", server).with("auth", "\"ldap\"");
+    domain.with("allow_clear_user_passwords", "true")
+}
+
+/// The host restarts: the daemon and its caches begin anew, until they know that user again.
+pub fn restart(rosterd: &mut Rosterd, user: &str) {
+    rosterd.stop();
+    rosterd.launch();
+    wait_until_known(rosterd, user);
+}
+
+/// Waits until the daemon can tell whether that user may in.
+pub fn wait_until_known(rosterd: &Rosterd, user: &str) {
+    wait_for(SOON, || match rosterd.roster(&["access", user]) {
+        told if matches!(told.code, 0 | 3) => Ok(()),
+        told => Err(told.error()),
+    });
+}
+
+/// Stops the server, until the daemon knows that it is away.
+pub fn take_away<S: Server>(server: &mut S, rosterd: &Rosterd) {
+    server.stop();
+    rosterd.expect_of_domain("corp", "online", false);
 }
 
 /// Sets a daemon that is not started yet up for log-ins: an /etc/pam.d with the service `alone`.

@@ -3,14 +3,12 @@
 
 use roster_system_tests::pam::{self, FIRST, Pam};
 use roster_system_tests::rosterd::SOON;
-use roster_system_tests::servers::Process;
 use roster_system_tests::{
-    Directory, Domain, Ds389, Output, Rosterd, Schema, Server, Slapd, needs_root, run, tool,
+    Directory, Domain, Ds389, Output, Rosterd, Schema, Server, Slapd, Sshd, needs_root, run, tool,
     wait_for,
 };
 use serde_json::Value;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,18 +46,8 @@ impl World {
         slapd.change(&people.group("admins", 30_000, &["alice"]));
         slapd.change(&people.group("suspended", 30_001, &["carol"]));
         change(&slapd, &people);
-        let domain = Domain::ldap("corp", &slapd)
-            .with("auth", "\"ldap\"")
-            .with("allow_clear_user_passwords", "true")
-            .with("connect_timeout", "\"1s\"");
-        let mut rosterd = Rosterd::installed(&[configure(domain)]);
-        rosterd.set_tables(RULES);
-        pam::prepare(&rosterd);
-        // sshd's own user.
-        let passwd = fs::File::options().append(true).open(rosterd.host().path("etc/passwd"));
-        let line = "sshd:x:105:65534::/run/sshd:/usr/sbin/nologin";
-        writeln!(passwd.expect("the host's passwd"), "{line}").expect("write to it");
-        rosterd.launch();
+        let domain = pam::domain(&slapd).with("connect_timeout", "\"1s\"");
+        let rosterd = pam::started(&[configure(domain)], RULES);
         let world = Self { slapd, rosterd, people };
         let pam = world.pam();
         for service in ["sshd", "login", "cron"] {
@@ -102,24 +90,12 @@ impl World {
         found.unwrap_or_else(|| panic!("no {rule}: {said}"))["saw"].as_str().unwrap().to_owned()
     }
 
-    /// The daemon and its caches begin anew.
     fn host_restarts(&mut self) {
-        self.rosterd.stop();
-        self.rosterd.launch();
-        self.wait_until_ready();
-    }
-
-    /// Waits until the daemon knows its users again.
-    fn wait_until_ready(&self) {
-        wait_for(SOON, || match self.rosterd.roster(&["access", "alice"]) {
-            told if matches!(told.code, 0 | 3) => Ok(()),
-            told => Err(told.error()),
-        });
+        pam::restart(&mut self.rosterd, "alice");
     }
 
     fn directory_goes(&mut self) {
-        self.slapd.stop();
-        self.rosterd.expect_of_domain("corp", "online", false);
+        pam::take_away(&mut self.slapd, &self.rosterd);
     }
 
     fn keys(&self, user: &str) -> Output {
@@ -228,12 +204,7 @@ fn who_is_locked_in_389_ds_is_out_whoever_has_authenticated_them() {
     }
     let mut server = Ds389::serving(&pam::people(&["alice", "bob"]));
     let people = Directory::new(Schema::Rfc2307);
-    let domain = Domain::ldap("corp", &server)
-        .with("auth", "\"ldap\"")
-        .with("allow_clear_user_passwords", "true");
-    let mut rosterd = Rosterd::installed(&[domain]);
-    pam::prepare(&rosterd);
-    rosterd.launch();
+    let rosterd = pam::started(&[pam::domain(&server)], "");
     let pam = Pam::on(&rosterd, "alice");
     let account = |user: &str| pam.test("alone", user, &["acct_mgmt"], &[]).code;
     let expect = |user: &str, code: i32| {
@@ -247,8 +218,7 @@ fn who_is_locked_in_389_ds_is_out_whoever_has_authenticated_them() {
     server.set(&people.user_dn("alice"), "nsAccountLock", &["true"]);
     expect("alice", 3);
     expect("bob", 0);
-    server.stop();
-    rosterd.expect_of_domain("corp", "online", false);
+    pam::take_away(&mut server, &rosterd);
     expect("alice", 3);
     expect("bob", 0);
 }
@@ -338,71 +308,19 @@ fn sshd_lets_people_in_by_keys_of_the_directory_that_may_be_away() {
     assert_eq!(world.keys("local").text(), "");
     assert_eq!(world.keys("stranger").text(), "");
 
-    let mut sshd = Sshd::start(&world.rosterd, folder.path());
+    let sshd = Sshd::start(
+        &world.rosterd,
+        "PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+         AuthorizedKeysCommand /run/bin/roster ssh-keys %u\nAuthorizedKeysCommandUser nobody",
+    );
     let id = format!("{FIRST}");
-    let in_by = |sshd: &Sshd, user: &str, key: &Path| sshd.run(&world.rosterd, user, key);
-    assert_eq!(in_by(&sshd, "alice", &good).text(), id, "{}", sshd.process.log());
-    assert_eq!(in_by(&sshd, "alice", &ecdsa).text(), id);
+    let in_by = |user: &str, key: &Path| sshd.by_key(user, key, "id -u");
+    assert_eq!(in_by("alice", &good).text(), id, "{}", sshd.log());
+    assert_eq!(in_by("alice", &ecdsa).text(), id);
     for (user, key) in [("alice", &forced), ("bob", &good), ("carol", &good)] {
-        assert_ne!(in_by(&sshd, user, key).code, 0, "{user} {}", key.display());
+        assert_ne!(in_by(user, key).code, 0, "{user} {}", key.display());
     }
-    world.slapd.stop();
-    world.rosterd.expect_of_domain("corp", "online", false);
-    assert_eq!(in_by(&sshd, "alice", &good).text(), id, "{}", sshd.process.log());
-    assert_ne!(in_by(&sshd, "carol", &good).code, 0);
-    sshd.process.stop();
-}
-
-/// An sshd in the mounts of the daemon.
-struct Sshd {
-    process: Process,
-    port: u16,
-}
-
-impl Sshd {
-    fn start(rosterd: &Rosterd, folder: &Path) -> Self {
-        let (host_key, _) = key(folder, "host", &["-t", "ed25519"]);
-        let port = roster_system_tests::servers::free_port();
-        let mut config = fs::File::create(folder.join("sshd_config")).expect("a configuration");
-        write!(
-            config,
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nUsePAM yes\n\
-             PasswordAuthentication no\nKbdInteractiveAuthentication no\nStrictModes no\n\
-             AuthorizedKeysFile none\nAuthorizedKeysCommand /run/bin/roster ssh-keys %u\n\
-             AuthorizedKeysCommandUser nobody\nLogLevel DEBUG1\n",
-            host_key.display()
-        )
-        .expect("write it");
-        let mut command = rosterd.inside(Path::new("sh"));
-        let sshd = tool("/usr/sbin/sshd", "openssh-server");
-        let script = "mkdir -p /run/sshd && exec \"$@\"";
-        command.args(["-ec", script, "sshd"]).arg(sshd).args(["-D", "-e", "-f"]);
-        command.arg(folder.join("sshd_config"));
-        let mut process = Process::start(&mut command, &folder.join("sshd.log"));
-        wait_for(SOON, || {
-            assert!(process.runs(), "sshd has ended: {}", process.log());
-            match std::net::TcpStream::connect(("127.0.0.1", port)) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(error.to_string()),
-            }
-        });
-        Self { process, port }
-    }
-
-    /// Runs `id -u` as somebody who comes with a key.
-    fn run(&self, rosterd: &Rosterd, user: &str, key: &Path) -> Output {
-        let mut command = rosterd.inside(Path::new("ssh"));
-        let port = self.port.to_string();
-        command.args(["-F", "none", "-p", &port, "-i"]).arg(key);
-        for option in [
-            "BatchMode=yes",
-            "IdentitiesOnly=yes",
-            "StrictHostKeyChecking=no",
-            "UserKnownHostsFile=/dev/null",
-            "LogLevel=ERROR",
-        ] {
-            command.args(["-o", option]);
-        }
-        run(command.args([&format!("{user}@127.0.0.1"), "id", "-u"]))
-    }
+    world.directory_goes();
+    assert_eq!(in_by("alice", &good).text(), id, "{}", sshd.log());
+    assert_ne!(in_by("carol", &good).code, 0);
 }

@@ -224,31 +224,26 @@ fn a_stopped_server_is_served_from_what_is_known_and_followed_when_it_returns() 
     watchers.end();
 }
 
+/// Of both nothing is heard but that the time is over, which takes most of a minute.
 #[test]
-fn a_frozen_server_is_noticed_and_followed_when_it_thaws() {
-    let mut slapd = served();
-    let rosterd = mirroring(&slapd, &slapd.uri());
-    let watchers = Watchers::of(&rosterd.host().snapshot());
-    slapd.process().freeze();
-    rosterd.expect_of_domain("corp", "online", false);
-    slapd.process().thaw();
-    slapd.change(&directory().user("thawed", 70_000));
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    watchers.end();
-}
-
-#[test]
-fn a_half_open_connection_is_noticed_and_replaced() {
-    let slapd = served();
-    let relay = Relay::to(slapd.port());
-    let rosterd = mirroring(&slapd, &relay.uri());
-    let watchers = Watchers::of(&rosterd.host().snapshot());
+fn a_frozen_server_and_a_half_open_connection_are_noticed_and_followed_when_they_answer_again() {
+    let (mut frozen, behind) = (served(), served());
+    let relay = Relay::to(behind.port());
+    let of_frozen = mirroring(&frozen, &frozen.uri());
+    let half_open = mirroring(&behind, &relay.uri());
+    let watchers = [&of_frozen, &half_open].map(|rosterd| Watchers::of(&rosterd.host().snapshot()));
+    frozen.process().freeze();
     relay.fall_silent();
-    slapd.change(&directory().user("unheard", 70_000));
-    rosterd.expect_of_domain("corp", "online", false);
+    behind.change(&directory().user("unheard", 70_000));
+    for rosterd in [&of_frozen, &half_open] {
+        rosterd.expect_of_domain("corp", "online", false);
+    }
+    frozen.process().thaw();
     relay.speak_again();
-    rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    watchers.end();
+    frozen.change(&directory().user("thawed", 70_000));
+    of_frozen.expect_mirror(&[Source::Server(&frozen)]);
+    half_open.expect_mirror(&[Source::Server(&behind)]);
+    watchers.into_iter().for_each(Watchers::end);
 }
 
 #[test]
@@ -292,7 +287,8 @@ fn believe_an_older_database<S: Server>(mut server: S, port: u16) {
                 rosterd.stop();
             }
             relay.hang_up();
-            server.stop();
+            // What it would take its time to put down is not looked at any more.
+            server.process().kill();
             server.restore(&saved);
             server.start();
             for i in 0..writes {

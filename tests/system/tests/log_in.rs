@@ -1,12 +1,14 @@
 //! Log-ins by the directory: the real module in real programs, a real daemon, real servers.
 
+use roster_system_tests::host::RECOMMENDED;
 use roster_system_tests::pam::{self, FIRST, PASSWORD, Pam, input, said};
-use roster_system_tests::rosterd::SOON;
+use roster_system_tests::rosterd::{LOCAL_GROUPS, LOCALS, SOON};
 use roster_system_tests::servers::{Certificate, POLICY, Relay};
 use roster_system_tests::{
-    Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, needs_root, pam_module, run,
-    tool, wait_until,
+    Corpus, Directory, Domain, Ds389, Host, Rosterd, Schema, Server, Setup, Slapd, Sshd,
+    needs_root, pam_module, run, tool, wait_for, wait_until,
 };
+use roster_wire::pam::Verdict;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,9 +21,9 @@ const WRONG: &str = "Authentication failure";
 const UNKNOWN: &str = "User not known to the underlying authentication module";
 const UNAVAILABLE: &str = "Authentication service cannot retrieve authentication info";
 
-/// A domain in which people log in by the directory.
+/// A domain in which people log in by the directory, and by nothing else.
 fn domain<S: Server>(server: &S) -> Domain {
-    log_in_by(Domain::ldap("corp", server)).with("allow_clear_user_passwords", "true")
+    pam::domain(server).with("offline_credentials", "false")
 }
 
 fn log_in_by(domain: Domain) -> Domain {
@@ -29,15 +31,7 @@ fn log_in_by(domain: Domain) -> Domain {
 }
 
 fn started(domains: &[Domain]) -> Rosterd {
-    started_with(domains, "")
-}
-
-fn started_with(domains: &[Domain], tables: &str) -> Rosterd {
-    let mut rosterd = Rosterd::installed(domains);
-    rosterd.set_tables(tables);
-    pam::prepare(&rosterd);
-    rosterd.launch();
-    rosterd
+    pam::started(domains, "")
 }
 
 fn user_dn(name: &str) -> String {
@@ -292,7 +286,7 @@ fn passwords_go_to_servers_that_prove_who_they_are() {
     }
     let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) };
     let slapd = Slapd::serving(setup, &pam::people(&["alice"]));
-    let other = Slapd::serving(
+    let mut other = Slapd::serving(
         Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) },
         &pam::people(&["alice"]),
     );
@@ -321,6 +315,16 @@ fn passwords_go_to_servers_that_prove_who_they_are() {
     let pam = Pam::on(&rosterd, "alice");
     assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
     pam.expect_logged("user=alice", "outcome=unreachable");
+
+    // What a first `openssl req -x509` makes is told in words that help.
+    other.stop();
+    other.show(Certificate::SelfSigned);
+    other.start();
+    let _ = rosterd.roster(&["domain", "refresh", "corp"]);
+    wait_for(SOON, || match rosterd.domain("corp")?["reason"].to_string() {
+        reason if reason.contains("basicConstraints=CA:FALSE") => Ok(()),
+        reason => Err(reason),
+    });
 }
 
 #[test]
@@ -330,7 +334,7 @@ fn a_user_asks_for_themselves_alone_and_not_for_ever() {
     }
     let slapd = pam::directory(&["alice", "bob"]);
     let tables = "[responder.pam]\ntrusted_users = [\"daemon\"]\ntries_per_minute = 5\n";
-    let rosterd = started_with(&[domain(&slapd)], tables);
+    let rosterd = pam::started(&[domain(&slapd)], tables);
     let pam = Pam::on(&rosterd, "bob");
     let asks = |uid: u32, user: &str, password: &str| {
         said(&pam.test_as(uid, user, &["authenticate"], &[password]))
@@ -561,70 +565,65 @@ fn su_sudo_and_sshd_let_people_in() {
     assert_eq!(sudo(PASSWORD).text(), "root");
     assert_ne!(sudo("wrong").code, 0);
 
-    let sshd = Sshd::start(&pam, &rosterd);
-    assert_eq!(sshd.ssh("alice", PASSWORD).text(), "alice");
-    assert_ne!(sshd.ssh("alice", "wrong").code, 0);
-    assert_ne!(sshd.ssh("mallory", PASSWORD).code, 0);
+    let sshd = Sshd::start(
+        &rosterd,
+        "PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nPubkeyAuthentication no",
+    );
+    let ssh = |user: &str, password: &str| sshd.by_password(user, password, "password", "id -un");
+    assert_eq!(ssh("alice", PASSWORD).text(), "alice", "{}", sshd.log());
+    assert_ne!(ssh("alice", "wrong").code, 0);
+    assert_ne!(ssh("mallory", PASSWORD).code, 0);
     pam.expect_logged("user=alice service=sshd rhost=127.0.0.1", "outcome=success");
     expect_no_secrets(&rosterd, &[PASSWORD]);
 }
 
-/// An sshd on loopback, in the mounts of the daemon.
-struct Sshd {
-    process: std::process::Child,
-    port: u16,
-}
+/// By verdict, what pam_authenticate, pam_acct_mgmt and the two parts of pam_chauthtok return. What no other
+/// module in the stack says yes to, libpam denies: hence PERM_DENIED where the module says IGNORE.
+const CODES: &str = "
+0 SUCCESS SUCCESS SUCCESS SUCCESS
+1 AUTH_ERR PERM_DENIED AUTH_ERR AUTHTOK_RECOVERY_ERR
+2 USER_UNKNOWN USER_UNKNOWN USER_UNKNOWN USER_UNKNOWN
+3 USER_UNKNOWN PERM_DENIED USER_UNKNOWN USER_UNKNOWN
+4 SUCCESS NEW_AUTHTOK_REQD AUTHTOK_ERR AUTHTOK_ERR
+5 AUTH_ERR AUTHTOK_EXPIRED PERM_DENIED PERM_DENIED
+6 ACCT_EXPIRED ACCT_EXPIRED PERM_DENIED PERM_DENIED
+7 PERM_DENIED PERM_DENIED PERM_DENIED PERM_DENIED
+8 ACCT_EXPIRED ACCT_EXPIRED PERM_DENIED PERM_DENIED
+9 PERM_DENIED PERM_DENIED PERM_DENIED PERM_DENIED
+10 AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN AUTHTOK_ERR
+11 AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN AUTHTOK_ERR
+12 MAXTRIES PERM_DENIED TRY_AGAIN AUTHTOK_ERR
+13 PERM_DENIED PERM_DENIED PERM_DENIED PERM_DENIED
+14 AUTH_ERR PERM_DENIED PERM_DENIED AUTHTOK_ERR
+nobody-listens AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN TRY_AGAIN
+no-conversation CONV_ERR SUCCESS CONV_ERR CONV_ERR
+";
 
-impl Sshd {
-    fn start(pam: &Pam<'_>, rosterd: &Rosterd) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
-        let (key, config) = (rosterd.host().path("ssh_key"), rosterd.host().path("sshd_config"));
-        let mut keygen = Command::new(tool("ssh-keygen", "openssh-client"));
-        let made = run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
-        assert_eq!(made.code, 0, "ssh-keygen: {}", made.error());
-        let text = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nUsePAM yes\nPidFile none\n\
-             PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nStrictModes no\n",
-            key.display()
-        );
-        fs::write(&config, text).expect("write sshd_config");
-        // Its folder for privilege separation is in a /run that is the daemon's.
-        assert_eq!(run(pam.command("mkdir").args(["-p", "/run/sshd"])).code, 0);
-        let sshd = tool("sshd", "openssh-server");
-        let mut command = pam.command(sshd.to_str().expect("a path"));
-        command.args(["-D", "-e", "-f"]).arg(&config);
-        let log = fs::File::create(rosterd.host().path("sshd.log")).expect("a log");
-        let process = command.stderr(log).spawn().expect("start sshd");
-        wait_until(Duration::from_secs(20), "sshd listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Self { process, port }
+#[test]
+fn each_verdict_has_its_code_in_each_function_and_what_is_none_lets_nobody_in() {
+    if !needs_root() {
+        return;
     }
-
-    fn ssh(&self, user: &str, password: &str) -> roster_system_tests::Output {
-        let mut command = Command::new(tool("sshpass", "sshpass"));
-        command.args(["-p", password, "ssh", "-F", "none", "-p", &self.port.to_string()]);
-        for option in [
-            "StrictHostKeyChecking=no",
-            "UserKnownHostsFile=/dev/null",
-            "PubkeyAuthentication=no",
-            "NumberOfPasswordPrompts=1",
-            "LogLevel=ERROR",
-        ] {
-            command.args(["-o", option]);
+    let locals = Corpus::new("", LOCALS.as_bytes(), LOCAL_GROUPS.as_bytes(), b"");
+    let host = Host::new(&locals, RECOMMENDED);
+    let script = "mount -t tmpfs -o mode=755 tmpfs /run; exec python3 -c \"$@\"";
+    let mut command = host.command("sh");
+    command.args(["-ec", script, "table", include_str!("../python/pam_table.py")]);
+    let told = run(command.arg(pam_module()).arg("alice")).text();
+    for line in told.lines() {
+        let (said, codes) = line.split_once(' ').expect("what was said, and codes");
+        let known = CODES.lines().find(|row| row.split(' ').next() == Some(said));
+        match known {
+            Some(row) => assert_eq!(line, row),
+            None => assert_eq!(
+                codes, "AUTHINFO_UNAVAIL AUTHINFO_UNAVAIL TRY_AGAIN AUTHTOK_ERR",
+                "{said} is no answer"
+            ),
         }
-        run(command.arg(format!("{user}@127.0.0.1")).arg("id -un"))
     }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    // Each of the table, and eleven that are no answers.
+    assert_eq!(told.lines().count(), CODES.trim().lines().count() + 11, "{told}");
+    assert_eq!(Verdict::ALL.len(), 15, "a verdict is not in the table");
 }
 
 #[test]

@@ -4,14 +4,14 @@
 use roster_system_tests::host::tool;
 use roster_system_tests::pam::{self, Pam};
 use roster_system_tests::rosterd::SOON;
-use roster_system_tests::servers::{Kdc, free_port};
-use roster_system_tests::{Domain, Output, Rosterd, needs_root, run, wait_for, wait_until};
+use roster_system_tests::servers::Kdc;
+use roster_system_tests::{Domain, Output, Rosterd, Sshd, needs_root, wait_for, wait_until};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 const PASSWORD: &str = "correct horse";
@@ -397,97 +397,30 @@ fn what_a_kdc_in_another_ones_place_refuses_makes_nobody_forgotten() {
     }
 }
 
-/// An sshd on the host.
-struct Sshd {
-    child: Child,
-    port: u16,
-    folder: PathBuf,
-}
-
-impl Sshd {
-    fn start(world: &World, pam: &Pam<'_>) -> Self {
-        let folder = world.folder.path().join("sshd");
-        fs::create_dir(&folder).unwrap();
-        let key = folder.join("key");
-        let made = run(Command::new(tool("ssh-keygen", "openssh-client"))
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(&key));
-        assert_eq!(made.code, 0, "{}", made.error());
-        let port = free_port();
-        let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nUsePAM yes\n\
-             PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nPubkeyAuthentication no\n\
-             StrictModes no\nPrintMotd no\nUseDNS no\n",
-            key.display()
-        );
-        fs::write(folder.join("sshd_config"), config).unwrap();
-        let asks = folder.join("askpass");
-        fs::write(&asks, format!("#!/bin/sh\necho '{PASSWORD}'\n")).unwrap();
-        fs::set_permissions(&asks, fs::Permissions::from_mode(0o755)).unwrap();
-        let sshd = tool("sshd", "openssh-server");
-        let mut command = pam.command("sh");
-        // The folder that it confines itself to.
-        let script = "mkdir -p -m 755 /run/sshd; exec \"$0\" -D -e -f \"$1\"";
-        command.args(["-ec", script]).arg(sshd).arg(folder.join("sshd_config"));
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(fs::File::create(folder.join("log")).unwrap());
-        let child = command.spawn().unwrap();
-        wait_until(SOON, "sshd answers", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Self { child, port, folder }
-    }
-
-    /// What a command says that is run by ssh as a user, who shows the password in that way.
-    fn run(&self, user: &str, way: &str, command: &str) -> String {
-        let mut ssh = Command::new(tool("ssh", "openssh-client"));
-        ssh.args(["-F", "none", "-p", &self.port.to_string(), "-l", user]);
-        for option in [
-            "StrictHostKeyChecking=no",
-            "UserKnownHostsFile=/dev/null",
-            "LogLevel=ERROR",
-            "NumberOfPasswordPrompts=1",
-            &format!("PreferredAuthentications={way}"),
-        ] {
-            ssh.args(["-o", option]);
-        }
-        ssh.env("SSH_ASKPASS", self.folder.join("askpass")).env("SSH_ASKPASS_REQUIRE", "force");
-        let done = run(ssh.args(["127.0.0.1", command]).stdin(Stdio::null()));
-        assert_eq!(done.code, 0, "{}{}", done.error(), self.log());
-        done.text()
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_session_of_sshd_has_a_ticket_that_it_can_use_and_leaves_none_behind() {
     if !needs_root() {
         return;
     }
     let world = World::new(&[], true);
-    let mut passwd =
-        fs::OpenOptions::new().append(true).open(world.rosterd.host().path("etc/passwd")).unwrap();
-    passwd.write_all(b"sshd:x:1501:65534::/run/sshd:/usr/sbin/nologin\n").unwrap();
     let pam = Pam::on(&world.rosterd, "alice");
     pam.service("sshd", pam::ALONE);
-    let sshd = Sshd::start(&world, &pam);
+    let sshd = Sshd::start(
+        &world.rosterd,
+        "PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nPubkeyAuthentication no",
+    );
+    let by = |way: &str, command: &str| {
+        let done = sshd.by_password("alice", PASSWORD, way, command);
+        assert_eq!(done.code, 0, "{}{}", done.error(), sshd.log());
+        done.text()
+    };
     let klist = tool("klist", "krb5-user");
     let command = format!(
         "echo \"$KRB5CCNAME\"; stat -c '%U %a' \"${{KRB5CCNAME#FILE:}}\"; env | grep -c ROSTER; {}",
         klist.display()
     );
     for way in ["password", "keyboard-interactive"] {
-        let said = sshd.run("alice", way, &command);
+        let said = by(way, &command);
         let mut lines = said.lines();
         let name = lines.next().unwrap_or_default();
         let stem = format!("FILE:{}/krb5cc_{FIRST}_", world.folder.path().display());
@@ -499,11 +432,9 @@ fn a_session_of_sshd_has_a_ticket_that_it_can_use_and_leaves_none_behind() {
     }
     // Two sessions have a ticket each, and neither takes the other's away.
     let sleeper = std::thread::scope(|scope| {
-        let long = scope.spawn(|| {
-            sshd.run("alice", "password", "sleep 2; cat \"${KRB5CCNAME#FILE:}\" | wc -c")
-        });
+        let long = scope.spawn(|| by("password", "sleep 2; cat \"${KRB5CCNAME#FILE:}\" | wc -c"));
         wait_until(SOON, "the first session has a ticket", || !world.caches().is_empty());
-        sshd.run("alice", "password", "true");
+        by("password", "true");
         long.join().unwrap()
     });
     assert!(sleeper.trim().parse::<u32>().unwrap() > 100, "{sleeper}");

@@ -1,14 +1,20 @@
 //! A wall clock that is set ten years back or ahead, while the daemon runs and between two of its lives:
-//! changes are followed, what was asked on demand is asked again, and nobody goes.
+//! changes are followed, what was asked on demand is asked again, nobody goes, and no password lives longer.
 
 use roster_system_tests::host::tool;
+use roster_system_tests::pam::{self, PASSWORD};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::{
-    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program_with, run, wait_until,
+    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program_with, needs_root, run,
+    wait_for, wait_until,
+};
+use roster_wire::pam::{
+    ANSWER_HEADER_BYTES, AnswerHeader, Kind, REQUEST_BYTES_MAX, Request, Verdict,
 };
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,8 +25,16 @@ const LAB: &str = "dc=lab,dc=example";
 struct Clock(File);
 
 impl Clock {
-    fn at(path: &Path) -> Self {
-        fs::write(path, 0_i64.to_ne_bytes()).expect("write the clock");
+    /// Of a daemon that is not started yet.
+    fn of(rosterd: &mut Rosterd) -> Self {
+        let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
+        let path = rosterd.host().path("clock");
+        fs::write(&path, 0_i64.to_ne_bytes()).expect("write the clock");
+        rosterd.within(&format!(
+            "export LD_PRELOAD={} ROSTER_TEST_CLOCK={}; exec \"$@\"",
+            library.display(),
+            path.display()
+        ));
         Self(File::options().write(true).open(path).expect("open the clock"))
     }
 
@@ -101,14 +115,7 @@ fn a_clock_that_is_set_back_or_ahead_stops_nothing_and_takes_nobody_away() {
     let mut rosterd = Rosterd::prepared(&[Domain::ldap("corp", &corp), on_demand]);
     let mut world = World { corp, lab, steps: 0 };
 
-    let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
-    let file = rosterd.host().path("clock");
-    let clock = Clock::at(&file);
-    rosterd.within(&format!(
-        "export LD_PRELOAD={} ROSTER_TEST_CLOCK={}; exec \"$@\"",
-        library.display(),
-        file.display()
-    ));
+    let clock = Clock::of(&mut rosterd);
     let start = |rosterd: &mut Rosterd| {
         rosterd.launch();
         rosterd.expect_of_domain("lab", "online", true);
@@ -134,4 +141,76 @@ fn a_clock_that_is_set_back_or_ahead_stops_nothing_and_takes_nobody_away() {
     std::thread::sleep(Duration::from_secs(3));
     assert!(world.lab.searches() - before <= 40, "questions without pause");
     wait_until(SOON, "all is well", || rosterd.status().is_ok());
+}
+
+/// What a responder says of a password.
+fn verdict(rosterd: &Rosterd, user: &str, password: &str) -> Result<Verdict, String> {
+    let request = Request {
+        kind: Kind::Authenticate,
+        user: user.as_bytes(),
+        uid: None,
+        service: b"clock",
+        remote_host: b"",
+        terminal: b"",
+        remote_user: b"",
+        secret: password.as_bytes(),
+        new_secret: b"",
+    };
+    let (mut room, mut header) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_HEADER_BYTES]);
+    let asked = UnixStream::connect(rosterd.host().path("run/pam")).and_then(|mut stream| {
+        stream.write_all(request.write(&mut room).expect("a request"))?;
+        stream.read_exact(&mut header)
+    });
+    asked.map_err(|error| format!("{error}: {}", rosterd.log()))?;
+    Ok(AnswerHeader::parse(&header).expect("an answer").verdict)
+}
+
+#[test]
+fn what_is_kept_of_a_password_lives_no_longer_when_the_clock_is_set_back() {
+    if !needs_root() {
+        return;
+    }
+    const MINUTE: i64 = 60;
+    let mut slapd = pam::directory(&["alice"]);
+    let domain = pam::domain(&slapd)
+        .with("offline_life", "\"1h\"")
+        .with("connect_timeout", "\"1s\"")
+        .with("password_hash_time", "\"10ms\"");
+    let mut rosterd = Rosterd::prepared(&[domain]);
+    let clock = Clock::of(&mut rosterd);
+    rosterd.launch();
+    let expect = |rosterd: &Rosterd, wanted: Verdict, when: &str| {
+        wait_for(SOON, || match verdict(rosterd, "alice", PASSWORD)? {
+            said if said == wanted => Ok(()),
+            said => Err(format!("{when}: {said:?} and not {wanted:?}: {}", rosterd.log())),
+        });
+    };
+    let keep = |rosterd: &Rosterd| {
+        expect(rosterd, Verdict::Success, "the directory answers");
+        wait_until(SOON, "it is kept", || {
+            rosterd.roster(&["cache", "credentials"]).text().contains("alice")
+        });
+    };
+    keep(&rosterd);
+    pam::take_away(&mut slapd, &rosterd);
+    expect(&rosterd, Verdict::Success, "at once");
+    clock.set(59 * MINUTE);
+    expect(&rosterd, Verdict::Success, "within its life");
+    clock.set(61 * MINUTE);
+    expect(&rosterd, Verdict::Unreachable, "its life is over");
+    for shift in [0, -TEN_YEARS] {
+        clock.set(shift);
+        // Not for a moment.
+        assert_eq!(verdict(&rosterd, "alice", PASSWORD), Ok(Verdict::Unreachable), "{shift}");
+    }
+    rosterd.stop();
+    rosterd.launch();
+    expect(&rosterd, Verdict::Unreachable, "after a start with the clock set back");
+
+    // What a directory finds right counts by the clock that the host has now.
+    clock.set(0);
+    slapd.start();
+    keep(&rosterd);
+    pam::take_away(&mut slapd, &rosterd);
+    expect(&rosterd, Verdict::Success, "it is kept anew");
 }

@@ -6,8 +6,9 @@ use roster_system_tests::pam::{self, PASSWORD, Pam};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::{POLICY, Relay};
 use roster_system_tests::{
-    Directory, Domain, Rosterd, Schema, Server, Slapd, needs_root, wait_for,
+    Directory, Domain, Rosterd, Schema, Server, Slapd, memory, needs_root, run, wait_for,
 };
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 const RIGHT: &str = "successfully authenticated";
 const WRONG: &str = "Authentication failure";
 const AWAY: &str = "Authentication service cannot retrieve authentication info";
-const TOO_MANY: &str = "Have exhausted maximum number of retries for service";
+const LOCKED: &str = "Permission denied";
 
 struct World {
     slapd: Slapd,
@@ -30,8 +31,21 @@ impl World {
         Self::through(slapd, &[&uri])
     }
 
+    /// Where alice and bob have logged in, and the directory is away since.
+    fn cut_off() -> Self {
+        let mut world = Self::start();
+        world.log_in("alice", PASSWORD);
+        world.log_in("bob", PASSWORD);
+        world.directory_goes();
+        world
+    }
+
     /// With the server behind these addresses of it.
     fn through(slapd: Slapd, uris: &[&str]) -> Self {
+        Self::with(slapd, uris, |domain| domain)
+    }
+
+    fn with(slapd: Slapd, uris: &[&str], configure: impl FnOnce(Domain) -> Domain) -> Self {
         let domain = Domain::ldap_through("corp", &slapd, uris)
             .with("auth", "\"ldap\"")
             .with("allow_clear_user_passwords", "true")
@@ -40,9 +54,7 @@ impl World {
             .with("offline_failures", "3")
             .with("offline_lockout", "\"1h\"")
             .with("password_hash_time", "\"10ms\"");
-        let mut rosterd = Rosterd::installed(&[domain]);
-        pam::prepare(&rosterd);
-        rosterd.launch();
+        let rosterd = pam::started(&[configure(domain)], "");
         let world = Self { slapd, rosterd };
         world.pam();
         world
@@ -83,24 +95,12 @@ impl World {
         });
     }
 
-    /// The daemon and its caches begin anew.
     fn host_restarts(&mut self) {
-        self.rosterd.stop();
-        self.rosterd.launch();
-        self.wait_until_ready();
-    }
-
-    /// Waits until the daemon knows its users again.
-    fn wait_until_ready(&self) {
-        wait_for(SOON, || match self.rosterd.roster(&["access", "alice"]) {
-            told if matches!(told.code, 0 | 3) => Ok(()),
-            told => Err(told.error()),
-        });
+        pam::restart(&mut self.rosterd, "alice");
     }
 
     fn directory_goes(&mut self) {
-        self.slapd.stop();
-        self.rosterd.expect_of_domain("corp", "online", false);
+        pam::take_away(&mut self.slapd, &self.rosterd);
     }
 
     fn directory_comes(&mut self) {
@@ -114,10 +114,7 @@ fn who_logged_in_before_logs_in_while_the_directory_is_away_and_after_a_restart_
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
-    world.log_in("alice", PASSWORD);
-    world.log_in("bob", PASSWORD);
-    world.directory_goes();
+    let mut world = World::cut_off();
     assert_eq!(world.says("alice", PASSWORD), RIGHT);
     world.pam().expect_logged("alice", "offline");
     assert_eq!(world.says("alice", "wrong"), WRONG);
@@ -136,6 +133,31 @@ fn who_logged_in_before_logs_in_while_the_directory_is_away_and_after_a_restart_
     assert_eq!(told.text(), "what was kept of 1 password is forgotten");
     assert_eq!(world.says("alice", PASSWORD), AWAY);
     assert_eq!(world.says("bob", PASSWORD), RIGHT);
+}
+
+#[test]
+fn who_is_asked_for_on_demand_logs_in_after_a_restart_too_and_who_was_never_asked_for_does_not() {
+    if !needs_root() {
+        return;
+    }
+    let slapd = pam::directory(&["alice", "bob", "carol"]);
+    let uri = slapd.uri();
+    let on_demand = |domain: Domain| domain.with("mode", "\"on-demand\"");
+    let mut world = World::with(slapd, &[&uri], on_demand);
+    world.log_in("bob", PASSWORD);
+    world.directory_goes();
+    world.rosterd.stop();
+    world.rosterd.launch();
+    // The first thing that the daemon hears of him is his password.
+    let whole = ["authenticate", "acct_mgmt", "open_session"];
+    wait_for(SOON, || match world.pam().test("alone", "bob", &whole, &[PASSWORD]) {
+        said if said.code == 0 => Ok(()),
+        said => Err(format!("{said:?}: {}", world.rosterd.log())),
+    });
+    assert_eq!(world.says("bob", "wrong"), WRONG);
+    assert_eq!(world.says("carol", PASSWORD), AWAY);
+    let account = world.pam().test("alone", "carol", &["acct_mgmt"], &[]);
+    assert!(pam::said(&account).ends_with(AWAY), "{account:?}");
 }
 
 #[test]
@@ -161,13 +183,66 @@ fn what_is_kept_is_for_the_back_end_alone_and_holds_no_password() {
 }
 
 #[test]
+fn a_password_is_in_locked_memory_while_it_is_asked_about_and_nowhere_after_that() {
+    if !needs_root() {
+        return;
+    }
+    const SECRET: &str = "a password that nothing else in any memory looks like";
+    let mut world = World::start();
+    let people = Directory::new(Schema::Rfc2307);
+    world.slapd.set(&people.user_dn("bob"), "userPassword", &[SECRET]);
+    let roles = ["bus", "publisher", "backend:corp", "responder:pam"];
+    let (monitor, slapd) = (world.rosterd.process().pid(), world.slapd.process().pid());
+    let traces = |world: &World| {
+        let of = |role: &&str| memory::traces(world.rosterd.wait_for_role(role), SECRET.as_bytes());
+        let mut all: Vec<_> = roles.iter().map(of).collect();
+        all.push(memory::traces(monitor, SECRET.as_bytes()));
+        all
+    };
+    // Whatever they log.
+    world.log_in("alice", PASSWORD);
+    let _ = world.rosterd.roster(&["log-level", "trace"]).text();
+
+    kill_process(slapd, Signal::STOP).expect("freeze slapd");
+    let waits = std::thread::scope(|scope| {
+        let bob = scope.spawn(|| world.pam().authenticate("bob", SECRET));
+        let (found, _) = wait_for(SOON, || match traces(&world) {
+            found if found[2].is_empty() || found[3].is_empty() => Err(format!("{found:?}")),
+            found => Ok(found),
+        });
+        kill_process(slapd, Signal::CONT).expect("thaw slapd");
+        bob.join().expect("pamtester");
+        found
+    });
+    assert!(waits[0].is_empty() && waits[1].is_empty() && waits[4].is_empty(), "{waits:?}");
+    let is_kept_well = |trace: &memory::Trace| trace.is_locked && trace.is_left_out;
+    assert!(waits.concat().iter().all(is_kept_well), "{waits:?}");
+
+    world.log_in("bob", SECRET);
+    assert_eq!(world.says("bob", "another one"), WRONG);
+    let (after, _) = wait_for(SOON, || match traces(&world) {
+        found if found.iter().all(Vec::is_empty) => Ok(found),
+        found => Err(format!("{found:?}")),
+    });
+    println!("{waits:?}, {after:?}");
+    for role in roles {
+        let pid = world.rosterd.wait_for_role(role);
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert!(core.contains(" 0 "), "{role}: {core}");
+    }
+    for secret in [SECRET, PASSWORD, "another one"] {
+        assert!(!world.rosterd.log().contains(secret), "{}", world.rosterd.log());
+    }
+    assert!(world.rosterd.log().contains(" trace "), "{}", world.rosterd.log());
+}
+
+#[test]
 fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
-    world.log_in("alice", PASSWORD);
-    world.directory_goes();
+    let mut world = World::cut_off();
     for failures in 1..=3 {
         assert_eq!(world.says("alice", &format!("guess {failures}")), WRONG);
         // Killed as soon as the verdict is known.
@@ -177,11 +252,15 @@ fn wrong_passwords_lock_a_user_out_whatever_becomes_of_the_daemon() {
             kept => Err(format!("{kept:?}: {}", world.rosterd.log())),
         });
     }
-    assert_eq!(world.says("alice", PASSWORD), TOO_MANY);
+    assert_eq!(world.says("alice", PASSWORD), LOCKED);
     world.rosterd.process().kill();
     world.rosterd.launch();
-    world.wait_until_ready();
-    assert_eq!(world.says("alice", PASSWORD), TOO_MANY);
+    pam::wait_until_known(&world.rosterd, "alice");
+    assert_eq!(world.says("alice", PASSWORD), LOCKED);
+    // However many guess at once, no more are compared than may be wrong.
+    let guess = include_str!("../python/guess.py");
+    let guesses = run(world.pam().command("python3").args(["-c", guess, "bob", "6"]));
+    assert_eq!(guesses.text(), "1: 3, 7: 3");
     // The directory has the last word.
     world.directory_comes();
     world.log_in("alice", PASSWORD);
@@ -194,11 +273,8 @@ fn a_password_that_was_changed_elsewhere_ends_with_the_next_word_of_the_director
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
+    let mut world = World::cut_off();
     let people = Directory::new(Schema::Rfc2307);
-    world.log_in("alice", PASSWORD);
-    world.log_in("bob", PASSWORD);
-    world.directory_goes();
     assert_eq!(world.says("alice", PASSWORD), RIGHT);
 
     // Changed while this host is cut off.
@@ -232,11 +308,8 @@ fn who_was_locked_meanwhile_is_out_as_soon_as_the_directory_says_so() {
     if !needs_root() {
         return;
     }
-    let mut world = World::start();
+    let mut world = World::cut_off();
     let people = Directory::new(Schema::Rfc2307);
-    world.log_in("alice", PASSWORD);
-    world.log_in("bob", PASSWORD);
-    world.directory_goes();
     assert_eq!(world.says("alice", PASSWORD), RIGHT);
 
     world.slapd.start();

@@ -46,6 +46,44 @@ impl Lab {
 }
 
 #[test]
+fn a_responder_that_is_off_needs_no_user_and_one_that_is_on_names_the_user_it_lacks() {
+    if !needs_root() {
+        return;
+    }
+    let files = tempfile::tempdir().expect("make a folder");
+    let (passwd, group) = (files.path().join("passwd"), files.path().join("group"));
+    fs::write(&passwd, PASSWD).expect("write");
+    fs::write(&group, GROUP).expect("write");
+    let mut rosterd = Rosterd::installed(&[Domain::files("lab", &passwd, &group)]);
+    let locals = rosterd.host().path("etc/passwd");
+    let text = fs::read_to_string(&locals).expect("read passwd");
+    let is_responders = |line: &&str| {
+        ["nss", "pam", "metrics", "nscd"]
+            .iter()
+            .any(|name| line.starts_with(&format!("roster-{name}:")))
+    };
+    let lines: Vec<_> = text.lines().filter(|line| !is_responders(line)).collect();
+    assert_eq!(text.lines().count() - lines.len(), 4);
+    fs::write(&locals, lines.join("\n") + "\n").expect("write passwd");
+    rosterd.launch();
+    rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+    rosterd.stop();
+    for (tables, user) in [
+        ("[responder.pam]\nenabled = true\n", "roster-pam"),
+        ("[metrics]\nlisten = \"127.0.0.1:9\"\n", "roster-metrics"),
+    ] {
+        rosterd.set_tables(tables);
+        rosterd.launch();
+        wait_until(SOON, user, || {
+            let log = rosterd.log();
+            log.contains(&format!("lacks the user that it runs as, {user}"))
+                && log.contains("systemd-sysusers")
+        });
+        rosterd.stop();
+    }
+}
+
+#[test]
 fn status_shows_roles_domains_and_snapshot_and_what_is_rejected_with_the_remedy() {
     let lab = Lab::start();
     let text = lab.said(&["status"], 0);

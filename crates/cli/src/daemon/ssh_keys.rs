@@ -22,8 +22,9 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Runs the command. `true`: the daemon has answered.
 pub fn run(args: &SshKeys, out: &mut dyn Write) -> Result<bool> {
     let socket = args.bus.run_dir.join(SOCKET);
-    let (verdict, keys) = ask(&socket, args.user.as_bytes())
-        .with_context(|| format!("cannot ask rosterd at {}", socket.display()))?;
+    let (verdict, keys) = ask(&socket, args.user.as_bytes()).with_context(|| {
+        format!("cannot ask rosterd at {}{}", socket.display(), advice(&socket))
+    })?;
     match verdict {
         Verdict::Success => {
             out.write_all(&keys)?;
@@ -36,6 +37,14 @@ pub fn run(args: &SshKeys, out: &mut dyn Write) -> Result<bool> {
             Ok(false)
         }
     }
+}
+
+/// What to do where there is no socket.
+fn advice(socket: &Path) -> &'static str {
+    if socket.symlink_metadata().is_ok() {
+        return "";
+    }
+    " (is it running, and does a domain have `auth`? roster status)"
 }
 
 fn ask(socket: &Path, user: &[u8]) -> Result<(Verdict, Vec<u8>)> {

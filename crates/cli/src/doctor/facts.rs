@@ -25,6 +25,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// File name by which glibc loads the module.
 pub const MODULE: &str = "libnss_roster.so.2";
 
+/// And that of the PAM module.
+const PAM_MODULE: &str = "pam_roster.so";
+/// Where PAM's stacks are.
+const STACKS: &str = "/etc/pam.d";
+
 /// Where libraries are found without the cache of ldconfig(8); the first is Debian's.
 const LIBRARY_FOLDERS: [&str; 6] =
     ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*", "/usr/lib/*"];
@@ -37,6 +42,8 @@ const KERNEL_RECORDS_MAX: usize = 100_000;
 const DENIALS_SINCE: Duration = Duration::from_secs(24 * 3600);
 /// Configuration files, and what the kernel says of itself.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
+/// Programs that are named in one finding.
+const PROGRAMS_MAX: usize = 20;
 /// The C library with all its symbols, or the linker's cache.
 const LIBRARY_BYTES_MAX: u64 = 64 << 20;
 /// Linux cuts names of attributes and their values here.
@@ -87,6 +94,8 @@ pub struct Facts {
     pub nscd: Option<Option<String>>,
     /// What that program says of itself, where it is ours and may be asked.
     pub maps: Option<String>,
+    /// Running programs that use the module although there is such a server, and have no map of it.
+    pub without_map: Vec<String>,
     /// Whether the C library has a client of nscd.
     pub has_client: bool,
     /// Whether our rules are there, on a host with AppArmor.
@@ -97,7 +106,19 @@ pub struct Facts {
     /// What `ROSTER_SNAPSHOT` of the caller names.
     pub redirected: Option<Snapshot>,
     pub daemon: Daemon,
+    pub log_ins: LogIns,
     pub now: SystemTime,
+}
+
+/// What programs that let people in go by.
+#[derive(Clone, Debug, Default)]
+pub struct LogIns {
+    /// Domains whose users log in here; `None` where the configuration cannot be had.
+    pub domains: Option<Vec<String>>,
+    /// The first of the stacks that name the PAM module.
+    pub stack: Option<String>,
+    /// A name of the module there under which PAM finds none.
+    pub missing: Option<String>,
 }
 
 /// rosterd, which keeps the snapshot true to directories where there is one.
@@ -222,6 +243,7 @@ impl Facts {
     pub fn gather(root: &Path, now: SystemTime) -> io::Result<Self> {
         let host = Host::open(root)?;
         let here = host.is_here();
+        let maps = here.then(maps).flatten();
         Ok(Self {
             nsswitch: host.text("/etc/nsswitch.conf").into(),
             libc: host.libc(),
@@ -235,7 +257,8 @@ impl Facts {
             ),
             lookup: None,
             nscd: host.nscd(),
-            maps: here.then(maps).flatten(),
+            without_map: if maps.is_some() { host.without_map() } else { Vec::new() },
+            maps,
             has_client: host.has_client(),
             apparmor: host.apparmor(),
             selinux: host.selinux(),
@@ -245,6 +268,7 @@ impl Facts {
                 host.snapshot(Path::new(&path), Kind::Accounts, Some(user))
             }),
             daemon: Daemon { config: host.daemon_config(), running: Running::Unknown },
+            log_ins: host.log_ins(),
             now,
         })
     }
@@ -542,6 +566,33 @@ impl Host {
         parsed.into()
     }
 
+    fn log_ins(&self) -> LogIns {
+        let config = match self.text(CONFIG) {
+            Ok(text) => roster_config::parse(&text).ok().map(|parsed| parsed.config.domains),
+            Err(error) => (error.kind() == ErrorKind::NotFound).then(Vec::new),
+        };
+        let log_in = |domain: roster_config::Domain| domain.has_log_ins().then_some(domain.name);
+        let domains = config.map(|domains| domains.into_iter().filter_map(log_in).collect());
+        let mut found = LogIns { domains, ..LogIns::default() };
+        for name in self.names(STACKS) {
+            let text = self.text(Path::new(STACKS).join(&name)).unwrap_or_default();
+            for module in pam_modules(&text) {
+                if !self.has_pam_module(module) {
+                    found.missing.get_or_insert_with(|| module.to_owned());
+                }
+                found.stack.get_or_insert_with(|| name.clone());
+            }
+        }
+        found
+    }
+
+    /// Whether PAM finds a module: by its whole path, or in the folders beside the libraries.
+    fn has_pam_module(&self, name: &str) -> bool {
+        let path = Path::new(name);
+        let folders = if path.is_absolute() { vec![PathBuf::new()] } else { library_folders() };
+        folders.iter().any(|folder| self.place(folder.join("security").join(path)).is_ok())
+    }
+
     /// glibc asks whoever listens here before it asks any module.
     fn nscd(&self) -> Option<Option<String>> {
         let sockets = ["/var/run/nscd/socket", "/run/nscd/socket"];
@@ -554,6 +605,29 @@ impl Host {
             let name = name.trim();
             ["nscd", "unscd", "nsncd"].contains(&name).then(|| name.to_owned())
         }))
+    }
+
+    /// The first of them: those that this user may look at.
+    fn without_map(&self) -> Vec<String> {
+        let mut programs = Vec::new();
+        for process in self.names("/proc") {
+            if programs.len() >= PROGRAMS_MAX || !process.bytes().all(|byte| byte.is_ascii_digit())
+            {
+                continue;
+            }
+            let Ok(maps) = self.text(format!("/proc/{process}/maps")) else { continue };
+            let has_map = ["passwd", "group"].map(|table| format!("nscd/{table}."));
+            if maps.contains("/libnss_roster.so") && !has_map.iter().any(|map| maps.contains(map)) {
+                let words = self.text(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                // The server's own.
+                if words.contains("\0nscd-helper\0") {
+                    continue;
+                }
+                let name = self.text(format!("/proc/{process}/comm")).unwrap_or_default();
+                programs.push(format!("{} (process {process})", name.trim()));
+            }
+        }
+        programs
     }
 
     /// Fedora's and Arch's glibc have none, nor has musl one that reads maps.
@@ -589,6 +663,14 @@ impl Host {
         }
         denials(&log, now)
     }
+}
+
+/// The names of our PAM module in a stack.
+fn pam_modules(stack: &str) -> impl Iterator<Item = &str> {
+    let lines = stack.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines.flat_map(str::split_whitespace).filter(|word| {
+        word.strip_suffix(PAM_MODULE).is_some_and(|path| path.is_empty() || path.ends_with('/'))
+    })
 }
 
 /// The linker's own folders; those of Debian are one level deeper, by architecture.
@@ -726,6 +808,14 @@ mod tests {
         let found = denials(log, now);
         assert_eq!(found.len(), 2);
         assert!(found[0].contains(":1)") && found[1].contains("cupsd"));
+    }
+
+    #[test]
+    fn our_module_is_found_in_a_stack() {
+        let stack = "# auth required pam_roster.so\nauth [success=1 default=ignore]\tpam_roster.so use_first_pass\n\
+                     -session optional /usr/local/lib/security/pam_roster.so\nauth required not_pam_roster.so\n";
+        let found: Vec<_> = pam_modules(stack).collect();
+        assert_eq!(found, ["pam_roster.so", "/usr/local/lib/security/pam_roster.so"]);
     }
 
     #[test]

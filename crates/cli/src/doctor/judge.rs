@@ -1,6 +1,8 @@
 //! From facts to findings. Pure.
 
-use super::facts::{Facts, Folder, Libc, Lookup, Outcome, Read, Running, Snapshot, State, What};
+use super::facts::{
+    Facts, Folder, Libc, LogIns, Lookup, Outcome, Read, Running, Snapshot, State, What,
+};
 use super::{Finding, Level};
 use crate::cli::CONFIG;
 use crate::nsswitch::{self, Action, Entry, SERVICE};
@@ -25,6 +27,7 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
         module,
         snapshot,
         daemon,
+        log_ins,
         shadow,
         lookup,
         redirection,
@@ -449,6 +452,43 @@ fn daemon(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// Whether programs that let people in ask about users of the domains.
+fn log_ins(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "log-ins";
+    const TAKE_OUT: &str = "`pam-auth-update --disable roster` (Debian)";
+    let LogIns { domains, stack, missing } = &facts.log_ins;
+    let finding = match (domains.as_deref(), stack, missing) {
+        (_, Some(stack), Some(module)) => problem(
+            CHECK,
+            format!(
+                "/etc/pam.d/{stack} names {module}, and PAM finds none: who needs it is denied"
+            ),
+            format!("`make install` with PREFIX=/usr; or take it out: {TAKE_OUT}"),
+        ),
+        (Some([]), Some(stack), None) => problem(
+            CHECK,
+            format!(
+                "/etc/pam.d/{stack} asks pam_roster.so, and no domain has `auth`: whoever is not in \
+                 /etc/passwd is denied"
+            ),
+            format!("set `auth` in a domain (roster.toml(5)), or take it out: {TAKE_OUT}"),
+        ),
+        (Some([domain, ..]), None, _) => warning(
+            CHECK,
+            format!(
+                "users of {domain} are to log in, and no stack in /etc/pam.d names pam_roster.so"
+            ),
+            "`pam-auth-update --enable roster` (Debian), `authselect select vendor/roster`, or by \
+             hand: docs/log-in.md",
+        ),
+        (Some([domain, ..]), Some(stack), None) => {
+            ok(CHECK, format!("/etc/pam.d/{stack} asks pam_roster.so, for users of {domain}"))
+        }
+        (None, Some(_), None) | (None | Some([]), None, _) => return Vec::new(),
+    };
+    vec![finding]
+}
+
 /// Why readers refuse a snapshot: somebody else could have written it. The rule is the module's, to
 /// the letter; docs/snapshot-format.md has it under "Whose file it is".
 fn refusals(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
@@ -661,7 +701,7 @@ fn redirection(facts: &Facts) -> Vec<Finding> {
 fn nscd(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "nscd";
     if let Some(figures) = &facts.maps {
-        return maps(CHECK, figures, facts.has_client);
+        return maps(CHECK, figures, &facts.without_map, facts.has_client);
     }
     match facts.nscd.as_ref().map(|name| name.as_deref().unwrap_or("nscd")) {
         None => Vec::new(),
@@ -680,18 +720,42 @@ fn nscd(facts: &Facts) -> Vec<Finding> {
 }
 
 /// What a server of ours says: of each table how its map is, and how many questions came by the socket.
-fn maps(check: &'static str, figures: &str, has_client: bool) -> Vec<Finding> {
+fn maps(
+    check: &'static str,
+    figures: &str,
+    without_map: &[String],
+    has_client: bool,
+) -> Vec<Finding> {
     let mut findings: Vec<_> = figures
         .lines()
         .map(|line| {
             let is_well = line.contains(" entries in a map of ") || line.starts_with("socket: ");
-            let advice = "programs go on without that; its log says more, and `roster nscd -i TABLE` tries again";
+            let is_well = is_well || line.starts_with("asked over the socket ");
+            let advice = match line.split(':').next() {
+                Some("maps") => {
+                    "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab"
+                }
+                Some("sent to the name services") => {
+                    "they go on without a map, some until they are restarted; counted since the server's start"
+                }
+                _ => "programs go on without that; its log says more, and `roster nscd -i TABLE` tries again",
+            };
             match is_well {
                 true => ok(check, format!("in place of nscd: {line}")),
                 false => warning(check, format!("in place of nscd: {line}"), advice),
             }
         })
         .collect();
+    if !without_map.is_empty() {
+        findings.push(ok(
+            check,
+            format!(
+                "in place of nscd: running programs that use the module and no map: {}; they were started \
+                 before the server, were sent away by it, or list everybody",
+                without_map.join(", "),
+            ),
+        ));
+    }
     if !has_client {
         findings.push(warning(
             check,
@@ -803,12 +867,14 @@ mod tests {
             lookup: None,
             nscd: None,
             maps: None,
+            without_map: Vec::new(),
             has_client: true,
             apparmor: None,
             selinux: None,
             denials: Vec::new(),
             redirected: None,
             daemon: Daemon { config: Read::Missing, running: Running::No },
+            log_ins: LogIns::default(),
             now: published + Duration::from_secs(7200),
         }
     }
@@ -873,6 +939,29 @@ mod tests {
         assert!(daemon(&facts)[0].message.contains("publishes to /tmp/state/roster.snap"));
         facts.daemon.running = Running::NotAllowed;
         assert_eq!(daemon(&facts)[0].level, Level::Ok);
+    }
+
+    #[test]
+    fn log_ins_take_a_domain_with_auth_and_a_stack_with_a_module_that_is_there() {
+        let (corp, stack) = (Some(vec!["corp".to_owned()]), Some("common-auth".to_owned()));
+        let log_ins = |domains: &Option<Vec<String>>, stack: &Option<String>, missing: bool| {
+            let missing = missing.then(|| "pam_roster.so".to_owned());
+            LogIns { domains: domains.clone(), stack: stack.clone(), missing }
+        };
+        assert_worst(Level::Warning, "no stack", |f| f.log_ins = log_ins(&corp, &None, false));
+        let nobodys = Some(Vec::new());
+        assert_worst(Level::Problem, "no domain has `auth`", |f| {
+            f.log_ins = log_ins(&nobodys, &stack, false);
+        });
+        for domains in [&corp, &nobodys, &None] {
+            assert_worst(Level::Problem, "PAM finds none", |f| {
+                f.log_ins = log_ins(domains, &stack, true);
+            });
+        }
+        for (domains, stack) in [(&corp, &stack), (&nobodys, &None), (&None, &stack)] {
+            let (level, message) = worst(|f| f.log_ins = log_ins(domains, stack, false));
+            assert_eq!(level, Level::Ok, "{message}");
+        }
     }
 
     #[test]
@@ -1085,6 +1174,18 @@ mod tests {
         });
         let none = "passwd: no map; programs ask the name services themselves\n";
         assert_worst(Warning, "passwd: no map", |f| f.maps = Some(none.to_owned()));
+        let of_maps = |line: &str| Some(format!("{served}{line}\n"));
+        let beside = "maps: /run/roster-nscd has no file system of its own";
+        assert_worst(Warning, beside, |f| f.maps = of_maps(beside));
+        let sent = "sent to the name services: sshd (uid 0) 1 times";
+        assert_worst(Warning, sent, |f| f.maps = of_maps(sent));
+        let mut facts = healthy();
+        facts.maps = of_maps("asked over the socket what a map has: busybox (uid 0) 4 times");
+        facts.without_map = vec!["sshd (process 7)".to_owned(), "cron (process 9)".to_owned()];
+        let told: Vec<_> = all(&facts).into_iter().map(|finding| finding.message).collect();
+        for part in ["what a map has: busybox", "no map: sshd (process 7), cron (process 9)"] {
+            assert!(told.iter().any(|message| message.contains(part)), "{told:?}");
+        }
         assert_worst(Problem, "AppArmor is on without our rules", |f| f.apparmor = Some(false));
         assert_worst(Ok, "", |f| f.apparmor = Some(true));
         let label = |label: &str, enforcing| {

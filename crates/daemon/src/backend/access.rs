@@ -210,10 +210,16 @@ impl Ruled {
     async fn decided(&self, who: &LogIn) -> Result<Decided, Untold> {
         let _ = timeout(ASK_WITHIN, self.directory.bring(&who.user, &self.groups)).await;
         let matched = self.matched(who).await;
-        let (judge, who, now_unix) =
-            (Arc::clone(&self.judge), who.clone(), self.offline.now_unix());
-        // What changed since the last time may be a whole domain.
-        let decided = spawn_blocking(move || judge.decide(&who, now_unix, &matched)).await;
+        let now_unix = self.offline.now_unix();
+        if self.judge.people.is_at_hand(&self.groups) {
+            return self.judge.decide(who, now_unix, &matched);
+        }
+        let (judge, who, groups) = (Arc::clone(&self.judge), who.clone(), self.groups.clone());
+        let decided = spawn_blocking(move || {
+            judge.people.prepare(&groups);
+            judge.decide(&who, now_unix, &matched)
+        });
+        let decided = decided.await;
         decided.unwrap_or(Err(Untold::Ending))
     }
 

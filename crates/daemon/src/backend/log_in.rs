@@ -40,23 +40,18 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn authenticate(&self, who: &LogIn, password: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.pretend().await;
+            self.pretend(who).await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.pretend().await;
+            self.pretend(who).await;
             return refused;
         }
         let person = person(who);
         let patience = if self.offline.has(&person) { PATIENCE_SHORT } else { PATIENCE };
         let answer = self.authenticator.authenticate(&person, password, patience).await;
         if answer.verdict == Verdict::Unreachable {
-            let answer = self.offline.check(&person, password, answer).await;
-            if answer.verdict == Verdict::Unreachable {
-                // Time does not tell of whom something is kept, nor who exists.
-                self.offline.pretend().await;
-            }
-            return answer;
+            return self.offline.check(&person, password, answer).await;
         }
         if !answer.is_hearsay {
             self.offline.heard(&person, password, answer.verdict);
@@ -64,11 +59,10 @@ impl<A: Authenticator> LogIns<A> {
         answer
     }
 
-    /// Takes as long as a wrong password does.
-    async fn pretend(&self) {
-        self.authenticator.pretend().await;
-        if self.authenticator.is_away() {
-            self.offline.pretend().await;
+    /// Does what is done for a wrong password. Who asked sees to it that it takes as long.
+    async fn pretend(&self, who: &LogIn) {
+        if !self.authenticator.pretend().await {
+            self.offline.pretend(&who.user).await;
         }
     }
 
@@ -102,11 +96,11 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn prepare_change(&self, who: &LogIn, password: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.pretend().await;
+            self.authenticator.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.pretend().await;
+            self.authenticator.pretend().await;
             return refused;
         }
         self.authenticator.prepare_change(&person(who), password).await
@@ -116,11 +110,11 @@ impl<A: Authenticator> LogIns<A> {
     pub async fn change(&self, who: &LogIn, password: &Secret, new: &Secret) -> Answer {
         let _turn = self.turns.acquire().await;
         if who.is_decoy {
-            self.pretend().await;
+            self.authenticator.pretend().await;
             return Answer::of(Verdict::UnknownUser);
         }
         if let Some(refused) = impossible(password) {
-            self.pretend().await;
+            self.authenticator.pretend().await;
             return refused;
         }
         if let Some(refused) = impossible(new) {
@@ -194,19 +188,11 @@ impl Authenticator for Authority {
         }
     }
 
-    async fn pretend(&self) {
+    async fn pretend(&self) -> bool {
         match self {
             Self::Nobody(nobody) => nobody.pretend().await,
             Self::Ldap(binds) => binds.pretend().await,
             Self::Krb5(kerberos) => kerberos.pretend().await,
-        }
-    }
-
-    fn is_away(&self) -> bool {
-        match self {
-            Self::Nobody(nobody) => nobody.is_away(),
-            Self::Ldap(binds) => binds.is_away(),
-            Self::Krb5(kerberos) => kerberos.is_away(),
         }
     }
 
@@ -232,8 +218,12 @@ impl Authenticator for Authority {
 pub fn told(who: &LogIn, what: &'static str, answer: Answer) -> Result<LogInAnswer, Error> {
     let Answer { verdict, messages, reason, blob, is_offline, .. } = answer;
     if !reason.is_empty() {
-        let (user, outcome) = (who.user.escape_ascii(), verdict.label());
-        tracing::info!(%user, service = who.service, outcome, "{what}: {reason}");
+        let LogIn { user, service, .. } = who.clone();
+        // Whoever waits for the answer need not wait for the line.
+        tokio::spawn(async move {
+            let (user, outcome) = (user.escape_ascii(), verdict.label());
+            tracing::info!(%user, service, outcome, "{what}: {reason}");
+        });
     }
     let blob = blob.map(|blob| secrets::send(&[blob.as_bytes()])).transpose();
     let blob = blob.map_err(|error| Error::Unavailable(format!("no pipe: {error}")))?;
@@ -289,8 +279,9 @@ mod tests {
             Answer::of(Verdict::Success)
         }
 
-        async fn pretend(&self) {
+        async fn pretend(&self) -> bool {
             self.note("pretend");
+            true
         }
 
         async fn prepare_change(&self, _: &Person, _: &Secret) -> Answer {
@@ -362,10 +353,8 @@ mod tests {
             Answer::of(self.log_in.lock().expect("no panic").unwrap_or(Verdict::Unreachable))
         }
 
-        async fn pretend(&self) {}
-
-        fn is_away(&self) -> bool {
-            self.log_in.lock().expect("no panic").is_none()
+        async fn pretend(&self) -> bool {
+            self.log_in.lock().expect("no panic").is_some()
         }
 
         async fn prepare_change(&self, _: &Person, _: &Secret) -> Answer {
@@ -485,7 +474,7 @@ mod tests {
             assert_eq!(host.log_ins.authenticate(&who, &bad).await.verdict, verdict);
             took.push(start.elapsed());
         }
-        assert!(took.iter().all(|one| *one >= Duration::from_millis(250)), "{took:?}");
+        assert!(took.iter().all(|one| *one >= Duration::from_millis(500)), "{took:?}");
         // Somebody who is asked about elsewhere waits for nothing of this.
         host.answers_log_ins(Some(Verdict::WrongPassword));
         let start = Instant::now();

@@ -4,6 +4,9 @@
 //! counted, and the count is on the disk before anybody hears of it. Whatever a directory says counts
 //! over all of this: who is disabled there is forgotten here, and so is a password that it does not take any
 //! more. One user's questions are answered one after the other, so that many at once are no more tries.
+//!
+//! Everything but a yes takes the same time and the same work, so that neither tells of whom something is kept,
+//! who is locked out, or who exists.
 
 mod clock;
 mod guesses;
@@ -23,7 +26,7 @@ use roster_store::password::{Cost, Hash, HashError};
 use roster_wire::pam::Verdict;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
-use standing::{Standing, pause_after, standing};
+use standing::{Standing, refusal, standing};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Turn, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 /// Passwords that are compared at a time, each in up to 64 MiB of memory.
 const HASHES_AT_ONCE: usize = 2;
@@ -86,6 +89,14 @@ enum Trouble {
     Hash(#[from] HashError),
     #[error("{0}")]
     Other(&'static str),
+}
+
+/// What a password can be compared with.
+enum Usable {
+    /// That, at this time.
+    Now(Credential, Hash, u64),
+    /// Something, from the first of these times on; the second is now.
+    Later(u64, u64),
 }
 
 /// What is kept of a user, for people.
@@ -185,16 +196,15 @@ impl Offline {
         lock(&self.time).now(&self.clock.read())
     }
 
-    /// Takes as long as a first wrong password while nobody can be asked, of somebody of whom nothing is kept.
-    pub async fn pretend(&self) {
+    /// Does what is done for a wrong password while nobody can be asked, under a name that is nobody's.
+    pub async fn pretend(&self, name: &[u8]) {
         let Some((kept, settings)) = self.in_use() else { return };
-        let Ok(cost) = kept.cost(settings).await else { return };
-        {
-            let _permit = kept.hashing.acquire().await;
-            // What comes of it, a failure too, is nobody's.
-            let _ = blocking(move || cost.hash(b"nobody")).await;
-        }
-        sleep(pause_after(1)).await;
+        let refused = async {
+            let due = tokio::time::Instant::now() + refusal(settings);
+            kept.work_for_nothing(settings).await;
+            sleep_until(due).await;
+        };
+        kept.in_turn(name, refused).await;
     }
 
     fn in_use(&self) -> Option<(&Kept, &Settings)> {
@@ -213,7 +223,15 @@ impl Offline {
     /// What is to be said while nobody who knows can be asked, which `unreachable` says.
     pub async fn check(&self, person: &Person, password: &Secret, unreachable: Answer) -> Answer {
         let Some((kept, settings)) = self.in_use() else { return unreachable };
-        let checked = self.checked(kept, settings, person, password);
+        let checked = async {
+            let due = tokio::time::Instant::now() + refusal(settings);
+            let checked = self.checked(kept, settings, person, password).await;
+            let is_yes = |answer: &Answer| answer.verdict == Verdict::Success;
+            if !checked.as_ref().is_ok_and(|answer| answer.as_ref().is_some_and(is_yes)) {
+                sleep_until(due).await;
+            }
+            checked
+        };
         match kept.in_turn(&person.name, checked).await {
             Ok(Some(answer)) => {
                 let why = format!("{}; {}", answer.reason, unreachable.reason);
@@ -239,33 +257,16 @@ impl Offline {
         password: &Secret,
     ) -> Result<Option<Answer>, Trouble> {
         let emptied = kept.emptied();
-        let Some(credential) = kept.store.get(&person.name)? else { return Ok(None) };
-        let (people, who) = (Arc::clone(&kept.people), person.clone());
-        // What changed since the last time may be a whole domain.
-        match blocking(move || people.has(&who.name, who.uid)).await? {
-            Some(true) => {}
-            Some(false) => {
-                kept.forget(&person.name)?;
-                return Ok(None);
-            }
-            None => return Err(Trouble::Other("nothing is known of the domain's users")),
-        }
-        let now = self.noted(kept).await?;
-        match standing(&credential, person.uid, now, settings) {
-            Standing::Good => {}
-            Standing::SomebodyElse => {
-                kept.forget(&person.name)?;
-                return Ok(None);
-            }
-            Standing::TooOld => {
-                return Err(Trouble::Other("the last log-in by the directory is too long ago"));
-            }
-            Standing::LockedUntil(until) => {
+        let usable = self.usable(kept, settings, person).await;
+        let (credential, hash, now) = match usable {
+            Ok(Some(Usable::Now(credential, hash, now))) => (credential, hash, now),
+            other => {
+                kept.work_for_nothing(settings).await;
+                let Some(Usable::Later(until, now)) = other? else { return Ok(None) };
                 let reason = format!("locked out for {} s", until.saturating_sub(now));
-                return Ok(Some(Answer::because(Verdict::TooManyTries, reason)));
+                return Ok(Some(Answer::because(Verdict::Locked, reason)));
             }
-        }
-        let hash = Hash::parse(&credential.hash)?;
+        };
         if kept.verify(hash, password).await? {
             if credential.failures > 0 {
                 let forgiven = Credential { failures: 0, failed_unix: 0, ..credential };
@@ -282,9 +283,41 @@ impl Offline {
         let counted = Credential { failures, failed_unix: now, ..credential };
         // Who cannot be counted is told nothing.
         kept.put(&person.name, counted, emptied).await?;
-        sleep(pause_after(failures)).await;
         let reason = format!("by what is kept of the password, {failures} times in a row");
         Ok(Some(Answer::because(Verdict::WrongPassword, reason)))
+    }
+
+    /// What there is to compare a password with.
+    async fn usable(
+        &self,
+        kept: &Kept,
+        settings: &Settings,
+        person: &Person,
+    ) -> Result<Option<Usable>, Trouble> {
+        let Some(credential) = kept.store.get(&person.name)? else { return Ok(None) };
+        match kept.has(person).await? {
+            Some(true) => {}
+            Some(false) => {
+                kept.forget(&person.name)?;
+                return Ok(None);
+            }
+            None => return Err(Trouble::Other("nothing is known of the domain's users")),
+        }
+        let now = self.noted(kept).await?;
+        match standing(&credential, person.uid, now, settings) {
+            Standing::Good => {
+                let hash = Hash::parse(&credential.hash)?;
+                Ok(Some(Usable::Now(credential, hash, now)))
+            }
+            Standing::SomebodyElse => {
+                kept.forget(&person.name)?;
+                Ok(None)
+            }
+            Standing::TooOld => {
+                Err(Trouble::Other("the last log-in by the directory is too long ago"))
+            }
+            Standing::LockedUntil(until) => Ok(Some(Usable::Later(until, now))),
+        }
     }
 
     /// Who knows has answered. What has to be written is written after the person was told.
@@ -652,6 +685,24 @@ impl Kept {
         let Some(credential) = self.store.get(name)? else { return Ok(()) };
         let was_right = compare(Hash::parse(&credential.hash)?, password).await?;
         if was_right { self.forget(name) } else { Ok(()) }
+    }
+
+    /// Whether the domain has that person; `None` while nothing is known of it.
+    async fn has(&self, person: &Person) -> Result<Option<bool>, Trouble> {
+        if self.people.is_at_hand(&[]) {
+            return Ok(self.people.has(&person.name, person.uid));
+        }
+        let (people, who) = (Arc::clone(&self.people), person.clone());
+        // What changed since the last time may be a whole domain.
+        blocking(move || people.has(&who.name, who.uid)).await
+    }
+
+    /// Works as a comparison does.
+    async fn work_for_nothing(&self, settings: &Settings) {
+        let Ok(cost) = self.cost(settings).await else { return };
+        let _permit = self.hashing.acquire().await;
+        // What comes of it, a failure too, is nobody's.
+        let _ = blocking(move || cost.hash(b"nobody")).await;
     }
 
     async fn verify(&self, hash: Hash, password: &Secret) -> Result<bool, Trouble> {

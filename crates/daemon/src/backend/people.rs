@@ -128,19 +128,7 @@ impl People {
     /// Whether somebody is in a group.
     #[must_use]
     pub fn membership(&self, person: &Person, group: &str) -> Membership {
-        let Ok(mut known) = self.up_to_date() else { return Membership::Unknown };
-        let members = match known.members.get(group) {
-            Some(members) => members.clone(),
-            None => {
-                let Ok(members) = known.expand(&self.engine, self.mode, group.as_bytes()) else {
-                    return Membership::Unknown;
-                };
-                let members = members.map(Arc::new);
-                known.members.insert(group.to_owned(), members.clone());
-                members
-            }
-        };
-        drop(known);
+        let Ok(members) = self.members(group) else { return Membership::Unknown };
         let Some(members) = members else { return Membership::NoSuchGroup };
         let listed = match self.mode {
             Mode::Replicate => {
@@ -162,6 +150,35 @@ impl People {
         } else {
             Membership::Unknown
         }
+    }
+
+    /// Everybody in the groups of that name; none when there is no such group.
+    fn members(&self, group: &str) -> Result<Option<Arc<Members>>, Untold> {
+        let mut known = self.up_to_date()?;
+        if let Some(members) = known.members.get(group) {
+            return Ok(members.clone());
+        }
+        let members = known.expand(&self.engine, self.mode, group.as_bytes())?.map(Arc::new);
+        known.members.insert(group.to_owned(), members.clone());
+        Ok(members)
+    }
+
+    /// Takes in what changed, and who is in these groups. That may be a whole domain.
+    pub fn prepare(&self, groups: &[String]) {
+        for group in groups {
+            // What cannot be told is found out by who asks.
+            let _ = self.members(group);
+        }
+    }
+
+    /// Whether questions about users and these groups are answered in a moment: nothing has changed since they
+    /// were [prepared](Self::prepare).
+    #[must_use]
+    pub fn is_at_hand(&self, groups: &[String]) -> bool {
+        // Who has it is taking in what changed.
+        let Ok(known) = self.known.try_lock() else { return false };
+        self.engine.is_at(known.sequence)
+            && groups.iter().all(|group| known.members.contains_key(group))
     }
 
     /// What is known, with everything that changed since the last question.

@@ -7,7 +7,6 @@
 
 use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
-use crate::responder::nscd;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
 use roster_config::Listen;
@@ -161,25 +160,6 @@ impl Folders {
         prepared().with_context(|| format!("cannot prepare {}", self.run.join(BUS).display()))
     }
 
-    /// The folder of the maps that the responder in place of nscd hands out: its own alone.
-    pub fn maps(&self, owner: Option<Ids>) -> anyhow::Result<()> {
-        let folder = || -> anyhow::Result<()> {
-            let run = fs::open(&self.run, FOLDER, Mode::empty())?;
-            let folder = subfolder(&run, nscd::MAPS, owner, 0o700)?;
-            let before = fs::fstat(&folder)?;
-            let Some(owner) = owner else { return Ok(()) };
-            // Of another user before: programs have them mapped, and look for others after a while.
-            for name in names(&folder)? {
-                let file = fs::statat(&folder, &name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
-                if file.st_uid != owner.uid || before.st_uid != owner.uid {
-                    fs::unlinkat(&folder, &name, fs::AtFlags::empty())?;
-                }
-            }
-            Ok(())
-        };
-        folder().with_context(|| format!("cannot prepare {}", nscd::maps(&self.run).display()))
-    }
-
     /// Writes a file that everybody may read.
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.run.join(name);
@@ -198,6 +178,28 @@ impl Folders {
 
 /// What to do when a folder cannot be made.
 const HINT: &str = "name a folder that this user may write to, by --state-dir and --run-dir";
+
+/// The folder of the maps that the responder in place of nscd hands out: its user's alone.
+pub fn maps(path: &Path, owner: Option<Ids>) -> anyhow::Result<()> {
+    let folder = || -> anyhow::Result<()> {
+        let (parent, name) = path.parent().zip(path.file_name()).context("it has no name")?;
+        let name = name.to_str().context("its name is no text")?;
+        let parent = fs::open(parent, FOLDER, Mode::empty())?;
+        let folder = subfolder(&parent, name, owner, 0o700)?;
+        let Some(owner) = owner else { return Ok(()) };
+        // Of another user before: programs have them mapped, and look for others after a while.
+        for name in names(&folder)? {
+            let file = fs::statat(&folder, &name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
+            if file.st_uid != owner.uid {
+                fs::unlinkat(&folder, &name, fs::AtFlags::empty())?;
+            }
+        }
+        Ok(())
+    };
+    folder().with_context(|| {
+        format!("cannot keep maps in {} (see run-roster\\x2dnscd.mount)", path.display())
+    })
+}
 
 /// Opens a folder, made if need be, with its owner. The path to it is the administrator's. One that
 /// is there already keeps its rights, or is refused if `others` have rights on it or it is a

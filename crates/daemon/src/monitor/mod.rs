@@ -34,7 +34,6 @@ pub(crate) use start::main;
 use crate::exit::{self, Failure, Status};
 use crate::logging::LogLevel;
 use crate::metrics::Counters;
-use crate::responder::nscd;
 use crate::role::{self, Launch, RoleConfig, bus_address};
 use anyhow::Context as _;
 use decide::{Action, Event, Phase, State, Times, decide};
@@ -380,8 +379,10 @@ impl Monitor {
             Key::Role(role) => {
                 match role {
                     Role::Backend(domain) => self.folders.cache(domain, owner)?,
-                    Role::Responder(name) if name == nscd::MAPS => self.folders.maps(owner)?,
                     Role::Monitor | Role::Publisher | Role::Responder(_) => {}
+                }
+                if let RoleConfig::Nscd(nscd) = &config {
+                    folders::maps(&nscd.maps, owner)?;
                 }
                 Some(role.to_string())
             }

@@ -183,10 +183,9 @@ mod tests {
         let users = Users::Separate {
             bus: ids(901),
             publisher: ids(902),
-            nss: ids(903),
-            pam: ids(905),
-            metrics: ids(904),
-            nscd: Some(ids(906)),
+            responders: [("nss", 903), ("pam", 905), ("metrics", 904), ("nscd", 906)]
+                .map(|(name, id)| (name, ids(id)))
+                .into(),
             backends: vec![ids(910), ids(911)],
         };
         let socket = Path::new("/run/roster/dbus/socket");

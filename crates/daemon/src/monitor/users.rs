@@ -7,20 +7,19 @@
 
 use roster_bus::names::Role;
 use roster_record::text::{Line, passwd_line};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The user of the bus.
 pub const BUS: &str = "roster-bus";
 /// The user of the publisher.
 pub const PUBLISHER: &str = "roster-publisher";
-/// The user of the responder to NSS modules.
-pub const NSS: &str = "roster-nss";
-/// The user of the responder to PAM modules.
-pub const PAM: &str = "roster-pam";
-/// The user of the responder that serves metrics.
-pub const METRICS: &str = "roster-metrics";
-/// The user of the responder in place of nscd.
-pub const NSCD: &str = "roster-nscd";
+/// Responders, and their users.
+pub const RESPONDERS: [(&str, &str); 4] = [
+    ("nss", "roster-nss"),
+    ("pam", "roster-pam"),
+    ("metrics", "roster-metrics"),
+    ("nscd", "roster-nscd"),
+];
 /// The users of back-ends, without their numbers.
 pub const BACKEND: &str = "roster-backend-";
 
@@ -44,14 +43,8 @@ pub enum Users {
         bus: Ids,
         /// The publisher.
         publisher: Ids,
-        /// The responder to NSS modules.
-        nss: Ids,
-        /// The responder to PAM modules.
-        pam: Ids,
-        /// The responder that serves metrics.
-        metrics: Ids,
-        /// The responder in place of nscd, if there is such a user: it is not there by default.
-        nscd: Option<Ids>,
+        /// The responders, by name, of those whose users are there. What is not configured needs none.
+        responders: BTreeMap<&'static str, Ids>,
         /// Back-ends, by their domain's place.
         backends: Vec<Ids>,
     },
@@ -90,14 +83,11 @@ impl Users {
         };
         let bus = find(BUS.into());
         let publisher = find(PUBLISHER.into());
-        let nss = find(NSS.into());
-        let pam = find(PAM.into());
-        let metrics = find(METRICS.into());
-        let is_there = known.contains_key(NSCD.as_bytes());
-        let nscd = is_there.then(|| find(NSCD.into()));
+        let there = RESPONDERS.into_iter().filter(|(_, user)| known.contains_key(user.as_bytes()));
+        let responders = there.map(|(name, user)| (name, find(user.into()))).collect();
         let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
         if missing.is_empty() {
-            Ok(Self::Separate { bus, publisher, nss, pam, metrics, nscd, backends })
+            Ok(Self::Separate { bus, publisher, responders, backends })
         } else {
             Err(missing)
         }
@@ -122,14 +112,8 @@ impl Users {
             (Self::Invoking(ids), _) => Some(*ids),
             (Self::Separate { .. }, Role::Monitor) => Some(Ids { uid: 0, gid: 0 }),
             (Self::Separate { publisher, .. }, Role::Publisher) => Some(*publisher),
-            (Self::Separate { nss, pam, metrics, nscd, .. }, Role::Responder(name)) => {
-                match name.as_str() {
-                    "nscd" => *nscd,
-                    "nss" => Some(*nss),
-                    "pam" => Some(*pam),
-                    "metrics" => Some(*metrics),
-                    _ => None,
-                }
+            (Self::Separate { responders, .. }, Role::Responder(name)) => {
+                responders.get(name.as_str()).copied()
             }
             (Self::Separate { backends, .. }, Role::Backend(domain)) => {
                 let place = domains.iter().position(|name| name == domain)?;
@@ -171,7 +155,18 @@ mod tests {
     #[test]
     fn users_that_are_missing_are_named() {
         assert_eq!(Users::separate(PASSWD, 3), Err(vec!["roster-backend-2".to_owned()]));
-        assert_eq!(Users::separate(b"", 0).unwrap_err(), [BUS, PUBLISHER, NSS, PAM, METRICS]);
+        assert_eq!(Users::separate(b"", 0).unwrap_err(), [BUS, PUBLISHER]);
+    }
+
+    #[test]
+    fn a_responder_without_a_user_is_none_and_one_whose_user_is_no_good_is_told() {
+        let text = String::from_utf8_lossy(PASSWD);
+        let without = text.replace("roster-pam", "other");
+        let users = Users::separate(without.as_bytes(), 2).unwrap();
+        let pam = Role::Responder("pam".into());
+        assert_eq!((users.of(&pam, &[]), users.of(&Role::Publisher, &[]).is_some()), (None, true));
+        let shared = text.replace("905", "904");
+        assert_eq!(Users::separate(shared.as_bytes(), 2).unwrap_err(), ["roster-metrics"]);
     }
 
     #[test]

@@ -7,3 +7,4 @@ pub mod metrics;
 pub mod nscd;
 pub mod nss;
 pub mod pam;
+mod versions;

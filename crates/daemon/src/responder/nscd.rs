@@ -8,10 +8,9 @@ use crate::role::{self, Context};
 use anyhow::{Context as _, anyhow};
 use roster_nscd::server::figures::Figures;
 use roster_nscd::server::helpers::Program;
-use roster_nscd::server::sources::Files;
+use roster_nscd::server::sources::{Files, ROOM_BYTES};
 use roster_nscd::server::{self, End, Level, Options};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -31,16 +30,18 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
     let (stop, stopping) = UnixStream::pair()?;
     let (ready, is_ready) = oneshot::channel();
     let figures = Arc::new(Mutex::new(Figures::default()));
-    let role::Nscd { passwd, group, config, .. } = &context.config;
+    let role::Nscd { passwd, group, maps, administrator, config } = &context.config;
     let options = Options {
         listener,
-        maps: maps(&context.run_dir),
+        maps: maps.clone(),
+        administrator: *administrator,
         files: Files {
             passwd: passwd.clone(),
             group: group.clone(),
             nsswitch: config.nsswitch.clone(),
             snapshot: context.state_dir.join("roster.snap"),
         },
+        room: ROOM_BYTES,
         positive: config.positive,
         negative: config.negative,
         helper: Program {
@@ -53,6 +54,8 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
             Level::Warning => warn!("{text}"),
             Level::Info => info!("{text}"),
         }),
+        // The monitor asks the role, whose thread is another.
+        alive: Box::new(|| {}),
         ready: Box::new(move || _ = ready.send(())),
     };
     let (ended, mut end) = oneshot::channel();
@@ -89,15 +92,6 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
         }
     }
 }
-
-/// The folder of maps in the run-time folder.
-#[must_use]
-pub fn maps(run_dir: &std::path::Path) -> PathBuf {
-    run_dir.join(MAPS)
-}
-
-/// Its name.
-pub const MAPS: &str = "nscd";
 
 fn describe() {
     metrics::describe_gauge!(

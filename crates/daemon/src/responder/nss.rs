@@ -15,6 +15,7 @@ mod remembered;
 
 use super::connection::{Connection, Listener};
 use super::gate::{self, Admitted, Gate, Limits};
+use super::versions::Versions;
 use crate::hops::{self, Outcome};
 use crate::role::{self, Context};
 use anyhow::Context as _;
@@ -64,6 +65,7 @@ pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
         publisher,
         remembered: Mutex::new(Remembered::new(context.config.negative)),
         in_flight: Coalescer::new(IN_FLIGHT_MAX),
+        versions: Versions::default(),
         uid: rustix::process::geteuid().as_raw(),
     });
     listen_for_news(&responder, &context.connection).await.context("cannot listen for signals")?;
@@ -86,7 +88,7 @@ pub async fn run(mut context: Context<role::Nss>) -> anyhow::Result<()> {
         let responder = Arc::clone(&responder);
         let admitted = gate::admit(&gate, uid, |admitted| {
             tokio::spawn(async move {
-                if let Err(error) = serve(connection, &responder, admitted).await {
+                if let Err(error) = serve(uid, connection, &responder, admitted).await {
                     debug!(uid, "a connection ended early: {error}");
                 }
             })
@@ -121,6 +123,7 @@ fn describe() {
 
 /// One connection from its first byte to its end.
 async fn serve(
+    uid: u32,
     connection: Connection,
     responder: &Arc<Responder>,
     mut admitted: Admitted,
@@ -128,6 +131,9 @@ async fn serve(
     let mut room = [0; REQUEST_BYTES_MAX];
     let (connection, length) =
         timeout(REQUEST_WAIT, connection.question(&mut room, whole)).await??;
+    if let Some(version) = roster_wire::other_version(&room[..length]) {
+        responder.versions.note(version, uid);
+    }
     let request = Request::read(&room[..length]).map_err(io::Error::other)?;
     admitted.has_asked();
     let hop = hops::Request::received(bus_kind(request.kind));
@@ -139,6 +145,9 @@ async fn serve(
 
 /// How long a request is of which so much has come.
 fn whole(read: &[u8]) -> io::Result<usize> {
+    if roster_wire::other_version(read).is_some() {
+        return Ok(read.len());
+    }
     let Some(header) = read.first_chunk() else { return Ok(REQUEST_HEADER_BYTES) };
     let header = RequestHeader::parse(header).map_err(io::Error::other)?;
     Ok(REQUEST_HEADER_BYTES + header.name_bytes())
@@ -151,6 +160,7 @@ struct Responder {
     publisher: PublisherProxy<'static>,
     remembered: Mutex<Remembered>,
     in_flight: Coalescer<(u64, Frame)>,
+    versions: Versions,
     uid: u32,
 }
 

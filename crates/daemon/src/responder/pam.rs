@@ -8,35 +8,47 @@
 //! came of it is; but where from only if one of root's programs or of the trusted says so, and no name that
 //! nobody has, for that may be a password.
 //!
-//! Timers: none.
+//! What is refused is refused at the same time whoever it was, see `evenness`.
+//!
+//! Timers: none but for that.
 
+mod about;
+mod answer;
+mod evenness;
+mod found;
 mod served;
 mod targets;
 mod tries;
 
 use super::connection::{Connection, Listener};
 use super::gate::{self, Admitted, Gate, Limits};
+use super::versions::Versions;
 use crate::role::{self, Context};
+use about::{About, label};
+use answer::{Answer, one_line};
 use anyhow::Context as _;
+use evenness::Evenness;
+use found::Found;
+use futures_util::StreamExt;
 use roster_bus::interfaces::{
-    BackendProxy, Error, FoundUser, LOG_IN_DEADLINE, LogIn, LogInAnswer, PublisherProxy,
+    BackendProxy, Error, FoundUser, LOG_IN_DEADLINE, LogIn, PublisherProxy,
 };
 use roster_bus::names::Role;
 use roster_bus::secrets;
+use roster_bus::zbus;
 use roster_bus::zbus::proxy::CacheProperties;
 use roster_secret::Secret;
 use roster_wire::pam::{
-    AnswerHeader, BLOB_BYTES_MAX, Kind, MESSAGES_MAX, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES,
-    Request, RequestHeader, Verdict, write_message,
+    BLOB_BYTES_MAX, Kind, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader, Verdict,
 };
 use served::Served;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use targets::Targets;
-use tokio::time::{sleep, timeout};
-use tracing::{debug, info, warn};
+use targets::{Targets, Turn};
+use tokio::time::{sleep, sleep_until, timeout};
+use tracing::{debug, warn};
 use tries::Tries;
 
 /// Connections. All that root runs asks under one user id, and every log-in is one of root's.
@@ -57,6 +69,7 @@ pub async fn run(mut context: Context<role::Pam>) -> anyhow::Result<()> {
     let socket = context.listener.take().context("the monitor gave no socket to listen at")?;
     let listener = Listener::new(socket).context("cannot listen at the socket given")?;
     let responder = Arc::new(Responder::new(&context).await?);
+    responder.listen_for_news().await.context("cannot listen for signals")?;
     let gate = Gate::new(LIMITS);
     describe();
     context.ready().await?;
@@ -108,84 +121,32 @@ async fn serve(
     let question = connection.question(room.free_mut(), whole);
     let (connection, length) = timeout(REQUEST_WAIT, question).await??;
     room.advance(length);
+    if let Some(version) = roster_wire::other_version(room.as_bytes()) {
+        responder.versions.note(version, uid);
+        // The module knows by the header that it is not understood, and says so where it is.
+        let told = Answer::of(Verdict::Unreachable).encode()?;
+        return timeout(REPLY_WAIT, connection.reply(told.as_bytes())).await?;
+    }
     let request = Request::read(room.as_bytes()).map_err(io::Error::other)?;
     admitted.has_asked();
-    let answer = responder.answer(uid, &request, &admitted).await;
-    // The password is needed no more.
-    drop(room);
-    let mut told = answer.encode()?;
-    let replied = timeout(REPLY_WAIT, connection.reply(told.as_bytes())).await;
-    told.clear();
+    let (answer, about) = responder.answer(uid, &request, &admitted).await;
+    let replied = match answer.encode() {
+        Ok(told) => timeout(REPLY_WAIT, connection.reply(told.as_bytes())).await,
+        Err(error) => Ok(Err(error)),
+    };
+    // Whether or not it arrived; the program need not wait for it.
+    about.log(&request, &answer);
     replied?
 }
 
 /// How long a request is of which so much has come.
 fn whole(read: &[u8]) -> io::Result<usize> {
+    if roster_wire::other_version(read).is_some() {
+        return Ok(read.len());
+    }
     let Some(header) = read.first_chunk() else { return Ok(REQUEST_HEADER_BYTES) };
     let header = RequestHeader::parse(header).map_err(io::Error::other)?;
     Ok(REQUEST_HEADER_BYTES + header.bytes())
-}
-
-/// What a program is told.
-struct Answer {
-    verdict: Verdict,
-    is_offline: bool,
-    messages: Vec<(bool, String)>,
-    blob: Option<Secret>,
-}
-
-impl Answer {
-    fn of(verdict: Verdict) -> Self {
-        Self { verdict, is_offline: false, messages: Vec::new(), blob: None }
-    }
-
-    /// A back-end's, which is believed in its verdict and not in its bytes.
-    fn read(told: LogInAnswer) -> Self {
-        let Some(verdict) = Verdict::from_number(told.verdict) else {
-            warn!(verdict = told.verdict, "the back-end's verdict is none");
-            return Self::of(Verdict::Misconfigured);
-        };
-        let blob = match told.blob.into_iter().next().map(|pipe| secrets::receive(&pipe)) {
-            None => None,
-            Some(Ok(mut blobs)) => {
-                blobs.pop().filter(|blob| blob.as_bytes().len() <= BLOB_BYTES_MAX)
-            }
-            Some(Err(error)) => {
-                warn!("what is to open the session did not come: {error}");
-                None
-            }
-        };
-        let messages = told.messages.into_iter().take(MESSAGES_MAX);
-        let messages = messages.map(|(is_error, text)| (is_error, one_line(&text))).collect();
-        Self { verdict, is_offline: told.is_offline, messages, blob }
-    }
-
-    fn encode(&self) -> io::Result<Secret> {
-        let mut messages = Vec::new();
-        for (is_error, text) in &self.messages {
-            write_message(&mut messages, *is_error, text);
-        }
-        let blob = self.blob.as_ref().map_or(&[][..], Secret::as_bytes);
-        let header = AnswerHeader {
-            verdict: self.verdict,
-            is_offline: self.is_offline,
-            messages: self.messages.len(),
-            messages_bytes: messages.len(),
-            blob_bytes: blob.len(),
-        };
-        let header = header.encode();
-        let room = header.len() + messages.len() + blob.len();
-        let mut all = Secret::with_room(room).ok_or(io::ErrorKind::OutOfMemory)?;
-        for piece in [&header[..], &messages, blob] {
-            all.extend(piece).ok_or(io::ErrorKind::OutOfMemory)?;
-        }
-        Ok(all)
-    }
-}
-
-/// A text for a terminal or a log: what would move the cursor or begin another line is not in it.
-fn one_line(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 /// What an application says of who logs in, for a log and for rules.
@@ -229,6 +190,23 @@ struct Responder {
     account_tries: Mutex<Tries>,
     targets: Targets,
     served: Mutex<Served>,
+    found: Arc<Mutex<Found>>,
+    evenness: Mutex<Evenness>,
+    versions: Versions,
+}
+
+/// An answer, and until when it is kept back.
+struct Judged {
+    answer: Answer,
+    not_before: Option<Instant>,
+    /// Whoever guesses at the same user waits until it is given.
+    _at_user: Option<Turn>,
+}
+
+impl From<Answer> for Judged {
+    fn from(answer: Answer) -> Self {
+        Self { answer, not_before: None, _at_user: None }
+    }
 }
 
 impl Responder {
@@ -248,58 +226,65 @@ impl Responder {
                 .await?;
             back_ends.insert(domain.name.clone(), proxy);
         }
-        let decoy = context.config.domains.iter().find(|domain| domain.authenticates);
+        let domains = context.config.domains.iter().filter(|domain| domain.authenticates);
+        let mut domains = domains.map(|domain| domain.name.clone());
+        let evenness = Evenness::new(domains.clone());
         Ok(Self {
             publisher,
             back_ends,
-            decoy: decoy.map(|domain| domain.name.clone()),
+            decoy: domains.next(),
             trusted: context.config.trusted.clone(),
             timeout: context.config.timeout.min(LOG_IN_DEADLINE),
             tries: Mutex::new(Tries::new(context.config.tries_per_minute)),
             account_tries: Mutex::new(Tries::new(context.config.tries_per_minute)),
             targets: Targets::default(),
             served: Mutex::default(),
+            found: Arc::default(),
+            evenness: Mutex::new(evenness),
+            versions: Versions::default(),
         })
     }
 
-    /// The answer to a request, whatever happens, and a line in the log.
-    async fn answer(&self, peer: u32, request: &Request<'_>, admitted: &Admitted) -> Answer {
+    /// The answer to a request, whatever happens, and what is to be logged of it.
+    async fn answer(
+        &self,
+        peer: u32,
+        request: &Request<'_>,
+        admitted: &Admitted,
+    ) -> (Answer, About) {
         let start = Instant::now();
         let reach = Reach::of(peer, &self.trusted);
         let mut user = None;
-        let answer = timeout(self.timeout, self.judge(reach, peer, request, admitted, &mut user));
-        let answer = answer.await.unwrap_or_else(|_| Answer::of(Verdict::Unreachable));
-        let outcome = answer.verdict.label();
-        let what = label(request.kind);
-        metrics::counter!("roster_log_ins_total", "kind" => what, "verdict" => outcome)
+        let judged = timeout(self.timeout, self.judge(reach, peer, request, admitted, &mut user));
+        let judged = judged.await.unwrap_or_else(|_| Answer::of(Verdict::Unreachable).into());
+        if let Some(not_before) = judged.not_before {
+            sleep_until(not_before.into()).await;
+        }
+        let answer = judged.answer;
+        let (kind, verdict) = (label(request.kind), answer.verdict.label());
+        metrics::counter!("roster_log_ins_total", "kind" => kind, "verdict" => verdict)
             .increment(1);
         metrics::histogram!("roster_log_in_seconds").record(start.elapsed().as_secs_f64());
-        let user = user.as_deref().unwrap_or(NOBODY).escape_ascii();
-        let offline = answer.is_offline;
-        match said_in_the_log(reach, request.kind, answer.verdict) {
-            InLog::All => info!(
-                %user,
-                service = %request.service.escape_ascii(),
-                rhost = %request.remote_host.escape_ascii(),
-                tty = %request.terminal.escape_ascii(),
-                ruser = %request.remote_user.escape_ascii(),
-                peer,
-                outcome,
-                offline,
-                "{what}",
-            ),
-            InLog::Own => info!(%user, peer, outcome, offline, "{what}"),
-            InLog::Debug => debug!(%user, peer, outcome, "{what}"),
-        }
-        answer
+        (answer, About { peer, reach, user })
     }
 
     /// Whose user it is.
     async fn find(&self, name: &[u8]) -> Option<FoundUser> {
+        let now = Instant::now();
+        let (known, news) = {
+            let found = lock(&self.found);
+            (found.user(name, now), found.news())
+        };
+        if let Some(found) = known {
+            lock(&self.served).note(name, found.uid, now);
+            return Some(found);
+        }
         match self.publisher.find_user(0, name).await {
             Ok(found) => {
+                let now = Instant::now();
                 if !found.domain.is_empty() {
-                    lock(&self.served).note(name, found.uid, Instant::now());
+                    lock(&self.served).note(name, found.uid, now);
+                    lock(&self.found).note(name, &found, news, now);
                 }
                 Some(found)
             }
@@ -318,23 +303,29 @@ impl Responder {
         request: &Request<'_>,
         admitted: &Admitted,
         known: &mut Option<Vec<u8>>,
-    ) -> Answer {
+    ) -> Judged {
         if request.kind == Kind::SshKeys {
-            return self.ssh_keys(request, admitted, known).await;
+            return self.ssh_keys(request, admitted, known).await.into();
         }
         if reach == Reach::Own(peer) {
             let is_account = request.kind == Kind::Account;
             let tries = if is_account { &self.account_tries } else { &self.tries };
             if !lock(tries).may_try(peer, Instant::now()) {
-                return Answer::of(Verdict::TooManyTries);
+                return Answer::of(Verdict::TooManyTries).into();
             }
         }
         let mut turn = admitted.turn().await;
-        let Some(found) = self.find(request.user).await else {
-            return Answer::of(Verdict::Unreachable);
-        };
+        let begun = Instant::now();
+        let found = self.find(request.user).await;
+        let finding = begun.elapsed();
+        let is_told = found.is_some();
+        // Somebody of whom it cannot be told whose user he is takes as long as others.
+        let found = found.unwrap_or_default();
+        if !is_told && !has_password(request.kind) {
+            return Answer::of(Verdict::Unreachable).into();
+        }
         if !reach.has(&found) {
-            return Answer::of(Verdict::NotPermitted);
+            return Answer::of(Verdict::NotPermitted).into();
         }
         if !found.domain.is_empty() {
             *known = Some(request.user.to_vec());
@@ -345,19 +336,63 @@ impl Responder {
                 uid = found.uid,
                 "the user has another uid in the program that asks: something else serves the name, too",
             );
-            return Answer::of(Verdict::Denied);
+            return Answer::of(Verdict::Denied).into();
         }
-        let mut at_user = None;
-        if has_password(request.kind) {
-            // Who waits for a turn at a user takes none of those that others wait for.
-            drop(turn);
-            let target = if found.domain.is_empty() { request.user } else { &found.name };
-            at_user = Some(self.targets.turn(target).await);
-            turn = admitted.turn().await;
+        if !has_password(request.kind) {
+            return self.asked(peer, request, found).await.into();
         }
-        let answer = self.asked(peer, request, found).await;
-        drop((turn, at_user));
-        answer
+        // Who waits for a turn at a user takes none of those that others wait for.
+        drop(turn);
+        let target = if found.domain.is_empty() { request.user } else { &found.name };
+        let at_user = self.targets.turn(target).await;
+        turn = admitted.turn().await;
+        // Waiting for turns is not in it.
+        let begun = Instant::now().checked_sub(finding).unwrap_or_else(Instant::now);
+        let domain = found.domain.clone();
+        let answer = match self.asked(peer, request, found).await {
+            answer if is_told => answer,
+            _ => Answer::of(Verdict::Unreachable),
+        };
+        drop(turn);
+        let mut evenness = lock(&self.evenness);
+        let is_yes = matches!(answer.verdict, Verdict::Success | Verdict::MustChange);
+        let not_before = (!is_yes).then(|| begun + evenness.least());
+        if answer.verdict == Verdict::WrongPassword && !answer.is_offline {
+            evenness.note(&domain, begun.elapsed());
+        }
+        drop(evenness);
+        Judged { answer, not_before, _at_user: Some(at_user) }
+    }
+
+    /// Forgets whose user somebody was when that may be otherwise. Each stream has a task that does nothing
+    /// else, so that none ever fills up and holds the connection back.
+    async fn listen_for_news(&self) -> zbus::Result<()> {
+        let publisher = &self.publisher;
+        let users = publisher.receive_invalidate_user().await?;
+        self.follow(users, |found, signal| match signal.args() {
+            Ok(args) => found.forget(args.name()),
+            Err(_) => found.forget_all(),
+        });
+        let all = publisher.receive_invalidate_all().await?;
+        self.follow(all, |found, _| found.forget_all());
+        let published = publisher.receive_snapshot_published().await?;
+        self.follow(published, |found, _| found.forget_all());
+        let owners = publisher.inner().receive_owner_changed().await?;
+        self.follow(owners, |found, _| found.forget_all());
+        Ok(())
+    }
+
+    fn follow<S>(&self, mut signals: S, act: impl Fn(&mut Found, S::Item) + Send + 'static)
+    where
+        S: StreamExt + Send + Unpin + 'static,
+        S::Item: Send,
+    {
+        let found = Arc::clone(&self.found);
+        tokio::spawn(async move {
+            while let Some(signal) = signals.next().await {
+                act(&mut lock(&found), signal);
+            }
+        });
     }
 
     async fn asked(&self, peer: u32, request: &Request<'_>, found: FoundUser) -> Answer {
@@ -445,30 +480,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In place of a name that is not served: people type passwords where names belong.
-const NOBODY: &[u8] = b"(unknown)";
-
-/// How much of a request is in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InLog {
-    All,
-    /// Not where it comes from: who asks could say that it is from anywhere, and have others locked out.
-    Own,
-    /// Only where somebody looks for it.
-    Debug,
-}
-
-fn said_in_the_log(reach: Reach, kind: Kind, verdict: Verdict) -> InLog {
-    match (reach, kind, verdict) {
-        (Reach::All, ..) => InLog::All,
-        // Of these there may be any number.
-        (Reach::Own(_), Kind::SshKeys, _) | (Reach::Own(_), _, Verdict::TooManyTries) => {
-            InLog::Debug
-        }
-        (Reach::Own(_), ..) => InLog::Own,
-    }
-}
-
 fn has_password(kind: Kind) -> bool {
     match kind {
         Kind::Authenticate | Kind::PrepareChange | Kind::Change => true,
@@ -521,16 +532,6 @@ async fn ask(
     told.map(Answer::read)
 }
 
-fn label(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Authenticate => "log-in",
-        Kind::Account => "account",
-        Kind::PrepareChange => "password change prepared",
-        Kind::Change => "password change",
-        Kind::SshKeys => "ssh keys",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -569,46 +570,5 @@ mod tests {
         assert_eq!(of_somebody(Kind::Authenticate, Verdict::UnknownUser), Verdict::UnknownUser);
         assert_eq!(of_a_decoy(true), Verdict::Denied);
         assert_eq!(of_a_decoy(false), Verdict::UnknownUser);
-    }
-
-    #[test]
-    fn who_may_ask_for_themselves_alone_tells_the_log_no_origin_and_cannot_fill_it() {
-        for verdict in Verdict::ALL {
-            for kind in Kind::ALL {
-                assert_eq!(said_in_the_log(Reach::All, kind, verdict), InLog::All);
-                assert_ne!(said_in_the_log(Reach::Own(1), kind, verdict), InLog::All);
-            }
-        }
-        let refused = said_in_the_log(Reach::Own(1), Kind::Account, Verdict::TooManyTries);
-        assert_eq!(refused, InLog::Debug);
-    }
-
-    #[test]
-    fn a_verdict_that_there_is_not_lets_nobody_in() {
-        let told = |verdict| LogInAnswer {
-            verdict,
-            is_offline: false,
-            messages: Vec::new(),
-            blob: Vec::new(),
-        };
-        assert_eq!(Answer::read(told(0)).verdict, Verdict::Success);
-        for verdict in [15, 256, u16::MAX] {
-            assert_eq!(Answer::read(told(verdict)).verdict, Verdict::Misconfigured);
-        }
-    }
-
-    #[test]
-    fn what_is_shown_is_one_line_each_and_bounded() {
-        let message = (false, "one\r\n\x1b[2Jtwo".to_owned());
-        let told = LogInAnswer {
-            verdict: 1,
-            is_offline: false,
-            messages: vec![message; 100],
-            blob: Vec::new(),
-        };
-        let answer = Answer::read(told);
-        assert_eq!(answer.messages.len(), MESSAGES_MAX);
-        assert_eq!(answer.messages[0].1, "one    [2Jtwo".replace("    ", "   "));
-        assert!(answer.encode().is_ok());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::protocol::Table;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Of one table.
@@ -30,6 +31,8 @@ pub struct Figures {
     pub passwd: OfTable,
     /// By table.
     pub group: OfTable,
+    /// The folder of maps, where it shares its file system with other files.
+    pub shared: Option<PathBuf>,
     /// Descriptors of maps that were handed out.
     pub handed_out: u64,
     /// Questions answered over the socket.
@@ -72,6 +75,13 @@ impl Figures {
             if let Some(problem) = &table.problem {
                 let _ = writeln!(text, "{name}: {problem}");
             }
+        }
+        if let Some(folder) = &self.shared {
+            let _ = writeln!(
+                text,
+                "maps: {} has no file system of its own: who holds old maps can fill the one that it is in",
+                folder.display()
+            );
         }
         let Self { handed_out, answered, helped, dropped, connections, .. } = self;
         let _ = writeln!(

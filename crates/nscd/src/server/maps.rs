@@ -231,7 +231,7 @@ pub fn parse_file_name(name: &str) -> Option<(Table, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::sources::{Files, build, lines, stamps};
+    use crate::server::sources::{Files, ROOM_BYTES, build, lines, stamps};
 
     #[test]
     fn a_map_that_cannot_be_renewed_goes_at_once_or_soon() {
@@ -247,7 +247,7 @@ mod tests {
             number += 1;
             let path = folder.path().join(file_name(Table::Passwd, number));
             let wanted = vec![(Table::Passwd, path)];
-            let made = build(wanted, &files, &lines(&files)).remove(0).1.unwrap();
+            let made = build(wanted, &files, &lines(&files), ROOM_BYTES).remove(0).1.unwrap();
             let mut maps = Maps::default();
             maps.replace(Current::new(made, made_of).unwrap(), now);
             maps

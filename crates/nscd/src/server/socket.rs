@@ -1,5 +1,6 @@
 //! Where clients connect.
 
+use super::programs::Peer;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -153,13 +154,14 @@ pub fn listen_at(path: &Path) -> Result<OwnedFd, SocketError> {
     made().map_err(cannot)
 }
 
-/// The next connection, and the user id of who connected; nothing where nobody waits.
-pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, u32)>> {
+/// The next connection, and who connected; nothing where nobody waits.
+pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, Peer)>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     match accept_with(listener, flags) {
         Ok(socket) => {
-            let uid = socket_peercred(&socket)?.uid.as_raw();
-            Ok(Some((socket, uid)))
+            let credentials = socket_peercred(&socket)?;
+            let (uid, pid) = (credentials.uid.as_raw(), credentials.pid.as_raw_nonzero().get());
+            Ok(Some((socket, Peer { uid, pid })))
         }
         Err(error) if error == rustix::io::Errno::AGAIN => Ok(None),
         Err(error) => Err(error.into()),

@@ -12,8 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Room in each map for what is found out later.
-const LIVE_BYTES: usize = 512 << 10;
+/// Room in each map for what is found out later, unless told otherwise.
+pub const ROOM_BYTES: usize = 512 << 10;
 /// The largest text file that is read.
 const NSSWITCH_BYTES_MAX: u64 = 1 << 20;
 
@@ -142,6 +142,7 @@ pub fn build(
     wanted: Vec<(Table, PathBuf)>,
     files: &Files,
     lines: &Lines,
+    room: usize,
 ) -> Vec<(Table, Result<Built, BuildError>)> {
     let all = [&lines.passwd, &lines.group, &lines.initgroups];
     let names_roster = all.iter().any(|line| has(line, Service::Roster));
@@ -150,13 +151,13 @@ pub fn build(
         let whole = published
             .as_ref()
             .map_err(|why| BuildError::Snapshot { path: files.snapshot.clone(), why: why.clone() })
-            .and_then(|bytes| one(table, files, lines, bytes.as_deref(), path.clone()));
+            .and_then(|bytes| one(table, files, lines, bytes.as_deref(), (path.clone(), room)));
         let made = match whole {
             // Changes of the local files are not to wait for the next snapshot.
             Err(error @ (BuildError::Snapshot { .. } | BuildError::Map(MapError::Damaged)))
                 if names_roster =>
             {
-                let made = one(table, files, &lines.without_roster(), None, path);
+                let made = one(table, files, &lines.without_roster(), None, (path, room));
                 made.map(|built| Built { lacks: Some(error.to_string()), ..built })
             }
             whole => whole,
@@ -175,7 +176,7 @@ fn one(
     files: &Files,
     lines: &Lines,
     published: Option<&[u8]>,
-    path: PathBuf,
+    (path, room): (PathBuf, usize),
 ) -> Result<Built, BuildError> {
     let start = Instant::now();
     let (line, groups_of) = match table {
@@ -195,7 +196,7 @@ fn one(
     let (entries, lists) = (layers(line), groups_of.map(layers).unwrap_or_default());
     let others_follow = groups_of.is_some_and(|line| line.others_follow);
     let sources = Sources { entries: &entries, groups_of: &lists, others_follow };
-    let plan = Plan::new(table, sources, LIVE_BYTES)?;
+    let plan = Plan::new(table, sources, room)?;
     let fail = |source| BuildError::File { path: path.clone(), source };
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(&path, how, Mode::RUSR | Mode::WUSR).map_err(|errno| fail(errno.into()))?;

@@ -334,6 +334,8 @@ pub fn domain(server: &impl system::Server) -> Domain {
             role: "nsrole".to_owned(),
             account_control: "useraccountcontrol".to_owned(),
             account_expires: "accountexpires".to_owned(),
+            account_control_computed: "msds-user-account-control-computed".to_owned(),
+            lockout_time: "lockouttime".to_owned(),
             uuid: None,
         },
         schema,

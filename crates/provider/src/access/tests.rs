@@ -163,6 +163,34 @@ fn locks_of_389_and_bits_of_active_directory_count() {
     }
 }
 
+/// The entry of a user in Active Directory, as it is when the account was locked at 00:59 on 2024-10-04.
+#[test]
+fn what_active_directory_works_out_counts_and_a_lock_ends_when_the_policy_says_so() {
+    let locked = (Fact::LockoutTime, "133724771400000000");
+    let computed = |bits| (Fact::ControlComputed, bits);
+    for (facts, lock_secs, verdict) in [
+        (&[computed("0")][..], 0, Verdict::Allowed),
+        (&[computed("16"), locked], 0, Verdict::Locked),
+        (&[computed("16"), locked], 61, Verdict::Locked),
+        (&[computed("16"), locked], 60, Verdict::Allowed),
+        (&[computed("16")], 60, Verdict::Locked),
+        (&[computed("16"), (Fact::LockoutTime, "0")], 60, Verdict::Locked),
+        (&[computed("8388608")], 0, Verdict::MustChange),
+        (&[computed("8388624"), locked], 0, Verdict::Locked),
+        (&[computed("8388624"), locked], 60, Verdict::MustChange),
+        (&[computed("0x10")], 0, Verdict::Unknown),
+        (&[computed("16"), (Fact::LockoutTime, "then")], 60, Verdict::Unknown),
+        // The mark of a lock that the server says is over.
+        (&[computed("0"), locked], 0, Verdict::Allowed),
+        (&[computed("0"), (Fact::Control, "514")], 0, Verdict::Disabled),
+    ] {
+        let access = Access { temporary_lock: Duration::from_secs(lock_secs), ..access() };
+        let account = account(facts);
+        let decision = decided(&access, Some(&account), &Matched::Unknown(String::new()));
+        assert_eq!(decision.verdict, verdict, "{facts:?} {lock_secs}");
+    }
+}
+
 #[test]
 fn a_check_that_is_not_configured_is_not_made() {
     let access = Access { account_checks: vec![Check::ShadowExpire], ..access() };

@@ -1,4 +1,4 @@
-//! An authority and certificates of servers, made by openssl: a good one and two bad ones.
+//! An authority and certificates of servers, made by openssl: a good one and three bad ones.
 
 use crate::host::{run, tool};
 use std::fs;
@@ -14,6 +14,8 @@ pub enum Certificate {
     Expired,
     /// Valid, for another host.
     OtherName,
+    /// Signed by itself and an authority's, as `openssl req -x509` makes it by default.
+    SelfSigned,
 }
 
 impl Certificate {
@@ -22,6 +24,7 @@ impl Certificate {
             Self::Good => "good",
             Self::Expired => "expired",
             Self::OtherName => "other-name",
+            Self::SelfSigned => "self-signed",
         }
     }
 }
@@ -46,27 +49,8 @@ impl Certificates {
         fs::write(folder.join("ca.conf"), CONFIG)
             .expect("write the configuration of the authority");
         let made = Self { folder };
-        made.openssl(&[
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-subj",
-            "/CN=Authority of a test",
-            "-days",
-            "30",
-            "-config",
-            "ca.conf",
-            "-extensions",
-            "authority",
-            "-keyout",
-            "authority.key",
-            "-out",
-            "authority.pem",
-        ]);
+        made.sign_itself("/CN=Authority of a test", "authority", "authority");
+        made.sign_itself("/CN=localhost", "itself", Certificate::SelfSigned.name());
         made.issue(Certificate::Good, "localhost", "here", "20200101000000Z", "20990101000000Z");
         made.issue(Certificate::Expired, "localhost", "here", "20200101000000Z", "20200201000000Z");
         made.issue(
@@ -97,25 +81,16 @@ impl Certificates {
         self.folder.join(which.name()).with_extension("key")
     }
 
+    fn sign_itself(&self, subject: &str, extensions: &str, name: &str) {
+        let [key, certificate] = ["key", "pem"].map(|suffix| format!("{name}.{suffix}"));
+        let signs = ["-x509", "-days", "30", "-extensions", extensions];
+        self.request(subject, &key, &certificate, &signs);
+    }
+
     fn issue(&self, which: Certificate, name: &str, names: &str, from: &str, until: &str) {
         let [key, request, certificate] =
             ["key", "csr", "pem"].map(|suffix| format!("{}.{suffix}", which.name()));
-        self.openssl(&[
-            "req",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-subj",
-            &format!("/CN={name}"),
-            "-config",
-            "ca.conf",
-            "-keyout",
-            &key,
-            "-out",
-            &request,
-        ]);
+        self.request(&format!("/CN={name}"), &key, &request, &[]);
         self.openssl(&[
             "ca",
             "-batch",
@@ -133,6 +108,13 @@ impl Certificates {
             "-out",
             &certificate,
         ]);
+    }
+
+    /// Makes a key and what asks for a certificate of it, or with more words the certificate itself.
+    fn request(&self, subject: &str, key: &str, out: &str, more: &[&str]) {
+        let curve = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+        let names = ["-subj", subject, "-config", "ca.conf", "-keyout", key, "-out", out];
+        self.openssl(&[&curve[..], &names, more].concat());
     }
 
     fn openssl(&self, args: &[&str]) {
@@ -163,6 +145,9 @@ commonName = supplied
 basicConstraints = critical, CA:TRUE
 keyUsage = critical, keyCertSign, cRLSign
 subjectKeyIdentifier = hash
+[itself]
+basicConstraints = critical, CA:TRUE
+subjectAltName = DNS:localhost, IP:127.0.0.1
 [here]
 basicConstraints = CA:FALSE
 extendedKeyUsage = serverAuth

@@ -24,6 +24,12 @@ impl Engine {
         state.everything(header).map(Some)
     }
 
+    /// Whether nothing has changed since.
+    pub fn is_at(&self, sequence: u64) -> bool {
+        let state = self.state();
+        state.serving && state.sequence == sequence
+    }
+
     /// What is known of an entry's account, see `roster_provider::account`.
     pub fn account(&self, number: u32) -> Result<Option<Vec<u8>>, NoView> {
         self.newest(

@@ -204,12 +204,12 @@ async fn failures_are_counted_over_restarts_and_lock_the_user_out_for_a_time() {
         host.restart();
         assert_eq!(host.offline.list().unwrap()[0].failures, failures);
     }
-    assert_eq!(host.check("alice", "good").await, Verdict::TooManyTries);
+    assert_eq!(host.check("alice", "good").await, Verdict::Locked);
     host.hand.go(HOUR - 1);
-    assert_eq!(host.check("alice", "good").await, Verdict::TooManyTries);
+    assert_eq!(host.check("alice", "good").await, Verdict::Locked);
     host.hand.go(1);
     assert_eq!(host.check("alice", "bad").await, Verdict::WrongPassword);
-    assert_eq!(host.check("alice", "good").await, Verdict::TooManyTries, "one failure locks again");
+    assert_eq!(host.check("alice", "good").await, Verdict::Locked, "one failure locks again");
     host.hand.go(HOUR);
     assert_eq!(host.check("alice", "good").await, Verdict::Success);
     assert_eq!(host.offline.list().unwrap()[0].failures, 0);
@@ -222,9 +222,31 @@ async fn a_log_in_by_the_directory_ends_a_lockout() {
     for _ in 0..3 {
         assert_eq!(host.check("alice", "bad").await, Verdict::WrongPassword);
     }
-    assert_eq!(host.check("alice", "good").await, Verdict::TooManyTries);
+    assert_eq!(host.check("alice", "good").await, Verdict::Locked);
     host.heard("alice", "good", Verdict::Success).await;
     assert_eq!(host.check("alice", "good").await, Verdict::Success);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_it_is_and_however_often_they_were_guessed_at_a_refusal_takes_the_same_time() {
+    let host = Host::new();
+    host.heard("alice", "good", Verdict::Success).await;
+    let took = async |verdict, name: &str| {
+        let start = tokio::time::Instant::now();
+        assert_eq!(host.check(name, "bad").await, verdict, "{name}");
+        start.elapsed()
+    };
+    for verdict in [Verdict::WrongPassword; 3].into_iter().chain([Verdict::Locked; 2]) {
+        assert_eq!(took(verdict, "alice").await, refusal(&settings()), "{verdict:?}");
+    }
+    assert_eq!(took(Verdict::Unreachable, "bob").await, refusal(&settings()));
+    // Several at once are answered one after the other, under names that are nobody's, too.
+    for at_once in [1, 3] {
+        let start = tokio::time::Instant::now();
+        let guesses = (0..at_once).map(|_| host.offline.pretend(b"mallory"));
+        futures_util::future::join_all(guesses).await;
+        assert_eq!(start.elapsed(), refusal(&settings()) * at_once);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,7 +264,7 @@ async fn many_guesses_at_once_are_no_more_than_those_that_are_allowed() {
         verdicts.push(guess.await.unwrap());
     }
     let wrong = verdicts.iter().filter(|verdict| **verdict == Verdict::WrongPassword).count();
-    let refused = verdicts.iter().filter(|verdict| **verdict == Verdict::TooManyTries).count();
+    let refused = verdicts.iter().filter(|verdict| **verdict == Verdict::Locked).count();
     assert_eq!((wrong, refused), (3, 197));
 }
 

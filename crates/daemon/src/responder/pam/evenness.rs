@@ -1,0 +1,103 @@
+//! How long it takes at the least until a password is refused. Whether somebody exists, is locked or is known
+//! here must not be told by time, and a directory does less for a name that nobody has than for a wrong
+//! password. So everything that is not a yes is answered at the same time after the question: when all but
+//! very few of the last wrong passwords were answered, and about as much later again. Pure: no clock here.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// Wrong passwords whose cost is remembered, of each domain.
+const COSTS_MAX: usize = 16;
+/// With fewer it is not known what a wrong password costs.
+const COSTS_MIN: usize = 4;
+/// What it takes until it is known: more than servers usually take.
+const UNKNOWN: Duration = Duration::from_millis(200);
+/// Never less. A cheap server is quicker than that even when it is busy.
+const LEAST: Duration = Duration::from_millis(10);
+/// Never more: people wait for it.
+const MOST: Duration = Duration::from_secs(2);
+
+/// What wrong passwords cost, by domain.
+#[derive(Debug)]
+pub struct Evenness(HashMap<String, VecDeque<Duration>>);
+
+impl Evenness {
+    /// Of domains in which somebody knows passwords.
+    pub fn new(domains: impl Iterator<Item = String>) -> Self {
+        Self(domains.map(|domain| (domain, VecDeque::new())).collect())
+    }
+
+    /// A wrong password in that domain took so long.
+    pub fn note(&mut self, domain: &str, cost: Duration) {
+        if let Some(costs) = self.0.get_mut(domain) {
+            costs.truncate(COSTS_MAX - 1);
+            costs.push_front(cost);
+        }
+    }
+
+    /// So long at the least, whoever it was and whatever it came to: which domain would know somebody who does
+    /// not exist cannot be told, so the slowest counts.
+    pub fn least(&self) -> Duration {
+        self.0.values().map(least).max().unwrap_or(LEAST)
+    }
+}
+
+/// Of one domain. One user whose passwords are slow to check makes it longer for nobody.
+fn least(costs: &VecDeque<Duration>) -> Duration {
+    if costs.len() < COSTS_MIN {
+        return UNKNOWN;
+    }
+    let mut sorted: Vec<_> = costs.iter().copied().collect();
+    sorted.sort_unstable();
+    (sorted[(sorted.len() - 1) * 3 / 4] * 2).clamp(LEAST, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLIS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn with(costs: &[u64]) -> Evenness {
+        let mut evenness = Evenness::new(["corp".to_owned()].into_iter());
+        for cost in costs {
+            evenness.note("corp", MILLIS(*cost));
+        }
+        evenness
+    }
+
+    #[test]
+    fn a_refusal_takes_about_twice_what_most_wrong_passwords_took() {
+        assert_eq!(with(&[100; 16]).least(), MILLIS(200));
+        assert_eq!(with(&[100, 110, 120, 130]).least(), MILLIS(240));
+        // Of the last ones.
+        assert_eq!(with(&[[100; 16], [50; 16]].concat()).least(), MILLIS(100));
+    }
+
+    #[test]
+    fn a_few_slow_ones_keep_nobody_waiting() {
+        assert_eq!(with(&[[100; 16].as_slice(), &[9000; 4]].concat()).least(), MILLIS(200));
+        assert_eq!(with(&[9000; 16]).least(), MOST);
+    }
+
+    #[test]
+    fn cheap_and_unknown_ones_take_their_time() {
+        assert_eq!(with(&[1; 16]).least(), LEAST);
+        assert_eq!(with(&[1; 3]).least(), UNKNOWN);
+        assert_eq!(Evenness::new(std::iter::empty()).least(), LEAST);
+    }
+
+    #[test]
+    fn the_slowest_domain_counts_for_all() {
+        let mut evenness = Evenness::new(["corp", "lab"].map(str::to_owned).into_iter());
+        for _ in 0..COSTS_MAX {
+            evenness.note("corp", MILLIS(1));
+        }
+        assert_eq!(evenness.least(), UNKNOWN);
+        for _ in 0..COSTS_MAX {
+            evenness.note("lab", MILLIS(300));
+            evenness.note("elsewhere", MILLIS(900));
+        }
+        assert_eq!(evenness.least(), MILLIS(600));
+    }
+}

@@ -1,0 +1,360 @@
+//! Who is connected: what has come of each question, what is left to send of each answer, and until when
+//! it is waited for. Knows no answer.
+
+use super::programs::Peer;
+use super::{add, socket};
+use crate::protocol::{self, Kind, Table};
+use rustix::event::epoll;
+use rustix::process::Resource;
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a client may take to ask.
+pub const ASKING: Duration = Duration::from_secs(2);
+/// How long it may take until it is answered: glibc waits 5 s.
+pub const ANSWERING: Duration = Duration::from_secs(4);
+/// Connections at once; who has not asked goes first.
+const CONNECTIONS_MAX: usize = 2048;
+/// Descriptors for all else.
+const OTHER_DESCRIPTORS: u64 = 128;
+/// Longest request.
+const REQUEST_BYTES_MAX: usize = protocol::REQUEST_HEADER_BYTES + protocol::KEY_BYTES_MAX;
+/// The number of the first connection: those before it are no connections.
+const FIRST: u64 = 16;
+
+/// What a connection is for, now.
+pub enum State {
+    /// The question is not all there.
+    Asking,
+    /// For a helper.
+    Waiting(Kind),
+    /// For the first map of a table, which the question asked for with this key.
+    ForMap(Table, Vec<u8>),
+    /// For more attempts than that to make a map of a table.
+    ForNewer(Table, u64),
+    /// What is left of the answer, which others may be told as well.
+    Sending(Arc<[u8]>, usize),
+    /// Was handed a map: it is on its way, and counts as this server's, until the other end hangs up.
+    Handed,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    peer: Peer,
+    heard: Vec<u8>,
+    state: State,
+    until: Instant,
+}
+
+/// What somebody has said so far.
+pub struct Heard {
+    /// Who.
+    pub peer: Peer,
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// Whether more may come: the other end is open, and the longest request is longer.
+    pub is_open: bool,
+}
+
+/// All connections, by the numbers that the poll knows them by.
+pub struct Connections {
+    poll: Arc<OwnedFd>,
+    all: HashMap<u64, Connection>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    max: usize,
+    next_token: u64,
+    /// Answers that were sent, or begun.
+    pub answered: u64,
+    /// Those that were closed without an answer: too many, too slow, or nonsense.
+    pub dropped: u64,
+}
+
+impl Connections {
+    /// None yet. They are polled there as soon as they have to be waited for.
+    #[must_use]
+    pub fn new(poll: Arc<OwnedFd>, max: usize) -> Self {
+        let (all, deadlines) = (HashMap::new(), BTreeSet::new());
+        Self { poll, all, deadlines, max, next_token: FIRST, answered: 0, dropped: 0 }
+    }
+
+    /// Connections now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Takes a connection, for which another may have to go. Nothing where none can go.
+    pub fn welcome(&mut self, socket: OwnedFd, peer: Peer, now: Instant) -> Option<u64> {
+        if self.all.len() >= self.max && !self.make_room() {
+            self.dropped += 1;
+            return None;
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        let (heard, until) = (Vec::new(), now + ASKING);
+        self.all.insert(token, Connection { socket, peer, heard, state: State::Asking, until });
+        self.deadlines.insert((until, token));
+        Some(token)
+    }
+
+    /// Has one be polled that could not be answered at once.
+    pub fn poll(&mut self, token: u64) {
+        if let Some(connection) = self.all.get(&token)
+            && add(&self.poll, connection.socket.as_fd(), token).is_err()
+        {
+            self.close(token);
+        }
+    }
+
+    /// Closes a connection of the user who has the most: the one that has been silent for longest, or else
+    /// the one that would be closed next.
+    pub fn make_room(&mut self) -> bool {
+        let mut of_users = HashMap::<u32, usize>::new();
+        for connection in self.all.values() {
+            *of_users.entry(connection.peer.uid).or_default() += 1;
+        }
+        let Some((&most, _)) = of_users.iter().max_by_key(|&(_, connections)| connections) else {
+            return false;
+        };
+        let mut of_most = self.deadlines.iter().filter_map(|&(_, token)| {
+            let connection = self.all.get(&token).filter(|of| of.peer.uid == most)?;
+            Some((token, matches!(connection.state, State::Asking)))
+        });
+        let first = of_most.clone().next();
+        let Some((token, _)) = of_most.find(|&(_, is_silent)| is_silent).or(first) else {
+            return false;
+        };
+        self.drop(token);
+        true
+    }
+
+    /// Closes a connection.
+    pub fn close(&mut self, token: u64) {
+        if let Some(connection) = self.all.remove(&token) {
+            self.deadlines.remove(&(connection.until, token));
+        }
+    }
+
+    /// Closes a connection that nothing can be said to.
+    pub fn drop(&mut self, token: u64) {
+        self.dropped += 1;
+        self.close(token);
+    }
+
+    /// Closes those whose time is over. Gives when the next one's is.
+    pub fn close_late(&mut self, now: Instant) -> Option<Instant> {
+        while let Some(&(until, token)) = self.deadlines.first() {
+            if until > now {
+                return Some(until);
+            }
+            let state = self.all.get(&token).map(|connection| &connection.state);
+            // glibc goes on with the name services.
+            if let Some(&State::Waiting(kind)) = state {
+                self.send(token, protocol::not_served(kind));
+            }
+            self.drop(token);
+        }
+        None
+    }
+
+    /// Goes on with a connection of which the poll has something to tell. Gives what was said, where a
+    /// question is still to come.
+    pub fn hear(&mut self, token: u64) -> Option<Heard> {
+        let connection = self.all.get_mut(&token)?;
+        match &connection.state {
+            State::Sending(..) => {
+                self.go_on_sending(token);
+                return None;
+            }
+            State::Asking => {}
+            // Nothing more is expected: who hangs up is not waited for.
+            State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) | State::Handed => {
+                self.close(token);
+                return None;
+            }
+        }
+        let room = REQUEST_BYTES_MAX - connection.heard.len().min(REQUEST_BYTES_MAX);
+        let is_open = socket::receive(&connection.socket, &mut connection.heard, room);
+        let bytes = std::mem::take(&mut connection.heard);
+        let is_open = matches!(is_open, Ok(true)) && bytes.len() < REQUEST_BYTES_MAX;
+        Some(Heard { peer: connection.peer, bytes, is_open })
+    }
+
+    /// Keeps what was said until there is more.
+    pub fn keep(&mut self, token: u64, bytes: Vec<u8>) {
+        if let Some(connection) = self.all.get_mut(&token) {
+            connection.heard = bytes;
+        }
+    }
+
+    /// Has a connection wait.
+    pub fn wait(&mut self, token: u64, state: State, until: Instant) {
+        let Some(connection) = self.all.get_mut(&token) else { return };
+        self.deadlines.remove(&(connection.until, token));
+        connection.state = state;
+        connection.until = until;
+        self.deadlines.insert((connection.until, token));
+    }
+
+    /// Those that wait as `what` says, with what it makes of that; they are for the caller to go on with.
+    pub fn waiting<T>(&mut self, what: impl Fn(&State) -> Option<T>) -> Vec<(u64, T)> {
+        let all = self.all.iter();
+        all.filter_map(|(&token, of)| Some((token, what(&of.state)?))).collect()
+    }
+
+    /// The other end of a connection, and whose it is.
+    #[must_use]
+    pub fn peer(&self, token: u64) -> Option<(BorrowedFd<'_>, Peer)> {
+        self.all.get(&token).map(|connection| (connection.socket.as_fd(), connection.peer))
+    }
+
+    /// How many maps are on their way to a user.
+    #[must_use]
+    pub fn handed_to(&self, uid: u32) -> usize {
+        let is_handed = |of: &&Connection| of.peer.uid == uid && matches!(of.state, State::Handed);
+        self.all.values().filter(is_handed).count()
+    }
+
+    /// Sends an answer, in one piece where the socket has room for it.
+    pub fn send(&mut self, token: u64, answer: impl Into<Arc<[u8]>>) {
+        let Some(connection) = self.all.get_mut(&token) else { return };
+        self.answered += 1;
+        connection.state = State::Sending(answer.into(), 0);
+        self.go_on_sending(token);
+    }
+
+    fn go_on_sending(&mut self, token: u64) {
+        let Some(connection) = self.all.get_mut(&token) else { return };
+        let State::Sending(answer, sent) = &mut connection.state else { return };
+        match socket::transmit(&connection.socket, &answer[*sent..]) {
+            Ok(more) => *sent += more,
+            Err(_) => *sent = answer.len(),
+        }
+        if *sent < answer.len() {
+            let event = epoll::EventData::new_u64(token);
+            let flags = epoll::EventFlags::OUT;
+            let socket = &connection.socket;
+            let polled = epoll::modify(&*self.poll, socket, event, flags)
+                .or_else(|_| epoll::add(&*self.poll, socket, event, flags));
+            if polled.is_ok() {
+                return;
+            }
+        }
+        self.close(token);
+    }
+}
+
+/// Raises the limit on descriptors as far as it goes and is needed. Gives how many connections that
+/// allows.
+pub fn connections_max() -> usize {
+    let wanted = CONNECTIONS_MAX as u64 + OTHER_DESCRIPTORS;
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX).min(wanted);
+    let raised = rustix::process::Rlimit { current: Some(most), maximum: limit.maximum };
+    let most = if limit.current.is_some_and(|current| current < most) {
+        let is_raised = rustix::process::setrlimit(Resource::Nofile, raised).is_ok();
+        if is_raised { most } else { limit.current.unwrap_or(most) }
+    } else {
+        most
+    };
+    most.saturating_sub(OTHER_DESCRIPTORS).clamp(16, CONNECTIONS_MAX as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn connections(max: usize) -> Connections {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        Connections::new(Arc::new(poll), max)
+    }
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+    }
+
+    fn of(uid: u32) -> Peer {
+        Peer { uid, pid: 1 }
+    }
+
+    /// Whether the server has closed it.
+    fn is_closed(client: &OwnedFd) -> bool {
+        !matches!(socket::receive(client, &mut Vec::new(), 16), Ok(true))
+    }
+
+    #[test]
+    fn who_has_the_most_connections_loses_one_of_the_silent_and_nobody_else_does() {
+        let mut connections = connections(6);
+        let now = Instant::now();
+        let mut clients = Vec::new();
+        let mut connect = |connections: &mut Connections, uid| {
+            let (ours, theirs) = pair();
+            let token = connections.welcome(ours, of(uid), now).unwrap();
+            clients.push(theirs);
+            token
+        };
+        let [root, alice] = [0, 1000].map(|uid| connect(&mut connections, uid));
+        // One of the crowd's has asked, and waits for longest.
+        let asked = connect(&mut connections, 2000);
+        connections.wait(asked, State::Waiting(Kind::UserByName), now + ASKING / 2);
+        let crowd: Vec<_> = (0..3).map(|_| connect(&mut connections, 2000)).collect();
+        // Whoever comes, one of the crowd's goes that has said nothing.
+        let late = [0, 3000].map(|uid| connect(&mut connections, uid));
+        assert_eq!(connections.len(), 6);
+        assert_eq!(connections.dropped, 2);
+        for token in [root, alice, asked].into_iter().chain(late) {
+            assert!(connections.peer(token).is_some(), "{token}");
+        }
+        let left = crowd.iter().filter(|&&token| connections.peer(token).is_some());
+        assert_eq!(left.count(), 1);
+        let closed: Vec<_> = clients.iter().map(is_closed).collect();
+        assert_eq!(closed, [false, false, false, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_user_with_more_connections_than_there_may_be_takes_no_place_of_another() {
+        let mut connections = connections(16);
+        let now = Instant::now();
+        let mut clients = Vec::new();
+        for uid in 0..8 {
+            let (ours, theirs) = pair();
+            clients.push((connections.welcome(ours, of(uid), now).unwrap(), theirs));
+        }
+        for _ in 0..1000 {
+            let (ours, _) = pair();
+            connections.welcome(ours, of(99), now).unwrap();
+        }
+        assert_eq!(connections.len(), 16);
+        for (token, client) in &clients {
+            assert!(connections.peer(*token).is_some() && !is_closed(client));
+        }
+    }
+
+    #[test]
+    fn everybody_is_gone_when_their_time_is_over_and_who_was_to_be_helped_is_sent_on() {
+        let mut connections = connections(4);
+        let now = Instant::now();
+        let [(ours, silent), (also_ours, asker)] = [pair(), pair()];
+        connections.welcome(ours, of(1), now).unwrap();
+        let asked = connections.welcome(also_ours, of(1), now).unwrap();
+        connections.wait(asked, State::Waiting(Kind::GroupsOf), now + ANSWERING);
+        assert_eq!(connections.close_late(now + ASKING / 2), Some(now + ASKING));
+        assert_eq!(connections.close_late(now + ASKING), Some(now + ANSWERING));
+        assert!(is_closed(&silent) && !is_closed(&asker));
+        assert_eq!(connections.close_late(now + ANSWERING), None);
+        assert!(connections.is_empty());
+        let mut said = Vec::new();
+        while let Ok(true) = socket::receive(&asker, &mut said, 64) {}
+        assert_eq!(said, protocol::not_served(Kind::GroupsOf));
+    }
+}

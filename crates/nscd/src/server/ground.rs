@@ -1,0 +1,64 @@
+//! What a server needs before it can serve: the folder of maps for itself, and where it waits for events.
+
+use super::watch::Watch;
+use super::{BUILDER, LISTENER, Options, STOP, ServerError, WATCH, add};
+use rustix::event::epoll;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// What the system has to give before anything can be served.
+pub struct Ground {
+    pub lock: OwnedFd,
+    pub poll: OwnedFd,
+    pub watch: Watch,
+    pub bell: (UnixStream, UnixStream),
+    /// Whether other files lie beside the folder, in the same file system.
+    pub is_shared: bool,
+    /// Maps of a server before.
+    pub left: Vec<PathBuf>,
+}
+
+impl Ground {
+    pub fn new(options: &Options) -> Result<Self, ServerError> {
+        let lock = take_folder(&options.maps)?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let watch = Watch::new(&options.files.paths())?;
+        let bell = UnixStream::pair()?;
+        bell.0.set_nonblocking(true)?;
+        bell.1.set_nonblocking(true)?;
+        add(&poll, options.listener.as_fd(), LISTENER)?;
+        add(&poll, watch.as_fd(), WATCH)?;
+        add(&poll, options.stop.as_fd(), STOP)?;
+        add(&poll, bell.0.as_fd(), BUILDER)?;
+        let left = std::fs::read_dir(&options.maps)?.map(|entry| Ok(entry?.path()));
+        let left = left.collect::<io::Result<_>>()?;
+        let device = |path: &Path| Ok::<_, io::Error>(rustix::fs::stat(path)?.st_dev);
+        let is_shared = device(&options.maps)? == device(&options.maps.join(".."))?;
+        Ok(Self { lock, poll, watch, bell, is_shared, left })
+    }
+}
+
+/// Takes the folder of maps for this process alone. It must be this user's own, and nobody else's.
+fn take_folder(path: &Path) -> Result<OwnedFd, ServerError> {
+    let wrong = |why: String| ServerError::Folder { path: path.to_owned(), why };
+    match std::fs::create_dir(path) {
+        Ok(()) => {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            std::fs::set_permissions(path, mode).map_err(|error| wrong(error.to_string()))?;
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(wrong(error.to_string())),
+    }
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = open(path, how, Mode::empty()).map_err(|error| wrong(error.to_string()))?;
+    let stat = rustix::fs::fstat(&folder).map_err(|error| wrong(error.to_string()))?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        return Err(wrong("it must belong to this user, with mode 0700".to_owned()));
+    }
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| wrong("another process does".to_owned()))?;
+    Ok(folder)
+}

@@ -1,0 +1,177 @@
+//! From root to a user of the server's own, who has nothing but the maps. systemd's `User=` cannot do it:
+//! systemd would look the user up at the socket that nobody serves yet, and wait. So the text of
+//! /etc/passwd is asked, and nobody else.
+
+use roster_record::text::{Line, passwd_line};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, fstat, openat, statat,
+};
+use rustix::io::Errno;
+use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Why a server does not become another user.
+#[derive(Debug, thiserror::Error)]
+pub enum RightsError {
+    /// The file of users cannot be read.
+    #[error("cannot read {path}")]
+    Passwd {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It does not know the user.
+    #[error(
+        "{path} has no user {name}: make it with systemd-sysusers, or with \
+         `useradd --system --gid roster {name}`"
+    )]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// The user.
+        name: String,
+    },
+    /// It is root, by whatever name.
+    #[error("{name} is root: start the server without --user, or with a user of its own")]
+    IsRoot {
+        /// The user.
+        name: String,
+    },
+    /// Only root can become another.
+    #[error("only root can start a server as {name}")]
+    NotRoot {
+        /// The user.
+        name: String,
+    },
+    /// The folder of maps cannot be handed over.
+    #[error("cannot give {path} to {name}")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The user.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refuses to make another user of this process.
+    #[error("cannot become {name}")]
+    System {
+        /// The user.
+        name: String,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// Has the calling thread, and all that it starts, be the user of that name from now on, with its group and no
+/// other, and without a way back. The folder of maps is that user's then. To be called before there is a
+/// second thread.
+///
+/// # Errors
+///
+/// There is no such user, or the caller may not.
+pub fn become_user(name: &str, passwd: &Path, maps: &Path) -> Result<(), RightsError> {
+    let text = fs::read(passwd)
+        .map_err(|source| RightsError::Passwd { path: passwd.to_owned(), source })?;
+    let (uid, gid) = ids(&text, name)
+        .ok_or_else(|| RightsError::Unknown { path: passwd.to_owned(), name: name.to_owned() })?;
+    if uid.is_root() || gid.is_root() {
+        return Err(RightsError::IsRoot { name: name.to_owned() });
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err(RightsError::NotRoot { name: name.to_owned() });
+    }
+    hand_over(maps, uid, gid).map_err(|source| RightsError::Folder {
+        path: maps.to_owned(),
+        name: name.to_owned(),
+        source,
+    })?;
+    let become_it = || {
+        // What the helper's modules start has no more rights, either.
+        set_no_new_privs(true)?;
+        set_thread_groups(&[])?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)
+    };
+    become_it()
+        .map_err(|error: Errno| RightsError::System { name: name.to_owned(), source: error.into() })
+}
+
+fn ids(passwd: &[u8], name: &str) -> Option<(Uid, Gid)> {
+    let entries = passwd.split(|&byte| byte == b'\n').filter_map(|line| match passwd_line(line) {
+        Line::Entry(user) if user.name == name.as_bytes() => Some((user.uid, user.gid)),
+        _ => None,
+    });
+    // The first line of a name is the one that counts.
+    let (uid, gid) = entries.into_iter().next()?;
+    Some((Uid::from_raw(uid), Gid::from_raw(gid)))
+}
+
+/// Gives the folder to that user, with the maps of a server that was root. Where root has it nobody else could
+/// have put anything there; a folder that is the user's already stays as it is.
+fn hand_over(path: &Path, uid: Uid, gid: Gid) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    // Where it is another's, root without capabilities may look at it and no more.
+    let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::open(path, how, Mode::empty())?;
+    let stat = fstat(&place)?;
+    if stat.st_uid == uid.as_raw() {
+        return Ok(());
+    }
+    if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 {
+        return Err(io::Error::other("it is another user's, or others may write to it"));
+    }
+    let folder = readable(&place)?;
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        let stat = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1 {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            chownat(&folder, entry.file_name(), Some(uid), Some(gid), flags)?;
+        }
+    }
+    fchown(&folder, Some(uid), Some(gid))?;
+    Ok(())
+}
+
+fn readable(place: &OwnedFd) -> io::Result<OwnedFd> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(place, ".", how, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_the_first_of_that_name_in_the_text() {
+        let text = b"root:x:0:0:::\nroster-nscd:x:906:901:::\nroster-nscd:x:0:0:::\n";
+        let found = ids(text, "roster-nscd").map(|(uid, gid)| (uid.as_raw(), gid.as_raw()));
+        assert_eq!(found, Some((906, 901)));
+        assert!(ids(text, "roster").is_none());
+    }
+
+    #[test]
+    fn who_is_missing_is_told_how_to_be_made_and_root_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let passwd = folder.path().join("passwd");
+        fs::write(&passwd, "root:x:0:0:::\ntoor:x:0:0:::\nwheel:x:7:0:::\n").unwrap();
+        let told = |name| become_user(name, &passwd, folder.path()).unwrap_err().to_string();
+        let missing = told("roster-nscd");
+        assert!(
+            missing.contains("no user roster-nscd: make it with systemd-sysusers"),
+            "{missing}"
+        );
+        for name in ["root", "toor", "wheel"] {
+            assert!(told(name).contains("is root"), "{}", told(name));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! `roster nscd` as its units start it under a systemd that has booted a host: as a user of its own, from the
+//! first moment of the socket, and with users that systemd makes up for units.
+
+use roster_system_tests::nscd::SOON;
+use roster_system_tests::{Booted, Names, c_program, needs_root, wait_until};
+use std::time::{Duration, Instant};
+
+const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:::\n\
+                      local:x:1500:1500:Local account:/home/local:/bin/sh\n";
+const GROUP: &str = "root:x:0:\nnogroup:x:65534:\nlocal:x:1500:\n";
+const NSSWITCH: &str = "passwd: files roster systemd\ngroup: files roster systemd\n";
+/// A service whose user is there for as long as it runs.
+const FLOATING: &str = "[Unit]\nDefaultDependencies=no\n\
+                        [Service]\nDynamicUser=yes\nUser=floating\nExecStart=/bin/sleep 1000\n";
+const OURS: [&str; 2] = ["roster-nscd.socket", "roster-nscd.service"];
+const SYSTEMS: [&str; 2] = ["systemd-sysusers.service", "systemd-tmpfiles-setup.service"];
+
+fn host(wanted: &[&str]) -> Booted {
+    let etc = [("passwd", PASSWD), ("group", GROUP), ("nsswitch.conf", NSSWITCH)];
+    Booted::start(&etc, &[("floating.service", FLOATING)], wanted)
+}
+
+fn figures(host: &Booted) -> String {
+    host.run("roster", &["nscd", "--statistics"]).text()
+}
+
+#[test]
+fn the_unit_serves_as_a_user_without_rights_and_keeps_maps_in_a_file_system_of_their_own() {
+    if !needs_root() {
+        return;
+    }
+    let host = host(&[SYSTEMS, OURS].concat());
+    let shown = figures(&host);
+    assert_eq!(shown.matches(" entries in a map of ").count(), 2, "{shown}");
+    assert!(!shown.contains("no file system of its own"), "{shown}");
+    let script = "pid=$(systemctl show -P MainPID roster-nscd)
+        stat -c %U /run/roster-nscd /run/roster-nscd/* | sort -u
+        stat -f -c %T /run/roster-nscd
+        grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|NoNewPrivs):' /proc/$pid/status | tr '\\t' ' '
+        id -u roster-nscd; id -g roster-nscd";
+    let told = host.shell(script).text();
+    let lines: Vec<_> = told.lines().map(str::trim).collect();
+    let [uid, gid] = [lines[lines.len() - 2], lines[lines.len() - 1]];
+    assert_ne!(uid, "0", "{told}");
+    let ids = |name: &str, id: &str| format!("{name}: {id} {id} {id} {id}");
+    let none = "0000000000000000";
+    let wanted = [
+        "roster-nscd".to_owned(),
+        "tmpfs".to_owned(),
+        ids("Uid", uid),
+        ids("Gid", gid),
+        "Groups:".to_owned(),
+        format!("CapPrm: {none}"),
+        format!("CapEff: {none}"),
+        "NoNewPrivs: 1".to_owned(),
+    ];
+    assert_eq!(lines[..lines.len() - 2], wanted, "{told}");
+    // Its helper works there, too, and orders are root's alone: not even those of its own user count.
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    assert!(names.user("local").starts_with("local:x:1500:"));
+    assert_eq!(names.user("carol"), "none:0");
+    assert_eq!(names.ask("maps roster-nscd/passwd."), "1");
+    for user in [uid, "65534"] {
+        let order = format!("setpriv --reuid {user} --clear-groups roster nscd --statistics");
+        assert_ne!(host.shell(&order).code, 0, "{user}");
+    }
+    assert_eq!(host.run("roster", &["nscd", "--invalidate", "passwd"]).code, 0);
+    // Another process of that user has the map's descriptor, and cannot write by way of it.
+    let reopen = format!(
+        "for map in /proc/$(systemctl show -P MainPID roster-nscd)/fd/*; do
+             setpriv --reuid {uid} --clear-groups sh -c \": <>$map\" 2>/dev/null && echo written
+         done; true"
+    );
+    assert_eq!(host.shell(&reopen).text(), "");
+}
+
+/// `roster doctor` tells what is served, and which program runs without a map: here one that could not reach the
+/// socket when it first asked.
+#[test]
+fn doctor_names_a_program_that_uses_the_module_and_no_map() {
+    if !needs_root() {
+        return;
+    }
+    let host = host(&[SYSTEMS, OURS].concat());
+    let program = host.install(&c_program("names"));
+    let mut with_map = Names::of(&mut host.command(&program));
+    with_map.user("local");
+    let mut without = host.command("unshare");
+    without.args(["-m", "sh", "-c", "mount -t tmpfs tmpfs /run/nscd; exec $0"]);
+    let mut without = Names::of(without.arg(&program));
+    assert_eq!(without.user("carol"), "none:0");
+    let told = host.run("roster", &["doctor"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let shown = "running programs that use the module and no map: names (process ";
+    assert!(told.contains(shown) && told.matches("(process ").count() == 1, "{told}");
+    assert!(told.contains("in place of nscd: passwd: "), "{told}");
+    assert!(!told.contains("no file system of its own"), "{told}");
+    drop(without);
+    let told = host.run("roster", &["doctor"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(!told.contains("no map"), "{told}");
+}
+
+/// The same by a role of rosterd, as its unit starts it.
+#[test]
+fn rosterd_s_role_serves_from_the_same_file_system_as_a_user_without_rights() {
+    if !needs_root() {
+        return;
+    }
+    let config = "[host]\ndomains = [\"lab\"]\n\n[responder.nscd]\nenabled = true\n\n\
+                  [domain.lab]\nprovider = \"files\"\npasswd = \"/etc/lab/passwd\"\ngroup = \"/etc/lab/group\"\n";
+    let etc = [
+        ("passwd", PASSWD),
+        ("group", GROUP),
+        ("nsswitch.conf", NSSWITCH),
+        ("roster/roster.toml", config),
+        ("lab/passwd", "ann:x:5000:5000:Ann:/home/ann:/bin/sh\n"),
+        ("lab/group", "lab:x:5000:\n"),
+    ];
+    let host = Booted::start(&etc, &[], &[&SYSTEMS[..], &["rosterd.service"]].concat());
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    wait_until(SOON, "the domain is served", || names.user("ann").starts_with("ann:*:5000:5000:"));
+    wait_until(SOON, "from a map", || {
+        names.user("ann");
+        names.ask("maps /run/roster-nscd/passwd.") == "1"
+    });
+    assert_eq!(names.user("carol"), "none:0", "by the helper, in the sandbox of the role");
+    let told = host.shell("stat -c %U:%a /run/roster-nscd; stat -f -c %T /run/roster-nscd");
+    assert_eq!(told.text(), "roster-nscd:700\ntmpfs");
+    let shown = figures(&host);
+    assert!(!shown.contains("no file system of its own"), "{shown}");
+    // Of root's orders there are some, of the role's own user none.
+    let order = "setpriv --reuid roster-nscd --clear-groups roster nscd --statistics";
+    assert_ne!(host.shell(order).code, 0);
+    // The next one takes the maps over.
+    assert_eq!(host.shell("systemctl restart rosterd").text(), "");
+    let line = "ben:x:5001:5000::/home/ben:/bin/sh";
+    assert_eq!(host.shell(&format!("echo {line} >>/etc/lab/passwd")).text(), "");
+    wait_until(SOON, "its map is read", || {
+        names.user("ben").starts_with("ben:*:5001") && names.ask("maps roster-nscd/passwd.") == "1"
+    });
+}
+
+/// The service is restarted as by an upgrade, and killed: who has a map reads on, and comes to the next one's.
+#[test]
+fn an_upgrade_takes_nobody_away_and_the_next_server_takes_the_maps_over() {
+    if !needs_root() {
+        return;
+    }
+    let host = host(&[SYSTEMS, OURS].concat());
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    let local = names.user("local");
+    assert!(local.starts_with("local:x:1500:"), "{local}");
+    for (round, command) in
+        ["systemctl restart roster-nscd", "systemctl kill -s KILL --kill-who=main roster-nscd"]
+            .iter()
+            .enumerate()
+    {
+        assert_eq!(host.shell(command).text(), "");
+        let start = Instant::now();
+        assert_eq!(names.user("local"), local, "{command}");
+        assert!(start.elapsed() < Duration::from_secs(3), "{command}");
+        let uid = 1600 + round;
+        let line = format!("later{round}:x:{uid}:1500:::");
+        let write =
+            format!("cp /etc/passwd /etc/new; echo {line} >>/etc/new; mv /etc/new /etc/passwd");
+        assert_eq!(host.shell(&write).code, 0);
+        let wanted = format!("later{round}:x:{uid}:1500:::");
+        wait_until(SOON, "the next server's map is read", || {
+            names.user(&format!("later{round}")) == wanted
+                && names.ask("maps roster-nscd/passwd.") == "1"
+        });
+    }
+}
+
+/// A user of a unit comes and goes with it. No map can have it when it is made, and what was said before must not
+/// outlive the unit.
+#[test]
+fn users_that_systemd_makes_up_for_units_come_and_go_with_them() {
+    if !needs_root() {
+        return;
+    }
+    let host = host(&[SYSTEMS, OURS].concat());
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    for _ in 0..3 {
+        assert_eq!(names.user("floating"), "none:0");
+        assert_eq!(host.run("systemctl", &["start", "floating.service"]).code, 0);
+        wait_until(Duration::from_secs(2), "the user is there", || {
+            names.user("floating").starts_with("floating:")
+        });
+        let user = names.user("floating");
+        let uid = user.split(':').nth(2).and_then(|uid| uid.parse().ok()).expect("a uid");
+        assert_eq!(names.user_of(uid), user);
+        assert!(names.group("floating").starts_with("floating:"));
+        // The process of the unit is told of the same user by every program, `id` among them.
+        let id = host.run("id", &["floating"]).text();
+        assert!(id.contains(&format!("uid={uid}(floating)")), "{id}");
+        assert_eq!(host.run("systemctl", &["stop", "floating.service"]).code, 0);
+        wait_until(Duration::from_secs(2), "the user is gone", || {
+            names.user("floating") == "none:0" && names.user_of(uid) == "none:0"
+        });
+    }
+    assert!(names.user("root").starts_with("root:x:0:0:"));
+}
+
+/// systemd looks users up while it starts units, at a socket that it holds itself: nothing of that may wait.
+#[test]
+fn a_boot_with_units_of_users_does_not_wait_for_the_server() {
+    if !needs_root() {
+        return;
+    }
+    let unit = |user: &str| {
+        format!(
+            "[Unit]\nDefaultDependencies=no\nAfter=roster-nscd.socket\n\
+             [Service]\nType=oneshot\nRemainAfterExit=yes\nUser={user}\nExecStart=/usr/bin/id\n"
+        )
+    };
+    let etc = [("passwd", PASSWD), ("group", GROUP), ("nsswitch.conf", NSSWITCH)];
+    let units = [("one.service", unit("local")), ("two.service", unit("roster-nscd"))];
+    let units: Vec<_> = units.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let wanted = [&SYSTEMS[..], &OURS, &["one.service", "two.service"]].concat();
+    let start = Instant::now();
+    let host = Booted::start(&etc, &units, &wanted);
+    let took = start.elapsed();
+    println!("booted in {took:?}");
+    for unit in ["one.service", "two.service"] {
+        assert_eq!(host.run("systemctl", &["is-active", unit]).text(), "active");
+    }
+    // A client that waits for a server that does not come gives up after 5 s.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// systemd kills a server that stands still, and the next one serves who waits.
+#[test]
+fn a_server_that_stands_still_is_replaced() {
+    if !needs_root() {
+        return;
+    }
+    let etc = [("passwd", PASSWD), ("group", GROUP), ("nsswitch.conf", NSSWITCH)];
+    let wanted = [&SYSTEMS[..], &OURS].concat();
+    let host = Booted::start(&etc, &[], &wanted);
+    // Sooner than the unit says, and later than the server reports.
+    let sooner = "mkdir /run/systemd/system/roster-nscd.service.d
+        printf '[Service]\\nWatchdogSec=12\\n' >/run/systemd/system/roster-nscd.service.d/sooner.conf
+        systemctl daemon-reload; systemctl restart roster-nscd";
+    assert_eq!(host.shell(sooner).text(), "");
+    let main = || host.run("systemctl", &["show", "-P", "MainPID", "roster-nscd"]).text();
+    let first = main();
+    // It lives for longer than the time in which it has to report.
+    std::thread::sleep(Duration::from_secs(13));
+    assert_eq!(main(), first);
+    assert_eq!(host.run("kill", &["-STOP", &first]).code, 0);
+    wait_until(SOON, "another process serves", || !["0", &first].contains(&main().as_str()));
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    assert!(names.user("local").starts_with("local:x:1500:"));
+    assert_eq!(names.ask("maps roster-nscd/passwd."), "1");
+}
+
+#[test]
+fn without_its_user_the_unit_says_what_to_do_and_nobody_waits() {
+    if !needs_root() {
+        return;
+    }
+    let host = host(&["systemd-tmpfiles-setup.service", "roster-nscd.socket"]);
+    assert_ne!(host.run("systemctl", &["start", "roster-nscd.service"]).code, 0);
+    let told = host.run("roster", &["nscd", "--user", "roster-nscd", "--socket", "/run/other"]);
+    assert_eq!(told.code, 1, "{told:?}");
+    let wanted = "/etc/passwd has no user roster-nscd: make it with systemd-sysusers";
+    assert!(told.error().contains(wanted), "{}", told.error());
+}
