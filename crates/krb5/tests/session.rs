@@ -7,7 +7,7 @@ use common::{Program, SOON, commands, realm, setup};
 use roster_krb5::message::Want;
 use roster_krb5::tickets::Tickets;
 use roster_system_tests::host::tool;
-use roster_system_tests::servers::Kdc;
+use roster_system_tests::servers::{Kcm, Kdc};
 use roster_system_tests::wait_until;
 use std::fs;
 use std::io::Write;
@@ -75,10 +75,12 @@ impl World {
 }
 
 fn session(words: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_roster-krb5"))
-        .arg("session")
-        .args(words)
-        .env_clear()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roster-krb5"));
+    fed(command.arg("session").args(words).env_clear(), input)
+}
+
+fn fed(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -189,6 +191,50 @@ fn collections_have_a_cache_for_each_session() {
         assert!(world.klist(&two).status.success());
         does(&["delete", &two], b"");
     }
+}
+
+#[test]
+fn a_server_of_caches_has_one_for_each_session_and_keeps_users_apart() {
+    let world = World::new(3600);
+    let kcm = Kcm::start();
+    let blob = world.tickets("alice", "KCM:");
+    let user = [UID.to_string(), GID.to_string()];
+    let session = |words: &[&str], input: &[u8]| {
+        let mut command = kcm.inside(env!("CARGO_BIN_EXE_roster-krb5"));
+        let words = [&["session", words[0], &user[0], &user[1]], &words[1..]].concat();
+        let done = fed(command.args(words), input);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        text(&done).trim().to_owned()
+    };
+    let klist = |uid: u32, cache: &str| {
+        let mut command = kcm.inside("setpriv");
+        command.args([&format!("--reuid={uid}"), &format!("--regid={GID}"), "--clear-groups"]);
+        text(&command.arg(tool("klist", "krb5-user")).args(["-c", cache]).output().unwrap())
+    };
+    let (one, two) = (session(&["store"], &blob), session(&["store"], &blob));
+    assert!(one.starts_with("KCM:") && two.starts_with("KCM:") && one != two, "{one} {two}");
+    for name in [&one, &two] {
+        let listed = klist(UID, name);
+        assert!(listed.contains("Default principal: alice@LAB.TEST"), "{name}: {listed}");
+        assert!(listed.contains("krbtgt/LAB.TEST@LAB.TEST"), "{name}: {listed}");
+        let others = klist(RENEWED_UID, name);
+        assert!(!others.contains("alice"), "{name} is another user's, too: {others}");
+    }
+    // What programs of the user find that are told of none.
+    assert!(klist(UID, "KCM:").contains("alice@LAB.TEST"));
+    assert_eq!(session(&["refresh", &one], &blob), one);
+    session(&["delete", &one], b"");
+    assert!(!klist(UID, &one).contains("alice"), "{one} is still there");
+    assert!(klist(UID, &two).contains("krbtgt/LAB.TEST@LAB.TEST"));
+    session(&["delete", &two], b"");
+}
+
+#[test]
+fn where_no_server_of_caches_answers_that_is_said() {
+    let world = World::new(3600);
+    let ids = [UID.to_string(), GID.to_string()];
+    let blob = world.tickets("alice", "KCM:");
+    is_refused(&["store", &ids[0], &ids[1]], &blob, "KCM");
 }
 
 /// The end of the ticket, as klist prints it.

@@ -7,6 +7,7 @@
 mod certificates;
 mod dns;
 mod ds389;
+mod kcm;
 mod kdc;
 mod process;
 mod relay;
@@ -17,6 +18,7 @@ mod sssd;
 pub use certificates::{Certificate, Certificates};
 pub use dns::{Dns, Service};
 pub use ds389::Ds389;
+pub use kcm::Kcm;
 pub use kdc::Kdc;
 pub use process::Process;
 pub use relay::Relay;

@@ -1,0 +1,73 @@
+//! Heimdal's kcm, which keeps credential caches for libkrb5 too, in mounts of its own with a `/run` of its own.
+//! Its packages are unpacked, not installed.
+
+use super::Process;
+use crate::artifacts::unpacked;
+use crate::host::{plain_environment, tool};
+use crate::wait::wait_until;
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longest start on a busy machine.
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// What it needs.
+const LIBRARIES: [&str; 8] = [
+    "libasn1-8-heimdal",
+    "libhcrypto5-heimdal",
+    "libheimbase1-heimdal",
+    "libheimntlm0-heimdal",
+    "libhx509-5-heimdal",
+    "libkrb5-26-heimdal",
+    "libroken19-heimdal",
+    "libwind0-heimdal",
+];
+
+/// A folder over /run, and the server in it.
+const STARTED: &str = r#"mount -t tmpfs -o mode=755 tmpfs /run
+exec env LD_LIBRARY_PATH="$1" "$2" --config-file=/dev/null --disallow-getting-krbtgt
+"#;
+
+/// A server of credential caches.
+#[derive(Debug)]
+pub struct Kcm {
+    process: Process,
+    // Removed last.
+    _folder: TempDir,
+}
+
+impl Kcm {
+    /// A running one. Takes root.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().expect("make a folder for kcm");
+        let libraries = LIBRARIES.map(|package| {
+            let folder = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+            unpacked(package).join(folder).display().to_string()
+        });
+        let mut command = Command::new(tool("unshare", "util-linux"));
+        command.args(["-m", "sh", "-ec", STARTED, "kcm", &libraries.join(":")]);
+        command.arg(unpacked("heimdal-kcm").join("usr/sbin/kcm"));
+        let process = Process::start(&mut command, &folder.path().join("said"));
+        let mut kcm = Self { process, _folder: folder };
+        wait_until(START_WITHIN, "kcm listens", || {
+            assert!(kcm.process.runs(), "kcm has ended: {}", kcm.process.log());
+            let found = kcm.inside("test").args(["-S", "/run/.heim_org.h5l.kcm-socket"]).status();
+            found.expect("run test").success()
+        });
+        kcm
+    }
+
+    /// A program in its mounts.
+    #[must_use]
+    pub fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new(tool("nsenter", "util-linux"));
+        plain_environment(&mut command);
+        command.args(["-m", "-t", &self.process.pid().as_raw_nonzero().to_string(), program]);
+        command
+    }
+}
