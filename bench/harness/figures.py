@@ -274,6 +274,11 @@ FIGURES = [
            lambda results: scaled(at(results, "outage", "back_ns", "max"), 1e-9)),
     Figure("online log-in above a bare bind on a warm connection", 1.5, "ms",
            lambda results: scaled(logged_in("online", "roster", "above_ns", "median")(results), 1e-6)),
+    *(
+        Figure(f"log-in by Kerberos above a bare AS exchange, with {name}", 1.5, "ms",
+               lambda results, name=name: scaled(logged_in("krb5", name, "above_ns", "median")(results), 1e-6))
+        for name in ("no key of the host", "a key of the host")
+    ),
     Figure("offline log-in above the Argon2id verification in it", 1, "ms",
            lambda results: scaled(logged_in("offline", "roster", "own", "above_ns", "median")(results), 1e-6)),
     Figure("log-ins a second, 32 at once on two processors, against SSSD's", 3, "×", log_in_ratio, at_least=True),

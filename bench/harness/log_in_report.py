@@ -5,7 +5,7 @@ from .table import Table
 
 def tables(results):
     part = results.get("log-in")
-    return [_online(part), _crowd(part), _offline(part["offline"]), _away(part["away"])] if part else []
+    return [_online(part), _crowd(part), _kerberos(part), _offline(part["offline"]), _away(part["away"])] if part else []
 
 
 def _online(part):
@@ -38,6 +38,28 @@ def _crowd(part):
         ["", "log-ins/s", "p50", "p99"],
         rows,
         ["Password and account. What is kept of the passwords for when the directory is away is up to date."],
+    )
+
+
+def _kerberos(part):
+    rows = [
+        [
+            name,
+            *(_ms(each[field]["median"]) for field in ("bare_ns", "asked_ns", "above_ns")),
+            _half(each["above_ns"]),
+            f"{each['per_s']['median']:,.0f}",
+            str(each["asked_ns"]["n"]),
+        ]
+        for name, each in part["krb5"].items()
+    ]
+    return Table(
+        "Log-ins by Kerberos, ms, medians",
+        ["", "bare AS exchange", "pam_authenticate", "above it", "middle half", f"log-ins/s of {part['clients']}", "log-ins"],
+        rows,
+        [
+            "Bare exchange, by the same libkrb5 in a program that has it ready, and log-in in turn, each of another user.",
+            "With a key of the host there is one exchange more: the KDC shows that it knows that key.",
+        ],
     )
 
 

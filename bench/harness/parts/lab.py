@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from ..kdc import REALM, Kdc
 from ..measure import percentile, rounds, summary
 from ..room import ALL_CPUS, ENVIRONMENT, MEASURED_CPU, SUPPORT_CPU
 from ..servers import Server, free_port
@@ -196,22 +197,11 @@ class Lab:
             return self.rounds([OURS, "dnsperf"], once)
 
     def krb5(self):
-        folder = self.bench.folder("lab-kdc")
-        folder.mkdir(parents=True)
-        port = free_port()
-        (folder / "krb5.conf").write_text("[libdefaults]\ndefault_realm = LAB.TEST\n")
-        (folder / "kdc.conf").write_text(
-            f"[kdcdefaults]\nkdc_listen = 127.0.0.1:{port}\nkdc_tcp_listen = 127.0.0.1:{port}\n[realms]\n"
-            f"LAB.TEST = {{\ndatabase_name = {folder}/db\nkey_stash_file = {folder}/stash\nacl_file = {folder}/acl\n}}\n"
-        )
-        environment = ENVIRONMENT | {"KRB5_CONFIG": f"{folder}/krb5.conf", "KRB5_KDC_PROFILE": f"{folder}/kdc.conf"}
-        self.run(["kdb5_util", "create", "-s", "-P", "master", "-r", "LAB.TEST"], env=environment)
-        for number in range(100):
-            self.run(["kadmin.local", "addprinc", "-requires_preauth", "-pw", "secret", f"u{number}"], env=environment)
-        with started(["krb5kdc", "-n"], env=environment):
+        people = [f"addprinc -requires_preauth -pw secret u{number}" for number in range(100)]
+        with Kdc(self.bench.folder("lab-kdc"), people) as kdc:
 
             def once(_):
-                options = ["--kdc", f"127.0.0.1:{port}", "--realm", "LAB.TEST", "--principal", "u{0..99}"]
+                options = ["--kdc", kdc.address, "--realm", REALM, "--principal", "u{0..99}"]
                 report = self.lab("krb5", *options, "--no-preauth")
                 return counted(report["rate"], report["client_cpu_us_per_op"])
 

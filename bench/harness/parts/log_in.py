@@ -17,6 +17,7 @@ from pathlib import Path
 from .. import directory as d
 from ..daemons import Rosterd, Sssd
 from ..field import SLAPD
+from ..kdc import REALM, Kdc
 from ..ldap import REPLACE, bind_request, message
 from ..measure import rounds, summary
 from ..servers import Server
@@ -58,6 +59,8 @@ def measure(bench):
             result["account"] = accounts(bench, hosts)
             bench.progress.begin(f"log-in: {CLIENTS} at once")
             result["crowd"] = crowds(bench, hosts)
+        bench.progress.begin("log-in: by Kerberos")
+        result["krb5"] = kerberos(bench, server, faults)
         result["offline"], result["away"] = {}, {}
         with Host(bench, OfRoster, server, faults) as roster:
             bench.progress.begin("log-in: the directory is away")
@@ -113,6 +116,21 @@ class OfRoster(Rosterd):
         return [found.decode() for found in HASH.findall((self.state / "domains/corp/credentials.redb").read_bytes())]
 
 
+class OfKerberos(OfRoster):
+    """With a key of this host the KDC has to show with each log-in that it knows that one."""
+
+    def __init__(self, bench, folder, server, kdc, keytab):
+        self.keytab = keytab
+        Rosterd.__init__(
+            self, bench, folder, server,
+            auth="krb5", krb5_realm=REALM, krb5_kdcs=[kdc.address], password_hash_time="10ms",
+            krb5_validate="required" if keytab else "off",
+        )  # fmt: skip
+
+    def files(self):
+        return super().files() | ({"krb5.keytab": self.keytab} if self.keytab else {})
+
+
 class OfSssd(Sssd):
     responders = "nss, pam"
     # Who is let in without the directory is told so.
@@ -142,9 +160,9 @@ class OfSssd(Sssd):
 class Host:
     """A daemon, and the programs on its host that log people in. All have logged in once."""
 
-    def __init__(self, bench, kind, server, faults):
+    def __init__(self, bench, kind, server, faults, **settings):
         self.bench, self.server, self.faults = bench, server, faults
-        self.daemon = kind(bench, bench.folder(f"log-in-{kind.name}"), server)
+        self.daemon = kind(bench, bench.folder(f"log-in-{kind.name}"), server, **settings)
         self.next = 0
 
     def __enter__(self):
@@ -247,6 +265,28 @@ def online(bench, hosts, server):
             asked.append(host.timed("authenticate", offline=False))
     for name, (bare, asked) in samples.items():
         found[name] = paired(bare, asked) | {"asked_ns": summary(asked)}
+    return found
+
+
+def kerberos(bench, server, faults):
+    """A bare exchange by the same library, in a program that has it ready, and a log-in in turn."""
+    host_key = "host/client"
+    people = [f"addprinc +requires_preauth -pw {PASSWORD} {user}" for user in users()]
+    found = {}
+    with Kdc(bench.folder("log-in-kdc"), [*people, f"addprinc -randkey {host_key}"]) as kdc:
+        for name, keytab in (("no key of the host", None), ("a key of the host", kdc.keytab(host_key))):
+            with Host(bench, OfKerberos, server, faults, kdc=kdc, keytab=keytab) as host:
+                program = ["env", f"KRB5_CONFIG={kdc.config}", bench.tools / "as_exchange"]
+                with host.daemon.helper(*program) as library:
+                    bare, asked = [], []
+                    for _ in range(bench.questions):
+                        bare_ns, code = map(int, library.ask(f"exchange {host.user()}@{REALM} {PASSWORD}"))
+                        if code != SUCCESS:
+                            faults.append(f"a bare exchange with the KDC: error {code}")
+                        bare.append(bare_ns)
+                        asked.append(host.timed("authenticate", offline=False))
+                found[name] = paired(bare, asked) | {"asked_ns": summary(asked)}
+                found[name] |= crowds(bench, {name: host})[name]
     return found
 
 
