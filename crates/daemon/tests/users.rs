@@ -266,8 +266,8 @@ fn users_that_are_missing_are_named() {
     daemon.write("etc.passwd", "root:x:0:0::/root:/bin/sh\n");
     let (code, said) = refused(&mut command(&daemon));
     assert_eq!(code, Some(67), "{said}");
-    let names =
-        "roster-bus, roster-publisher, roster-nss, roster-pam, roster-metrics, roster-backend-0";
+    // Of roles that are not there nobody is.
+    let names = "roster-bus, roster-publisher, roster-backend-0;";
     assert!(said.contains(names) && said.contains("systemd-sysusers"), "{said}");
 }
 
