@@ -11,9 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where other services say that they have come or gone, or whom they know: nss-systemd's.
-const OF_OTHERS: [&str; 4] =
-    ["/run/systemd/dynamic-uid", "/run/systemd/userdb", "/run/userdb", "/etc/userdb"];
+/// Where other services say that they have come or gone, or whom they know: nss-systemd's, and homed's.
+const OF_OTHERS: [&str; 5] = [
+    "/run/systemd/dynamic-uid",
+    "/run/systemd/userdb",
+    "/run/userdb",
+    "/etc/userdb",
+    "/var/lib/systemd/home",
+];
 
 /// Where one of those folders comes only with the first user that it tells of.
 const OF_SYSTEMD: &str = "/run/systemd";
