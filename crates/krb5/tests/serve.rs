@@ -328,7 +328,7 @@ fn passwords_are_in_the_memory_of_their_own_log_in_alone_which_nobody_sees() {
         );
     }
     // Whoever may lock as much as it needs does.
-    let mut program = Program::ready(&setup(&hanging, None));
+    let program = Program::ready(&setup(&hanging, None));
     assert!(program.in_force.ends_with(", locked memory"), "{}", program.in_force);
     assert_ne!(field(&program.child.id().to_string(), "status", "VmLck:"), "0");
     wait_until(SOON, "the process that waits for a log-in has locked its memory", || {
