@@ -2,7 +2,7 @@
 //!
 //! libkrb5 waits for servers as long as it likes, keeps what passes through it in memory, and reads
 //! what anybody on the network may have sent. So each log-in has a copy of this process, which has a
-//! deadline, knows one password, and ends. This process reads nothing but what its back-end writes.
+//! deadline, knows one password, and ends. One is always made already, and waits. This process reads nothing but what its back-end writes.
 
 use crate::attempt::Attempt;
 use crate::confine;
@@ -13,18 +13,17 @@ use roster_krb5::message::{Incoming, MESSAGE_BYTES_MAX, Reply, Request, Setup};
 use roster_krb5::outcome::Outcome;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
 };
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Log-ins at a time; the back-end's others wait in the socket.
+/// Log-ins at a time, with the process that waits for one; the back-end's others wait in the socket.
 const CHILDREN_MAX: usize = 32;
 /// How long the back-end may take to say what to go by, or to read a reply.
 const BACK_END_WAIT: Duration = Duration::from_secs(10);
@@ -106,13 +105,26 @@ fn send(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     socket.write_all(&reply.encode())
 }
 
+/// A process of a log-in's own, from before there is one: it is made while nobody waits for it.
+struct Process {
+    pid: Pid,
+    /// Where it hears what to do, and says what came of it.
+    socket: UnixStream,
+}
+
+impl Drop for Process {
+    /// Who is not waited for any more need not go on.
+    fn drop(&mut self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+    }
+}
+
 /// A log-in under way.
 struct Child {
     id: u64,
-    pid: Pid,
+    process: Process,
     until: Instant,
-    /// Where its reply comes from.
-    pipe: OwnedFd,
     said: Zeroizing<Vec<u8>>,
 }
 
@@ -125,12 +137,14 @@ struct Server<'c> {
 impl Server<'_> {
     fn run(&self, mut socket: UnixStream, mut incoming: Incoming) -> io::Result<()> {
         let mut children: Vec<Child> = Vec::new();
+        let mut spare = None;
         loop {
             while children.len() < CHILDREN_MAX {
                 let Some(message) = incoming.message().map_err(io::Error::other)? else { break };
                 let request = Request::decode(&message).map_err(io::Error::other)?;
                 drop(message);
-                match self.start(&request, &socket, &mut incoming, &mut children) {
+                let mut make = || self.process(&socket, &mut incoming, &mut children);
+                match start(&request, spare.take(), &mut make) {
                     Ok(child) => children.push(child),
                     Err(error) => {
                         let why = format!("no process for it: {error}");
@@ -138,41 +152,42 @@ impl Server<'_> {
                     }
                 }
             }
+            if spare.is_none() && children.len() < CHILDREN_MAX {
+                // Without one it is made, or fails to be, when it is needed.
+                spare = self.process(&socket, &mut incoming, &mut children).ok();
+            }
             let ready = wait(&socket, &children)?;
             let now = Instant::now();
             let mut going_on = Vec::with_capacity(children.len());
             for (mut child, has_said) in children.into_iter().zip(ready.children) {
                 let has_ended = has_said && child.listen();
                 if has_ended || child.until <= now {
-                    send(&mut socket, &child.finish(has_ended))?;
+                    // Its end is waited for after that.
+                    send(&mut socket, &child.reply(has_ended))?;
                 } else {
                     going_on.push(child);
                 }
             }
             children = going_on;
             if ready.socket && !receive(&mut socket, &mut incoming)? {
-                // Who is not waited for any more need not go on.
-                for child in children {
-                    drop(child.finish(false));
-                }
                 return Ok(());
             }
         }
     }
 
-    fn start(
+    /// Makes one that waits for a request.
+    fn process(
         &self,
-        request: &Request,
         socket: &UnixStream,
         incoming: &mut Incoming,
         others: &mut [Child],
-    ) -> io::Result<Child> {
-        let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    ) -> io::Result<Process> {
+        let (ours, mut theirs) = UnixStream::pair()?;
         let parent = rustix::process::getpid();
         // What other log-ins say, and what comes next, is none of its business.
-        let (pipes, mut replies): (Vec<_>, Vec<_>) =
-            others.iter_mut().map(|child| (child.pipe.as_fd(), &mut child.said)).unzip();
-        let without = [pipes, vec![socket.as_fd(), pipe.as_fd()]].concat();
+        let (sockets, mut replies): (Vec<_>, Vec<_>) =
+            others.iter_mut().map(|child| (child.process.socket.as_fd(), &mut child.said)).unzip();
+        let without = [sockets, vec![socket.as_fd(), ours.as_fd()]].concat();
         let pid = process::fork(&without, || {
             // A copy of this process's memory: other passwords and tickets are in it only until here.
             incoming.wipe();
@@ -183,15 +198,14 @@ impl Server<'_> {
             }
             // Said when this process was: it fails as it did there.
             let _ = memory::lock();
-            let _ = rustix::io::ioctl_fionbio(&writer, false);
-            let mut writer = File::from(writer);
-            let mut say = |reply: &Reply| drop(writer.write_all(&reply.encode()));
-            let reply = self.reply(request, &mut say);
+            let Ok(Some(message)) = first(&mut theirs, &mut Incoming::default()) else { return };
+            let Ok(request) = Request::decode(&message) else { return };
+            drop(message);
+            let mut say = |reply: &Reply| drop(theirs.write_all(&reply.encode()));
+            let reply = self.reply(&request, &mut say);
             say(&reply);
         })?;
-        let until = Instant::now() + request.deadline.min(DEADLINE_MAX);
-        let said = Zeroizing::new(Vec::with_capacity(READ_BYTES));
-        Ok(Child { id: request.id, pid, until, pipe, said })
+        Ok(Process { pid, socket: ours })
     }
 
     /// In the process that is the request's own.
@@ -219,12 +233,34 @@ impl Server<'_> {
     }
 }
 
+/// Has a process do it: the spare one, or where that is no more, one that is made for it.
+fn start(
+    request: &Request,
+    spare: Option<Process>,
+    make: &mut dyn FnMut() -> io::Result<Process>,
+) -> io::Result<Child> {
+    let message = request.encode();
+    let until = Instant::now() + request.deadline.min(DEADLINE_MAX);
+    let told = spare.filter(|spare| (&spare.socket).write_all(&message).is_ok());
+    let process = match told {
+        Some(process) => process,
+        None => {
+            let process = make()?;
+            (&process.socket).write_all(&message)?;
+            process
+        }
+    };
+    process.socket.set_nonblocking(true)?;
+    let said = Zeroizing::new(Vec::with_capacity(READ_BYTES));
+    Ok(Child { id: request.id, process, until, said })
+}
+
 impl Child {
     /// Takes what it says; true when it has said all, or too much.
     fn listen(&mut self) -> bool {
         let mut bytes = Zeroizing::new([0; READ_BYTES]);
         loop {
-            match rustix::io::read(&self.pipe, &mut bytes[..]) {
+            match rustix::io::read(&self.process.socket, &mut bytes[..]) {
                 Ok(0) => return true,
                 Ok(read) if self.said.len() + read <= MESSAGE_BYTES_MAX => {
                     self.said.extend_from_slice(&bytes[..read]);
@@ -237,10 +273,8 @@ impl Child {
         }
     }
 
-    /// Ends it, and gives the last reply that it has said whole.
-    fn finish(self, said_all: bool) -> Reply {
-        let _ = kill_process(self.pid, Signal::KILL);
-        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+    /// The last reply that it has said whole.
+    fn reply(&self, said_all: bool) -> Reply {
         match last_reply(&self.said) {
             Some(reply) if reply.id == self.id => reply,
             _ if said_all => {
@@ -272,7 +306,7 @@ fn wait(socket: &UnixStream, children: &[Child]) -> io::Result<Ready> {
     let takes_more = children.len() < CHILDREN_MAX;
     let asked = if takes_more { PollFlags::IN } else { PollFlags::empty() };
     let mut polled = vec![PollFd::new(socket, asked)];
-    polled.extend(children.iter().map(|child| PollFd::new(&child.pipe, PollFlags::IN)));
+    polled.extend(children.iter().map(|child| PollFd::new(&child.process.socket, PollFlags::IN)));
     let now = Instant::now();
     let first = children.iter().map(|child| child.until).min();
     let timeout = first.map(|until| {

@@ -240,6 +240,14 @@ unsafe extern "C" {
         exchange: krb5_init_creds_context,
         service: *const c_char,
     ) -> krb5_error_code;
+    pub fn krb5_init_creds_step(
+        context: krb5_context,
+        exchange: krb5_init_creds_context,
+        received: *mut krb5_data,
+        to_send: *mut krb5_data,
+        realm: *mut krb5_data,
+        flags: *mut c_uint,
+    ) -> krb5_error_code;
     pub fn krb5_init_creds_get(
         context: krb5_context,
         exchange: krb5_init_creds_context,

@@ -10,6 +10,7 @@ use roster_krb5::profile::Realm;
 use roster_system_tests::host::tool;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::{c_program_with, needs_root, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
@@ -224,7 +225,9 @@ fn it_ends_with_its_back_end_and_takes_log_ins_under_way_with_it() {
     };
     let mut program = Program::ready(&setup(&realm, None));
     program.send(Want::Ticket, "alice", "secret", "", Duration::from_secs(60));
-    wait_until(SOON, "a log-in is under way", || !program.children().is_empty());
+    wait_until(SOON, "a log-in is under way, and a process waits for the next", || {
+        program.children().len() == 2
+    });
     let under_way = program.children();
     program.socket.shutdown(std::net::Shutdown::Both).unwrap();
     wait_until(SOON, "it has ended", || program.child.try_wait().unwrap().is_some());
@@ -233,11 +236,28 @@ fn it_ends_with_its_back_end_and_takes_log_ins_under_way_with_it() {
     }
 }
 
+#[test]
+fn a_process_that_died_while_it_waited_is_nobodys_log_in() {
+    let kdc = Kdc::start(&commands(PRINCIPALS), "");
+    let mut program = Program::ready(&setup(&realm(&kdc), None));
+    for _ in 0..2 {
+        wait_until(SOON, "a process waits for a log-in", || program.children().len() == 1);
+        let spare = program.children()[0].parse().ok().and_then(Pid::from_raw).unwrap();
+        kill_process(spare, Signal::KILL).unwrap();
+        let file = format!("/proc/{}/status", spare.as_raw_nonzero());
+        wait_until(SOON, "it has ended", || {
+            fs::read_to_string(&file).is_ok_and(|status| status.contains("State:\tZ"))
+        });
+        program.expect("alice", "secret", Outcome::Success);
+    }
+}
+
 /// Whether these bytes are anywhere in a process's memory.
 fn has_in_memory(pid: &str, bytes: &[u8]) -> bool {
-    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    maps.lines().any(|line| {
+    // It may have ended.
+    let Ok(memory) = fs::File::open(format!("/proc/{pid}/mem")) else { return false };
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
+    maps.unwrap_or_default().lines().any(|line| {
         let range = line.split(' ').next().unwrap();
         let (from, to) = range.split_once('-').unwrap();
         let (from, to) =
@@ -254,6 +274,9 @@ fn field(pid: &str, file: &str, name: &str) -> String {
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     line[name.len()..].split_whitespace().next().unwrap_or_default().to_owned()
 }
+
+/// All that are sent below.
+const PASSWORDS: [&str; 3] = ["correct-horse", "wrong-elephant", "another-donkey"];
 
 #[test]
 fn passwords_are_in_the_memory_of_their_own_log_in_alone_which_nobody_sees() {
@@ -279,12 +302,17 @@ fn passwords_are_in_the_memory_of_their_own_log_in_alone_which_nobody_sees() {
     program.send(Want::Change, "alice", "correct-horse", "another-donkey", SOON);
     let parent = program.child.id().to_string();
     let mut child = String::new();
-    wait_until(SOON, "the change is under way", || {
-        child = program.children().pop().unwrap_or_default();
-        !child.is_empty() && has_in_memory(&child, b"another-donkey")
+    wait_until(SOON, "the change is under way, and a process waits for the next", || {
+        let mut children = program.children();
+        let is_it = |child: &String| has_in_memory(child, b"another-donkey");
+        let found = children.iter().position(is_it).map(|at| children.swap_remove(at));
+        child = found.unwrap_or_default();
+        !child.is_empty() && !children.is_empty()
     });
-    for password in ["correct-horse", "wrong-elephant", "another-donkey"] {
-        assert!(!has_in_memory(&parent, password.as_bytes()), "{password}");
+    let processes = program.children();
+    let others = processes.iter().filter(|pid| **pid != child).chain([&parent]);
+    for (pid, password) in others.flat_map(|pid| PASSWORDS.map(|password| (pid, password))) {
+        assert!(!has_in_memory(pid, password.as_bytes()), "{password} in {pid}");
     }
     assert!(has_in_memory(&child, b"correct-horse") && !has_in_memory(&child, b"wrong-elephant"));
     for pid in [&parent, &child] {
@@ -300,11 +328,10 @@ fn passwords_are_in_the_memory_of_their_own_log_in_alone_which_nobody_sees() {
         );
     }
     // Whoever may lock as much as it needs does.
-    let mut program = Program::ready(&setup(&hanging, None));
+    let program = Program::ready(&setup(&hanging, None));
     assert!(program.in_force.ends_with(", locked memory"), "{}", program.in_force);
     assert_ne!(field(&program.child.id().to_string(), "status", "VmLck:"), "0");
-    program.send(Want::Change, "alice", "correct-horse", "another-donkey", SOON);
-    wait_until(SOON, "a log-in has locked its memory", || {
+    wait_until(SOON, "the process that waits for a log-in has locked its memory", || {
         program.children().pop().is_some_and(|child| field(&child, "status", "VmLck:") != "0")
     });
 }

@@ -109,11 +109,28 @@ impl Context {
         Ok(tickets)
     }
 
-    /// Loads what the first exchange of a process would: modules for pre-authentication.
+    /// Loads what the first exchange of a process would: modules for pre-authentication, and the library of
+    /// ciphers that they bring. Nobody is asked anything.
     pub fn warm_up(&self, realm: &str) -> Result<(), Error> {
         let nobody = self.user("nobody", realm)?;
         let options = Options::new(self, &Wishes::default())?;
-        Exchange::new(self, &nobody, &options).map(drop)
+        let exchange = Exchange::new(self, &nobody, &options)?;
+        let mut nothing = Data::empty(self);
+        let (mut request, mut of_realm) = (Data::empty(self), Data::empty(self));
+        let mut flags = c_uint::default();
+        // SAFETY: nothing was received yet; every place outlives the call, and what it puts there is freed
+        // with `Data`. The request is not sent.
+        let code = unsafe {
+            sys::krb5_init_creds_step(
+                self.raw,
+                exchange.raw,
+                &raw mut nothing.raw,
+                &raw mut request.raw,
+                &raw mut of_realm.raw,
+                &raw mut flags,
+            )
+        };
+        self.check(code)
     }
 
     /// Changes a password, with a ticket for `kadmin/changepw`.

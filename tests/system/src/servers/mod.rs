@@ -1,6 +1,6 @@
 //! Real servers, each in a folder and on loopback ports of its own, gone when dropped.
 //!
-//! [`Slapd`], [`Ds389`], [`Kdc`] and [`Samba`] start what Debian packages; [`Relay`] stands between a client and
+//! [`Slapd`], [`Ds389`], [`Kdc`], [`Kcm`] and [`Samba`] start what Debian packages; [`Relay`] stands between a client and
 //! a server and loses what they say; [`Certificates`] are made for them. What an administrator does to
 //! either directory server, by `ldapmodify` and by signals, is the trait [`Server`].
 
