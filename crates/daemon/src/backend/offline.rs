@@ -428,8 +428,13 @@ impl Offline {
         };
         let credential =
             Credential { uid: person.uid, hash, verified_unix: now, failures: 0, failed_unix: 0 };
+        if let Err(trouble) = kept.put(name, credential, emptied).await {
+            // What is there may be of another password.
+            kept.forget_password(name)?;
+            return Err(trouble);
+        }
         kept.remember(name, password);
-        kept.put(name, credential, emptied).await
+        Ok(())
     }
 
     /// The time now, which is kept as the latest that was seen.

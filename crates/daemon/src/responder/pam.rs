@@ -321,8 +321,15 @@ impl Responder {
         let is_told = found.is_some();
         // Somebody of whom it cannot be told whose user he is takes as long as others.
         let found = found.unwrap_or_default();
-        if !is_told && !has_password(request.kind) {
+        if !is_told && (!has_password(request.kind) || reach != Reach::All) {
             return Answer::of(Verdict::Unreachable).into();
+        }
+        // Of nobody's account whoever asks as that one is told what root's programs are: it is not ours.
+        let is_own_elsewhere = found.domain.is_empty()
+            && request.kind == Kind::Account
+            && request.uid.is_some_and(|uid| reach == Reach::Own(uid));
+        if is_own_elsewhere {
+            return self.asked(peer, request, found).await.into();
         }
         if !reach.has(&found) {
             return Answer::of(Verdict::NotPermitted).into();
@@ -348,7 +355,7 @@ impl Responder {
         turn = admitted.turn().await;
         // Waiting for turns is not in it.
         let begun = Instant::now().checked_sub(finding).unwrap_or_else(Instant::now);
-        let domain = found.domain.clone();
+        let (domain, uid) = (found.domain.clone(), found.uid);
         let answer = match self.asked(peer, request, found).await {
             answer if is_told => answer,
             _ => Answer::of(Verdict::Unreachable),
@@ -357,8 +364,10 @@ impl Responder {
         let mut evenness = lock(&self.evenness);
         let is_yes = matches!(answer.verdict, Verdict::Success | Verdict::MustChange);
         let not_before = (!is_yes).then(|| begun + evenness.least());
-        if answer.verdict == Verdict::WrongPassword && !answer.is_offline {
-            evenness.note(&domain, begun.elapsed());
+        // Nobody has put an empty one to a server.
+        let was_put = !request.secret.is_empty() && !answer.is_offline;
+        if answer.verdict == Verdict::WrongPassword && was_put {
+            evenness.note(&domain, uid, begun.elapsed());
         }
         drop(evenness);
         Judged { answer, not_before, _at_user: Some(at_user) }

@@ -6,7 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Wrong passwords whose cost is remembered, of each domain.
+/// Wrong passwords whose cost is remembered, of each domain, one of each user: nobody says for all what a
+/// refusal costs by being refused again and again.
 const COSTS_MAX: usize = 16;
 /// With fewer it is not known what a wrong password costs.
 const COSTS_MIN: usize = 4;
@@ -17,9 +18,9 @@ const LEAST: Duration = Duration::from_millis(10);
 /// Never more: people wait for it.
 const MOST: Duration = Duration::from_secs(2);
 
-/// What wrong passwords cost, by domain.
+/// What wrong passwords cost, by domain, and by uid.
 #[derive(Debug)]
-pub struct Evenness(HashMap<String, VecDeque<Duration>>);
+pub struct Evenness(HashMap<String, VecDeque<(u32, Duration)>>);
 
 impl Evenness {
     /// Of domains in which somebody knows passwords.
@@ -27,11 +28,12 @@ impl Evenness {
         Self(domains.map(|domain| (domain, VecDeque::new())).collect())
     }
 
-    /// A wrong password in that domain took so long.
-    pub fn note(&mut self, domain: &str, cost: Duration) {
+    /// A wrong password of that user in that domain took so long.
+    pub fn note(&mut self, domain: &str, uid: u32, cost: Duration) {
         if let Some(costs) = self.0.get_mut(domain) {
+            costs.retain(|(of, _)| *of != uid);
             costs.truncate(COSTS_MAX - 1);
-            costs.push_front(cost);
+            costs.push_front((uid, cost));
         }
     }
 
@@ -43,11 +45,11 @@ impl Evenness {
 }
 
 /// Of one domain. One user whose passwords are slow to check makes it longer for nobody.
-fn least(costs: &VecDeque<Duration>) -> Duration {
+fn least(costs: &VecDeque<(u32, Duration)>) -> Duration {
     if costs.len() < COSTS_MIN {
         return UNKNOWN;
     }
-    let mut sorted: Vec<_> = costs.iter().copied().collect();
+    let mut sorted: Vec<_> = costs.iter().map(|&(_, cost)| cost).collect();
     sorted.sort_unstable();
     (sorted[(sorted.len() - 1) * 3 / 4] * 2).clamp(LEAST, MOST)
 }
@@ -60,8 +62,8 @@ mod tests {
 
     fn with(costs: &[u64]) -> Evenness {
         let mut evenness = Evenness::new(["corp".to_owned()].into_iter());
-        for cost in costs {
-            evenness.note("corp", MILLIS(*cost));
+        for (uid, cost) in (1000..).zip(costs) {
+            evenness.note("corp", uid, MILLIS(*cost));
         }
         evenness
     }
@@ -72,6 +74,19 @@ mod tests {
         assert_eq!(with(&[100, 110, 120, 130]).least(), MILLIS(240));
         // Of the last ones.
         assert_eq!(with(&[[100; 16], [50; 16]].concat()).least(), MILLIS(100));
+    }
+
+    #[test]
+    fn one_user_counts_once() {
+        let mut evenness = with(&[100; 16]);
+        for _ in 0..COSTS_MAX {
+            evenness.note("corp", 7, MILLIS(1));
+        }
+        assert_eq!(evenness.least(), MILLIS(200));
+        assert_eq!(with(&[100; 4]).least(), MILLIS(200));
+        let mut alone = with(&[]);
+        (0..COSTS_MAX).for_each(|_| alone.note("corp", 7, MILLIS(1)));
+        assert_eq!(alone.least(), UNKNOWN);
     }
 
     #[test]
@@ -90,13 +105,13 @@ mod tests {
     #[test]
     fn the_slowest_domain_counts_for_all() {
         let mut evenness = Evenness::new(["corp", "lab"].map(str::to_owned).into_iter());
-        for _ in 0..COSTS_MAX {
-            evenness.note("corp", MILLIS(1));
+        for uid in 0..16 {
+            evenness.note("corp", uid, MILLIS(1));
         }
         assert_eq!(evenness.least(), UNKNOWN);
-        for _ in 0..COSTS_MAX {
-            evenness.note("lab", MILLIS(300));
-            evenness.note("elsewhere", MILLIS(900));
+        for uid in 0..16 {
+            evenness.note("lab", uid, MILLIS(300));
+            evenness.note("elsewhere", uid, MILLIS(900));
         }
         assert_eq!(evenness.least(), MILLIS(600));
     }
