@@ -6,9 +6,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Wrong passwords whose cost is remembered, of each domain, one of each user: nobody says for all what a
-/// refusal costs by being refused again and again.
+/// Wrong passwords whose cost is remembered, of each domain.
 const COSTS_MAX: usize = 16;
+/// Those of one user: where others are refused as well, nobody says for all what that costs by being refused
+/// again and again.
+const OF_A_USER: usize = 4;
 /// With fewer it is not known what a wrong password costs.
 const COSTS_MIN: usize = 4;
 /// What it takes until it is known: more than servers usually take.
@@ -31,7 +33,11 @@ impl Evenness {
     /// A wrong password of that user in that domain took so long.
     pub fn note(&mut self, domain: &str, uid: u32, cost: Duration) {
         if let Some(costs) = self.0.get_mut(domain) {
-            costs.retain(|(of, _)| *of != uid);
+            let mut own = 0;
+            costs.retain(|(of, _)| {
+                own += usize::from(*of == uid);
+                *of != uid || own < OF_A_USER
+            });
             costs.truncate(COSTS_MAX - 1);
             costs.push_front((uid, cost));
         }
@@ -77,16 +83,17 @@ mod tests {
     }
 
     #[test]
-    fn one_user_counts_once() {
+    fn one_user_does_not_say_it_for_all() {
         let mut evenness = with(&[100; 16]);
-        for _ in 0..COSTS_MAX {
-            evenness.note("corp", 7, MILLIS(1));
-        }
+        (0..100).for_each(|_| evenness.note("corp", 7, MILLIS(1)));
         assert_eq!(evenness.least(), MILLIS(200));
-        assert_eq!(with(&[100; 4]).least(), MILLIS(200));
+        let mut evenness = with(&[100; 3]);
+        (0..100).for_each(|_| evenness.note("corp", 7, MILLIS(1)));
+        assert_eq!(evenness.least(), MILLIS(200));
+        // Where nobody else is refused it is known by that one, of whom the last ones count.
         let mut alone = with(&[]);
-        (0..COSTS_MAX).for_each(|_| alone.note("corp", 7, MILLIS(1)));
-        assert_eq!(alone.least(), UNKNOWN);
+        [9, 9, 100, 100, 100, 100].map(|cost| alone.note("corp", 7, MILLIS(cost)));
+        assert_eq!(alone.least(), MILLIS(200));
     }
 
     #[test]
