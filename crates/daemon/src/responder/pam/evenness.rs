@@ -92,7 +92,9 @@ mod tests {
         assert_eq!(evenness.least(), MILLIS(200));
         // Where nobody else is refused it is known by that one, of whom the last ones count.
         let mut alone = with(&[]);
-        [9, 9, 100, 100, 100, 100].map(|cost| alone.note("corp", 7, MILLIS(cost)));
+        for cost in [9, 9, 100, 100, 100, 100] {
+            alone.note("corp", 7, MILLIS(cost));
+        }
         assert_eq!(alone.least(), MILLIS(200));
     }
 
