@@ -2,14 +2,38 @@
 
 use crate::artifacts::roster_program;
 use crate::caller::Caller;
+use crate::corpus::Corpus;
 use crate::host::{Host, Output, run};
 use crate::servers::Process;
 use crate::wait::wait_until;
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+/// Lines of nsswitch.conf(5) that know the snapshot alone.
+pub const SNAPSHOT_ONLY: &str = "passwd: roster\ngroup: roster\ninitgroups: roster\n";
+
+/// The people of a generation as `c/threads.c` knows them: each answer names it in several places.
+#[must_use]
+pub fn generation(number: usize) -> Corpus {
+    let (mut passwd, mut group) = (String::new(), String::new());
+    let members: Vec<_> = (0..50).map(|i| format!("m{number}.{i}")).collect();
+    let members = members.join(",");
+    for i in 0..10 {
+        let gid = 1_000_000 + number;
+        let id = 1000 + i;
+        let _ = writeln!(passwd, "u{i}:x:{id}:{gid}:generation {number}:/home/{number}:/bin/sh");
+        let _ = writeln!(group, "g{i}:{number}:{}:{members}", 5000 + i);
+    }
+    for i in 0..10 {
+        let gid = 10_000_000 + number * 100 + i;
+        let _ = writeln!(group, "s{i}:x:{gid}:u0,u1,u2,u3,u4,u5,u6,u7,u8,u9");
+    }
+    Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"")
+}
 
 /// Longest time until maps are there or a change is seen, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);

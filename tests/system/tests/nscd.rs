@@ -5,7 +5,7 @@ use roster_system_tests::artifacts::musl_program;
 use roster_system_tests::corpus::{self, Corpus, Keys};
 use roster_system_tests::differ::{assert_alike, difference, seeds};
 use roster_system_tests::host::{RECOMMENDED, run, tool};
-use roster_system_tests::nscd::{SOON, hexadecimal};
+use roster_system_tests::nscd::{SNAPSHOT_ONLY, SOON, generation, hexadecimal};
 use roster_system_tests::{
     Domain, Host, Names, Responder, Rosterd, c_program, c_program_with, needs_root, roster_program,
     wait_until,
@@ -174,26 +174,6 @@ fn look_ups_make_no_system_call() {
         assert!(others.is_empty(), "{others:#?}");
     }
 }
-
-/// The people of a generation as `c/threads.c` knows them: each answer names it in several places.
-fn generation(number: usize) -> Corpus {
-    let (mut passwd, mut group) = (String::new(), String::new());
-    let members: Vec<_> = (0..50).map(|i| format!("m{number}.{i}")).collect();
-    let members = members.join(",");
-    for i in 0..10 {
-        let gid = 1_000_000 + number;
-        let id = 1000 + i;
-        let _ = writeln!(passwd, "u{i}:x:{id}:{gid}:generation {number}:/home/{number}:/bin/sh");
-        let _ = writeln!(group, "g{i}:{number}:{}:{members}", 5000 + i);
-    }
-    for i in 0..10 {
-        let gid = 10_000_000 + number * 100 + i;
-        let _ = writeln!(group, "s{i}:x:{gid}:u0,u1,u2,u3,u4,u5,u6,u7,u8,u9");
-    }
-    Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"")
-}
-
-const SNAPSHOT_ONLY: &str = "passwd: roster\ngroup: roster\ninitgroups: roster\n";
 
 /// Generations are replaced under threads of a program that lives through all of them, half of which
 /// ask through glibc; others start all the while, and so map what is about to be replaced.

@@ -5,34 +5,13 @@
 use roster_system_tests::artifacts::musl_program;
 use roster_system_tests::corpus::Corpus;
 use roster_system_tests::host::run;
-use roster_system_tests::nscd::{SOON, hexadecimal};
+use roster_system_tests::nscd::{SNAPSHOT_ONLY, SOON, generation, hexadecimal};
 use roster_system_tests::{
     Host, Names, Responder, c_program, needs_root, roster_program, wait_until,
 };
-use std::fmt::Write as _;
 use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-const SNAPSHOT_ONLY: &str = "passwd: roster\ngroup: roster\ninitgroups: roster\n";
-
-/// The people of a generation as `c/threads.c` knows them: each answer names it in several places.
-fn generation(number: usize) -> Corpus {
-    let (mut passwd, mut group) = (String::new(), String::new());
-    let members: Vec<_> = (0..50).map(|i| format!("m{number}.{i}")).collect();
-    let members = members.join(",");
-    for i in 0..10 {
-        let gid = 1_000_000 + number;
-        let id = 1000 + i;
-        let _ = writeln!(passwd, "u{i}:x:{id}:{gid}:generation {number}:/home/{number}:/bin/sh");
-        let _ = writeln!(group, "g{i}:{number}:{}:{members}", 5000 + i);
-    }
-    for i in 0..10 {
-        let gid = 10_000_000 + number * 100 + i;
-        let _ = writeln!(group, "s{i}:x:{gid}:u0,u1,u2,u3,u4,u5,u6,u7,u8,u9");
-    }
-    Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"")
-}
 
 /// A number of the environment, for a longer run than there is time for every day.
 fn number_of(variable: &str, usual: usize) -> usize {
