@@ -251,7 +251,8 @@ fn start(
         }
     };
     process.socket.set_nonblocking(true)?;
-    let said = Zeroizing::new(Vec::with_capacity(READ_BYTES));
+    // One that grows would leave a copy of a ticket behind.
+    let said = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
     Ok(Child { id: request.id, process, until, said })
 }
 
