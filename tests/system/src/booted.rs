@@ -2,7 +2,7 @@
 //! own files that goes away with it. Roster is installed there as a package would install it, and nothing
 //! but the units that a test names is started.
 
-use crate::artifacts::{library_folder, roster_program, rosterd_program};
+use crate::artifacts::{library_folder, roster_program, rosterd_program, unpacked};
 use crate::host::{Output, plain_environment, run, tool};
 use crate::servers::Process;
 use crate::wait::wait_until;
@@ -137,6 +137,19 @@ impl Booted {
     #[must_use]
     pub fn run<S: AsRef<OsStr>>(&self, program: S, arguments: &[&str]) -> Output {
         run(self.command(program).args(arguments))
+    }
+
+    /// Puts the files of a Debian package onto the host, which the machine itself does not have, and has systemd read
+    /// its units.
+    pub fn unpack(&self, package: &str) {
+        let root = format!("/proc/{}/root/", self.init);
+        // Not /lib, which is a link there, and in /usr of what was unpacked.
+        let script = "for folder in usr etc; do [ ! -d $folder ] || cp -a $folder \"$0\"; done";
+        let mut copy = Command::new("sh");
+        copy.args(["-ec", script, &root]).current_dir(unpacked(package));
+        let done = run(&mut copy);
+        assert_eq!(done.code, 0, "{package}: {}", done.error());
+        assert_eq!(self.run("systemctl", &["daemon-reload"]).code, 0);
     }
 
     /// Runs a shell script there.

@@ -203,6 +203,50 @@ fn users_that_systemd_makes_up_for_units_come_and_go_with_them() {
     assert!(names.user("root").starts_with("root:x:0:0:"));
 }
 
+/// A user whose home systemd keeps: served by homed, which looks users up itself while it makes one, as its
+/// programs do, at our socket.
+#[test]
+fn users_whose_homes_systemd_keeps_come_and_go_and_nobody_waits_for_the_other() {
+    if !needs_root() {
+        return;
+    }
+    let passwd = format!("{PASSWD}messagebus:x:106:65534::/nonexistent:/usr/sbin/nologin\n");
+    let etc = [("passwd", &*passwd), ("group", GROUP), ("nsswitch.conf", NSSWITCH)];
+    let wanted = [&SYSTEMS[..], &OURS, &["dbus.socket"]].concat();
+    let host = Booted::start(&etc, &[], &wanted);
+    for package in ["systemd-userdbd", "systemd-homed"] {
+        host.unpack(package);
+    }
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    assert_eq!(names.user("carl"), "none:0");
+    let started = host.shell("systemctl start systemd-userdbd.socket systemd-homed.service");
+    assert_eq!(started.code, 0, "{}", started.error());
+    for _ in 0..2 {
+        let create = "NEWPASSWORD=wrong-horse homectl create carl --storage=directory \\
+            --enforce-password-policy=no --uid=60200 >/dev/null";
+        let start = Instant::now();
+        let created = host.shell(create);
+        let took = start.elapsed();
+        assert_eq!(created.code, 0, "{}", created.error());
+        // Where one waits for the other it is until a time is over: 3 s at the least.
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        wait_until(Duration::from_secs(2), "the user is there", || {
+            names.user("carl").starts_with("carl:")
+        });
+        let user = names.user("carl");
+        assert!(user.contains(":60200:60200:") && user.contains(":/home/carl:"), "{user}");
+        assert_eq!(names.user_of(60200), user);
+        assert!(names.group("carl").starts_with("carl:"));
+        assert!(names.user("local").starts_with("local:x:1500:"));
+        let removed = host.run("homectl", &["remove", "carl"]);
+        assert_eq!(removed.code, 0, "{}", removed.error());
+        wait_until(Duration::from_secs(2), "the user is gone", || {
+            names.user("carl") == "none:0" && names.user_of(60200) == "none:0"
+        });
+    }
+    assert_eq!(names.ask("maps roster-nscd/passwd."), "1");
+}
+
 /// systemd looks users up while it starts units, at a socket that it holds itself: nothing of that may wait.
 #[test]
 fn a_boot_with_units_of_users_does_not_wait_for_the_server() {
