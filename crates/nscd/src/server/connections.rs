@@ -268,6 +268,14 @@ pub fn connections_max() -> usize {
     most.saturating_sub(OTHER_DESCRIPTORS).clamp(16, CONNECTIONS_MAX as u64) as usize
 }
 
+/// Has the kernel make room for so many connections now. Where threads share the table of descriptors, each time
+/// it grows the one that needs a descriptor waits for a grace period of RCU, 8 to 15 ms (expand_fdtable in fs/file.c).
+pub fn make_room_for(connections: usize, any: BorrowedFd<'_>) {
+    let last = connections as u64 + OTHER_DESCRIPTORS - 1;
+    // What cannot be done now is done later, one step after the other.
+    let _ = rustix::io::fcntl_dupfd_cloexec(any, i32::try_from(last).unwrap_or(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,6 +346,14 @@ mod tests {
         for (token, client) in &clients {
             assert!(connections.peer(*token).is_some() && !is_closed(client));
         }
+    }
+
+    #[test]
+    fn the_kernel_has_room_before_the_first_connection() {
+        make_room_for(1000, pair().0.as_fd());
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let room = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        assert!(room.trim().parse::<u64>().unwrap() >= 1000 + OTHER_DESCRIPTORS, "{room}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod watch;
 
 use crate::nsswitch::Lines;
 use crate::protocol::Table;
-use connections::{Connections, connections_max};
+use connections::{Connections, connections_max, make_room_for};
 use figures::Figures;
 use generations::Made;
 use ground::Ground;
@@ -216,7 +216,9 @@ impl Server {
     fn new(mut options: Options, ground: Ground) -> Self {
         let Ground { lock, poll, watch, bell, is_shared, left } = ground;
         let poll = Arc::new(poll);
-        let connections = Connections::new(Arc::clone(&poll), connections_max());
+        let max = connections_max();
+        make_room_for(max, poll.as_fd());
+        let connections = Connections::new(Arc::clone(&poll), max);
         let lines = sources::lines(&options.files);
         let helpers = Helpers::new(options.helper.clone(), services(&lines));
         let now = Instant::now();
