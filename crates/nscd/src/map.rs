@@ -608,7 +608,7 @@ fn groups_of(sources: Sources<'_>, name: &[u8]) -> Result<Option<Vec<u32>>, Dama
             }
         }
         // A service whose file is not there says "unavailable", which `[NOTFOUND=return]` does not match.
-        let absent_is_final = step.absent_is_final && accounts.is_some();
+        let absent_is_final = step.ends_without(accounts.is_some());
         let found = !own.is_empty();
         // As glibc joins the answers of services: each one's own repetitions stay.
         if all.is_empty() {
@@ -636,7 +636,7 @@ fn records(table: Table, layers: &[Layer<'_>]) -> Vec<Record> {
             let layer = layer as u32;
             records.extend((0..count).map(|position| Record { layer, position }));
         }
-        if step.absent_is_final && accounts.is_some() {
+        if step.ends_without(accounts.is_some()) {
             break;
         }
     }

@@ -20,6 +20,16 @@ pub struct Step {
     pub found_is_final: bool,
     /// What it does not find is not there: no later service is asked.
     pub absent_is_final: bool,
+    /// Without its file, no later service is asked.
+    pub unavailable_is_final: bool,
+}
+
+impl Step {
+    /// Whether no later service is asked for what this one does not have, or cannot have without its file.
+    #[must_use]
+    pub fn ends_without(self, has_file: bool) -> bool {
+        if has_file { self.absent_is_final } else { self.unavailable_is_final }
+    }
 }
 
 /// The services of one line that can be in a map, up to the first that cannot.
@@ -114,11 +124,12 @@ fn line(value: &str, goes_on: bool) -> Line {
                 break;
             }
         };
-        let (found, absent) = follows(actions);
+        let Actions { found, absent, unavailable } = follows(actions);
         let step = Step {
             service,
             found_is_final: found == Next::Return && !goes_on,
             absent_is_final: absent == Next::Return,
+            unavailable_is_final: unavailable == Next::Return,
         };
         // A service that is named twice says the same both times.
         if line.steps.iter().any(|other| other.service == service) {
@@ -150,9 +161,16 @@ fn service(text: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-/// What follows a success, and what follows when nothing was found.
-fn follows(actions: &str) -> (Next, Next) {
-    let (mut found, mut absent) = (Next::Return, Next::Continue);
+/// What follows a success, what follows when nothing was found, and when nothing could be.
+struct Actions {
+    found: Next,
+    absent: Next,
+    unavailable: Next,
+}
+
+fn follows(actions: &str) -> Actions {
+    let (found, other) = (Next::Return, Next::Continue);
+    let mut follows = Actions { found, absent: other, unavailable: other };
     // "STATUS = ACTION" may have blanks around the sign.
     let spaced = actions.replace('=', " = ");
     let words: Vec<_> = spaced.split_whitespace().collect();
@@ -166,14 +184,14 @@ fn follows(actions: &str) -> (Next, Next) {
             Some(status) => (true, status),
             None => (false, three[0]),
         };
-        if status.eq_ignore_ascii_case("success") != negated {
-            found = next;
-        }
-        if status.eq_ignore_ascii_case("notfound") != negated {
-            absent = next;
+        let Actions { found, absent, unavailable } = &mut follows;
+        for (name, of) in [("success", found), ("notfound", absent), ("unavail", unavailable)] {
+            if status.eq_ignore_ascii_case(name) != negated {
+                *of = next;
+            }
         }
     }
-    (found, absent)
+    follows
 }
 
 #[cfg(test)]
@@ -230,6 +248,14 @@ mod tests {
             steps(&of("files [success=continue notfound=return] roster")),
             [(Service::Files, false, true), (Service::Roster, true, false)]
         );
+    }
+
+    #[test]
+    fn a_missing_file_ends_a_line_where_it_says_so() {
+        let ends = |text| line(text, false).steps[0].ends_without(false);
+        assert!(ends("roster [UNAVAIL=return] files") && ends("roster [!SUCCESS=return] files"));
+        assert!(!ends("roster [NOTFOUND=return] files") && !ends("roster files"));
+        assert!(!ends("roster [!NOTFOUND=continue] files"));
     }
 
     #[test]

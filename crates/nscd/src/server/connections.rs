@@ -2,7 +2,7 @@
 //! it is waited for. Knows no answer.
 
 use super::programs::Peer;
-use super::{add, socket};
+use super::{add, socket, unread};
 use crate::protocol::{self, Kind, Table};
 use rustix::event::epoll;
 use rustix::process::Resource;
@@ -17,6 +17,11 @@ pub const ASKING: Duration = Duration::from_secs(2);
 pub const ANSWERING: Duration = Duration::from_secs(4);
 /// Connections at once; who has not asked goes first.
 const CONNECTIONS_MAX: usize = 2048;
+/// Maps on their way to one user who is not root, as many as he does not take: the system counts them as this
+/// server's, and gives out no more where there are too many.
+const HANDED_MAX: usize = 64;
+/// How often it is looked whether such a one was taken, where the other end does not tell.
+const HANDED: Duration = Duration::from_secs(60);
 /// Descriptors for all else.
 const OTHER_DESCRIPTORS: u64 = 128;
 /// Longest request.
@@ -36,7 +41,7 @@ pub enum State {
     ForNewer(Table, u64),
     /// What is left of the answer, which others may be told as well.
     Sending(Arc<[u8]>, usize),
-    /// Was handed a map: it is on its way, and counts as this server's, until the other end hangs up.
+    /// Was handed a map: it is on its way until the other end has received it or is gone.
     Handed,
 }
 
@@ -46,6 +51,17 @@ struct Connection {
     heard: Vec<u8>,
     state: State,
     until: Instant,
+}
+
+impl Connection {
+    fn is_handed(&self) -> bool {
+        matches!(self.state, State::Handed)
+    }
+
+    /// Whether the other end has not received everything. Where that cannot be told nothing is waited for.
+    fn has_unread(&self) -> bool {
+        unread::has_unread(&self.socket).unwrap_or(false)
+    }
 }
 
 /// What somebody has said so far.
@@ -118,14 +134,16 @@ impl Connections {
     /// the one that would be closed next.
     pub fn make_room(&mut self) -> bool {
         let mut of_users = HashMap::<u32, usize>::new();
-        for connection in self.all.values() {
+        // A map that is on its way stays there, and has to be counted.
+        for connection in self.all.values().filter(|connection| !connection.is_handed()) {
             *of_users.entry(connection.peer.uid).or_default() += 1;
         }
         let Some((&most, _)) = of_users.iter().max_by_key(|&(_, connections)| connections) else {
             return false;
         };
         let mut of_most = self.deadlines.iter().filter_map(|&(_, token)| {
-            let connection = self.all.get(&token).filter(|of| of.peer.uid == most)?;
+            let connection =
+                self.all.get(&token).filter(|of| of.peer.uid == most && !of.is_handed())?;
             Some((token, matches!(connection.state, State::Asking)))
         });
         let first = of_most.clone().next();
@@ -155,12 +173,19 @@ impl Connections {
             if until > now {
                 return Some(until);
             }
-            let state = self.all.get(&token).map(|connection| &connection.state);
-            // glibc goes on with the name services.
-            if let Some(&State::Waiting(kind)) = state {
-                self.send(token, protocol::not_served(kind));
+            let connection = self.all.get(&token);
+            match connection.map(|connection| &connection.state) {
+                // glibc goes on with the name services.
+                Some(&State::Waiting(kind)) => {
+                    self.send(token, protocol::not_served(kind));
+                    self.drop(token);
+                }
+                Some(State::Handed) if connection.is_some_and(Connection::has_unread) => {
+                    self.wait(token, State::Handed, now + HANDED);
+                }
+                Some(State::Handed) => self.close(token),
+                _ => self.drop(token),
             }
-            self.drop(token);
         }
         None
     }
@@ -176,7 +201,16 @@ impl Connections {
             }
             State::Asking => {}
             // Nothing more is expected: who hangs up is not waited for.
-            State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) | State::Handed => {
+            State::Waiting(_) | State::ForMap(..) | State::ForNewer(..) => {
+                self.close(token);
+                return None;
+            }
+            // Whatever that is, it does not take the map off its way.
+            State::Handed if connection.has_unread() => {
+                let _ = epoll::delete(&*self.poll, &connection.socket);
+                return None;
+            }
+            State::Handed => {
                 self.close(token);
                 return None;
             }
@@ -216,11 +250,17 @@ impl Connections {
         self.all.get(&token).map(|connection| (connection.socket.as_fd(), connection.peer))
     }
 
-    /// How many maps are on their way to a user.
+    /// Whether a map may be on its way to a user, who may have left others lying there.
     #[must_use]
-    pub fn handed_to(&self, uid: u32) -> usize {
-        let is_handed = |of: &&Connection| of.peer.uid == uid && matches!(of.state, State::Handed);
-        self.all.values().filter(is_handed).count()
+    pub fn may_be_handed(&self, uid: u32) -> bool {
+        let handed = || self.all.values().filter(|connection| connection.is_handed());
+        let own = || handed().filter(|connection| connection.peer.uid == uid).count();
+        uid == 0 || (own() < HANDED_MAX && handed().count() < self.max / 2)
+    }
+
+    /// Takes note that a map is on its way by that connection.
+    pub fn was_handed(&mut self, token: u64, now: Instant) {
+        self.wait(token, State::Handed, now + HANDED);
     }
 
     /// Sends an answer, in one piece where the socket has room for it.
@@ -279,7 +319,7 @@ pub fn make_room_for(connections: usize, any: BorrowedFd<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
 
     fn connections(max: usize) -> Connections {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
@@ -346,6 +386,65 @@ mod tests {
         for (token, client) in &clients {
             assert!(connections.peer(*token).is_some() && !is_closed(client));
         }
+    }
+
+    /// What is handed over is no map here.
+    fn handed(connections: &mut Connections, client: OwnedFd, uid: u32) -> u64 {
+        let token = connections.welcome(client, of(uid), Instant::now()).unwrap();
+        let (socket, _) = connections.peer(token).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        socket::hand_over(socket, b"passwd", 1, null.as_fd()).unwrap();
+        connections.was_handed(token, Instant::now());
+        connections.poll(token);
+        token
+    }
+
+    #[test]
+    fn a_map_that_is_not_taken_counts_whatever_its_client_says_until_it_is_gone() {
+        let mut connections = connections(1024);
+        let (ours, theirs) = pair();
+        let first = handed(&mut connections, ours, 1000);
+        let clients: Vec<_> = (1..HANDED_MAX)
+            .map(|_| {
+                let (ours, theirs) = pair();
+                handed(&mut connections, ours, 1000);
+                theirs
+            })
+            .collect();
+        assert!(!connections.may_be_handed(1000));
+        assert!(connections.may_be_handed(1001) && connections.may_be_handed(0));
+        // More is said, then nothing will be, then nothing will be read, and time passes.
+        socket::transmit(&theirs, b"!").unwrap();
+        assert!(connections.hear(first).is_none());
+        for how in [Shutdown::Write, Shutdown::Both] {
+            rustix::net::shutdown(&theirs, how).unwrap();
+            assert!(connections.hear(first).is_none());
+        }
+        connections.close_late(Instant::now() + HANDED * 2);
+        assert!(!connections.may_be_handed(1000), "all of them lie there");
+        while connections.make_room() {}
+        assert_eq!(connections.len(), HANDED_MAX);
+        // One has received it, and one is gone.
+        drop(theirs);
+        socket::receive(&clients[0], &mut Vec::new(), 64).unwrap();
+        connections.close_late(Instant::now() + HANDED * 4);
+        assert_eq!(connections.len(), HANDED_MAX - 2);
+        assert!(connections.may_be_handed(1000));
+    }
+
+    #[test]
+    fn many_users_who_take_no_maps_do_not_take_all_places() {
+        let mut connections = connections(64);
+        let mut clients = Vec::new();
+        for uid in 1..100 {
+            if connections.may_be_handed(uid) {
+                let (ours, theirs) = pair();
+                handed(&mut connections, ours, uid);
+                clients.push(theirs);
+            }
+        }
+        assert_eq!(clients.len(), 32);
+        assert!(connections.may_be_handed(0));
     }
 
     #[test]

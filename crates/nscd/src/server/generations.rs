@@ -50,8 +50,7 @@ impl Server {
             return;
         }
         if now[2] != self.stamps[2] {
-            self.lines = sources::lines(&self.options.files);
-            self.helpers.reconfigure(services(&self.lines));
+            self.read_lines();
         }
         self.stamps = now;
         self.forget();
@@ -59,13 +58,27 @@ impl Server {
         self.later.extend(later);
     }
 
+    /// Reads which services there are. As long as that cannot be read, nothing is served.
+    fn read_lines(&mut self) {
+        self.lines = sources::lines(&self.options.files);
+        if let Ok(lines) = &self.lines {
+            self.helpers.reconfigure(services(lines));
+        }
+    }
+
     /// Has what changed made anew, in a thread.
     pub(super) fn build(&mut self) {
         // What changed until now is in; what changes from now on is found later.
         self.look(false);
+        if self.lines.is_err() {
+            self.read_lines();
+        }
         let tables: Vec<_> = std::mem::take(&mut self.dirty).into_iter().collect();
         tables.iter().for_each(|table| _ = self.later.remove(table));
-        let lines = self.lines.clone();
+        let lines = match &self.lines {
+            Ok(lines) => lines.clone(),
+            Err(error) => return self.cannot_begin(tables, &in_full(error)),
+        };
         let files = self.options.files.clone();
         let folder = self.options.maps.clone();
         let names = tables.iter().map(|&table| {
@@ -90,6 +103,19 @@ impl Server {
         }
     }
 
+    /// Takes note that it is not known what maps are to be made of. It is tried again and again.
+    fn cannot_begin(&mut self, tables: Vec<Table>, why: &str) {
+        let now = Instant::now();
+        let path = self.options.files.nsswitch.clone();
+        for &table in &tables {
+            let error = BuildError::Services { path: path.clone(), why: why.to_owned() };
+            self.take(table, Err(error), &self.stamps.clone(), now);
+        }
+        self.not_before = now + PAUSE_MAX;
+        self.dirty.extend(tables);
+        self.tell_taken();
+    }
+
     /// Puts maps that were made to use, all at once.
     pub(super) fn built(&mut self, now: Instant) {
         let mut room = [0; 16];
@@ -104,17 +130,22 @@ impl Server {
             // What a helper said before goes by what was then.
             self.helpers.outdate();
             self.not_before = now + took.min(PAUSE_MAX);
-            self.serve_waiting();
-            self.tell_done();
+            self.tell_taken();
             let later = std::mem::take(&mut self.later);
             self.dirty.extend(later);
             self.look(true);
-            let all = Table::ALL
-                .into_iter()
-                .all(|table| self.maps(table).current.is_some() || self.failed.contains(&table));
-            if all && let Some(ready) = self.ready.take() {
-                ready();
-            }
+        }
+    }
+
+    /// Goes on with those who waited for maps.
+    fn tell_taken(&mut self) {
+        self.serve_waiting();
+        self.tell_done();
+        let all = Table::ALL
+            .into_iter()
+            .all(|table| self.maps(table).current.is_some() || self.failed.contains(&table));
+        if all && let Some(ready) = self.ready.take() {
+            ready();
         }
     }
 
@@ -142,11 +173,16 @@ impl Server {
                 lacks.map(|why| format!("{why}; the name services are asked for what is in it"))
             }
             Err(error) => {
-                if matches!(error, BuildError::Map(MapError::TooLarge { .. })) {
-                    self.maps(table).withdraw(now);
-                    self.too_large.insert(table);
-                } else {
-                    self.maps(table).not_renewed(table, made_of, now);
+                match error {
+                    BuildError::Map(MapError::TooLarge { .. }) => {
+                        self.maps(table).withdraw(now);
+                        self.too_large.insert(table);
+                    }
+                    BuildError::Services { .. } => self.maps(table).withdraw(now),
+                    _ => self.maps(table).not_renewed(table, made_of, now),
+                }
+                if error.is_for_room() {
+                    self.make_room(now);
                 }
                 self.failed.insert(table);
                 Some(in_full(&error))
@@ -167,6 +203,16 @@ impl Server {
             }
         }
         self.figures.table(table).problem = problem;
+    }
+}
+
+impl Server {
+    /// Old maps may be what there is no room for.
+    fn make_room(&mut self, now: Instant) {
+        for table in Table::ALL {
+            let freed = self.maps(table).make_room(now);
+            self.again = [self.again, freed].into_iter().flatten().min();
+        }
     }
 }
 

@@ -187,6 +187,20 @@ impl Maps {
         }
     }
 
+    /// Has old maps give their memory back for a new one that has no room, unless somebody may be in a look-up
+    /// there. Gives when there is room that was not before; not where old maps are not what takes it.
+    pub fn make_room(&mut self, now: Instant) -> Option<Instant> {
+        let whole = self.retired.iter_mut().filter(|old| old.is_whole && !old.is_left);
+        let freed = whole.map(|old| match old.since + WHOLE_FOR {
+            due if due <= now => {
+                old.empty();
+                now
+            }
+            due => due,
+        });
+        freed.min()
+    }
+
     /// Does what is due of old maps. Gives when the next thing is.
     pub fn tick(&mut self, now: Instant) -> Option<Instant> {
         let stale_since = self.current.as_ref().and_then(|map| map.stale_since);
@@ -247,7 +261,8 @@ mod tests {
             number += 1;
             let path = folder.path().join(file_name(Table::Passwd, number));
             let wanted = vec![(Table::Passwd, path)];
-            let made = build(wanted, &files, &lines(&files), ROOM_BYTES).remove(0).1.unwrap();
+            let made =
+                build(wanted, &files, &lines(&files).unwrap(), ROOM_BYTES).remove(0).1.unwrap();
             let mut maps = Maps::default();
             maps.replace(Current::new(made, made_of).unwrap(), now);
             maps

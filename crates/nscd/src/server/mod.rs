@@ -17,6 +17,7 @@ mod questions;
 pub mod rights;
 pub mod socket;
 pub mod sources;
+mod unread;
 mod watch;
 
 use crate::nsswitch::Lines;
@@ -188,7 +189,8 @@ struct Server {
     connections: Connections,
     next_file: u64,
     stamps: Stamps,
-    lines: Lines,
+    /// As they were when they could be read last, or why they cannot be.
+    lines: io::Result<Lines>,
     dirty: BTreeSet<Table>,
     /// To be made after those.
     later: BTreeSet<Table>,
@@ -199,6 +201,8 @@ struct Server {
     /// Those of which the last one could not be.
     failed: BTreeSet<Table>,
     not_before: Instant,
+    /// When there may be room for a map that had none.
+    again: Option<Instant>,
     results: (mpsc::Sender<Made>, mpsc::Receiver<Made>),
     /// A byte comes out of the first when a result is there.
     bell: (UnixStream, UnixStream),
@@ -220,7 +224,8 @@ impl Server {
         make_room_for(max, poll.as_fd());
         let connections = Connections::new(Arc::clone(&poll), max);
         let lines = sources::lines(&options.files);
-        let helpers = Helpers::new(options.helper.clone(), services(&lines));
+        let helpers =
+            Helpers::new(options.helper.clone(), lines.as_ref().map(services).unwrap_or_default());
         let now = Instant::now();
         let ready = std::mem::replace(&mut options.ready, Box::new(|| {}));
         let mut server = Self {
@@ -241,6 +246,7 @@ impl Server {
             attempts: [0; 2],
             failed: BTreeSet::new(),
             not_before: now,
+            again: None,
             results: mpsc::channel(),
             bell,
             figures: Figures {
@@ -323,7 +329,11 @@ impl Server {
                 }
             }
         }
-        let mut wake = rounds.look.min(rounds.touch);
+        if self.again.is_some_and(|due| due <= now) {
+            self.again = None;
+            self.dirty.extend(self.failed.difference(&self.too_large));
+        }
+        let mut wake = self.again.into_iter().fold(rounds.look.min(rounds.touch), Instant::min);
         for table in Table::ALL {
             let maps = self.maps(table);
             let due = [maps.tick(now), maps.current.as_mut().and_then(|map| map.live.expire(now))];

@@ -9,12 +9,7 @@ use crate::live::{Said, find};
 use crate::protocol::{self, Kind, Parsed, Request, Table};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Maps on their way to one user who is not root, as many as he does not take: the system counts them.
-const HANDED_MAX: usize = 64;
-/// How long such a one is counted.
-const HANDED: Duration = Duration::from_secs(3600);
+use std::time::Instant;
 
 /// Programs that serve name services, by what the kernel keeps of their names. While one of them looks somebody up,
 /// it may not answer the helper, which would wait for it in vain; by themselves they know to leave
@@ -69,10 +64,13 @@ impl Server {
             }
             Some(Said::AskServices | Said::Nothing) | None => {}
         }
+        let Ok(lines) = &self.lines else {
+            return self.connections.send(token, protocol::not_served(kind));
+        };
         let services = match kind {
-            Kind::UserByName | Kind::UserByUid => &self.lines.passwd,
-            Kind::GroupByName | Kind::GroupByGid => &self.lines.group,
-            Kind::GroupsOf => &self.lines.initgroups,
+            Kind::UserByName | Kind::UserByUid => &lines.passwd,
+            Kind::GroupByName | Kind::GroupByGid => &lines.group,
+            Kind::GroupsOf => &lines.initgroups,
         };
         // A line that names no service finds nobody.
         if services.text.is_empty() || (kind.is_by_id() && protocol::id(key).is_none()) {
@@ -130,12 +128,12 @@ impl Server {
         if let Some(current) = &mut maps.current {
             // The client compares it with its clock, which may have been set.
             current.touch();
-            if by.uid == 0 || self.connections.handed_to(by.uid) < HANDED_MAX {
+            if self.connections.may_be_handed(by.uid) {
                 match socket::hand_over(client, key, current.bytes, current.readable.as_fd()) {
                     Ok(()) => {
                         self.figures.handed_out += 1;
                         self.programs.was_handed(by);
-                        self.connections.wait(token, State::Handed, Instant::now() + HANDED);
+                        self.connections.was_handed(token, Instant::now());
                         return;
                     }
                     Err(error) if self.refused != Some(error.kind()) => {

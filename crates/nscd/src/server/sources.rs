@@ -82,12 +82,19 @@ pub fn local_differs(table: Table, before: &Stamps, now: &Stamps) -> bool {
     group || before[0] != now[0] || before[2] != now[2]
 }
 
-/// The lines of nsswitch.conf(5) as they are now.
-pub fn lines(files: &Files) -> Lines {
+/// The lines of nsswitch.conf(5) as they are now. Of a file that is not there they are those that glibc has built in.
+///
+/// # Errors
+///
+/// It cannot be read: programs may know lines that this process does not.
+pub fn lines(files: &Files) -> io::Result<Lines> {
     let mut text = Vec::new();
     let read = File::open(&files.nsswitch)
         .and_then(|file| file.take(NSSWITCH_BYTES_MAX).read_to_end(&mut text));
-    crate::nsswitch::parse(if read.is_ok() { &text } else { b"" })
+    match read {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(crate::nsswitch::parse(&text)),
+    }
 }
 
 /// Why no map was made.
@@ -104,6 +111,14 @@ pub enum BuildError {
         /// Why.
         why: String,
     },
+    /// The file that says which services there are.
+    #[error("cannot read {path}: {why}")]
+    Services {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
     /// The map.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -115,6 +130,17 @@ pub enum BuildError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl BuildError {
+    /// Whether the file system of maps has no room.
+    #[must_use]
+    pub fn is_for_room(&self) -> bool {
+        let (Self::File { source, .. } | Self::Map(MapError::Write(source))) = self else {
+            return false;
+        };
+        matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    }
 }
 
 /// A map that was made.
@@ -269,4 +295,43 @@ fn snapshot<'a>(bytes: &'a [u8], path: &Path) -> Result<Snapshot<'a>, BuildError
 pub fn unix_seconds() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The entries of a map of users where there is no snapshot, by the line of its services.
+    fn users_without_snapshot(line: &str) -> usize {
+        let folder = tempfile::tempdir().unwrap();
+        let [passwd, group, nsswitch, snapshot] =
+            ["passwd", "group", "nsswitch.conf", "roster.snap"]
+                .map(|name| folder.path().join(name));
+        fs::write(&passwd, "root:x:0:0:::\n").unwrap();
+        fs::write(&nsswitch, format!("passwd: {line}\n")).unwrap();
+        let files = Files { passwd, group, nsswitch, snapshot };
+        let wanted = vec![(Table::Passwd, folder.path().join("map"))];
+        let lines = lines(&files).unwrap();
+        build(wanted, &files, &lines, ROOM_BYTES).remove(0).1.unwrap().entries
+    }
+
+    #[test]
+    fn without_a_snapshot_later_services_are_in_the_map_unless_the_line_ends_there() {
+        assert_eq!(users_without_snapshot("roster files"), 1);
+        assert_eq!(users_without_snapshot("roster [!SUCCESS=continue] files"), 1);
+        assert_eq!(users_without_snapshot("roster [UNAVAIL=return] files"), 0);
+        assert_eq!(users_without_snapshot("files roster [UNAVAIL=return]"), 1);
+    }
+
+    #[test]
+    fn services_that_cannot_be_read_are_not_taken_for_those_of_a_missing_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let [passwd, group, snapshot] = ["passwd", "group", "snap"].map(|n| folder.path().join(n));
+        let nsswitch = folder.path().join("nsswitch.conf");
+        let files = Files { passwd, group, nsswitch, snapshot };
+        assert_eq!(lines(&files).unwrap().passwd.text, "files");
+        // A folder is what root cannot read, either.
+        fs::create_dir(&files.nsswitch).unwrap();
+        assert!(lines(&files).is_err());
+    }
 }
