@@ -8,13 +8,15 @@ use libfuzzer_sys::fuzz_target;
 use roster_nscd::protocol::{self, Kind, Parsed, Request, Table};
 use roster_nscd::server::connections::{ANSWERING, ASKING, Connections, State};
 use roster_nscd::server::programs::Peer;
+use roster_nscd::server::socket;
 use rustix::event::epoll;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
     socketpair,
 };
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,9 +24,10 @@ const CONNECTIONS_MAX: usize = 6;
 const USERS: u32 = 4;
 /// More than a socket takes at once here.
 const LARGE_BYTES: usize = 20_000;
-/// How long an order may take here, and a map on its way.
+/// How long an order may take here.
 const MAKING: Duration = Duration::from_secs(6);
-const HANDED: Duration = Duration::from_secs(3600);
+/// After which no connection is left whose client is gone.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The other end of a connection.
 struct Client {
@@ -36,6 +39,8 @@ struct Client {
     heard: Vec<u8>,
     /// Asked, and waits: the server is told of its end only.
     waits: bool,
+    /// Was handed a map, which counts as long as it is not taken.
+    is_handed: bool,
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -47,7 +52,7 @@ fuzz_target!(|input: &[u8]| {
     while let (Some(what), Some(which)) = (bytes.next(), bytes.next()) {
         let at = usize::from(which) % clients.len().max(1);
         match what % 8 {
-            0 => connect(&mut connections, &mut clients, u32::from(which) % USERS, now),
+            0 => connect(&mut connections, &mut clients, 1 + u32::from(which) % USERS, now),
             1 => {
                 let piece: Vec<u8> = bytes.by_ref().take(usize::from(which % 32)).collect();
                 say(clients.get(at), &piece);
@@ -89,7 +94,7 @@ fuzz_target!(|input: &[u8]| {
         }
         clients.retain(|client| {
             let stays = connections.peer(client.token).is_some();
-            assert!(!stays || now < client.until, "nobody stays longer than allowed");
+            assert!(!stays || client.is_handed || now < client.until, "nobody stays longer than allowed");
             stays || client.socket.is_some()
         });
         assert!(connections.len() <= CONNECTIONS_MAX);
@@ -98,7 +103,8 @@ fuzz_target!(|input: &[u8]| {
         take(client);
         check(client);
     }
-    connections.close_late(now + HANDED);
+    clients.clear();
+    connections.close_late(now + LONG);
     assert!(connections.is_empty());
 });
 
@@ -115,14 +121,15 @@ fn connect(connections: &mut Connections, clients: &mut Vec<Client>, uid: u32, n
     }
     connections.poll(token);
     let (socket, until) = (Some(socket), now + ASKING);
-    clients.push(Client { token, uid, socket, until, heard: Vec::new(), waits: false });
+    clients.push(Client { token, uid, socket, until, heard: Vec::new(), waits: false, is_handed: false });
 }
 
-/// Connections of users who have fewer than somebody else has.
+/// Connections of users who have fewer than somebody else has, without those that wait for a map to be taken.
 fn few(connections: &Connections, clients: &[Client]) -> Vec<u64> {
-    let is_there = |client: &&Client| connections.peer(client.token).is_some();
+    let is_there =
+        |client: &&Client| !client.is_handed && connections.peer(client.token).is_some();
     let of = |uid| clients.iter().filter(is_there).filter(|client| client.uid == uid).count();
-    let most = (0..USERS).map(of).max().unwrap_or_default();
+    let most = (1..=USERS).map(of).max().unwrap_or_default();
     let few = clients.iter().filter(is_there).filter(|client| of(client.uid) < most);
     few.map(|client| client.token).collect()
 }
@@ -144,6 +151,9 @@ fn take(client: &mut Client) {
 
 /// What was said to a client is the beginning of one of the answers.
 fn check(client: &Client) {
+    if client.is_handed {
+        return;
+    }
     let packets = Kind::ALL.map(|kind| [protocol::not_served(kind), protocol::absent(kind)]);
     let large = vec![7; LARGE_BYTES];
     let mut answers = packets.iter().flatten().chain([&large]);
@@ -163,9 +173,15 @@ fn go_on(connections: &mut Connections, client: &mut Client, now: Instant) {
             connections.send(client.token, protocol::absent(kind));
         }
         Parsed::Whole(Request::LookUp(kind, _)) => wait(State::Waiting(kind), ANSWERING),
-        Parsed::Whole(Request::Map(..)) => {
-            wait(State::Handed, HANDED);
-            assert!(connections.handed_to(client.uid) > 0);
+        Parsed::Whole(Request::Map(_, key)) if connections.may_be_handed(client.uid) => {
+            let (socket, _) = connections.peer(client.token).expect("it was heard");
+            let null = File::open("/dev/null").expect("open it");
+            if socket::hand_over(socket, key, 1, null.as_fd()).is_ok() {
+                client.is_handed = true;
+                connections.was_handed(client.token, now);
+            } else {
+                connections.drop(client.token);
+            }
         }
         Parsed::Whole(Request::Order(_)) => {
             wait(State::ForNewer(Table::Passwd, 1), MAKING);
@@ -174,7 +190,9 @@ fn go_on(connections: &mut Connections, client: &mut Client, now: Instant) {
             client.waits = false;
             connections.send(client.token, vec![7; LARGE_BYTES]);
         }
-        Parsed::Whole(Request::NotServed(_)) | Parsed::Wrong => connections.drop(client.token),
+        Parsed::Whole(Request::NotServed(_) | Request::Map(..)) | Parsed::Wrong => {
+            connections.drop(client.token);
+        }
         Parsed::More if heard.is_open => connections.keep(client.token, heard.bytes),
         Parsed::More => connections.drop(client.token),
     }

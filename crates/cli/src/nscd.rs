@@ -5,7 +5,7 @@ use crate::terminal::say;
 use anyhow::{Context, Result, bail};
 use roster_nscd::server::figures::Figures;
 use roster_nscd::server::helpers::Program;
-use roster_nscd::server::rights::become_user;
+use roster_nscd::server::rights::{Account, RightsError};
 use roster_nscd::server::sources::Files;
 use roster_nscd::server::{self, Options, socket};
 use roster_nscd::{host, protocol};
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// How long a server may take to do as it is told: to make a large map is the longest.
 const ORDER_WAIT: Duration = Duration::from_secs(60);
+/// How long a server that cannot begin sends everybody away before it ends.
+const BEFORE_END: Duration = Duration::from_secs(5);
 /// The most that a server says of itself.
 const FIGURES_BYTES_MAX: u64 = 64 << 10;
 
@@ -71,9 +73,16 @@ fn serve(options: &Nscd) -> Result<()> {
     // Held open for as long as the process lives: what stops it is a signal.
     let (stop, _running) = UnixStream::pair()?;
     let administrator = rustix::process::getuid().as_raw();
-    let listener = listener(options)?;
-    if let Some(name) = &options.user {
-        become_user(name, &options.passwd, &options.maps)?;
+    let (listener, is_handed_over) = listener(options)?;
+    if let Some(name) = &options.user
+        && let Err(error) = become_user(name, options)
+    {
+        if is_handed_over {
+            // Whoever is in the queue, or comes until the unit is started again, does not wait for that.
+            say(format_args!("roster: {error}; programs ask their name services"));
+            server::send_away(listener.as_fd(), None, BEFORE_END)?;
+        }
+        return Err(error.into());
     }
     let ended = server::run(Options {
         listener,
@@ -102,14 +111,23 @@ fn serve(options: &Nscd) -> Result<()> {
     ended.map(drop).map_err(Into::into)
 }
 
-/// The socket that systemd hands over as standard input, or one that is made.
-fn listener(options: &Nscd) -> Result<OwnedFd> {
+fn become_user(name: &str, options: &Nscd) -> Result<(), RightsError> {
+    let account = Account::of(name, &options.passwd)?;
+    if let Err(error) = account.own(&options.maps) {
+        // The server looks at the folder again and again.
+        say(format_args!("roster: {error}"));
+    }
+    account.assume()
+}
+
+/// The socket that systemd hands over as standard input, or one that is made; whether it was handed over.
+fn listener(options: &Nscd) -> Result<(OwnedFd, bool)> {
     let input = io::stdin().as_fd().try_clone_to_owned();
     if let Some(input) = input.ok().filter(|input| socket_acceptconn(input) == Ok(true)) {
         socket::check_path(&input)?;
-        return Ok(input);
+        return Ok((input, true));
     }
-    Ok(socket::listen_at(&options.socket)?)
+    Ok((socket::listen_at(&options.socket)?, false))
 }
 
 /// Tells systemd, if it is there, how the server is: sd_notify(3).

@@ -396,6 +396,33 @@ fn without_memory_for_a_new_map_the_old_one_stays() {
     wait_until(SOON, "all is well", || !served.figures().contains("No space"));
 }
 
+/// Old maps, which are kept for those who may read them, are what the file system is full of: they make room as soon
+/// as nobody can be in a look-up there any more.
+#[test]
+fn old_maps_make_room_for_new_ones() {
+    if !needs_root() {
+        return;
+    }
+    let host = Host::in_memory(&generation(1), SNAPSHOT_ONLY);
+    host.publish(&generation(1));
+    let mut served = Responder::prepared(host, &[]);
+    let maps = served.host().path("maps").display().to_string();
+    served.after(&format!("mount -t tmpfs -o size=3m,mode=700 tmpfs {maps}"));
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("u1").contains("generation 1:"));
+    let mut number = 1;
+    wait_until(SOON, "there is no room", || {
+        number += 1;
+        served.host().publish(&generation(number));
+        std::thread::sleep(Duration::from_millis(100));
+        served.figures().contains("No space left")
+    });
+    let last = format!("generation {number}:");
+    wait_until(Duration::from_secs(10), "the newest is seen", || names.user("u1").contains(&last));
+    wait_until(SOON, "all is well", || !served.figures().contains("No space"));
+}
+
 /// Whom a local file has lost must not be served from a map that could not be renewed: programs read the files.
 #[test]
 fn without_memory_for_a_new_map_changes_of_local_files_are_seen() {

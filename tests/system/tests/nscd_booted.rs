@@ -306,9 +306,49 @@ fn without_its_user_the_unit_says_what_to_do_and_nobody_waits() {
         return;
     }
     let host = host(&["systemd-tmpfiles-setup.service", "roster-nscd.socket"]);
+    let mut names = Names::of(&mut host.command(host.install(&c_program("names"))));
+    // The first one starts the unit, the others come while it is about to fail, fails and is started again.
+    for _ in 0..40 {
+        let start = Instant::now();
+        assert!(names.user("local").starts_with("local:x:1500:"));
+        assert_eq!(names.user("carol"), "none:0");
+        // A client that waits for a server that does not come gives up after 5 s.
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        std::thread::sleep(Duration::from_millis(200));
+    }
     assert_ne!(host.run("systemctl", &["start", "roster-nscd.service"]).code, 0);
     let told = host.run("roster", &["nscd", "--user", "roster-nscd", "--socket", "/run/other"]);
     assert_eq!(told.code, 1, "{told:?}");
     let wanted = "/etc/passwd has no user roster-nscd: make it with systemd-sysusers";
     assert!(told.error().contains(wanted), "{}", told.error());
+}
+
+/// A folder that somebody else has put in the place of that of the maps is not used, and nobody waits for that.
+#[test]
+fn in_a_folder_of_somebody_else_s_no_map_is_kept_until_it_is_given_back() {
+    if !needs_root() {
+        return;
+    }
+    let host = host(&[&SYSTEMS[..], &["roster-nscd.socket"]].concat());
+    // Somebody who was looked up during the boot may have started it.
+    let start = "systemctl stop roster-nscd.socket roster-nscd.service
+        systemctl start 'run-roster\\x2dnscd.mount'
+        rm -f /run/roster-nscd/*
+        chown 1500 /run/roster-nscd
+        systemctl start roster-nscd.service";
+    let started = host.shell(start);
+    assert_eq!(started.code, 0, "{}", started.error());
+    let program = host.install(&c_program("names"));
+    let mut names = Names::of(&mut host.command(&program));
+    let start = Instant::now();
+    assert!(names.user("local").starts_with("local:x:1500:"));
+    assert_eq!(names.user("carol"), "none:0");
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert_eq!(names.ask("maps roster-nscd/passwd."), "0");
+    assert_eq!(host.shell("ls /run/roster-nscd").text(), "");
+    assert_eq!(host.shell("chown roster-nscd: /run/roster-nscd").code, 0);
+    wait_until(SOON, "maps are served", || {
+        let mut names = Names::of(&mut host.command(&program));
+        names.user("local").starts_with("local:") && names.ask("maps roster-nscd/passwd.") == "1"
+    });
 }

@@ -11,14 +11,18 @@ use roster_nscd::server::helpers::Program;
 use roster_nscd::server::sources::{Files, ROOM_BYTES};
 use roster_nscd::server::{self, End, Level, Options};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 /// How often the figures that others read are brought up to date.
 const FIGURES_EVERY: Duration = Duration::from_secs(5);
+
+/// Without a sign of life of the server, which gives one every ten seconds, it is given up: every program waits for 5 s
+/// again and again. As the unit of `roster nscd` has it.
+const STANDS_STILL: Duration = Duration::from_secs(30);
 
 /// Runs until the role is to stop.
 ///
@@ -30,6 +34,8 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
     let (stop, stopping) = UnixStream::pair()?;
     let (ready, is_ready) = oneshot::channel();
     let figures = Arc::new(Mutex::new(Figures::default()));
+    let alive = Arc::new(Mutex::new(Instant::now()));
+    let seen = Arc::clone(&alive);
     let role::Nscd { passwd, group, maps, administrator, config } = &context.config;
     let options = Options {
         listener,
@@ -54,8 +60,7 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
             Level::Warning => warn!("{text}"),
             Level::Info => info!("{text}"),
         }),
-        // The monitor asks the role, whose thread is another.
-        alive: Box::new(|| {}),
+        alive: Box::new(move || *lock(&seen) = Instant::now()),
         ready: Box::new(move || _ = ready.send(())),
     };
     let (ended, mut end) = oneshot::channel();
@@ -88,9 +93,20 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
                     Err(_) => Err(anyhow!("the server's thread is gone")),
                 };
             }
-            _ = tick.tick() => show(&figures.lock().unwrap_or_else(PoisonError::into_inner)),
+            _ = tick.tick() => {
+                // The monitor asks the role, whose thread is another. It starts the role anew.
+                let silent = lock(&alive).elapsed();
+                if silent > STANDS_STILL {
+                    return Err(anyhow!("the server's thread stands still for {} s", silent.as_secs()));
+                }
+                show(&lock(&figures));
+            }
         }
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn describe() {

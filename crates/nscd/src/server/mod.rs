@@ -147,7 +147,7 @@ pub fn run(mut options: Options) -> Result<End, ServerError> {
             ready();
         }
         (options.alive)();
-        if refuse(&options, TRIED_AGAIN)? {
+        if send_away(options.listener.as_fd(), Some(options.stop.as_fd()), TRIED_AGAIN)? {
             return Ok(End::Stopped);
         }
     };
@@ -155,9 +155,18 @@ pub fn run(mut options: Options) -> Result<End, ServerError> {
     Server::new(options, ground).run()
 }
 
-/// Sends everybody away for a while: who is not accepted waits for 5 seconds, in every program anew. Gives
-/// whether the server is to stop.
-fn refuse(options: &Options, pause: Duration) -> io::Result<bool> {
+/// Sends everybody away for a while, to their name services: who is not accepted waits for 5 seconds, in every
+/// program anew. Ends early, and gives true, when `stop` can be read or was closed.
+///
+/// # Errors
+///
+/// The system refuses what it should not.
+pub fn send_away(
+    listener: BorrowedFd<'_>,
+    stop: Option<BorrowedFd<'_>>,
+    pause: Duration,
+) -> io::Result<bool> {
+    rustix::io::ioctl_fionbio(listener, true)?;
     let end = Instant::now() + pause;
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -165,15 +174,16 @@ fn refuse(options: &Options, pause: Duration) -> io::Result<bool> {
             return Ok(false);
         }
         let of = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
-        let mut sockets = [of(options.listener.as_fd()), of(options.stop.as_fd())];
+        let mut sockets = vec![of(listener)];
+        sockets.extend(stop.map(of));
         match poll(&mut sockets, Some(&timespec(left))) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if !sockets[1].revents().is_empty() {
+        if sockets.get(1).is_some_and(|stop| !stop.revents().is_empty()) {
             return Ok(true);
         }
-        while let Ok(Some(_)) = socket::accept(&options.listener) {}
+        while let Ok(Some(_)) = socket::accept(listener) {}
     }
 }
 

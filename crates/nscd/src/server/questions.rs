@@ -89,7 +89,9 @@ impl Server {
     pub(super) fn dispatch(&mut self, now: Instant) {
         let poll = &self.poll;
         let add = |number: u64, socket: BorrowedFd<'_>| add(poll, socket, HELPERS + number);
-        let failed = self.helpers.dispatch(now, &add);
+        let connections = &self.connections;
+        let waits = |token| connections.peer(token).is_some();
+        let failed = self.helpers.dispatch(now, &add, &waits);
         failed.into_iter().for_each(|done| self.helped(done, now));
     }
 

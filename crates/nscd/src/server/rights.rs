@@ -68,38 +68,68 @@ pub enum RightsError {
     },
 }
 
-/// Has the calling thread, and all that it starts, be the user of that name from now on, with its group and no
-/// other, and without a way back. The folder of maps is that user's then. To be called before there is a
-/// second thread.
-///
-/// # Errors
-///
-/// There is no such user, or the caller may not.
-pub fn become_user(name: &str, passwd: &Path, maps: &Path) -> Result<(), RightsError> {
-    let text = fs::read(passwd)
-        .map_err(|source| RightsError::Passwd { path: passwd.to_owned(), source })?;
-    let (uid, gid) = ids(&text, name)
-        .ok_or_else(|| RightsError::Unknown { path: passwd.to_owned(), name: name.to_owned() })?;
-    if uid.is_root() || gid.is_root() {
-        return Err(RightsError::IsRoot { name: name.to_owned() });
+/// A user that is not root, by the text of a passwd file.
+#[derive(Clone, Debug)]
+pub struct Account {
+    name: String,
+    uid: Uid,
+    gid: Gid,
+}
+
+impl Account {
+    /// The user of that name.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the caller may not become another.
+    pub fn of(name: &str, passwd: &Path) -> Result<Self, RightsError> {
+        let text = fs::read(passwd)
+            .map_err(|source| RightsError::Passwd { path: passwd.to_owned(), source })?;
+        let (uid, gid) = ids(&text, name).ok_or_else(|| RightsError::Unknown {
+            path: passwd.to_owned(),
+            name: name.to_owned(),
+        })?;
+        if uid.is_root() || gid.is_root() {
+            return Err(RightsError::IsRoot { name: name.to_owned() });
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(RightsError::NotRoot { name: name.to_owned() });
+        }
+        Ok(Self { name: name.to_owned(), uid, gid })
     }
-    if !rustix::process::geteuid().is_root() {
-        return Err(RightsError::NotRoot { name: name.to_owned() });
+
+    /// Gives it the folder of maps.
+    ///
+    /// # Errors
+    ///
+    /// The folder is somebody else's. A server does not take it then, and sends everybody away until it can.
+    pub fn own(&self, maps: &Path) -> Result<(), RightsError> {
+        hand_over(maps, self.uid, self.gid).map_err(|source| RightsError::Folder {
+            path: maps.to_owned(),
+            name: self.name.clone(),
+            source,
+        })
     }
-    hand_over(maps, uid, gid).map_err(|source| RightsError::Folder {
-        path: maps.to_owned(),
-        name: name.to_owned(),
-        source,
-    })?;
-    let become_it = || {
-        // What the helper's modules start has no more rights, either.
-        set_no_new_privs(true)?;
-        set_thread_groups(&[])?;
-        set_thread_res_gid(gid, gid, gid)?;
-        set_thread_res_uid(uid, uid, uid)
-    };
-    become_it()
-        .map_err(|error: Errno| RightsError::System { name: name.to_owned(), source: error.into() })
+
+    /// Has the calling thread, and all that it starts, be this user from now on, with its group and no other, and
+    /// without a way back. To be called before there is a second thread.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses it.
+    pub fn assume(&self) -> Result<(), RightsError> {
+        let become_it = || {
+            // What the helper's modules start has no more rights, either.
+            set_no_new_privs(true)?;
+            set_thread_groups(&[])?;
+            set_thread_res_gid(self.gid, self.gid, self.gid)?;
+            set_thread_res_uid(self.uid, self.uid, self.uid)
+        };
+        become_it().map_err(|error: Errno| RightsError::System {
+            name: self.name.clone(),
+            source: error.into(),
+        })
+    }
 }
 
 fn ids(passwd: &[u8], name: &str) -> Option<(Uid, Gid)> {
@@ -164,7 +194,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let passwd = folder.path().join("passwd");
         fs::write(&passwd, "root:x:0:0:::\ntoor:x:0:0:::\nwheel:x:7:0:::\n").unwrap();
-        let told = |name| become_user(name, &passwd, folder.path()).unwrap_err().to_string();
+        let told = |name| Account::of(name, &passwd).unwrap_err().to_string();
         let missing = told("roster-nscd");
         assert!(
             missing.contains("no user roster-nscd: make it with systemd-sysusers"),
