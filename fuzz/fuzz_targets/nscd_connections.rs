@@ -94,7 +94,10 @@ fuzz_target!(|input: &[u8]| {
         }
         clients.retain(|client| {
             let stays = connections.peer(client.token).is_some();
-            assert!(!stays || client.is_handed || now < client.until, "nobody stays longer than allowed");
+            assert!(
+                !stays || client.is_handed || now < client.until,
+                "nobody stays longer than allowed"
+            );
             stays || client.socket.is_some()
         });
         assert!(connections.len() <= CONNECTIONS_MAX);
@@ -121,13 +124,20 @@ fn connect(connections: &mut Connections, clients: &mut Vec<Client>, uid: u32, n
     }
     connections.poll(token);
     let (socket, until) = (Some(socket), now + ASKING);
-    clients.push(Client { token, uid, socket, until, heard: Vec::new(), waits: false, is_handed: false });
+    clients.push(Client {
+        token,
+        uid,
+        socket,
+        until,
+        heard: Vec::new(),
+        waits: false,
+        is_handed: false,
+    });
 }
 
 /// Connections of users who have fewer than somebody else has, without those that wait for a map to be taken.
 fn few(connections: &Connections, clients: &[Client]) -> Vec<u64> {
-    let is_there =
-        |client: &&Client| !client.is_handed && connections.peer(client.token).is_some();
+    let is_there = |client: &&Client| !client.is_handed && connections.peer(client.token).is_some();
     let of = |uid| clients.iter().filter(is_there).filter(|client| client.uid == uid).count();
     let most = (1..=USERS).map(of).max().unwrap_or_default();
     let few = clients.iter().filter(is_there).filter(|client| of(client.uid) < most);
@@ -164,6 +174,7 @@ fn check(client: &Client) {
 fn go_on(connections: &mut Connections, client: &mut Client, now: Instant) {
     let Some(heard) = connections.hear(client.token) else { return };
     assert_eq!(heard.peer.uid, client.uid);
+    let may_be_handed = connections.may_be_handed(client.uid);
     let mut wait = |state, pause| {
         (client.until, client.waits) = (now + pause, true);
         connections.wait(client.token, state, client.until);
@@ -173,7 +184,7 @@ fn go_on(connections: &mut Connections, client: &mut Client, now: Instant) {
             connections.send(client.token, protocol::absent(kind));
         }
         Parsed::Whole(Request::LookUp(kind, _)) => wait(State::Waiting(kind), ANSWERING),
-        Parsed::Whole(Request::Map(_, key)) if connections.may_be_handed(client.uid) => {
+        Parsed::Whole(Request::Map(_, key)) if may_be_handed => {
             let (socket, _) = connections.peer(client.token).expect("it was heard");
             let null = File::open("/dev/null").expect("open it");
             if socket::hand_over(socket, key, 1, null.as_fd()).is_ok() {

@@ -24,6 +24,7 @@ pub mod publisher;
 mod reach;
 pub mod responder;
 pub mod role;
+mod runtime;
 mod sandbox;
 
 use clap::Parser;

@@ -9,7 +9,7 @@
 use crate::logging::{self, LogLevel};
 use crate::metrics::Counters;
 use crate::reach::Reach;
-use crate::{backend, exit, publisher, responder, sandbox};
+use crate::{backend, exit, publisher, responder, runtime, sandbox};
 use anyhow::{Context as _, anyhow, bail};
 use roster_bus::interfaces::{CALL_DEADLINE, Error, LOG_IN_DEADLINE, RoleStatus};
 use roster_bus::names::{Role, SOCKET};
@@ -19,7 +19,6 @@ use roster_bus::zbus::names::BusName;
 use roster_bus::zbus::{self, Connection};
 use roster_config as config;
 use roster_provider_krb5::Helper;
-use roster_provider_ldap::RESOLUTIONS_MAX;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -44,8 +43,6 @@ const NAME_PAUSE: Duration = Duration::from_millis(50);
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// From the order to stop until the process ends; the monitor kills after 5 s.
 const STOP_WAIT: Duration = Duration::from_secs(4);
-/// Threads for what waits for a disk: flushes of the cache, publications. Host names have their own.
-const DISK_THREADS_MAX: usize = 4;
 /// Largest text that the monitor hands to a role; certificates are most of it.
 pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
 
@@ -390,10 +387,7 @@ fn serve(
     level: LogLevel,
 ) -> Result<(), End> {
     let counters = Counters::start();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(DISK_THREADS_MAX + RESOLUTIONS_MAX)
-        .build()?;
+    let runtime = runtime::new(&role)?;
     let result = runtime.block_on(async {
         let (stop, shutdown) = Shutdown::new();
         let mut terminate = signal(SignalKind::terminate())?;

@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
-mod closing;
 pub mod compat;
 pub mod conf;
 pub mod exec;

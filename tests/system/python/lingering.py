@@ -44,8 +44,8 @@ def main():
             # Taken, before the next one comes.
             time.sleep(0.002)
         except OSError:
-            # It was turned away at once.
-            pass
+            # Turned away at once, or refused by the kernel for who serves: it is ours to close without waiting.
+            sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
         sent.close()
         kept.append(connection)
     print("connected", flush=True)

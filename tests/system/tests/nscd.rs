@@ -814,6 +814,44 @@ fn a_socket_that_was_taken_away_is_not_served() {
     assert!(error.contains("is not the socket that was handed over"), "{error}");
 }
 
+/// Descriptors that make close(2) wait for an hour, in connections from before the server can refuse them, and in
+/// later ones: nobody waits for what a stranger has sent.
+#[test]
+fn what_strangers_send_is_closed_without_anybody_waiting() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::prepared(host(RECOMMENDED), &[]);
+    let listener = UnixListener::bind(served.socket()).expect("listen");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/lingering.py");
+    let stranger = || {
+        let mut stranger = std::process::Command::new("python3");
+        stranger.arg(script).arg(served.socket()).arg("30");
+        stranger.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut stranger = stranger.spawn().expect("start a stranger");
+        stranger.stdout.take().expect("its output").read_exact(&mut [0]).expect("wait for it");
+        stranger
+    };
+    let mut strangers = vec![stranger()];
+    let mut command = served.command();
+    command.stdin(OwnedFd::from(listener.try_clone().expect("copy the listener")));
+    let mut server = command.spawn().expect("start the server");
+    for _ in 0..2 {
+        wait_until(SOON, "it serves", || served.figures().contains("entries in a map"));
+        let mut names = Names::on(served.host(), &c_program("names"));
+        let start = Instant::now();
+        assert!(names.user("local").starts_with("local:x:1500:"));
+        assert_eq!(names.user("nobody-has-this-name"), "none:0");
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        strangers.push(stranger());
+    }
+    for mut stranger in strangers {
+        drop(stranger.stdin.take());
+        stranger.wait().expect("wait for a stranger");
+    }
+    server.kill().and_then(|()| server.wait()).expect("end the server");
+}
+
 /// A line that names no service, and one whose snapshot is not there: as without a server.
 #[test]
 fn lines_that_find_little_find_the_same_through_the_server() {

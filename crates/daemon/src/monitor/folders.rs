@@ -10,6 +10,7 @@ use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
 use roster_config::Listen;
+use roster_descriptors::refuse;
 use roster_nscd::server::socket::owner;
 use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -351,6 +352,8 @@ pub fn listen(place: &Listen) -> anyhow::Result<OwnedFd> {
                 let socket =
                     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
                 bind_open(&socket, path)?;
+                // Nobody has any to send; a kernel that cannot refuse them has them closed without waiting.
+                let _ = refuse(&socket);
                 rustix::net::listen(&socket, BACKLOG)?;
                 Ok(socket)
             };

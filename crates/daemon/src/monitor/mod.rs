@@ -47,6 +47,7 @@ use roster_bus::names::Role;
 use roster_bus::zbus::Connection;
 use roster_bus::zbus::fdo::DBusProxy;
 use roster_config::Listen;
+use roster_descriptors::closing;
 use rustix::process::Signal;
 use sd_notify::NotifyState;
 use settings::{Reader, Settings};
@@ -636,7 +637,7 @@ impl Monitor {
             let Ok(socket) = AsyncFd::with_interest(socket, Interest::READABLE) else { return };
             while let Ok(mut is_used) = socket.readable().await {
                 match roster_nscd::server::socket::accept(socket.get_ref()) {
-                    Ok(Some(_)) => {}
+                    Ok(Some(stranger)) => closing::cut_short(|| drop(stranger)),
                     Ok(None) => is_used.clear_ready(),
                     Err(_) => tokio::time::sleep(REFUSED_AFTER).await,
                 }

@@ -29,6 +29,7 @@ use ground::Ground;
 use helpers::{Helpers, Program};
 use maps::{Maps, Retired, parse_file_name};
 use programs::Programs;
+use roster_descriptors::{closing, refuse};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 use sources::{Files, Stamps, stamps};
@@ -133,6 +134,8 @@ pub enum ServerError {
 /// The system refuses what it should not. Where maps cannot be kept everybody is sent away until they can.
 pub fn run(mut options: Options) -> Result<End, ServerError> {
     rustix::io::ioctl_fionbio(&options.listener, true).map_err(io::Error::from)?;
+    // Nobody has any to send here. What an older kernel lets through is closed without waiting.
+    let _ = refuse(&options.listener);
     let mut ready = Some(std::mem::replace(&mut options.ready, Box::new(|| {})));
     let ground = loop {
         let error = match Ground::new(&options) {
@@ -183,7 +186,9 @@ pub fn send_away(
         if sockets.get(1).is_some_and(|stop| !stop.revents().is_empty()) {
             return Ok(true);
         }
+        closing::begin_round();
         while let Ok(Some(_)) = socket::accept(listener) {}
+        closing::end_round();
     }
 }
 
@@ -310,10 +315,12 @@ impl Server {
             let pause = wake.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
             events.clear();
             let room = rustix::buffer::spare_capacity(&mut events);
+            closing::end_round();
             match epoll::wait(&*self.poll, room, Some(&timespec(pause))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(io::Error::from(error).into()),
             }
+            closing::begin_round();
             if let Some(end) = self.take_events(&events, Instant::now()) {
                 return Ok(end);
             }

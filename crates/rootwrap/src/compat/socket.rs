@@ -1,6 +1,7 @@
 //! The daemon's socket, in a folder of its own that goes with it. The folder is locked as long as its daemon
 //! lives, so that the next one knows those that a killed one has left, and removes them.
 
+use roster_descriptors::refuse;
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, XattrFlags, flock, fstat, openat, setxattr,
     unlinkat,
@@ -56,6 +57,8 @@ impl Socket {
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let path = folder.path().join(NAME);
         let listener = UnixListener::bind(&path)?;
+        // Nobody has any to send; a kernel that cannot refuse them has them closed without waiting.
+        let _ = refuse(&listener);
         listener.set_nonblocking(true)?;
         open_to(&path, uids)?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;

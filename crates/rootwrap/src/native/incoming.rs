@@ -1,7 +1,7 @@
 //! What comes over a connection: bytes and descriptors, as frames. No frame is waited for beyond its
 //! time, and none is larger than the protocol has it.
 
-use crate::closing::{Sent, cut_short};
+use roster_descriptors::closing::{Sent, cut_short};
 use roster_exec::wire::{
     DESCRIPTORS, HEADER_BYTES, Malformed, Request, SIGNAL_FRAME_BYTES, decode_signal,
 };

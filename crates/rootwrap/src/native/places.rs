@@ -1,7 +1,7 @@
 //! How much there may be at once: connections, commands, and bytes of requests, of each user and of
 //! all. Who asks for nothing makes room for who comes; who runs something does not.
 
-use crate::closing::Sent;
+use roster_descriptors::closing::Sent;
 use roster_exec::wire::{Answer, Why};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};

@@ -3,8 +3,8 @@
 //! could have every thread of ours wait. So it is done with a timer whose signal ends the wait; what the
 //! socket still holds the kernel sends all the same.
 //!
-//! What no signal ends, such as a file system whose server is the sender's, holds the thread that closes; it is counted for
-//! the sender until then (`native::places`), and no lock is held.
+//! What no signal ends, such as a file system whose server is the sender's, holds the thread that closes; who
+//! serves it counts it for the sender until then, and no lock is held.
 
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
@@ -21,6 +21,10 @@ use std::time::Duration;
 
 /// How long anything is waited for.
 const WAIT: Duration = Duration::from_millis(5);
+/// How long a round of a loop may take before anything in it is cut short: nothing in it should wait,
+const ROUND: Duration = Duration::from_millis(20);
+/// and how long each thing then.
+const WAIT_IN_ROUND: Duration = Duration::from_millis(1);
 /// Which does nothing where it is not handled.
 const SIGNAL: Signal = Signal::SIGURG;
 /// Nothing here goes deep.
@@ -49,34 +53,47 @@ fn timer() -> nix::Result<Timer> {
     Timer::new(ClockId::CLOCK_MONOTONIC, event)
 }
 
+fn set(expiration: Expiration) {
+    let flags = TimerSetTimeFlags::empty();
+    // A system that has no timer left has to wait.
+    let set = |timer: &mut Option<Timer>| timer.as_mut()?.set(expiration, flags).ok();
+    let _ = TIMER.try_with(|timer| set(&mut timer.borrow_mut()));
+}
+
 /// Does what may close something of somebody else's, and keeps short what waits in it.
-pub(crate) fn cut_short<T>(work: impl FnOnce() -> T) -> T {
-    let set = |expiration| {
-        let flags = TimerSetTimeFlags::empty();
-        // A system that has no timer left has to wait.
-        let set = |timer: &mut Option<Timer>| timer.as_mut()?.set(expiration, flags).ok();
-        TIMER.try_with(|timer| set(&mut timer.borrow_mut())).ok().flatten()
-    };
+pub fn cut_short<T>(work: impl FnOnce() -> T) -> T {
     // Again and again: the signal may come just before something is waited for.
     set(Expiration::IntervalDelayed(WAIT.into(), WAIT.into()));
     let done = work();
-    set(Expiration::OneShot(Duration::ZERO.into()));
+    end_round();
     done
+}
+
+/// For a thread that serves everybody in a loop, when it goes on with what has come: keeps short what waits until the
+/// loop waits itself. Reading past a descriptor closes it, too.
+pub fn begin_round() {
+    set(Expiration::IntervalDelayed(ROUND.into(), WAIT_IN_ROUND.into()));
+}
+
+/// The same, before the loop waits.
+pub fn end_round() {
+    set(Expiration::OneShot(Duration::ZERO.into()));
 }
 
 /// What somebody else has sent, or could have sent something into.
 #[derive(Debug)]
-pub(crate) struct Sent<T>(Option<T>);
+pub struct Sent<T>(Option<T>);
 
 impl<T> Sent<T> {
-    pub(crate) fn new(what: T) -> Self {
+    /// To be closed by [`cut_short`].
+    pub fn new(what: T) -> Self {
         Self(Some(what))
     }
 }
 
 impl<T: Default> Sent<T> {
     /// All of it, with nothing in its place.
-    pub(crate) fn take(&mut self) -> T {
+    pub fn take(&mut self) -> T {
         self.0.replace(T::default()).unwrap_or_default()
     }
 }
@@ -104,7 +121,7 @@ impl<T> Drop for Sent<T> {
 /// Closes connections that are not served, beside the thread that takes connections. Those for which there is no thread
 /// wait for one; when too many do, no more should be taken, so that no descriptor is lost.
 #[derive(Clone, Debug)]
-pub(crate) struct Closers<T = Sent<UnixStream>>(Arc<Mutex<Waiting<T>>>);
+pub struct Closers<T = Sent<UnixStream>>(Arc<Mutex<Waiting<T>>>);
 
 #[derive(Debug)]
 struct Waiting<T> {
@@ -120,7 +137,7 @@ impl<T> Default for Closers<T> {
 
 impl Closers {
     /// Closes one for good, at once for its client.
-    pub(crate) fn close(&self, stream: UnixStream) {
+    pub fn close(&self, stream: UnixStream) {
         let _ = stream.shutdown(Shutdown::Both);
         // From now on nothing comes into it; and where nothing is, nothing is waited for.
         if rustix::io::ioctl_fionread(&stream).is_ok_and(|bytes| bytes == 0) {
@@ -132,7 +149,7 @@ impl Closers {
 
 impl<T: Send + 'static> Closers<T> {
     /// Whether so many wait that nothing more is to be taken which may have to be closed.
-    pub(crate) fn are_behind(&self) -> bool {
+    pub fn are_behind(&self) -> bool {
         self.waiting().left.len() >= LEFT_MAX
     }
 

@@ -1,0 +1,81 @@
+//! The one thread of a role, and what it may be held up by.
+
+use roster_bus::names::Role;
+use roster_descriptors::closing;
+use roster_provider_ldap::RESOLUTIONS_MAX;
+use std::io;
+use tokio::runtime::{Builder, Runtime};
+
+/// Threads for what waits for a disk: flushes of the cache, publications. Host names have their own.
+const DISK_THREADS_MAX: usize = 4;
+
+/// What serves a role.
+pub fn new(role: &Role) -> io::Result<Runtime> {
+    let mut runtime = Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(DISK_THREADS_MAX + RESOLUTIONS_MAX);
+    if matches!(role, Role::Responder(_)) {
+        // Whoever may connect could have what is read, and what is closed, take an hour.
+        runtime.on_thread_unpark(closing::begin_round).on_thread_park(closing::end_round);
+    }
+    runtime.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_linger;
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::io::{ErrorKind, IoSlice, Write};
+    use std::mem::MaybeUninit;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+    use tokio::io::AsyncReadExt;
+
+    /// Whose last close(2) waits for an hour: nobody reads what is in it.
+    fn lingering(listener: &TcpListener) -> TcpStream {
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        set_socket_linger(&client, Some(Duration::from_secs(3600))).unwrap();
+        client.set_nonblocking(true).unwrap();
+        loop {
+            match client.write(&[0; 1 << 16]) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return client,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_responder_does_not_wait_for_descriptors_that_it_reads_past_or_closes() {
+        let runtime = new(&Role::Responder("nss".into())).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connections: Vec<_> = (0..20)
+            .map(|_| {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                for _ in 0..2 {
+                    let sent = lingering(&listener);
+                    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                    let mut control = SendAncillaryBuffer::new(&mut room);
+                    let sent = [sent.as_fd()];
+                    control.push(SendAncillaryMessage::ScmRights(&sent));
+                    sendmsg(&theirs, &[IoSlice::new(b"x")], &mut control, SendFlags::empty())
+                        .unwrap();
+                }
+                ours.set_nonblocking(true).unwrap();
+                (ours, theirs)
+            })
+            .collect();
+        let start = Instant::now();
+        runtime.block_on(async {
+            for (ours, _theirs) in connections {
+                let mut ours = tokio::net::UnixStream::from_std(ours).unwrap();
+                tokio::task::yield_now().await;
+                // The second of the two is closed with the connection.
+                assert_eq!(ours.read_u8().await.unwrap(), b'x');
+            }
+        });
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    }
+}
