@@ -9,13 +9,14 @@ use tokio::runtime::{Builder, Runtime};
 /// Threads for what waits for a disk: flushes of the cache, publications. Host names have their own.
 const DISK_THREADS_MAX: usize = 4;
 
-/// What serves a role.
+/// What serves a role, in the thread that asks for it.
 pub fn new(role: &Role) -> io::Result<Runtime> {
     let mut runtime = Builder::new_current_thread();
     runtime.enable_all().max_blocking_threads(DISK_THREADS_MAX + RESOLUTIONS_MAX);
     if matches!(role, Role::Responder(_)) {
         // Whoever may connect could have what is read, and what is closed, take an hour.
         runtime.on_thread_unpark(closing::begin_round).on_thread_park(closing::end_round);
+        closing::begin_round();
     }
     runtime.build()
 }

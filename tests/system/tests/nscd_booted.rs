@@ -12,12 +12,30 @@ const NSSWITCH: &str = "passwd: files roster systemd\ngroup: files roster system
 /// A service whose user is there for as long as it runs.
 const FLOATING: &str = "[Unit]\nDefaultDependencies=no\n\
                         [Service]\nDynamicUser=yes\nUser=floating\nExecStart=/bin/sleep 1000\n";
+/// Of `found`: ask the name services yourself.
+const NOT_SERVED: &str = "-1";
 const OURS: [&str; 2] = ["roster-nscd.socket", "roster-nscd.service"];
 const SYSTEMS: [&str; 2] = ["systemd-sysusers.service", "systemd-tmpfiles-setup.service"];
 
 fn host(wanted: &[&str]) -> Booted {
     let etc = [("passwd", PASSWD), ("group", GROUP), ("nsswitch.conf", NSSWITCH)];
     Booted::start(&etc, &[("floating.service", FLOATING)], wanted)
+}
+
+/// What the answer begins with that a program of this name gets to the question for a user.
+fn found(host: &Booted, program: &str, user: &str) -> String {
+    let script = format!(
+        r#"setpriv --reuid nobody --clear-groups python3 -c "
+import socket, struct
+open('/proc/self/comm', 'w').write('{program}')
+server = socket.socket(socket.AF_UNIX)
+server.connect('/run/nscd/socket')
+server.sendall(struct.pack('iii', 2, 0, {}) + b'{user}\0')
+print(struct.unpack('ii', server.recv(8, socket.MSG_WAITALL))[1])
+""#,
+        user.len() + 1
+    );
+    host.shell(&script).text()
 }
 
 fn figures(host: &Booted) -> String {
@@ -125,6 +143,9 @@ fn rosterd_s_role_serves_from_the_same_file_system_as_a_user_without_rights() {
         names.ask("maps /run/roster-nscd/passwd.") == "1"
     });
     assert_eq!(names.user("carol"), "none:0", "by the helper, in the sandbox of the role");
+    // Whoever serves a name service is sent there at once, others wait for what the services say.
+    assert_eq!(found(&host, "nslcd", "dora"), NOT_SERVED);
+    assert_eq!(found(&host, "who", "dora"), "0");
     let told = host.shell("stat -c %U:%a /run/roster-nscd; stat -f -c %T /run/roster-nscd");
     assert_eq!(told.text(), "roster-nscd:700\ntmpfs");
     let shown = figures(&host);
