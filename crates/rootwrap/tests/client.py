@@ -369,6 +369,42 @@ def lingering():
     stranger.communicate()
 
 
+def apart():
+    """Commands begin with nothing that a client has sent: the tables of those who start them have none of it."""
+
+    def open_in(task):
+        found = {}
+        for name in os.listdir(f'{task}/fd'):
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = os.readlink(f'{task}/fd/{name}')
+        return found
+
+    def tables(pid, thread):
+        found = []
+        for name in os.listdir(f'/proc/{pid}/task'):
+            with contextlib.suppress(FileNotFoundError), open(f'/proc/{pid}/task/{name}/comm') as comm:
+                if comm.read() == f'{thread}\n':
+                    found.append(open_in(f'/proc/{pid}/task/{name}'))
+        return found
+
+    with a_client() as client:
+        assert client.execute(['echo'])[0] == 0
+        pid = client._process.pid
+        [first], own = tables(pid, 'starters'), open_in(f'/proc/{pid}')
+        conns = [connection(client) for _ in range(20)]
+        for conn, name in conns:
+            conn.send((name, 'run_one_command', (['sh', '-c', 'sleep 0.3; ls /proc/$$/fd; :'], None), {}))
+        for conn, _ in conns:
+            assert conn.recv() == ['#RETURN', [0, '0\n1\n2\n', '']]
+        # As another user, which another process begins ahead.
+        assert client.execute(['id'])[0] == 0
+        assert len(open_in(f'/proc/{pid}')) >= len(own) + 20
+        assert tables(pid, 'starters') == [first]
+        assert len(tables(pid, 'starter')) > 0
+        # What one of them has while it starts something goes with that.
+        eventually(lambda: all(table == first for table in tables(pid, 'starter')), 'nothing is left in them')
+
+
 def flooded():
     """Strangers who come without pause do not keep it from ending."""
     script = (

@@ -829,6 +829,28 @@ fn no_command_waits_for_a_strangers_file_system() {
     stranger.wait().unwrap();
 }
 
+/// Starts what it is given where unshare(2) is refused, as by the filters of some containers.
+const NO_UNSHARE: &str = r#"
+import ctypes, os, struct, sys
+number = {"x86_64": 272, "aarch64": 97}[os.uname().machine]
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
+filter = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(filter))
+assert ctypes.CDLL(None).prctl(22, 2, program) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn where_threads_have_no_descriptors_of_their_own_that_is_said() {
+    root_or_return!();
+    let policy = format!("{SHELL}{}", as_bob("bobs", ""));
+    let exec = Exec::start_by(&policy, &["python3", "-c", NO_UNSHARE]);
+    for user in ["root", "bob"] {
+        assert_eq!(exec.run(ALICE, &["-u", user, "sh", "-c", "exit 3"]).code, 3, "{user}");
+    }
+    assert!(exec.log().contains("a thread cannot have descriptors of its own"), "{}", exec.log());
+}
+
 #[test]
 fn a_daemon_with_few_descriptors_goes_on() {
     root_or_return!();
