@@ -142,6 +142,7 @@ fn nobody_waits_for_what_a_stranger_has_sent() {
 #[test]
 fn a_command_begins_with_nothing_that_clients_have_sent() {
     if needs_root() {
+        scenario("leaving", "");
         scenario("apart", "");
     }
 }
