@@ -114,11 +114,14 @@ impl Starters {
     }
 }
 
+/// Tells who has asked for a thread that it has a table of its own and is about to wait, or why there is none.
+type IsThere = SyncSender<io::Result<()>>;
+
 /// Threads that start what they are told, and one that makes these.
 #[derive(Debug)]
 pub(super) struct Apart {
     /// Tells the first thread to make one more; who asks is told when it is there.
-    more: Sender<SyncSender<io::Result<()>>>,
+    more: Sender<IsThere>,
     /// Its other end is where all of them wait.
     hands: UnixDatagram,
     shared: Arc<Shared>,
@@ -152,28 +155,16 @@ impl Apart {
     pub(super) fn new() -> io::Result<Self> {
         let (hands, theirs) = UnixDatagram::pair()?;
         let shared = Arc::new(Shared { hands: theirs, state: Mutex::default() });
-        let (more, asked) = channel::<SyncSender<io::Result<()>>>();
+        let (more, asked) = channel();
         let (is_apart, apart) = sync_channel(1);
         let starters = Arc::clone(&shared);
         spawn("starters", move || {
             let left = leave_table().and_then(|()| leave_streams());
             let has_left = left.is_ok();
             let _ = is_apart.send(left);
-            // What it hands down to each of the others stays as it is from here on.
-            for is_there in asked.into_iter().take_while(|_| has_left) {
-                let shared = Arc::clone(&starters);
-                let told = is_there.clone();
-                let made = spawn("starter", move || {
-                    let left = leave_table();
-                    let has_left = left.is_ok();
-                    let _ = is_there.send(left);
-                    if has_left {
-                        shared.serve();
-                    }
-                });
-                if made.is_err() {
-                    let _ = told.send(made);
-                }
+            if has_left {
+                // Nothing is opened here from now on: each of the others begins with what there is.
+                asked.into_iter().for_each(|is_there| starters.spawn(&is_there));
             }
         })?;
         answer(apart.recv())?;
@@ -246,6 +237,22 @@ fn leave_streams() -> io::Result<()> {
 }
 
 impl Shared {
+    /// One more thread, with a table that begins as this one's.
+    fn spawn(self: &Arc<Self>, is_there: &IsThere) {
+        let (shared, tells) = (Arc::clone(self), is_there.clone());
+        let spawned = spawn("starter", move || {
+            let left = leave_table();
+            let has_left = left.is_ok();
+            let _ = tells.send(left);
+            if has_left {
+                shared.serve();
+            }
+        });
+        if spawned.is_err() {
+            let _ = is_there.send(spawned);
+        }
+    }
+
     /// Starts one thing after the other.
     fn serve(&self) {
         loop {
