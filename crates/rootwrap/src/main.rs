@@ -156,10 +156,9 @@ fn run_command(words: &[OsString]) -> u8 {
         }
     };
     syslog.tell(log::ALLOWED, || log::allowed(&verdict, &host));
-    let own = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned();
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let (stdin, stdout, stderr) = (stdin.as_fd(), stdout.as_fd(), stderr.as_fd());
     let ran = || -> io::Result<i32> {
-        let (stdin, stdout, stderr) =
-            (own(&io::stdin())?, own(&io::stdout())?, own(&io::stderr())?);
         let mut child = executor.start(&verdict, Streams { stdin, stdout, stderr })?;
         let status = child.wait()?;
         Ok(status

@@ -30,8 +30,8 @@ MEMORY_MAX = 30 * MIB
 
 
 @contextlib.contextmanager
-def a_client(*options):
-    client = oslo_client.Client([DAEMON, *options, CONF])
+def a_client(*options, by=()):
+    client = oslo_client.Client([*by, DAEMON, *options, CONF])
     try:
         yield client
     finally:
@@ -367,6 +367,102 @@ def lingering():
         process = client._process
     process.wait(20)
     stranger.communicate()
+
+
+# Starts a program for which the kernel is older than Linux 6.16: SO_PASSRIGHTS is no option of its sockets.
+WITHOUT_REFUSAL = '''
+import ctypes, os, struct, sys
+number = {'x86_64': 54, 'aarch64': 208}[os.uname().machine]
+# Load the call's number and its third argument, and say ENOPROTOOPT where both are as looked for.
+code = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 32), (0x15, 0, 1, 83)]
+code += [(6, 0, 0, 0x5005C), (6, 0, 0, 0x7FFF0000)]
+filter = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in code))
+program = struct.pack('HxxxxxxP', len(code), ctypes.addressof(filter))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+'''
+
+
+def leaving():
+    """What strangers leave in connections is not waited for by a command that begins while these are closed."""
+    script = LINGERING + (
+        'import os\n'
+        'os.setgid(65534); os.setuid(65534)\n'
+        'kept = []\n'
+        'for number in range(9000):\n'
+        '    s = socket.socket(socket.AF_UNIX)\n'
+        '    s.connect(sys.argv[1])\n'
+        '    sent = lingering(listener)\n'
+        '    kept.append(listener.accept()[0])\n'
+        '    try:\n'
+        '        socket.send_fds(s, [b"x"], [sent.fileno()])\n'
+        '    except BrokenPipeError:\n'
+        # It was turned away before.
+        '        sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))\n'
+        '    sent.close()\n'
+        '    s.close()\n'
+        '    if number == 16:\n'
+        '        print(flush=True)\n'
+        'sys.stdin.read()\n'
+    )
+    with a_client(by=[sys.executable, '-c', WITHOUT_REFUSAL]) as client:
+        client.execute(['echo'])
+        open_to_all(client)
+        command = [sys.executable, '-c', script, address(client)]
+        stranger = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert stranger.stdout.read(1)
+            ran = []
+
+            def run():
+                for _ in range(600):
+                    ran.append(client.execute(['echo', 'x']))
+
+            runs = threading.Thread(target=run, daemon=True)
+            runs.start()
+            runs.join(60)
+            assert ran == 600 * [[0, 'x\n', '']], len(ran)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+            stranger.wait()
+
+
+def apart():
+    """Commands begin with nothing that a client has sent: the tables of those who start them have none of it."""
+
+    def open_in(task):
+        found = {}
+        for name in os.listdir(f'{task}/fd'):
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = os.readlink(f'{task}/fd/{name}')
+        return found
+
+    def tables(pid, thread):
+        found = []
+        for name in os.listdir(f'/proc/{pid}/task'):
+            with contextlib.suppress(FileNotFoundError), open(f'/proc/{pid}/task/{name}/comm') as comm:
+                if comm.read() == f'{thread}\n':
+                    found.append(open_in(f'/proc/{pid}/task/{name}'))
+        return found
+
+    with a_client() as client:
+        assert client.execute(['echo'])[0] == 0
+        pid = client._process.pid
+        [first], own = tables(pid, 'starters'), open_in(f'/proc/{pid}')
+        conns = [connection(client) for _ in range(20)]
+        for conn, name in conns:
+            conn.send((name, 'run_one_command', (['sh', '-c', 'sleep 0.3; ls /proc/$$/fd; :'], None), {}))
+        for conn, _ in conns:
+            assert conn.recv() == ['#RETURN', [0, '0\n1\n2\n', '']]
+        # As another user, which another process begins ahead.
+        assert client.execute(['id'])[0] == 0
+        assert len(open_in(f'/proc/{pid}')) >= len(own) + 20
+        assert tables(pid, 'starters') == [first]
+        assert len(tables(pid, 'starter')) > 0
+        # What one of them has while it starts something goes with that.
+        eventually(lambda: all(table == first for table in tables(pid, 'starter')), 'nothing is left in them')
 
 
 def flooded():

@@ -140,6 +140,14 @@ fn nobody_waits_for_what_a_stranger_has_sent() {
 }
 
 #[test]
+fn a_command_begins_with_nothing_that_clients_have_sent() {
+    if needs_root() {
+        scenario("leaving", "");
+        scenario("apart", "");
+    }
+}
+
+#[test]
 fn silent_and_slow_connections_do_not_keep_the_client_out() {
     if needs_root() {
         scenario("silent", "");

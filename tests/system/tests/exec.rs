@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// For what takes milliseconds, on a machine that does much else.
@@ -762,6 +762,93 @@ fn what_a_stranger_sends_is_closed_without_anybody_waiting() {
     }
     drop(stranger.stdin.take());
     stranger.wait().unwrap();
+}
+
+/// Whether commands of two users come to their ends one after the other: a command whose start waits for something of
+/// a stranger's does not.
+fn run_on_beside_a_stranger(exec: &Exec) {
+    let script = "for i in $(seq 150); do \"$@\" || exit; done";
+    let before = Instant::now();
+    let mut loops = [ALICE, BOB].map(|user| {
+        let mut many = exec.as_user(user, "sh");
+        many.args(["-c", script, "sh"]).arg(exec.host.path("roster-exec"));
+        many.arg("-s").arg(exec.socket()).args(["sh", "-c", ":"]).spawn().unwrap()
+    });
+    let ended = wait_for_all(&mut loops, Duration::from_secs(60));
+    for many in &mut loops {
+        let _ = many.kill();
+    }
+    assert_eq!(ended, [Some(0), Some(0)], "after {:?}", before.elapsed());
+}
+
+/// How programs have ended within a time, if they have.
+fn wait_for_all<const N: usize>(programs: &mut [Child; N], time: Duration) -> [Option<i32>; N] {
+    let until = Instant::now() + time;
+    let mut ended = [None; N];
+    while ended.contains(&None) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+        ended = programs.each_mut().map(|program| program.try_wait().unwrap()?.code());
+    }
+    ended
+}
+
+#[test]
+fn no_command_waits_for_what_a_stranger_had_closed_while_it_began() {
+    root_or_return!();
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=1024", "--"]);
+    let script = fs::read_to_string(script("leaving.py")).unwrap();
+    let mut stranger = exec.as_user(CAROL, "python3");
+    stranger.args(["-c", &script]).arg(exec.socket()).arg("9000");
+    let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    stranger.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    run_on_beside_a_stranger(&exec);
+    assert!(stranger.try_wait().unwrap().is_none());
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn no_command_waits_for_a_strangers_file_system() {
+    root_or_return!();
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=1024", "--"]);
+    let folder = exec.host.path("silent");
+    fs::create_dir(&folder).unwrap();
+    let script = fs::read_to_string(script("silent_files.py")).unwrap();
+    let mut stranger = exec.as_user(0, "python3");
+    stranger.args(["-c", &script]).arg(&folder).arg(exec.socket()).arg(CAROL.to_string());
+    let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    stranger.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let holds = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", exec.pid())).unwrap();
+        let mut open = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        open.any(|path| path.ends_with("silent"))
+    };
+    wait_until(SOON, "the daemon has such a file", holds);
+    run_on_beside_a_stranger(&exec);
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
+}
+
+/// Starts what it is given where unshare(2) is refused, as by the filters of some containers.
+const NO_UNSHARE: &str = r#"
+import ctypes, os, struct, sys
+number = {"x86_64": 272, "aarch64": 97}[os.uname().machine]
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
+filter = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(filter))
+assert ctypes.CDLL(None).prctl(22, 2, program) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn where_threads_have_no_descriptors_of_their_own_that_is_said() {
+    root_or_return!();
+    let policy = format!("{SHELL}{}", as_bob("bobs", ""));
+    let exec = Exec::start_by(&policy, &["python3", "-c", NO_UNSHARE]);
+    for user in ["root", "bob"] {
+        assert_eq!(exec.run(ALICE, &["-u", user, "sh", "-c", "exit 3"]).code, 3, "{user}");
+    }
+    assert!(exec.log().contains("a thread cannot have descriptors of its own"), "{}", exec.log());
 }
 
 #[test]

@@ -123,12 +123,10 @@ impl Drop for Turn<'_> {
 /// log is told in the name of `program`.
 pub fn serve_clients(
     policy: Policy,
-    executor: Executor,
+    mut executor: Executor,
     program: &Path,
     allowed_uids: &[u32],
 ) -> io::Result<()> {
-    let allowed = Allowed::new(allowed_uids)?;
-    let socket = Socket::new(&allowed.0)?;
     let (end, ends) = UnixStream::pair()?;
     ends.set_nonblocking(true)?;
     for signal in
@@ -136,6 +134,9 @@ pub fn serve_clients(
     {
         signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
     }
+    executor.start_apart();
+    let allowed = Allowed::new(allowed_uids)?;
+    let socket = Socket::new(&allowed.0)?;
     let bounds = Bounds { bytes_max: policy.conf.data_max, folder: socket.folder().to_owned() };
     let state = State {
         connections: BTreeMap::new(),

@@ -79,13 +79,14 @@ pub fn run<R: Read + AsFd>(
 ) -> Result<Outcome, Failure> {
     let held = hold(input, bounds)?;
     let start = || -> io::Result<Running> {
+        // What is the command's alone goes when it has begun.
         let (stdin, ours) = io::pipe()?;
         let (stdout, stdout_theirs) = io::pipe()?;
         let (stderr, stderr_theirs) = io::pipe()?;
         let streams = Streams {
-            stdin: stdin.into(),
-            stdout: stdout_theirs.into(),
-            stderr: stderr_theirs.into(),
+            stdin: stdin.as_fd(),
+            stdout: stdout_theirs.as_fd(),
+            stderr: stderr_theirs.as_fd(),
         };
         let child = executor.start(verdict, streams)?;
         let out = [Some(stdout), Some(stderr)];

@@ -11,7 +11,7 @@ use crate::trust::distrust_of;
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawMode, fstat, openat};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -25,13 +25,11 @@ pub(super) struct Image {
     pub(super) name: OsString,
 }
 
-impl Image {
-    /// What to execute, in a process with the folder's descriptor.
-    pub(super) fn path(&self) -> OsString {
-        let mut path = OsString::from(format!("/proc/self/fd/{}/", self.folder.as_raw_fd()));
-        path.push(&self.name);
-        path
-    }
+/// What to execute, in a process with the folder's descriptor.
+pub(super) fn path(folder: BorrowedFd<'_>, name: &OsStr) -> OsString {
+    let mut path = OsString::from(format!("/proc/self/fd/{}/", folder.as_raw_fd()));
+    path.push(name);
+    path
 }
 
 /// Opens what is to be executed; `None` if it is to be executed by its path.

@@ -4,7 +4,8 @@
 //! A command gets the uid, the gid and the supplementary groups of its user, the descriptors 0 to 2
 //! that the caller gives it and no other, default signals, and the bound on open files of the
 //! configuration. Most commands run as root, which is what this process is: they are started by
-//! `posix_spawn` without a copy of anything. For another user the program starts itself anew as a
+//! `posix_spawn`, in a daemon by threads with tables of descriptors of their own (`starters`), so that no command's
+//! start waits for what another client has sent. For another user the program starts itself anew as a
 //! `stage`, which takes on the user's rights and becomes the command: code between fork and exec
 //! would be unsafe, and a thread with other rights could be killed by whoever has those. Once one was
 //! needed the next is started ahead (`pool`). What has a time is started by one in a cgroup of its own, where
@@ -24,6 +25,7 @@ mod order;
 mod pool;
 mod signal;
 mod stage;
+mod starters;
 mod tree;
 
 use crate::host::ThisHost;
@@ -39,11 +41,12 @@ use order::{Action, Order};
 use pool::Pool;
 use rustix::fs::OFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use starters::{Apart, Held, Starters, Wanted};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -65,14 +68,14 @@ const FILES_MIN: u64 = 64;
 const KNOWN_FOR: Duration = Duration::from_secs(5);
 
 /// Where a command's descriptors 0 to 2 lead.
-#[derive(Debug)]
-pub struct Streams {
+#[derive(Clone, Copy, Debug)]
+pub struct Streams<'s> {
     /// What it reads.
-    pub stdin: OwnedFd,
+    pub stdin: BorrowedFd<'s>,
     /// What it writes.
-    pub stdout: OwnedFd,
+    pub stdout: BorrowedFd<'s>,
     /// What it complains to.
-    pub stderr: OwnedFd,
+    pub stderr: BorrowedFd<'s>,
 }
 
 /// This process, made ready to start commands.
@@ -80,6 +83,7 @@ pub struct Streams {
 pub struct Executor {
     own: Credentials,
     users: Mutex<HashMap<String, (Instant, Credentials)>>,
+    starters: Starters,
     stages: Pool,
     /// Those in cgroups; or why commands that have a time are without.
     timed: io::Result<Timed>,
@@ -159,7 +163,22 @@ impl Executor {
 
     fn with(stages: Pool, timed: io::Result<Timed>) -> io::Result<Self> {
         let own = Credentials::normalized()?;
-        Ok(Self { own, users: Mutex::default(), stages, timed })
+        Ok(Self { own, users: Mutex::default(), starters: Starters::Here(None), stages, timed })
+    }
+
+    /// From now on nothing that is opened is in the table of descriptors that a command begins with. To be called by
+    /// who serves others, before it does. Signals must have their handlers, and these their pipes: one that
+    /// writes to a number does so in whichever thread the signal comes.
+    pub fn start_apart(&mut self) {
+        self.starters = Apart::new().map_or_else(|why| Starters::Here(Some(why)), Starters::Apart);
+    }
+
+    /// Why that is not so, where it was to be.
+    pub fn not_apart(&self) -> Option<&io::Error> {
+        match &self.starters {
+            Starters::Here(why) => why.as_ref(),
+            Starters::Apart(_) => None,
+        }
     }
 
     /// Where the cgroups are of commands that have a time; or why they have none.
@@ -168,7 +187,7 @@ impl Executor {
     }
 
     /// Starts what a verdict says. An error is the system's, when it refuses to execute it.
-    pub fn start(&self, verdict: &Verdict<'_>, streams: Streams) -> io::Result<Child> {
+    pub fn start(&self, verdict: &Verdict<'_>, streams: Streams<'_>) -> io::Result<Child> {
         let wanted = self.wanted(verdict)?;
         let image = match (verdict.mode(), verdict.kill()) {
             (Mode::Strict, None) => {
@@ -178,7 +197,9 @@ impl Executor {
         };
         let action = match verdict.kill() {
             Some(kill) => Action::Signal(kill),
-            None if wanted == self.own => return start_here(verdict, image.as_ref(), streams),
+            None if wanted == self.own => {
+                return self.start_as_own(verdict, image.as_ref(), streams);
+            }
             None => Action::Run {
                 candidates: candidates(verdict),
                 image: image.as_ref().map(|image| image.name.clone()),
@@ -188,7 +209,8 @@ impl Executor {
         };
         let (limits, adopts, has_folder) = (Vec::new(), false, false);
         let order = Order { credentials: wanted, limits, adopts, has_folder, action };
-        let started = self.stages.take()?.go(&order, image.as_ref(), None, &streams);
+        let stage = self.stages.take(&self.starters)?;
+        let started = stage.go(&order, image.as_ref(), None, streams);
         started.map(|started| started.child).map_err(|(error, stage)| {
             stage.end();
             error
@@ -200,7 +222,7 @@ impl Executor {
         &self,
         permit: &Permit<'_>,
         setting: &Setting<'_>,
-        streams: Streams,
+        streams: Streams<'_>,
     ) -> Result<Started, NotStarted> {
         let path = permit.rule().command.as_os_str();
         let image = open_trusted(path)?;
@@ -217,7 +239,7 @@ impl Executor {
         let limits = limits_of(permit);
         let has_time = permit.rule().timeout.is_some();
         if limits.is_empty() && !has_time && setting.account.credentials == self.own {
-            let child = spawn_permitted(permit, setting, image.as_ref(), streams);
+            let child = self.start_permitted_as_own(permit, setting, image.as_ref(), streams);
             return child.map(|child| Started { child, cgroup: None }).map_err(of_executable);
         }
         let action = Action::Run {
@@ -231,11 +253,11 @@ impl Executor {
             Ok(timed) if has_time => &timed.stages,
             _ => &self.stages,
         };
-        let stage = stages.take().map_err(NotStarted::System)?;
+        let stage = stages.take(&self.starters).map_err(NotStarted::System)?;
         // What has a time is killed with all that came of it, which must not get out of sight.
         let adopts = has_time && !stage.has_cgroup();
         let order = Order { credentials, limits, adopts, has_folder: true, action };
-        let started = stage.go(&order, image.as_ref(), Some(setting.folder), &streams);
+        let started = stage.go(&order, image.as_ref(), Some(setting.folder), streams);
         started.map_err(|(error, stage)| {
             if error.kind() == io::ErrorKind::TimedOut {
                 return NotStarted::Late(error, Late(Some(stage)));
@@ -255,11 +277,58 @@ impl Executor {
         self.own.owner()
     }
 
+    /// What a verdict says, as who this process is.
+    fn start_as_own(
+        &self,
+        verdict: &Verdict<'_>,
+        image: Option<&Image>,
+        streams: Streams<'_>,
+    ) -> io::Result<Child> {
+        let start = |program, image| {
+            let (argv, environment) = (verdict.argv().to_vec(), verdict.environment().to_vec());
+            let wanted = Wanted { program, argv, environment, leads: false };
+            self.starters.start(wanted, Held { streams, folder: None, image })
+        };
+        if let Some(image) = image {
+            return start(image.name.clone(), Some(image.folder.as_fd()));
+        }
+        execute_first(candidates(verdict), |path| {
+            // To start a process only to find that out takes longer.
+            match fs::metadata(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
+                _ => start(path, None),
+            }
+        })
+    }
+
+    /// What a policy permits, as who this process is.
+    fn start_permitted_as_own(
+        &self,
+        permit: &Permit<'_>,
+        setting: &Setting<'_>,
+        image: Option<&Image>,
+        streams: Streams<'_>,
+    ) -> io::Result<Child> {
+        // An error of the command's start does not tell which of the two it is of.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(setting.folder, ".", flags, rustix::fs::Mode::empty())
+            .map_err(|error| not_entered(&error.into()))?;
+        let path = || permit.rule().command.clone().into();
+        let wanted = Wanted {
+            program: image.map_or_else(path, |image| image.name.clone()),
+            argv: permit.argv().to_vec(),
+            environment: setting.environment.to_vec(),
+            leads: true,
+        };
+        let image = image.map(|image| image.folder.as_fd());
+        self.starters.start(wanted, Held { streams, folder: Some(setting.folder.as_fd()), image })
+    }
+
     /// Starts what the next command may need ahead: called when nobody waits.
     pub fn make_ready(&self) {
-        self.stages.make_ready();
+        self.stages.make_ready(&self.starters);
         if let Ok(timed) = &self.timed {
-            timed.stages.make_ready();
+            timed.stages.make_ready(&self.starters);
         }
     }
 
@@ -333,42 +402,9 @@ fn limits_of(permit: &Permit<'_>) -> Vec<Limit> {
     files.into_iter().chain(seconds).chain(memory).collect()
 }
 
-fn spawn_permitted(
-    permit: &Permit<'_>,
-    setting: &Setting<'_>,
-    image: Option<&Image>,
-    streams: Streams,
-) -> io::Result<Child> {
-    let path = image.map_or_else(|| permit.rule().command.clone().into(), Image::path);
-    let mut command = command(&path, permit.argv(), setting.environment);
-    let Streams { stdin, stdout, stderr } = streams;
-    command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
-    // An error of the command's start does not tell which of the two it is of.
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(setting.folder, ".", flags, rustix::fs::Mode::empty())
-        .map_err(|error| not_entered(&error.into()))?;
-    command.current_dir(format!("/proc/self/fd/{}", setting.folder.as_raw_fd()));
-    command.spawn()
-}
-
 /// In another folder relative names would be other files.
 fn not_entered(error: &io::Error) -> io::Error {
     io::Error::other(format!("the caller's folder cannot be entered, call from another: {error}"))
-}
-
-fn start_here(verdict: &Verdict<'_>, image: Option<&Image>, streams: Streams) -> io::Result<Child> {
-    let Streams { stdin, stdout, stderr } = streams;
-    execute_first(candidates(verdict), image, |path| {
-        // To start a process only to find that out takes longer.
-        if let Err(error) = fs::metadata(path)
-            && error.kind() == io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        let mut command = command(path, verdict.argv(), verdict.environment());
-        command.stdin(stdin.try_clone()?).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
-        command.spawn()
-    })
 }
 
 fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]) -> Command {
@@ -381,19 +417,15 @@ fn command(path: &OsStr, argv: &[OsString], environment: &[(OsString, OsString)]
     command
 }
 
-/// Tries the descriptor of an image, or one path after the other as execvp does: the error that is told
-/// is the first that is not for want of a file.
+/// Tries one path after the other as execvp does: the error that is told is the first that is not for want of a
+/// file.
 fn execute_first<T>(
     candidates: Vec<OsString>,
-    image: Option<&Image>,
-    mut execute: impl FnMut(&OsStr) -> io::Result<T>,
+    mut execute: impl FnMut(OsString) -> io::Result<T>,
 ) -> io::Result<T> {
-    if let Some(image) = image {
-        return execute(&image.path());
-    }
     let mut told = None;
     for path in candidates {
-        let error = match execute(&path) {
+        let error = match execute(path) {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };

@@ -4,6 +4,7 @@
 use super::cgroup::Cgroups;
 use super::locked;
 use super::stage::Ready;
+use super::starters::Starters;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,11 +30,11 @@ impl Pool {
     }
 
     /// One that waited, or one that is started now.
-    pub(super) fn take(&self) -> io::Result<Ready> {
+    pub(super) fn take(&self, starters: &Starters) -> io::Result<Ready> {
         self.is_wanted.store(true, Ordering::Relaxed);
         loop {
             let ready = locked(&self.ready).pop();
-            let Some(mut stage) = ready else { return self.start() };
+            let Some(mut stage) = ready else { return self.start(starters) };
             if stage.is_alive() {
                 return Ok(stage);
             }
@@ -41,11 +42,11 @@ impl Pool {
     }
 
     /// Starts what the next command will need, if there was one.
-    pub(super) fn make_ready(&self) {
+    pub(super) fn make_ready(&self, starters: &Starters) {
         let lacks = || locked(&self.ready).len() < READY_MAX;
         if self.is_wanted.load(Ordering::Relaxed)
             && lacks()
-            && let Ok(stage) = self.start()
+            && let Ok(stage) = self.start(starters)
         {
             locked(&self.ready).push(stage);
         }
@@ -57,7 +58,7 @@ impl Pool {
         ready.into_iter().for_each(Ready::end);
     }
 
-    fn start(&self) -> io::Result<Ready> {
-        Ready::new(self.own_groups, self.cgroups.as_ref())
+    fn start(&self, starters: &Starters) -> io::Result<Ready> {
+        Ready::new(starters, self.own_groups, self.cgroups.as_ref())
     }
 }

@@ -5,9 +5,10 @@
 //! Until it has become the command the socket is open: an error of the system comes back over it.
 
 use super::cgroup::{Cgroup, Cgroups};
-use super::image::Image;
+use super::image::{self, Image};
 use super::limit::Limit;
 use super::order::{Action, ORDER_BYTES_MAX, Order};
+use super::starters::{Starters, Wanted};
 use super::{Started, Streams, command, execute_first, not_entered, signal};
 use rustix::cmsg_space;
 use rustix::net::{
@@ -16,13 +17,14 @@ use rustix::net::{
 };
 use rustix::process::{Pid, getpid, set_child_subreaper};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode};
 use std::time::Duration;
 
 /// In which one has to become a command: a folder whose file system does not answer holds it.
@@ -41,16 +43,23 @@ pub(super) struct Ready {
 impl Ready {
     /// In a process group of its own, if commands are to have one, and in a cgroup of its own where that can be:
     /// one that is refused for once is no reason not to run a command.
-    pub(super) fn new(own_group: bool, cgroups: Option<&Cgroups>) -> io::Result<Self> {
+    pub(super) fn new(
+        starters: &Starters,
+        own_group: bool,
+        cgroups: Option<&Cgroups>,
+    ) -> io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_read_timeout(Some(BEGIN_TIME))?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(NAME).env_clear().stdin(OwnedFd::from(theirs));
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        if own_group {
-            command.process_group(0);
-        }
-        let child = command.spawn()?;
+        let null = File::options().write(true).open("/dev/null")?;
+        let (stdin, null) = (theirs.as_fd(), null.as_fd());
+        let streams = Streams { stdin, stdout: null, stderr: null };
+        let wanted = Wanted {
+            program: "/proc/self/exe".into(),
+            argv: vec![NAME.into()],
+            environment: Vec::new(),
+            leads: own_group,
+        };
+        let child = starters.start(wanted, streams.into())?;
         let cgroup = cgroups.and_then(|cgroups| cgroups.with(Pid::from_child(&child)).ok());
         Ok(Self { child, socket, cgroup })
     }
@@ -67,7 +76,7 @@ impl Ready {
         order: &Order,
         image: Option<&Image>,
         folder: Option<&OwnedFd>,
-        streams: &Streams,
+        streams: Streams<'_>,
     ) -> Result<Started, (io::Error, Self)> {
         let sent =
             send(&mut self.socket, order, streams, [folder, image.map(|image| &image.folder)]);
@@ -92,11 +101,11 @@ impl Ready {
 fn send(
     to: &mut UnixStream,
     order: &Order,
-    streams: &Streams,
+    streams: Streams<'_>,
     folders: [Option<&OwnedFd>; 2],
 ) -> io::Result<()> {
     let Streams { stdin, stdout, stderr } = streams;
-    let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    let mut fds = vec![stdin, stdout, stderr];
     fds.extend(folders.into_iter().flatten().map(AsFd::as_fd));
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -209,8 +218,12 @@ fn become_command(
     environment: &[(OsString, OsString)],
     limits: &[Limit],
 ) -> io::Error {
-    let failed = execute_first(candidates, image, |path| -> io::Result<()> {
-        let mut command = command(path, argv, environment);
+    let candidates = match image {
+        Some(Image { folder, name }) => vec![image::path(folder.as_fd(), name)],
+        None => candidates,
+    };
+    let failed = execute_first(candidates, |path| -> io::Result<()> {
+        let mut command = command(&path, argv, environment);
         // Last of all, for they hold for this process too.
         limits.iter().try_for_each(|limit| limit.impose())?;
         Err(command.exec())
@@ -236,6 +249,7 @@ fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
 mod tests {
     use super::*;
     use crate::exec::credentials::Credentials;
+    use std::process::Command;
 
     #[test]
     fn a_stage_that_does_not_begin_is_given_back_in_time() {
@@ -255,9 +269,10 @@ mod tests {
                 environment: Vec::new(),
             },
         };
-        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let streams = Streams { stdin: null(), stdout: null(), stderr: null() };
-        let (error, mut stage) = stage.go(&order, None, None, &streams).unwrap_err();
+        let null = File::open("/dev/null").unwrap();
+        let null = null.as_fd();
+        let streams = Streams { stdin: null, stdout: null, stderr: null };
+        let (error, mut stage) = stage.go(&order, None, None, streams).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(stage.is_alive());
         stage.end();

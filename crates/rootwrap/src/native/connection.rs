@@ -18,7 +18,7 @@ use rustix::termios::isatty;
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -173,7 +173,8 @@ impl Session<'_> {
         let [stdin, stdout, stderr, folder] = &*fds;
         let on_terminal = [stdin, stdout, stderr].into_iter().any(isatty);
         let setting = Setting { account: &account, environment: &environment, folder };
-        let streams = copied([stdin, stdout, stderr]).map_err(NotStarted::System)?;
+        let streams =
+            Streams { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
         // Whoever asked may have given up while it waited for its turn.
         self.look_for_its_end()?;
         let started = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
@@ -269,12 +270,6 @@ fn is_closed(stream: &UnixStream) -> bool {
     // A hang-up is told whatever is asked for.
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(stream, PollFlags::empty())], Some(&now)).is_ok_and(|ready| ready > 0)
-}
-
-/// For a command's start, which closes them when the caller's are still open: it waits for none.
-fn copied([stdin, stdout, stderr]: [&OwnedFd; 3]) -> io::Result<Streams> {
-    let (stdin, stdout) = (stdin.try_clone()?, stdout.try_clone()?);
-    Ok(Streams { stdin, stdout, stderr: stderr.try_clone()? })
 }
 
 fn tell(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {

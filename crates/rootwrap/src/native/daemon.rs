@@ -91,10 +91,18 @@ pub(super) struct Daemon {
 pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
     let policy = Policy::load(&settings.policy).map_err(Failure::Policy)?;
     let handed = Socket::handed()?;
-    let executor = Arc::new(Executor::new_native(handed.as_ref().map(AsFd::as_fd))?);
-    let socket = handed.map_or_else(|| Socket::make(&settings.socket), Ok)?;
+    let mut executor = Executor::new_native(handed.as_ref().map(AsFd::as_fd))?;
     let ends = pipe_of(&[SIGTERM, SIGINT])?;
     let reloads = pipe_of(&[SIGHUP])?;
+    executor.start_apart();
+    if let Some(why) = executor.not_apart() {
+        say(&format_args!(
+            "commands begin with what others have sent, and may wait for it, for a thread cannot have descriptors \
+             of its own: {why}"
+        ));
+    }
+    let executor = Arc::new(executor);
+    let socket = handed.map_or_else(|| Socket::make(&settings.socket), Ok)?;
     let (ended, open) = UnixStream::pair()?;
     let counters = Arc::new(Counters::default());
     if let Some(address) = settings.metrics {
