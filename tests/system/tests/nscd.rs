@@ -521,6 +521,42 @@ print(handed(ask()))";
     assert_eq!(names.ask("maps /maps/passwd."), "1");
 }
 
+/// A user's connections that ask for a large group and read nothing cost the server no memory for each, and nobody else
+/// an answer.
+#[test]
+fn who_reads_no_answers_is_told_few_large_ones_and_others_are() {
+    if !needs_root() {
+        return;
+    }
+    let mut people = people();
+    let members: Vec<_> = (0..20_000).map(|number| format!("member{number}")).collect();
+    people.group.extend(format!("large:x:70060:{}\n", members.join(",")).bytes());
+    let host = host(RECOMMENDED);
+    host.publish(&people);
+    let served = Responder::start(host);
+    let script = "import socket, struct
+def ask():
+    s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket'); s.settimeout(10)
+    s.sendall(struct.pack('iii', 2, 2, 6) + b'large\\0')
+    return s
+asked = [ask() for _ in range(300)]
+found = [struct.unpack('ii', s.recv(8, socket.MSG_PEEK))[1] for s in asked]
+print(0 < found.count(1) <= 64, found.count(1) + found.count(-1))
+del asked
+s, data = ask(), b''
+while part := s.recv(1 << 20): data += part
+print(struct.unpack('iiiiii', data[:24])[5], len(data))";
+    let as_nobody = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script];
+    let told = served.host().run("setpriv", &as_nobody);
+    // Names of 7 to 11 bytes and their NULs, a length for each, the group's own name and password.
+    let bytes = 24 + 20_000 * 4 + 6 + 2 + members.iter().map(|name| name.len() + 1).sum::<usize>();
+    assert_eq!(told.text(), format!("True 300\n20000 {bytes}"), "{told:?}");
+    for program in [c_program("names"), musl_program("names")] {
+        let mut names = Names::on(served.host(), &program);
+        assert!(names.group("large").ends_with(":member19998:member19999"));
+    }
+}
+
 /// The order is for one table, and not kept waiting because the other one's map is being made.
 #[test]
 fn an_order_to_make_one_map_does_not_wait_for_the_other() {
