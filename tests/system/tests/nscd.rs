@@ -123,6 +123,19 @@ fn every_kind_of_program_is_answered() {
     }
 }
 
+/// What doctor finds in the C library's file, against what its client does.
+#[test]
+fn doctor_knows_that_this_c_library_has_a_client() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    names.user("alice");
+    let has_client = names.ask("maps /maps/passwd.") == "1";
+    let told = run(served.host().command(roster_program()).arg("doctor"));
+    let told = String::from_utf8(told.stdout).expect("text");
+    assert_eq!(told.contains(", with a client of nscd"), has_client, "{told}");
+    assert_ne!(told.contains("has no client of nscd"), has_client, "{told}");
+}
+
 #[test]
 fn a_set_uid_program_is_answered_from_the_map() {
     if !needs_root() {

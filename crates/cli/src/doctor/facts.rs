@@ -34,6 +34,9 @@ const STACKS: &str = "/etc/pam.d";
 const LIBRARY_FOLDERS: [&str; 6] =
     ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*", "/usr/lib/*"];
 
+/// What a glibc with a client of nscd exports, so that nscd itself can leave it out.
+const CLIENT_OF_NSCD: &str = "__nss_disable_nscd";
+
 /// The end of a log that is read.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 /// Records of the kernel's log that are read: more than its ring holds by default.
@@ -630,11 +633,12 @@ impl Host {
         programs
     }
 
-    /// Fedora's and Arch's glibc have none, nor has musl one that reads maps.
+    /// Fedora's and Arch's glibc have none, nor has musl one that reads maps. The client's path is no sign: compilers
+    /// take it apart, Debian 12's has its end in an instruction.
     fn has_client(&self) -> bool {
         library_folders().iter().any(|folder| {
             let library = self.read(folder.join("libc.so.6"), LIBRARY_BYTES_MAX);
-            library.is_ok_and(|library| contains(&library, Some("/var/run/nscd/socket")))
+            library.is_ok_and(|library| contains(&library, Some(CLIENT_OF_NSCD)))
         })
     }
 
