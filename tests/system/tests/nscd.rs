@@ -6,6 +6,7 @@ use roster_system_tests::corpus::{self, Corpus, Keys};
 use roster_system_tests::differ::{assert_alike, difference, seeds};
 use roster_system_tests::host::{RECOMMENDED, run, tool};
 use roster_system_tests::nscd::{SNAPSHOT_ONLY, SOON, generation, hexadecimal};
+use roster_system_tests::servers::Process;
 use roster_system_tests::{
     Domain, Host, Names, Responder, Rosterd, c_program, c_program_with, needs_root, roster_program,
     wait_until,
@@ -502,6 +503,37 @@ fn without_a_folder_for_maps_everybody_is_sent_away_at_once() {
     wait_until(SOON, "maps are served", || {
         served.figures().matches("entries in a map").count() == 2
     });
+}
+
+/// In a container of its own, with the socket shared out of it: whose process it is the server cannot see, which user's
+/// it can.
+#[test]
+fn programs_that_are_processes_of_another_namespace_are_answered() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::prepared(host(RECOMMENDED), &[]);
+    let apart = || {
+        let (mut apart, command) = (std::process::Command::new("unshare"), served.command());
+        apart.args(["--pid", "--fork", "--kill-child", "--"]);
+        apart.arg(command.get_program()).args(command.get_args());
+        apart
+    };
+    let _server = Process::start(&mut apart(), &served.host().path("log"));
+    wait_until(SOON, "both maps are served", || {
+        served.figures().matches("entries in a map").count() == 2
+    });
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    assert_eq!(names.ask("maps /maps/passwd."), "1");
+    assert!(names.user("carol").starts_with("none:0"));
+    let second = run(&mut apart());
+    let told = "is served by a process of another namespace: stop that first";
+    assert!(second.error().contains(told), "{}", second.error());
+    let nobody = ["--reuid", "65534", "--clear-groups"];
+    let mut nobody =
+        Names::of(served.host().command("setpriv").args(nobody).arg(c_program("names")));
+    assert!(nobody.user("alice").starts_with("alice:x:70000"));
 }
 
 /// Connections that ask and never read are their user's own loss.
