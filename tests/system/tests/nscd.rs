@@ -955,6 +955,37 @@ fn lines_that_find_little_find_the_same_through_the_server() {
     }
 }
 
+/// Users, groups, and the groups of users in their order, by the C library alone and through the server.
+#[test]
+fn lines_are_read_and_services_joined_as_the_c_library_does() {
+    let mut people = people();
+    people.group.extend(b"wheel:x:900:alice\nthird:x:70052:alice\nfourth:x:70053:alice\n");
+    for lines in [
+        "passwd: files # roster\ngroup: files # roster\n",
+        "passwd files roster\n group roster files\n",
+        "passwd : files#roster\ngroup: files [SUCCESS=merge] roster\n",
+        "#passwd: roster\npasswd: files roster\ngroup: files\ninitgroups: roster [SUCCESS=continue] files\n",
+        RECOMMENDED,
+    ] {
+        let host = host(lines);
+        fs::write(host.path("etc/group"), format!("{LOCAL_GROUPS}fourth:x:70053:alice\n"))
+            .expect("write the groups");
+        host.publish(&people);
+        let ask = |host: &Host| {
+            let mut names = Names::on(host, &c_program("names"));
+            let found = |answer: String| Some(answer).filter(|said| !said.starts_with("none"));
+            let users = ["root", "alice", "nobody"].map(|name| found(names.user(name)));
+            let groups = ["wheel", "staff", "fourth"].map(|name| found(names.group(name)));
+            let lists = ["alice", "bob", "local", "root"].map(|name| names.groups_of(name));
+            (users, groups, lists)
+        };
+        let plain = ask(&host);
+        let served = Responder::start(host);
+        assert_eq!(ask(served.host()), plain, "{lines}");
+        assert!(served.figure(" maps handed out") >= 2, "{lines}");
+    }
+}
+
 /// As root starts it: the role has a user of its own, whose maps others cannot write.
 #[test]
 fn the_role_of_rosterd_has_a_user_of_its_own() {
