@@ -291,6 +291,32 @@ fn a_file_that_takes_the_place_of_another_is_seen_at_once() {
     assert!(delays[10] < Duration::from_millis(500), "{delays:?}");
 }
 
+/// Twice within a few milliseconds, in place and as long as before, on a file system whose clock stands still meanwhile:
+/// by its looks the file is the one that the map was made of.
+#[test]
+fn a_file_that_is_written_twice_at_once_is_seen_as_it_was_left() {
+    if !needs_root() {
+        return;
+    }
+    let mut served = Responder::prepared(host("passwd: files\ngroup: files\n"), &[]);
+    let etc = served.host().path("etc").display().to_string();
+    served.after(&format!(
+        "cp -a {etc} {etc}.copy; mount -t ramfs -o mode=755 ramfs {etc}; cp -a {etc}.copy/. {etc}"
+    ));
+    served.launch();
+    let pid = served.process().pid().as_raw_nonzero();
+    let passwd = format!("/proc/{pid}/root{etc}/passwd");
+    let mut names = Names::on(served.host(), &c_program("names"));
+    for round in 1000..1050 {
+        for (gid, pause) in [(round, round % 4), (round + 1000, 20)] {
+            fs::write(&passwd, format!("{LOCAL}twice:x:4000:{gid}:::\n")).expect("write");
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+        let last = format!("twice:x:4000:{}:::", round + 1000);
+        wait_until(SOON, "the last one is seen", || names.user("twice") == last);
+    }
+}
+
 #[test]
 fn who_lives_in_another_service_is_found_and_kept_for_a_while() {
     let served = Responder::prepared(
