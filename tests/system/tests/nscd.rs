@@ -525,6 +525,14 @@ fn without_a_folder_for_maps_everybody_is_sent_away_at_once() {
     assert!(names.group("staff").starts_with("staff:x:70050"));
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     assert!(served.process().runs());
+    // Closed before it was asked, or after.
+    for order in [&["--statistics"][..], &["--invalidate", "passwd"]] {
+        for _ in 0..10 {
+            let told = served.order(order);
+            assert_eq!(told.code, 1, "{told:?}");
+            assert!(told.error().contains("nowhere to keep maps"), "{}", told.error());
+        }
+    }
     mode(0o700);
     wait_until(SOON, "maps are served", || {
         served.figures().matches("entries in a map").count() == 2
@@ -740,8 +748,13 @@ fn the_orders_of_nscd_are_roots_alone() {
     };
     assert_ne!(as_nobody("--statistics").code, 0);
     assert_ne!(as_nobody("--invalidate passwd").code, 0);
-    let _ = as_nobody("--shutdown");
+    let told = as_nobody("--shutdown");
+    assert_eq!(told.code, 1, "{told:?}");
+    assert!(told.error().contains("takes orders from root"), "{}", told.error());
     assert!(!served.figures().is_empty(), "nobody ended it");
+    let told = served.order(&["--invalidate", "hosts"]);
+    assert_eq!(told.code, 0, "nothing is kept of nscd's other tables: {told:?}");
+    assert_eq!(served.order(&["--invalidate", "pasword"]).code, 2);
     assert_eq!(served.host().run(&nscd, &["--shutdown"]).code, 0);
     wait_until(SOON, "it has ended", || !served.process().runs());
 }
