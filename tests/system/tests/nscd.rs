@@ -699,6 +699,34 @@ fn strangers_that_say_nothing_change_nothing_for_others() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
+/// Maps that were replaced a moment ago have a descriptor each: strangers do not hold those that many changes need.
+#[test]
+fn strangers_do_not_hold_the_descriptors_of_maps() {
+    let mut served = Responder::prepared(host("passwd: files\ngroup: files\n"), &[]);
+    served.after("ulimit -n 900");
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut strangers = Vec::new();
+    for number in 0..100 {
+        if number % 10 == 0 {
+            strangers.clear();
+            let stranger = || UnixStream::connect(served.socket()).expect("connect");
+            strangers.extend((0..800).map(|_| stranger()));
+        }
+        let path = served.host().path("etc/passwd.new");
+        fs::write(&path, format!("{LOCAL}mark:x:4000:{number}:::\n")).expect("write");
+        fs::rename(&path, served.host().path("etc/passwd")).expect("rename it");
+        let wanted = format!("mark:x:4000:{number}:::");
+        wait_until(SOON, "the change is seen", || names.user_of(4000) == wanted);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(strangers);
+    let figures = served.figures();
+    let log = served.process().log();
+    assert!(!figures.contains("open files") && !log.contains("open files"), "{figures}{log}");
+    assert_eq!(figures.matches("entries in a map").count(), 2, "{figures}");
+}
+
 /// Requests that no client sends: each is answered by the end of its connection, and the server lives.
 #[test]
 fn nonsense_on_the_socket_is_the_end_of_its_connection_only() {

@@ -733,7 +733,8 @@ fn maps(
             let is_well = is_well || line.starts_with("asked over the socket ");
             let advice = match line.split(':').next() {
                 Some("maps") => {
-                    "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab"
+                    "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab; then restart \
+                     what serves"
                 }
                 Some("sent to the name services") => {
                     "they go on without a map, some until they are restarted; counted since the server's start"

@@ -1,6 +1,7 @@
 //! Who is connected: what has come of each question, what is left to send of each answer, and until when
 //! it is waited for. Knows no answer.
 
+use super::maps::RETIRED_MAX;
 use super::programs::Peer;
 use super::{add, socket, unread};
 use crate::protocol::{self, Kind, Table};
@@ -29,8 +30,9 @@ const LARGE_BYTES: usize = 16 << 10;
 /// users. One at a time may be larger.
 const UNSENT_BYTES_OF_A_USER: usize = 16 << 20;
 const UNSENT_BYTES_MAX: usize = 128 << 20;
-/// Descriptors for all else.
-const OTHER_DESCRIPTORS: u64 = 128;
+/// Descriptors for all else: also the old maps of both tables, of which there are many where much is changed. A stranger
+/// who holds connections is not to be why no new one can be made.
+const OTHER_DESCRIPTORS: u64 = 128 + 2 * RETIRED_MAX as u64;
 /// Longest request.
 const REQUEST_BYTES_MAX: usize = protocol::REQUEST_HEADER_BYTES + protocol::KEY_BYTES_MAX;
 /// The number of the first connection: those before it are no connections.
