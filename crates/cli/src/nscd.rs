@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// How long a server may take to do as it is told: to make a large map is the longest.
 const ORDER_WAIT: Duration = Duration::from_secs(60);
+/// How long it may take to tell its figures: programs wait for no server longer.
+const FIGURES_WAIT: Duration = Duration::from_secs(5);
 /// How long a server that cannot begin sends everybody away before it ends.
 const BEFORE_END: Duration = Duration::from_secs(5);
 /// The most that a server says of itself.
@@ -68,7 +70,7 @@ pub fn figures(socket: &Path) -> Result<Vec<u8>> {
 fn order(path: &Path, number: i32, key: &[u8]) -> Result<Vec<u8>> {
     let mut socket =
         UnixStream::connect(path).with_context(|| format!("nobody serves {}", path.display()))?;
-    socket.set_read_timeout(Some(ORDER_WAIT))?;
+    socket.set_read_timeout(Some(if number == 9 { FIGURES_WAIT } else { ORDER_WAIT }))?;
     let length = i32::try_from(key.len()).unwrap_or(i32::MAX);
     let mut request = protocol::bytes(&[protocol::VERSION, number, length]);
     request.extend_from_slice(key);

@@ -137,6 +137,28 @@ fn doctor_knows_that_this_c_library_has_a_client() {
     assert_ne!(told.contains("has no client of nscd"), has_client, "{told}");
 }
 
+/// Who may not ask the server is not told that it is nscd, nor is root when it stands still.
+#[test]
+fn doctor_knows_whose_server_is_there() {
+    if !needs_root() {
+        return;
+    }
+    let mut served = Responder::start(host(RECOMMENDED));
+    let says = |served: &Responder, before: &[&str], words: &str| {
+        let mut command = served.host().command(before[0]);
+        let told = run(command.args(&before[1..]).arg(roster_program()).arg("doctor"));
+        String::from_utf8(told.stdout).expect("text").contains(words)
+    };
+    // Again and again: a test beside this one runs nscd's own program for a moment.
+    let nobody = ["setpriv", "--reuid", "65534", "--clear-groups"];
+    let there = "\u{2713} in place of nscd: a server of Roster is there; it tells root";
+    wait_until(SOON, "it is known", || says(&served, &nobody, there));
+    served.process().freeze();
+    let silent = "a server of Roster is there and does not answer";
+    wait_until(SOON, "it is known to stand still", || says(&served, &["timeout", "30"], silent));
+    served.process().thaw();
+}
+
 #[test]
 fn a_set_uid_program_is_answered_from_the_map() {
     if !needs_root() {
