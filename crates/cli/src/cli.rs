@@ -614,8 +614,9 @@ pub struct Nscd {
     #[arg(short = 'g', long)]
     pub statistics: bool,
 
-    /// Have a server make a map anew (passwd or group), as root; may be given again
-    #[arg(short, long, value_name = "TABLE")]
+    /// Have a server make a map anew (passwd or group; it keeps nothing of nscd's other tables), as root; may be given
+    /// again
+    #[arg(short, long, value_name = "TABLE", value_parser = ["passwd", "group", "hosts", "services", "netgroup"])]
     pub invalidate: Vec<String>,
 
     /// Have a server end, as root

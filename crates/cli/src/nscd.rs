@@ -9,8 +9,9 @@ use roster_nscd::server::rights::{Account, RightsError};
 use roster_nscd::server::sources::Files;
 use roster_nscd::server::{self, Options, socket};
 use roster_nscd::{host, protocol};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_acceptconn;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
@@ -19,10 +20,15 @@ use std::time::Duration;
 
 /// How long a server may take to do as it is told: to make a large map is the longest.
 const ORDER_WAIT: Duration = Duration::from_secs(60);
+/// How long it may take to tell its figures: programs wait for no server longer.
+const FIGURES_WAIT: Duration = Duration::from_secs(5);
 /// How long a server that cannot begin sends everybody away before it ends.
 const BEFORE_END: Duration = Duration::from_secs(5);
 /// The most that a server says of itself.
 const FIGURES_BYTES_MAX: u64 = 64 << 10;
+
+/// Why there is no answer to an order.
+const REFUSED: &str = "the server takes orders from root, and none while it has nowhere to keep maps (its log says why)";
 
 /// Serves, or tells a server what to do.
 pub fn run(options: &Nscd, out: &mut dyn Write) -> Result<()> {
@@ -31,19 +37,28 @@ pub fn run(options: &Nscd, out: &mut dyn Write) -> Result<()> {
         return Ok(());
     }
     if options.shutdown {
-        order(&options.socket, 8, b"")?;
-        return Ok(());
+        return match done(&order(&options.socket, 8, b"")?) {
+            Some(0) => Ok(()),
+            // nscd's own says nothing.
+            None if rustix::process::geteuid().is_root() => Ok(()),
+            _ => bail!("{REFUSED}"),
+        };
     }
     for table in &options.invalidate {
         let key = [table.as_bytes(), b"\0"].concat();
-        let said = order(&options.socket, 10, &key)?;
-        match said.first_chunk::<4>().map(|status| i32::from_ne_bytes(*status)) {
+        match done(&order(&options.socket, 10, &key)?) {
             Some(0) => {}
+            None => bail!("{table}: {REFUSED}"),
+            Some(status) if status == Errno::PERM.raw_os_error() => bail!("{table}: {REFUSED}"),
             Some(_) => bail!("{table}: no new map could be made; the server's log says why"),
-            None => bail!("{table}: the server took no order; are you root?"),
         }
     }
     if options.invalidate.is_empty() { serve(options) } else { Ok(()) }
+}
+
+/// What came of an order: 0, an errno, or nothing that was said.
+fn done(said: &[u8]) -> Option<i32> {
+    said.first_chunk::<4>().map(|status| i32::from_ne_bytes(*status))
 }
 
 /// What the server at that socket says of itself.
@@ -55,16 +70,25 @@ pub fn figures(socket: &Path) -> Result<Vec<u8>> {
 fn order(path: &Path, number: i32, key: &[u8]) -> Result<Vec<u8>> {
     let mut socket =
         UnixStream::connect(path).with_context(|| format!("nobody serves {}", path.display()))?;
-    socket.set_read_timeout(Some(ORDER_WAIT))?;
+    socket.set_read_timeout(Some(if number == 9 { FIGURES_WAIT } else { ORDER_WAIT }))?;
     let length = i32::try_from(key.len()).unwrap_or(i32::MAX);
     let mut request = protocol::bytes(&[protocol::VERSION, number, length]);
     request.extend_from_slice(key);
-    socket.write_all(&request)?;
     let mut answer = Vec::new();
-    let read = socket.take(FIGURES_BYTES_MAX).read_to_end(&mut answer);
-    read.with_context(|| format!("{} does not answer", path.display()))?;
+    let answered = socket
+        .write_all(&request)
+        .and_then(|()| socket.take(FIGURES_BYTES_MAX).read_to_end(&mut answer).map(drop));
+    match answered {
+        // Who is sent away may find the connection closed before it has asked.
+        Err(error)
+            if ![ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind()) =>
+        {
+            return Err(error).with_context(|| format!("{} does not answer", path.display()));
+        }
+        _ => {}
+    }
     if number == 9 && answer.is_empty() {
-        bail!("{} tells its figures to root only", path.display());
+        bail!("{}: {REFUSED}", path.display());
     }
     Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! The one option of sockets that is set here.
+//! Two options of sockets: one that is set, and one that is asked for.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -24,10 +24,47 @@ pub fn refuse(socket: impl AsFd) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Who is at the other end of a connection, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// User id.
+    pub uid: u32,
+    /// Process id; 0 of a process that this one's namespace of processes does not have.
+    pub pid: i32,
+}
+
+/// Who is at the other end of a connection, or began to listen. rustix has a type for the process that cannot be 0.
+///
+/// # Errors
+///
+/// It is no such socket.
+pub fn peer(socket: impl AsFd) -> io::Result<Peer> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of_val(&found) as libc::socklen_t;
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: getsockopt writes at most that many bytes to where the pointers lead: integers, of which all are valid.
+    let got = unsafe {
+        let (into, bytes) = ((&raw mut found).cast(), &raw mut bytes);
+        libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, bytes)
+    };
+    let libc::ucred { pid, uid, .. } = found;
+    if got == 0 { Ok(Peer { uid, pid }) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn the_other_end_is_this_process() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let found = peer(&socket).unwrap();
+        assert_eq!(found.pid, std::process::id().cast_signed());
+        let own = std::fs::metadata("/proc/self").unwrap();
+        assert_eq!(found.uid, std::os::unix::fs::MetadataExt::uid(&own));
+        assert!(peer(std::fs::File::open("/dev/null").unwrap()).is_err());
+    }
 
     #[test]
     fn what_a_listener_refuses_nobody_sends_to_what_it_accepts() {

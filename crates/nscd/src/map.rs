@@ -610,13 +610,18 @@ fn groups_of(sources: Sources<'_>, name: &[u8]) -> Result<Option<Vec<u32>>, Dama
         // A service whose file is not there says "unavailable", which `[NOTFOUND=return]` does not match.
         let absent_is_final = step.ends_without(accounts.is_some());
         let found = !own.is_empty();
-        // As glibc joins the answers of services: each one's own repetitions stay.
-        if all.is_empty() {
-            all = own;
-        } else {
-            let known: HashSet<u32> = all.iter().copied().collect();
-            all.extend(own.into_iter().filter(|gid| !known.contains(gid)));
+        // As glibc joins the answers of services: each one's own repetitions stay, and its last group takes the place
+        // of one that is known.
+        let known: HashSet<u32> = all.iter().copied().collect();
+        let mut at = 0;
+        while at < own.len() {
+            if known.contains(&own[at]) {
+                own.swap_remove(at);
+            } else {
+                at += 1;
+            }
         }
+        all.append(&mut own);
         if if found { step.found_is_final } else { absent_is_final } {
             return Ok(Some(all));
         }

@@ -93,12 +93,15 @@ pub fn parse(text: &[u8]) -> Lines {
     }
 }
 
-/// What stands behind the name; the last line of a name counts.
+/// What stands behind the name; the last line of a name counts. Read as glibc does since 2.33: the colon may be missing,
+/// and behind a name `#` begins no comment, but is a service that is not there, and those behind it are asked.
 fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    let mut values = lines.filter_map(|line| {
-        let (found, value) = line.split_once(':')?;
-        (found.trim() == name).then_some(value.trim())
+    let mut values = text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let end = line.find(|c: char| c.is_whitespace() || c == ':')?;
+        let (found, value) = line.split_at(end);
+        let value = value.trim_start_matches(|c: char| c.is_whitespace() || c == ':').trim_end();
+        (found == name).then_some(value)
     });
     values.next_back()
 }
@@ -206,7 +209,7 @@ mod tests {
     #[test]
     fn recommended_lines_leave_nothing_open() {
         let lines = parse(
-            b"passwd: files roster\ngroup:files roster # local first\n\
+            b"# local first\npasswd: files roster\n#group: sss\ngroup:files roster\n\
               initgroups: files [SUCCESS=continue] roster\n",
         );
         let both = [(Service::Files, true, false), (Service::Roster, true, false)];
@@ -236,6 +239,17 @@ mod tests {
         assert!(lines.group.others_follow && lines.initgroups.others_follow);
         let lines = parse(b"passwd: files\n");
         assert_eq!(lines.without_roster(), lines);
+    }
+
+    #[test]
+    fn services_behind_a_sign_that_begins_no_comment_are_asked() {
+        let lines = parse(b"passwd: files # sss\n group files systemd\ninitgroups :: files\n");
+        assert_eq!(steps(&lines.passwd), [(Service::Files, true, false)]);
+        assert!(lines.passwd.others_follow);
+        assert_eq!(lines.passwd.text, "files # sss");
+        assert_eq!(lines.group.text, "files systemd");
+        assert_eq!(lines.initgroups.text, "files");
+        assert!(lines.has_initgroups);
     }
 
     #[test]

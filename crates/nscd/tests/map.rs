@@ -132,6 +132,11 @@ fn groups_of_a_user_are_a_union_where_no_other_service_is_asked() {
     assert_eq!(of("group: files roster\ninitgroups: files roster\n", "a"), gids(&[5, 5, 8]));
     assert_eq!(of("group: files roster\ninitgroups: files roster\n", "d"), gids(&[6]));
     assert_eq!(of("group: files sss roster\n", "a"), Said::Nothing);
+    // As the C library has it: the last one takes the place of one that is known.
+    let files = compiled("", "f:x:5:b\ng:x:8:b\n");
+    let roster = compiled("", "f:x:5:b\nh:x:6:b\nk:x:7:b\ng:x:8:b\nm:x:9:b\n");
+    let map = map(Table::Group, BOTH, &files, &roster);
+    assert_eq!(find(&map[..], Kind::GroupsOf, b"b"), gids(&[5, 8, 9, 6, 7]));
     // Who is found is not asked for anywhere else; who is not is.
     let stops = "group: files\ninitgroups: files sss\n";
     assert_eq!(of(stops, "a"), gids(&[5, 5, 8]));

@@ -2,7 +2,8 @@
  * standard input is a question, answered by a line:
  *
  *     u NAME | U UID | g NAME | G GID    getpwnam, getpwuid, getgrnam, getgrgid
- *     i NAME                             the groups of a user, sorted
+ *     i NAME                             the groups of a user in their order, behind them one that stands for
+ *                                        none, wherever the C library has it
  *     maps TEXT                          how many mappings of the process have TEXT in their line
  *     fork QUESTION                      the same by a child
  *     close                              closes all descriptors but the first three
@@ -64,24 +65,24 @@ static void put_group(const struct group *group)
         put(*member);
 }
 
-static int by_number(const void *left, const void *right)
-{
-    const gid_t *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
-}
-
 static void put_groups(const char *name)
 {
     static gid_t gids[GROUPS_MAX];
     int count = GROUPS_MAX;
     /* No group has this number, so none is left out. */
-    if (getgrouplist(name, (gid_t)-2, gids, &count) < 0) {
+    const gid_t none = (gid_t)-2;
+    int nones = 0;
+    if (getgrouplist(name, none, gids, &count) < 0) {
         printf("more than %d", GROUPS_MAX);
         return;
     }
-    qsort(gids, count, sizeof *gids, by_number);
     for (int i = 0; i < count; i++)
-        printf(" %u", gids[i]);
+        if (gids[i] != none)
+            printf(" %u", gids[i]);
+        else
+            nones++;
+    while (nones--)
+        printf(" %u", none);
 }
 
 /* The name in these digits, in the same place. */

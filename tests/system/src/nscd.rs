@@ -209,7 +209,7 @@ impl Names {
         readable(&self.0.say(&format!("g {}", hexadecimal(name.as_bytes()))))
     }
 
-    /// The gids of a user's groups, sorted, behind one that stands for none.
+    /// The gids of a user's groups, in their order, before one that stands for none.
     pub fn groups_of(&mut self, name: &str) -> String {
         self.0.say(&format!("i {}", hexadecimal(name.as_bytes())))
     }

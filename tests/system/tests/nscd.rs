@@ -6,6 +6,7 @@ use roster_system_tests::corpus::{self, Corpus, Keys};
 use roster_system_tests::differ::{assert_alike, difference, seeds};
 use roster_system_tests::host::{RECOMMENDED, run, tool};
 use roster_system_tests::nscd::{SNAPSHOT_ONLY, SOON, generation, hexadecimal};
+use roster_system_tests::servers::Process;
 use roster_system_tests::{
     Domain, Host, Names, Responder, Rosterd, c_program, c_program_with, needs_root, roster_program,
     wait_until,
@@ -121,6 +122,41 @@ fn every_kind_of_program_is_answered() {
         assert!(names.user("carol").starts_with("none:"), "{shown}");
         assert_eq!(names.user("root"), "root:x:0:0:root:/root:/bin/sh", "{shown}");
     }
+}
+
+/// What doctor finds in the C library's file, against what its client does.
+#[test]
+fn doctor_knows_that_this_c_library_has_a_client() {
+    let served = Responder::start(host(RECOMMENDED));
+    let mut names = Names::on(served.host(), &c_program("names"));
+    names.user("alice");
+    let has_client = names.ask("maps /maps/passwd.") == "1";
+    let told = run(served.host().command(roster_program()).arg("doctor"));
+    let told = String::from_utf8(told.stdout).expect("text");
+    assert_eq!(told.contains(", with a client of nscd"), has_client, "{told}");
+    assert_ne!(told.contains("has no client of nscd"), has_client, "{told}");
+}
+
+/// Who may not ask the server is not told that it is nscd, nor is root when it stands still.
+#[test]
+fn doctor_knows_whose_server_is_there() {
+    if !needs_root() {
+        return;
+    }
+    let mut served = Responder::start(host(RECOMMENDED));
+    let says = |served: &Responder, before: &[&str], words: &str| {
+        let mut command = served.host().command(before[0]);
+        let told = run(command.args(&before[1..]).arg(roster_program()).arg("doctor"));
+        String::from_utf8(told.stdout).expect("text").contains(words)
+    };
+    // Again and again: a test beside this one runs nscd's own program for a moment.
+    let nobody = ["setpriv", "--reuid", "65534", "--clear-groups"];
+    let there = "\u{2713} in place of nscd: a server of Roster is there; it tells root";
+    wait_until(SOON, "it is known", || says(&served, &nobody, there));
+    served.process().freeze();
+    let silent = "a server of Roster is there and does not answer";
+    wait_until(SOON, "it is known to stand still", || says(&served, &["timeout", "30"], silent));
+    served.process().thaw();
 }
 
 #[test]
@@ -275,6 +311,32 @@ fn a_file_that_takes_the_place_of_another_is_seen_at_once() {
     delays.sort_unstable();
     println!("seen after {delays:?}");
     assert!(delays[10] < Duration::from_millis(500), "{delays:?}");
+}
+
+/// Twice within a few milliseconds, in place and as long as before, on a file system whose clock stands still meanwhile:
+/// by its looks the file is the one that the map was made of.
+#[test]
+fn a_file_that_is_written_twice_at_once_is_seen_as_it_was_left() {
+    if !needs_root() {
+        return;
+    }
+    let mut served = Responder::prepared(host("passwd: files\ngroup: files\n"), &[]);
+    let etc = served.host().path("etc").display().to_string();
+    served.after(&format!(
+        "cp -a {etc} {etc}.copy; mount -t ramfs -o mode=755 ramfs {etc}; cp -a {etc}.copy/. {etc}"
+    ));
+    served.launch();
+    let pid = served.process().pid().as_raw_nonzero();
+    let passwd = format!("/proc/{pid}/root{etc}/passwd");
+    let mut names = Names::on(served.host(), &c_program("names"));
+    for round in 1000..1050 {
+        for (gid, pause) in [(round, round % 4), (round + 1000, 20)] {
+            fs::write(&passwd, format!("{LOCAL}twice:x:4000:{gid}:::\n")).expect("write");
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+        let last = format!("twice:x:4000:{}:::", round + 1000);
+        wait_until(SOON, "the last one is seen", || names.user("twice") == last);
+    }
 }
 
 #[test]
@@ -485,10 +547,49 @@ fn without_a_folder_for_maps_everybody_is_sent_away_at_once() {
     assert!(names.group("staff").starts_with("staff:x:70050"));
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     assert!(served.process().runs());
+    // Closed before it was asked, or after.
+    for order in [&["--statistics"][..], &["--invalidate", "passwd"]] {
+        for _ in 0..10 {
+            let told = served.order(order);
+            assert_eq!(told.code, 1, "{told:?}");
+            assert!(told.error().contains("nowhere to keep maps"), "{}", told.error());
+        }
+    }
     mode(0o700);
     wait_until(SOON, "maps are served", || {
         served.figures().matches("entries in a map").count() == 2
     });
+}
+
+/// In a container of its own, with the socket shared out of it: whose process it is the server cannot see, which user's
+/// it can.
+#[test]
+fn programs_that_are_processes_of_another_namespace_are_answered() {
+    if !needs_root() {
+        return;
+    }
+    let served = Responder::prepared(host(RECOMMENDED), &[]);
+    let apart = || {
+        let (mut apart, command) = (std::process::Command::new("unshare"), served.command());
+        apart.args(["--pid", "--fork", "--kill-child", "--"]);
+        apart.arg(command.get_program()).args(command.get_args());
+        apart
+    };
+    let _server = Process::start(&mut apart(), &served.host().path("log"));
+    wait_until(SOON, "both maps are served", || {
+        served.figures().matches("entries in a map").count() == 2
+    });
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("alice").starts_with("alice:x:70000"));
+    assert_eq!(names.ask("maps /maps/passwd."), "1");
+    assert!(names.user("carol").starts_with("none:0"));
+    let second = run(&mut apart());
+    let told = "is served by a process of another namespace: stop that first";
+    assert!(second.error().contains(told), "{}", second.error());
+    let nobody = ["--reuid", "65534", "--clear-groups"];
+    let mut nobody =
+        Names::of(served.host().command("setpriv").args(nobody).arg(c_program("names")));
+    assert!(nobody.user("alice").starts_with("alice:x:70000"));
 }
 
 /// Connections that ask and never read are their user's own loss.
@@ -519,6 +620,42 @@ print(handed(ask()))";
     let mut names = Names::on(served.host(), &c_program("names"));
     assert!(names.user("alice").starts_with("alice:x:70000"));
     assert_eq!(names.ask("maps /maps/passwd."), "1");
+}
+
+/// A user's connections that ask for a large group and read nothing cost the server no memory for each, and nobody else
+/// an answer.
+#[test]
+fn who_reads_no_answers_is_told_few_large_ones_and_others_are() {
+    if !needs_root() {
+        return;
+    }
+    let mut people = people();
+    let members: Vec<_> = (0..20_000).map(|number| format!("member{number}")).collect();
+    people.group.extend(format!("large:x:70060:{}\n", members.join(",")).bytes());
+    let host = host(RECOMMENDED);
+    host.publish(&people);
+    let served = Responder::start(host);
+    let script = "import socket, struct
+def ask():
+    s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket'); s.settimeout(10)
+    s.sendall(struct.pack('iii', 2, 2, 6) + b'large\\0')
+    return s
+asked = [ask() for _ in range(300)]
+found = [struct.unpack('ii', s.recv(8, socket.MSG_PEEK))[1] for s in asked]
+print(0 < found.count(1) <= 64, found.count(1) + found.count(-1))
+del asked
+s, data = ask(), b''
+while part := s.recv(1 << 20): data += part
+print(struct.unpack('iiiiii', data[:24])[5], len(data))";
+    let as_nobody = ["--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script];
+    let told = served.host().run("setpriv", &as_nobody);
+    // Names of 7 to 11 bytes and their NULs, a length for each, the group's own name and password.
+    let bytes = 24 + 20_000 * 4 + 6 + 2 + members.iter().map(|name| name.len() + 1).sum::<usize>();
+    assert_eq!(told.text(), format!("True 300\n20000 {bytes}"), "{told:?}");
+    for program in [c_program("names"), musl_program("names")] {
+        let mut names = Names::on(served.host(), &program);
+        assert!(names.group("large").ends_with(":member19998:member19999"));
+    }
 }
 
 /// The order is for one table, and not kept waiting because the other one's map is being made.
@@ -584,6 +721,34 @@ fn strangers_that_say_nothing_change_nothing_for_others() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
+/// Maps that were replaced a moment ago have a descriptor each: strangers do not hold those that many changes need.
+#[test]
+fn strangers_do_not_hold_the_descriptors_of_maps() {
+    let mut served = Responder::prepared(host("passwd: files\ngroup: files\n"), &[]);
+    served.after("ulimit -n 900");
+    served.launch();
+    let mut names = Names::on(served.host(), &c_program("names"));
+    let mut strangers = Vec::new();
+    for number in 0..100 {
+        if number % 10 == 0 {
+            strangers.clear();
+            let stranger = || UnixStream::connect(served.socket()).expect("connect");
+            strangers.extend((0..800).map(|_| stranger()));
+        }
+        let path = served.host().path("etc/passwd.new");
+        fs::write(&path, format!("{LOCAL}mark:x:4000:{number}:::\n")).expect("write");
+        fs::rename(&path, served.host().path("etc/passwd")).expect("rename it");
+        let wanted = format!("mark:x:4000:{number}:::");
+        wait_until(SOON, "the change is seen", || names.user_of(4000) == wanted);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(strangers);
+    let figures = served.figures();
+    let log = served.process().log();
+    assert!(!figures.contains("open files") && !log.contains("open files"), "{figures}{log}");
+    assert_eq!(figures.matches("entries in a map").count(), 2, "{figures}");
+}
+
 /// Requests that no client sends: each is answered by the end of its connection, and the server lives.
 #[test]
 fn nonsense_on_the_socket_is_the_end_of_its_connection_only() {
@@ -633,8 +798,13 @@ fn the_orders_of_nscd_are_roots_alone() {
     };
     assert_ne!(as_nobody("--statistics").code, 0);
     assert_ne!(as_nobody("--invalidate passwd").code, 0);
-    let _ = as_nobody("--shutdown");
+    let told = as_nobody("--shutdown");
+    assert_eq!(told.code, 1, "{told:?}");
+    assert!(told.error().contains("takes orders from root"), "{}", told.error());
     assert!(!served.figures().is_empty(), "nobody ended it");
+    let told = served.order(&["--invalidate", "hosts"]);
+    assert_eq!(told.code, 0, "nothing is kept of nscd's other tables: {told:?}");
+    assert_eq!(served.order(&["--invalidate", "pasword"]).code, 2);
     assert_eq!(served.host().run(&nscd, &["--shutdown"]).code, 0);
     wait_until(SOON, "it has ended", || !served.process().runs());
 }
@@ -866,6 +1036,37 @@ fn lines_that_find_little_find_the_same_through_the_server() {
             let users = ["root", "alice"].map(|name| found(names.user(name)));
             let groups = ["wheel", "staff"].map(|name| found(names.group(name)));
             (users, groups, names.groups_of("alice"))
+        };
+        let plain = ask(&host);
+        let served = Responder::start(host);
+        assert_eq!(ask(served.host()), plain, "{lines}");
+        assert!(served.figure(" maps handed out") >= 2, "{lines}");
+    }
+}
+
+/// Users, groups, and the groups of users in their order, by the C library alone and through the server.
+#[test]
+fn lines_are_read_and_services_joined_as_the_c_library_does() {
+    let mut people = people();
+    people.group.extend(b"wheel:x:900:alice\nthird:x:70052:alice\nfourth:x:70053:alice\n");
+    for lines in [
+        "passwd: files # roster\ngroup: files # roster\n",
+        "passwd files roster\n group roster files\n",
+        "passwd : files#roster\ngroup: files [SUCCESS=merge] roster\n",
+        "#passwd: roster\npasswd: files roster\ngroup: files\ninitgroups: roster [SUCCESS=continue] files\n",
+        RECOMMENDED,
+    ] {
+        let host = host(lines);
+        fs::write(host.path("etc/group"), format!("{LOCAL_GROUPS}fourth:x:70053:alice\n"))
+            .expect("write the groups");
+        host.publish(&people);
+        let ask = |host: &Host| {
+            let mut names = Names::on(host, &c_program("names"));
+            let found = |answer: String| Some(answer).filter(|said| !said.starts_with("none"));
+            let users = ["root", "alice", "nobody"].map(|name| found(names.user(name)));
+            let groups = ["wheel", "staff", "fourth"].map(|name| found(names.group(name)));
+            let lists = ["alice", "bob", "local", "root"].map(|name| names.groups_of(name));
+            (users, groups, lists)
         };
         let plain = ask(&host);
         let served = Responder::start(host);

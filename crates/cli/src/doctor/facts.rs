@@ -34,6 +34,11 @@ const STACKS: &str = "/etc/pam.d";
 const LIBRARY_FOLDERS: [&str; 6] =
     ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*", "/usr/lib/*"];
 
+/// How a server of ours in place of nscd is called here.
+pub const OURS: &str = "roster";
+/// What a glibc with a client of nscd exports, so that nscd itself can leave it out.
+const CLIENT_OF_NSCD: &str = "__nss_disable_nscd";
+
 /// The end of a log that is read.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 /// Records of the kernel's log that are read: more than its ring holds by default.
@@ -92,6 +97,8 @@ pub struct Facts {
     pub lookup: Option<Lookup>,
     /// Who answers on nscd's socket: the name of the program, when it can be told.
     pub nscd: Option<Option<String>>,
+    /// Whether this is run by root, whom such a program of ours answers.
+    pub is_root: bool,
     /// What that program says of itself, where it is ours and may be asked.
     pub maps: Option<String>,
     /// Running programs that use the module although there is such a server, and have no map of it.
@@ -257,6 +264,7 @@ impl Facts {
             ),
             lookup: None,
             nscd: host.nscd(),
+            is_root: rustix::process::geteuid().is_root(),
             without_map: if maps.is_some() { host.without_map() } else { Vec::new() },
             maps,
             has_client: host.has_client(),
@@ -598,13 +606,19 @@ impl Host {
         let sockets = ["/var/run/nscd/socket", "/run/nscd/socket"];
         sockets.iter().find(|socket| self.place(socket).is_ok_and(|socket| is_served(&socket)))?;
         let processes = self.names("/proc").into_iter();
-        let processes = processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        let processes: Vec<_> =
+            processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect();
         let mut names =
-            processes.filter_map(|process| self.text(format!("/proc/{process}/comm")).ok());
-        Some(names.find_map(|name| {
+            processes.iter().filter_map(|process| self.text(format!("/proc/{process}/comm")).ok());
+        let other = names.find_map(|name| {
             let name = name.trim();
             ["nscd", "unscd", "nsncd"].contains(&name).then(|| name.to_owned())
-        }))
+        });
+        let is_ours = |process: &String| {
+            let words = self.text(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            is_server(&words)
+        };
+        Some(other.or_else(|| processes.iter().any(is_ours).then(|| OURS.to_owned())))
     }
 
     /// The first of them: those that this user may look at.
@@ -630,11 +644,12 @@ impl Host {
         programs
     }
 
-    /// Fedora's and Arch's glibc have none, nor has musl one that reads maps.
+    /// Fedora's and Arch's glibc have none, nor has musl one that reads maps. The client's path is no sign: compilers
+    /// take it apart, Debian 12's has its end in an instruction.
     fn has_client(&self) -> bool {
         library_folders().iter().any(|folder| {
             let library = self.read(folder.join("libc.so.6"), LIBRARY_BYTES_MAX);
-            library.is_ok_and(|library| contains(&library, Some("/var/run/nscd/socket")))
+            library.is_ok_and(|library| contains(&library, Some(CLIENT_OF_NSCD)))
         })
     }
 
@@ -686,6 +701,16 @@ fn library_folders() -> Vec<PathBuf> {
 /// By which calls that take no descriptor reach what is open, whatever has its name by now.
 fn opened(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Whether a command line is that of `roster nscd`, or of rosterd's role.
+fn is_server(command: &str) -> bool {
+    let mut words = command.split('\0');
+    let program = words.next().and_then(|program| program.rsplit('/').next());
+    let rest: Vec<_> = words.collect();
+    let orders = ["-g", "--statistics", "-i", "--invalidate", "-K", "--shutdown"];
+    let is_alone = program == Some("roster") && rest.first() == Some(&"nscd");
+    (is_alone && !rest.iter().any(|word| orders.contains(word))) || rest.contains(&"responder:nscd")
 }
 
 /// What a server of maps says of itself.
@@ -793,6 +818,20 @@ fn contains(bytes: &[u8], text: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_of_ours_is_known_by_its_command() {
+        for ours in [
+            "roster\0nscd\0",
+            "/usr/bin/roster\0nscd\0--user\0roster-nscd\0",
+            "rosterd\0role\0responder:nscd\0",
+        ] {
+            assert!(is_server(ours), "{ours}");
+        }
+        for other in ["roster\0nscd\0-g\0", "roster\0doctor\0", "vi\0nscd\0", "nscd\0", ""] {
+            assert!(!is_server(other), "{other}");
+        }
+    }
 
     #[test]
     fn recent_denials_of_our_files_are_found() {

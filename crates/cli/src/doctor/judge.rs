@@ -1,7 +1,7 @@
 //! From facts to findings. Pure.
 
 use super::facts::{
-    Facts, Folder, Libc, LogIns, Lookup, Outcome, Read, Running, Snapshot, State, What,
+    Facts, Folder, Libc, LogIns, Lookup, OURS, Outcome, Read, Running, Snapshot, State, What,
 };
 use super::{Finding, Level};
 use crate::cli::CONFIG;
@@ -706,6 +706,15 @@ fn nscd(facts: &Facts) -> Vec<Finding> {
     match facts.nscd.as_ref().map(|name| name.as_deref().unwrap_or("nscd")) {
         None => Vec::new(),
         Some("nsncd") => vec![ok(CHECK, "nsncd answers for glibc, and keeps nothing back")],
+        Some(OURS) if facts.is_root => vec![warning(
+            CHECK,
+            "in place of nscd: a server of Roster is there and does not answer",
+            "see its log; `systemctl restart roster-nscd`, or rosterd",
+        )],
+        Some(OURS) => vec![ok(
+            CHECK,
+            "in place of nscd: a server of Roster is there; it tells root how it is: run this as root",
+        )],
         Some(name) => vec![warning(
             CHECK,
             format!(
@@ -733,7 +742,8 @@ fn maps(
             let is_well = is_well || line.starts_with("asked over the socket ");
             let advice = match line.split(':').next() {
                 Some("maps") => {
-                    "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab"
+                    "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab; then restart \
+                     what serves"
                 }
                 Some("sent to the name services") => {
                     "they go on without a map, some until they are restarted; counted since the server's start"
@@ -866,6 +876,7 @@ mod tests {
             },
             lookup: None,
             nscd: None,
+            is_root: true,
             maps: None,
             without_map: Vec::new(),
             has_client: true,
@@ -1167,6 +1178,10 @@ mod tests {
         assert_worst(Warning, "unscd is running", |f| f.nscd = Some(Some("unscd".to_owned())));
         assert_worst(Warning, "nscd is running", |f| f.nscd = Some(None));
         assert_worst(Ok, "", |f| f.nscd = Some(Some("nsncd".to_owned())));
+        assert_worst(Warning, "of Roster is there and does not answer", |f| {
+            f.nscd = Some(Some(OURS.to_owned()));
+        });
+        assert_worst(Ok, "", |f| (f.nscd, f.is_root) = (Some(Some(OURS.to_owned())), false));
         let served = "passwd: 5 entries in a map of 9 bytes\nsocket: 0 connections\n";
         assert_worst(Ok, "", |f| f.maps = Some(served.to_owned()));
         assert_worst(Warning, "has no client of nscd", |f| {

@@ -2,7 +2,7 @@
 //! room for the answer: the runtime is told of a connection only when it has to be waited for, which
 //! takes a third of the system calls off a question.
 
-use rustix::net::sockopt::socket_peercred;
+use roster_descriptors::peer;
 use rustix::net::{SocketFlags, accept_with};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accept = |listener: &OwnedFd| Ok(accept_with(listener, flags)?);
         let socket = self.0.async_io(Interest::READABLE, accept).await?;
-        let uid = socket_peercred(&socket)?.uid.as_raw();
+        let uid = peer(&socket)?.uid;
         Ok((uid, Connection(socket.into())))
     }
 }

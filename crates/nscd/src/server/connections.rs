@@ -1,10 +1,12 @@
 //! Who is connected: what has come of each question, what is left to send of each answer, and until when
 //! it is waited for. Knows no answer.
 
+use super::maps::RETIRED_MAX;
 use super::programs::Peer;
 use super::{add, socket, unread};
 use crate::protocol::{self, Kind, Table};
 use rustix::event::epoll;
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::Resource;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,13 +19,20 @@ pub const ASKING: Duration = Duration::from_secs(2);
 pub const ANSWERING: Duration = Duration::from_secs(4);
 /// Connections at once; who has not asked goes first.
 const CONNECTIONS_MAX: usize = 2048;
-/// Maps on their way to one user who is not root, as many as he does not take: the system counts them as this
-/// server's, and gives out no more where there are too many.
+/// Maps and large answers on their way to one user who is not root, as many as he does not take: the system counts
+/// them as this server's, and gives out no more where there are too many.
 const HANDED_MAX: usize = 64;
 /// How often it is looked whether such a one was taken, where the other end does not tell.
 const HANDED: Duration = Duration::from_secs(60);
-/// Descriptors for all else.
-const OTHER_DESCRIPTORS: u64 = 128;
+/// An answer of more bytes is a large one: a group of a thousand members.
+const LARGE_BYTES: usize = 16 << 10;
+/// Bytes of large answers that wait here until one user who is not root makes room for them, and those of all such
+/// users. One at a time may be larger.
+const UNSENT_BYTES_OF_A_USER: usize = 16 << 20;
+const UNSENT_BYTES_MAX: usize = 128 << 20;
+/// Descriptors for all else: also the old maps of both tables, of which there are many where much is changed. A stranger
+/// who holds connections is not to be why no new one can be made.
+const OTHER_DESCRIPTORS: u64 = 128 + 2 * RETIRED_MAX as u64;
 /// Longest request.
 const REQUEST_BYTES_MAX: usize = protocol::REQUEST_HEADER_BYTES + protocol::KEY_BYTES_MAX;
 /// The number of the first connection: those before it are no connections.
@@ -41,7 +50,8 @@ pub enum State {
     ForNewer(Table, u64),
     /// What is left of the answer, which others may be told as well.
     Sending(Arc<[u8]>, usize),
-    /// Was handed a map: it is on its way until the other end has received it or is gone.
+    /// Was handed a map, or all that it will be of a large answer: on its way until the other end has received it or
+    /// is gone.
     Handed,
 }
 
@@ -54,8 +64,19 @@ struct Connection {
 }
 
 impl Connection {
+    /// Whether something is on its way to the other end that has to be counted until it is taken.
     fn is_handed(&self) -> bool {
-        matches!(self.state, State::Handed)
+        matches!(self.state, State::Handed) || self.unsent_bytes() > 0
+    }
+
+    /// Bytes of a large answer that the other end has no room for yet. Root is believed to read.
+    fn unsent_bytes(&self) -> usize {
+        match &self.state {
+            State::Sending(answer, _) if self.peer.uid != 0 && answer.len() > LARGE_BYTES => {
+                answer.len()
+            }
+            _ => 0,
+        }
     }
 
     /// Whether the other end has not received everything. Where that cannot be told nothing is waited for.
@@ -134,7 +155,7 @@ impl Connections {
     /// the one that would be closed next.
     pub fn make_room(&mut self) -> bool {
         let mut of_users = HashMap::<u32, usize>::new();
-        // A map that is on its way stays there, and has to be counted.
+        // What is on its way stays there, and has to be counted.
         for connection in self.all.values().filter(|connection| !connection.is_handed()) {
             *of_users.entry(connection.peer.uid).or_default() += 1;
         }
@@ -184,6 +205,10 @@ impl Connections {
                     self.wait(token, State::Handed, now + HANDED);
                 }
                 Some(State::Handed) => self.close(token),
+                Some(State::Sending(..)) => {
+                    self.dropped += 1;
+                    self.end(token);
+                }
                 _ => self.drop(token),
             }
         }
@@ -250,6 +275,22 @@ impl Connections {
         self.all.get(&token).map(|connection| (connection.socket.as_fd(), connection.peer))
     }
 
+    /// Whether an answer of so many bytes may be sent to a user, who may not have read others.
+    #[must_use]
+    pub fn has_room_for(&self, uid: u32, bytes: usize) -> bool {
+        if uid == 0 || bytes <= LARGE_BYTES {
+            return true;
+        }
+        let unsent = |of: &dyn Fn(u32) -> bool| -> usize {
+            let all = self.all.values().filter(|connection| of(connection.peer.uid));
+            all.map(Connection::unsent_bytes).sum()
+        };
+        let fits = |unsent, most| unsent == 0 || unsent + bytes <= most;
+        self.may_be_handed(uid)
+            && fits(unsent(&|of| of == uid), UNSENT_BYTES_OF_A_USER)
+            && fits(unsent(&|_| true), UNSENT_BYTES_MAX)
+    }
+
     /// Whether a map may be on its way to a user, who may have left others lying there.
     #[must_use]
     pub fn may_be_handed(&self, uid: u32) -> bool {
@@ -258,7 +299,7 @@ impl Connections {
         uid == 0 || (own() < HANDED_MAX && handed().count() < self.max / 2)
     }
 
-    /// Takes note that a map is on its way by that connection.
+    /// Takes note that something is on its way by that connection.
     pub fn was_handed(&mut self, token: u64, now: Instant) {
         self.wait(token, State::Handed, now + HANDED);
     }
@@ -276,19 +317,34 @@ impl Connections {
         let State::Sending(answer, sent) = &mut connection.state else { return };
         match socket::transmit(&connection.socket, &answer[*sent..]) {
             Ok(more) => *sent += more,
-            Err(_) => *sent = answer.len(),
+            Err(_) => return self.close(token),
         }
-        if *sent < answer.len() {
-            let event = epoll::EventData::new_u64(token);
-            let flags = epoll::EventFlags::OUT;
-            let socket = &connection.socket;
-            let polled = epoll::modify(&*self.poll, socket, event, flags)
-                .or_else(|_| epoll::add(&*self.poll, socket, event, flags));
-            if polled.is_ok() {
-                return;
+        if *sent == answer.len() || !self.poll_for(token, epoll::EventFlags::OUT) {
+            self.end(token);
+        }
+    }
+
+    /// Ends a connection that is told no more. What it has not read of a large answer is counted until it has: the
+    /// system keeps that for it whether the connection is closed here or not.
+    fn end(&mut self, token: u64) {
+        let Some(connection) = self.all.get(&token) else { return };
+        if connection.is_handed() && connection.has_unread() {
+            // Who reads to the end finds it.
+            let _ = shutdown(&connection.socket, Shutdown::Write);
+            if self.poll_for(token, epoll::EventFlags::IN) {
+                return self.was_handed(token, Instant::now());
             }
         }
         self.close(token);
+    }
+
+    /// Has one be polled for something else than before. Says whether it is.
+    fn poll_for(&self, token: u64, flags: epoll::EventFlags) -> bool {
+        let Some(connection) = self.all.get(&token) else { return false };
+        let (socket, event) = (&connection.socket, epoll::EventData::new_u64(token));
+        epoll::modify(&*self.poll, socket, event, flags)
+            .or_else(|_| epoll::add(&*self.poll, socket, event, flags))
+            .is_ok()
     }
 }
 
@@ -319,7 +375,7 @@ pub fn make_room_for(connections: usize, any: BorrowedFd<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     fn connections(max: usize) -> Connections {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
@@ -417,7 +473,7 @@ mod tests {
         socket::transmit(&theirs, b"!").unwrap();
         assert!(connections.hear(first).is_none());
         for how in [Shutdown::Write, Shutdown::Both] {
-            rustix::net::shutdown(&theirs, how).unwrap();
+            shutdown(&theirs, how).unwrap();
             assert!(connections.hear(first).is_none());
         }
         connections.close_late(Instant::now() + HANDED * 2);
@@ -445,6 +501,64 @@ mod tests {
         }
         assert_eq!(clients.len(), 32);
         assert!(connections.may_be_handed(0));
+    }
+
+    /// Sends an answer of so many bytes to a user who has room for it. Gives the other end.
+    fn told(connections: &mut Connections, uid: u32, bytes: usize) -> Option<OwnedFd> {
+        if !connections.has_room_for(uid, bytes) {
+            return None;
+        }
+        let (ours, theirs) = pair();
+        let token = connections.welcome(ours, of(uid), Instant::now()).unwrap();
+        connections.send(token, vec![7; bytes]);
+        Some(theirs)
+    }
+
+    fn read_to_end(socket: &OwnedFd) -> usize {
+        let mut said = Vec::new();
+        while let Ok(true) = socket::receive(socket, &mut said, 2048) {
+            assert!(said.len() <= 1 << 20, "it never ends");
+        }
+        said.len()
+    }
+
+    #[test]
+    fn large_answers_that_are_not_read_are_few_and_count_until_they_are() {
+        let mut connections = connections(1024);
+        // They lie in the socket: for this server all is done, for the system it is not.
+        let mut unread: Vec<_> =
+            std::iter::from_fn(|| told(&mut connections, 1000, 100_000)).collect();
+        assert_eq!(unread.len(), HANDED_MAX);
+        assert!(!connections.may_be_handed(1000), "they are like maps");
+        assert!(connections.has_room_for(1000, LARGE_BYTES), "small ones go on");
+        assert!(connections.has_room_for(1001, 100_000) && connections.has_room_for(0, 100_000));
+        connections.close_late(Instant::now() + HANDED * 2);
+        while connections.make_room() {}
+        assert_eq!(connections.len(), HANDED_MAX, "nobody forgets them");
+        // One reads, to an end that is there, and one goes.
+        assert_eq!(read_to_end(&unread.remove(0)), 100_000);
+        unread.pop();
+        connections.close_late(Instant::now() + HANDED * 4);
+        assert_eq!(connections.len(), HANDED_MAX - 2);
+        assert!(connections.has_room_for(1000, 100_000));
+        // Root's are closed at once.
+        assert_eq!(read_to_end(&told(&mut connections, 0, 100_000).unwrap()), 100_000);
+        assert_eq!(connections.len(), HANDED_MAX - 2);
+    }
+
+    #[test]
+    fn memory_for_answers_that_nobody_reads_has_a_bound() {
+        let mut connections = connections(1024);
+        let large = 10 << 20;
+        let mut unread = vec![told(&mut connections, 1000, large).unwrap()];
+        assert!(told(&mut connections, 1000, large).is_none(), "more than one user's share");
+        unread.extend((1001..2000).filter_map(|uid| told(&mut connections, uid, large)));
+        assert_eq!(unread.len(), UNSENT_BYTES_MAX / large);
+        // When its time is over only what the system keeps is left of each.
+        connections.close_late(Instant::now() + ANSWERING);
+        assert!(connections.has_room_for(1000, large));
+        assert_eq!(connections.len(), unread.len());
+        assert!(read_to_end(&unread[0]) < 1 << 20);
     }
 
     #[test]

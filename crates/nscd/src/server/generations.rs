@@ -2,7 +2,9 @@
 //! becomes of those that were made.
 
 use super::maps::{Current, file_name};
-use super::sources::{self, BuildError, Built, Files, Stamps, affected, stamps};
+use super::sources::{
+    self, BuildError, Built, Files, Stamps, affected, changed, of_this_tick, stamps,
+};
 use super::{Level, Server, in_full, services};
 use crate::map::MapError;
 use crate::protocol::Table;
@@ -16,12 +18,23 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// What came of making maps of the files with those stamps.
 pub type Made = (Stamps, Vec<(Table, Result<Built, BuildError>)>);
 
+/// Why it is looked which files are others.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Look {
+    /// One was written: it counts, though it may look as before.
+    Heard,
+    /// Maps are made of them now.
+    Asked,
+    /// Nothing was heard: one that somebody is writing is left for later.
+    Unasked,
+}
+
 impl Server {
     pub(super) fn hear_news(&mut self) {
         let news = self.watch.news();
         if news.files {
             self.watch.renew();
-            self.look(false);
+            self.look(Look::Heard);
         }
         if news.others {
             self.forget();
@@ -41,17 +54,21 @@ impl Server {
         }
     }
 
-    /// Looks which files are others than before. `unasked` where nothing was heard of them: one that
-    /// somebody is writing is left for later.
-    pub(super) fn look(&mut self, unasked: bool) {
+    /// Looks which files are others than before.
+    pub(super) fn look(&mut self, why: Look) {
         let now = stamps(&self.options.files);
-        let (at_once, later) = affected(&self.stamps, &now);
-        if at_once.is_empty() || (unasked && written_lately(&self.options.files)) {
+        let mut others = changed(&self.stamps, &now);
+        if why == Look::Heard {
+            (0..others.len()).for_each(|place| others[place] |= self.unsure[place]);
+        }
+        let (at_once, later) = affected(others);
+        if at_once.is_empty() || (why == Look::Unasked && written_lately(&self.options.files)) {
             return;
         }
-        if now[2] != self.stamps[2] {
+        if others[2] {
             self.read_lines();
         }
+        self.unsure = of_this_tick(&now);
         self.stamps = now;
         self.forget();
         self.dirty.extend(at_once);
@@ -69,7 +86,7 @@ impl Server {
     /// Has what changed made anew, in a thread.
     pub(super) fn build(&mut self) {
         // What changed until now is in; what changes from now on is found later.
-        self.look(false);
+        self.look(Look::Asked);
         if self.lines.is_err() {
             self.read_lines();
         }
@@ -133,7 +150,7 @@ impl Server {
             self.tell_taken();
             let later = std::mem::take(&mut self.later);
             self.dirty.extend(later);
-            self.look(true);
+            self.look(Look::Unasked);
         }
     }
 

@@ -25,7 +25,7 @@ const WHOLE_MAX: usize = 8;
 const WHOLE_FOR: Duration = Duration::from_secs(3);
 
 /// Old maps of a table, each with a descriptor: those before them are given up as soon as they may be.
-const RETIRED_MAX: usize = 256;
+pub const RETIRED_MAX: usize = 256;
 
 /// How long a map is served after a newer one could not be made, if only the snapshot changed.
 pub const STALE_MAX: Duration = Duration::from_secs(30);

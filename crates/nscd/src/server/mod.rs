@@ -24,7 +24,7 @@ use crate::nsswitch::Lines;
 use crate::protocol::Table;
 use connections::{Connections, connections_max, make_room_for};
 use figures::Figures;
-use generations::Made;
+use generations::{Look, Made};
 use ground::Ground;
 use helpers::{Helpers, Program};
 use maps::{Maps, Retired, parse_file_name};
@@ -204,6 +204,8 @@ struct Server {
     connections: Connections,
     next_file: u64,
     stamps: Stamps,
+    /// Files that may be written once more and have the same stamp.
+    unsure: [bool; 4],
     /// As they were when they could be read last, or why they cannot be.
     lines: io::Result<Lines>,
     dirty: BTreeSet<Table>,
@@ -242,6 +244,7 @@ impl Server {
         let helpers =
             Helpers::new(options.helper.clone(), lines.as_ref().map(services).unwrap_or_default());
         let now = Instant::now();
+        let stamps = stamps(&options.files);
         let ready = std::mem::replace(&mut options.ready, Box::new(|| {}));
         let mut server = Self {
             ready: Some(ready),
@@ -253,7 +256,8 @@ impl Server {
             helpers,
             connections,
             next_file: 1,
-            stamps: stamps(&options.files),
+            unsure: sources::of_this_tick(&stamps),
+            stamps,
             lines,
             dirty: Table::ALL.into_iter().collect(),
             later: BTreeSet::new(),
@@ -333,7 +337,7 @@ impl Server {
             rounds.look = now + LOOK_EVERY;
             (self.options.alive)();
             self.watch.renew();
-            self.look(true);
+            self.look(Look::Unasked);
         }
         if rounds.touch <= now {
             rounds.touch = now + TOUCH_EVERY;

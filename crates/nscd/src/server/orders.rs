@@ -13,7 +13,11 @@ impl Server {
     /// Does what it is told, if that one may tell.
     pub(super) fn obey(&mut self, token: u64, by: Peer, order: Order<'_>, now: Instant) {
         if by.uid != 0 && by.uid != self.options.administrator {
-            self.connections.close(token);
+            match order {
+                // An answer would be taken for figures.
+                Order::Statistics => self.connections.close(token),
+                Order::Invalidate(_) | Order::Shutdown => self.say_done(token, libc::EPERM),
+            }
             return;
         }
         match order {
@@ -33,14 +37,19 @@ impl Server {
                     self.connections.wait(token, State::ForNewer(table, attempts), now + MAKING);
                 }
                 // Nothing is kept of the others.
-                None => self.connections.send(token, 0_i32.to_ne_bytes().to_vec()),
+                None => self.say_done(token, 0),
             },
             Order::Shutdown => {
                 self.say(Level::Info, "ends: told to over the socket");
-                self.connections.close(token);
+                self.say_done(token, 0);
                 self.is_told_to_end = true;
             }
         }
+    }
+
+    /// Says what came of an order: nothing bad, or an errno.
+    fn say_done(&mut self, token: u64, status: i32) {
+        self.connections.send(token, status.to_ne_bytes().to_vec());
     }
 
     /// Tells those whose map was made, or could not be.
@@ -51,8 +60,7 @@ impl Server {
             _ => None,
         });
         for (token, table) in done {
-            let status = if self.failed.contains(&table) { libc::EIO } else { 0 };
-            self.connections.send(token, status.to_ne_bytes().to_vec());
+            self.say_done(token, if self.failed.contains(&table) { libc::EIO } else { 0 });
         }
     }
 }

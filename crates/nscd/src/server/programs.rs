@@ -5,6 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs;
 
+pub use roster_descriptors::Peer;
+
 /// Processes that are remembered, the latest.
 const PROCESSES_MAX: usize = 4096;
 /// Programs of a kind that are told apart; of more those with the fewest questions go.
@@ -13,15 +15,6 @@ const PROGRAMS_MAX: usize = 64;
 const TOLD_MAX: usize = 8;
 /// The kernel has no longer names; one that says more is none of its.
 const NAME_BYTES_MAX: usize = 64;
-
-/// Who connected, as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// User id.
-    pub uid: u32,
-    /// Process id.
-    pub pid: i32,
-}
 
 /// What a program did that had no use of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

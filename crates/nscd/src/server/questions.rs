@@ -53,7 +53,7 @@ impl Server {
         match said {
             Some(Said::Answer(answer)) => {
                 self.programs.note(by, Did::Asked, name_of);
-                self.connections.send(token, answer);
+                self.tell(token, kind, answer.into());
                 return;
             }
             // Nothing of this table is served here.
@@ -112,7 +112,18 @@ impl Server {
         }
         let answer = Arc::<[u8]>::from(answer);
         for token in waiting {
-            self.connections.send(token, Arc::clone(&answer));
+            self.tell(token, kind, Arc::clone(&answer));
+        }
+    }
+
+    /// Sends an answer, or its user to the name services, who has others that he does not read.
+    fn tell(&mut self, token: u64, kind: Kind, answer: Arc<[u8]>) {
+        let Some((_, by)) = self.connections.peer(token) else { return };
+        if self.connections.has_room_for(by.uid, answer.len()) {
+            self.connections.send(token, answer);
+        } else {
+            self.programs.note(by, Did::WasSentAway, name_of);
+            self.connections.send(token, protocol::not_served(kind));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where clients connect.
 
 use super::programs::Peer;
-use rustix::net::sockopt::socket_peercred;
+use roster_descriptors::peer;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen, recv, send, sendmsg,
@@ -62,7 +62,10 @@ pub fn owner(path: &Path) -> io::Result<Option<String>> {
         Reached::Busy => return Ok(Some("somebody".to_owned())),
         Reached::Listener(client) => client,
     };
-    let pid = socket_peercred(&client)?.pid.as_raw_nonzero();
+    let Peer { pid, .. } = peer(&client)?;
+    if pid == 0 {
+        return Ok(Some("a process of another namespace".to_owned()));
+    }
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = name.trim();
     let name = if name.is_empty() { "a program" } else { name };
@@ -88,9 +91,7 @@ pub fn check_path(listener: impl AsFd) -> Result<(), SocketError> {
             Reached::Nobody => false,
             Reached::Busy => true,
             // Both say who began to listen.
-            Reached::Listener(client) => {
-                socket_peercred(&client)?.pid == socket_peercred(&listener)?.pid
-            }
+            Reached::Listener(client) => peer(&client)?.pid == peer(&listener)?.pid,
         })
     };
     match told() {
@@ -159,9 +160,8 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, Peer)>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     match accept_with(listener, flags) {
         Ok(socket) => {
-            let credentials = socket_peercred(&socket)?;
-            let (uid, pid) = (credentials.uid.as_raw(), credentials.pid.as_raw_nonzero().get());
-            Ok(Some((socket, Peer { uid, pid })))
+            let by = peer(&socket)?;
+            Ok(Some((socket, by)))
         }
         Err(error) if error == rustix::io::Errno::AGAIN => Ok(None),
         Err(error) => Err(error.into()),

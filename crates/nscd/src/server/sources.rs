@@ -47,6 +47,22 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
+/// Clocks of file systems stand still for as long, at the most: 100 ticks a second.
+const TICK: Duration = Duration::from_millis(20);
+
+impl Stamp {
+    /// Whether the file may be written once more and look the same, at that time.
+    fn is_of_this_tick(&self, now: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let since = Duration::new(
+            u64::try_from(seconds).unwrap_or_default(),
+            u32::try_from(nanoseconds).unwrap_or_default(),
+        );
+        // Times to come are no help, either.
+        now.duration_since(UNIX_EPOCH + since).map_or(true, |age| age < TICK)
+    }
+}
+
 /// The stamps of all files.
 pub type Stamps = [Option<Stamp>; 4];
 
@@ -64,10 +80,21 @@ pub fn stamps(files: &Files) -> Stamps {
     })
 }
 
+/// Which stamps are of the moment in which they were taken. Before Linux 6.13, and on some file systems after it, a file
+/// that is written in place twice in a few milliseconds can look the same both times.
+pub fn of_this_tick(stamps: &Stamps) -> [bool; 4] {
+    let now = SystemTime::now();
+    stamps.map(|stamp| stamp.is_some_and(|stamp| stamp.is_of_this_tick(now)))
+}
+
+/// Which files are others.
+pub fn changed(before: &Stamps, now: &Stamps) -> [bool; 4] {
+    [0, 1, 2, 3].map(|place| before[place] != now[place])
+}
+
 /// Which maps have to be made anew: together at once, and after that. The map of groups also has who is
 /// in none, so that a new user changes it; nobody waits for that with the map of users, which is small.
-pub fn affected(before: &Stamps, now: &Stamps) -> (Vec<Table>, Vec<Table>) {
-    let [passwd, group, nsswitch, snapshot] = [0, 1, 2, 3].map(|place| before[place] != now[place]);
+pub fn affected([passwd, group, nsswitch, snapshot]: [bool; 4]) -> (Vec<Table>, Vec<Table>) {
     match (passwd, group) {
         _ if nsswitch || snapshot || (passwd && group) => (Table::ALL.to_vec(), Vec::new()),
         (true, _) => (vec![Table::Passwd], vec![Table::Group]),
@@ -321,6 +348,23 @@ mod tests {
         assert_eq!(users_without_snapshot("roster [!SUCCESS=continue] files"), 1);
         assert_eq!(users_without_snapshot("roster [UNAVAIL=return] files"), 0);
         assert_eq!(users_without_snapshot("files roster [UNAVAIL=return]"), 1);
+    }
+
+    #[test]
+    fn a_file_that_was_just_written_may_be_written_again_and_look_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("passwd");
+        fs::write(&path, "").unwrap();
+        let files = [&path; 4].map(Clone::clone);
+        let [passwd, group, nsswitch, snapshot] = files;
+        let [stamp, ..] = stamps(&Files { passwd, group, nsswitch, snapshot });
+        let stamp = stamp.unwrap();
+        let written = fs::metadata(&path).unwrap().modified().unwrap();
+        for (after, is_unsure) in [(0, true), (TICK.as_millis() as u64, false), (5000, false)] {
+            let now = written + Duration::from_millis(after);
+            assert_eq!(stamp.is_of_this_tick(now), is_unsure, "{after}");
+        }
+        assert!(stamp.is_of_this_tick(written - Duration::from_secs(60)), "the clock was set");
     }
 
     #[test]
