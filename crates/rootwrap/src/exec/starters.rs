@@ -20,6 +20,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -211,6 +212,13 @@ impl Apart {
     }
 }
 
+impl Drop for Apart {
+    /// They end, and what their tables have is open no longer than what was in this process's.
+    fn drop(&mut self) {
+        let _ = self.shared.hands.shutdown(Shutdown::Both);
+    }
+}
+
 /// What came over a channel whose other end says something before it goes.
 fn answer<T, E>(received: Result<io::Result<T>, E>) -> io::Result<T>
 where
@@ -257,7 +265,8 @@ impl Shared {
     fn serve(&self) {
         loop {
             let (number, fds) = match self.receive() {
-                Ok(received) => received,
+                Ok(Some(received)) => received,
+                Ok(None) => return,
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => {
                     thread::sleep(EXHAUSTED);
@@ -275,19 +284,20 @@ impl Shared {
         }
     }
 
-    fn receive(&self) -> rustix::io::Result<(u64, Vec<OwnedFd>)> {
+    /// `None` at the end.
+    fn receive(&self) -> rustix::io::Result<Option<(u64, Vec<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut number = [0; size_of::<u64>()];
         let mut pieces = [IoSliceMut::new(&mut number)];
-        recvmsg(&self.hands, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let came = recvmsg(&self.hands, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC)?;
         let mut fds = Vec::with_capacity(DESCRIPTORS_MAX);
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(received) = message {
                 fds.extend(received);
             }
         }
-        Ok((u64::from_le_bytes(number), fds))
+        Ok((came.bytes > 0).then(|| (u64::from_le_bytes(number), fds)))
     }
 
     fn enlist(&self, job: Job) -> u64 {
@@ -338,6 +348,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::io::Read;
 
     fn wanted(script: &str) -> Wanted {
@@ -374,12 +385,22 @@ mod tests {
         let name = std::fs::read_link(format!("/proc/self/fd/{}", came.as_raw_fd())).unwrap();
         assert_eq!(told(&Starters::Here(None), &script).trim(), name.to_str().unwrap());
         assert_eq!(told(&starters, &script), "");
-        // And those that were made later have none either.
+        // And those that are made later have none either.
         thread::scope(|scope| {
             let ran: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| told(&starters, &format!("{script}; sleep 0.1"))))
                 .collect();
             assert!(ran.into_iter().all(|ran| ran.join().unwrap().is_empty()));
         });
+    }
+
+    #[test]
+    fn what_was_open_when_they_began_is_closed_with_them() {
+        let (reads, writes) = io::pipe().unwrap();
+        let starters = Apart::new().unwrap();
+        drop((writes, starters));
+        let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+        let mut ended = [PollFd::new(&reads, PollFlags::IN)];
+        assert_eq!(poll(&mut ended, Some(&limit)), Ok(1));
     }
 }
