@@ -41,6 +41,8 @@ struct Client {
     waits: bool,
     /// Was handed a map, which counts as long as it is not taken.
     is_handed: bool,
+    /// Was told a large answer, which counts as long as it is not read.
+    is_told: bool,
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -95,7 +97,7 @@ fuzz_target!(|input: &[u8]| {
         clients.retain(|client| {
             let stays = connections.peer(client.token).is_some();
             assert!(
-                !stays || client.is_handed || now < client.until,
+                !stays || client.is_handed || client.is_told || now < client.until,
                 "nobody stays longer than allowed"
             );
             stays || client.socket.is_some()
@@ -132,12 +134,15 @@ fn connect(connections: &mut Connections, clients: &mut Vec<Client>, uid: u32, n
         heard: Vec::new(),
         waits: false,
         is_handed: false,
+        is_told: false,
     });
 }
 
-/// Connections of users who have fewer than somebody else has, without those that wait for a map to be taken.
+/// Connections of users who have fewer than somebody else has, without those that wait for something to be taken.
 fn few(connections: &Connections, clients: &[Client]) -> Vec<u64> {
-    let is_there = |client: &&Client| !client.is_handed && connections.peer(client.token).is_some();
+    let is_there = |client: &&Client| {
+        !client.is_handed && !client.is_told && connections.peer(client.token).is_some()
+    };
     let of = |uid| clients.iter().filter(is_there).filter(|client| client.uid == uid).count();
     let most = (1..=USERS).map(of).max().unwrap_or_default();
     let few = clients.iter().filter(is_there).filter(|client| of(client.uid) < most);
@@ -199,7 +204,12 @@ fn go_on(connections: &mut Connections, client: &mut Client, now: Instant) {
             let is_for_newer = |state: &State| matches!(state, State::ForNewer(..)).then_some(());
             assert_eq!(connections.waiting(is_for_newer), [(client.token, ())]);
             client.waits = false;
-            connections.send(client.token, vec![7; LARGE_BYTES]);
+            client.is_told = connections.has_room_for(client.uid, LARGE_BYTES);
+            if client.is_told {
+                connections.send(client.token, vec![7; LARGE_BYTES]);
+            } else {
+                connections.send(client.token, protocol::not_served(Kind::UserByName));
+            }
         }
         Parsed::Whole(Request::NotServed(_) | Request::Map(..)) | Parsed::Wrong => {
             connections.drop(client.token);
