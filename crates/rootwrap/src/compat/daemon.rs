@@ -198,8 +198,7 @@ impl Allowed {
     }
 
     fn is_among(&self, stream: &UnixStream) -> bool {
-        rustix::net::sockopt::socket_peercred(stream)
-            .is_ok_and(|peer| self.0.contains(&peer.uid.as_raw()))
+        roster_descriptors::peer(stream).is_ok_and(|peer| self.0.contains(&peer.uid))
     }
 }
 
