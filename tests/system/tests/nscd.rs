@@ -804,7 +804,7 @@ fn the_orders_of_nscd_are_roots_alone() {
     assert!(!served.figures().is_empty(), "nobody ended it");
     let told = served.order(&["--invalidate", "hosts"]);
     assert_eq!(told.code, 0, "nothing is kept of nscd's other tables: {told:?}");
-    assert_eq!(served.order(&["--invalidate", "pasword"]).code, 2);
+    assert_eq!(served.order(&["--invalidate", "users"]).code, 2);
     assert_eq!(served.host().run(&nscd, &["--shutdown"]).code, 0);
     wait_until(SOON, "it has ended", || !served.process().runs());
 }
