@@ -275,8 +275,11 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
+    use std::sync::Arc;
 
     fn started(mut command: Command) -> Started {
+        // Where the tests begin with it ignored, as under nohup(1), commands do not.
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default()).unwrap();
         Started { child: command.spawn().unwrap(), cgroup: None }
     }
 
