@@ -2,12 +2,14 @@
 """Connections to a socket that begin a frame, each with a descriptor whose close() would wait for an hour: a
 socket with SO_LINGER and data that nobody reads.
 
-usage: lingering.py SOCKET COUNT
+usage: lingering.py SOCKET COUNT [HELD]
 
-Prints a line when they are there, and ends with standard input.
+Prints a line when they are there, and ends with standard input. With HELD only so many stay: they come and go one after
+the other.
 """
 
 import resource
+import select
 import socket
 import struct
 import sys
@@ -28,27 +30,35 @@ def lingering(listener):
 
 
 def main():
+    count = int(sys.argv[2])
+    held = int(sys.argv[3]) if len(sys.argv) > 3 else count
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     listener.bind(("127.0.0.1", 0))
-    listener.listen(4096)
-    kept = []
-    for _ in range(int(sys.argv[2])):
+    listener.listen(64)
+    unread, kept = [], []
+    for number in range(count):
+        if select.select([sys.stdin], [], [], 0)[0]:
+            return
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(sys.argv[1])
         sent = lingering(listener)
+        unread.append(listener.accept()[0])
         try:
             socket.send_fds(connection, [b"R\0\0\0"], [sent.fileno()])
-            # Taken, before the next one comes.
-            time.sleep(0.002)
         except OSError:
             # Turned away at once, or refused by the kernel for who serves: it is ours to close without waiting.
             sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
         sent.close()
         kept.append(connection)
-    print("connected", flush=True)
+        if len(kept) > held:
+            kept.pop(0).close()
+        if number == min(2 * held, count - 1):
+            print("there", flush=True)
+        # Those that stay are taken, before the next one comes.
+        time.sleep(0.002 if held == count else 0.0005)
     sys.stdin.read()
 
 

@@ -796,9 +796,9 @@ fn wait_for_all<const N: usize>(programs: &mut [Child; N], time: Duration) -> [O
 fn no_command_waits_for_what_a_stranger_had_closed_while_it_began() {
     root_or_return!();
     let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=1024", "--"]);
-    let script = fs::read_to_string(script("leaving.py")).unwrap();
+    let script = fs::read_to_string(script("lingering.py")).unwrap();
     let mut stranger = exec.as_user(CAROL, "python3");
-    stranger.args(["-c", &script]).arg(exec.socket()).arg("9000");
+    stranger.args(["-c", &script]).arg(exec.socket()).args(["9000", "8"]);
     let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     stranger.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
     run_on_beside_a_stranger(&exec);
