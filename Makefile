@@ -28,10 +28,10 @@ $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cann
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help build programs module demo test bench lint fuzz install uninstall clean
+.PHONY: help build programs module demo test test-busy test-long bench lint fuzz install uninstall clean
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 build: programs module ## build the programs and the NSS and PAM modules
 
@@ -54,6 +54,13 @@ demo: ## time id and getent on 10,000 users beside glibc's files; then the daemo
 
 test: ## run all tests (ARGS= for cargo test)
 	@scripts/test $(ARGS)
+
+test-busy: ## run all tests beside stress-ng on every processor and on the disk
+	@$(MAKE) --no-print-directory test-long PART=busy
+
+test-long: build ## run one part of the long tests: make test-long PART=NAME; PART=--help lists them
+	@scripts/need test-long
+	@scripts/test-long $(or $(PART),--help)
 
 bench: ## measure against peers installed from packages, one table (ARGS= for bench/run)
 	@scripts/need bench
