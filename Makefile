@@ -8,6 +8,8 @@ export PREFIX DESTDIR LIBDIR
 
 # Arguments for `make bench`, `make test`, `make fuzz`.
 ARGS ?=
+# What `make counts` compares with.
+BASE ?= HEAD~1
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # rustup puts cargo here; `su` and services do not look there by themselves.
@@ -28,7 +30,7 @@ $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cann
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help build programs module demo test test-busy test-long bench lint fuzz install uninstall clean
+.PHONY: help build programs module demo test test-busy test-long bench counts lint fuzz install uninstall clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +67,9 @@ test-long: build ## run one part of the long tests: make test-long PART=NAME; PA
 bench: ## measure against peers installed from packages, one table (ARGS= for bench/run)
 	@scripts/need bench
 	@bench/run $(ARGS)
+
+counts: ## count instructions of code without I/O and compare with BASE=HEAD~1; 1 % more on a line fails
+	@scripts/counts $(BASE)
 
 lint: ## check style, lints, licences, spelling, scripts and the policies of packaging/
 	@scripts/lint
