@@ -2,11 +2,11 @@
 //! commands between `roster-exec` and its daemon, and a simple bind to a directory server.
 
 use crate::corpus::{ASKED_USER, asked_user, with_user};
-use crate::message;
 use gungraun::prelude::*;
+use roster_counts::message;
 use roster_exec::wire::encode_request;
 use roster_wire::pam::{self, AnswerHeader, Messages};
-use roster_wire::{Kind, ReplyHeader, Request, Strings, encode};
+use roster_wire::{Kind, ReplyHeader, Request, Strings};
 use std::hint::black_box;
 
 /// A frame, the parser that has to accept it, and whether it did.
@@ -50,7 +50,8 @@ fn accepts_lookup_request(frame: &[u8]) -> bool {
 
 fn lookup_reply() -> Vec<u8> {
     let mut frame = Vec::new();
-    with_user(ASKED_USER, |user| encode::user(&mut frame, user)).expect("the user fits");
+    with_user(ASKED_USER, |user| roster_wire::encode::user(&mut frame, user))
+        .expect("the user fits");
     frame
 }
 
@@ -115,9 +116,9 @@ fn accepts_command_request(frame: &[u8]) -> bool {
 }
 
 /// Encodes a frame once, so that the allocator has a free block of its size.
-fn frame_to_encode(encode: fn() -> Vec<u8>) -> fn() -> Vec<u8> {
-    drop(encode());
-    encode
+fn frame_to_encode(make: fn() -> Vec<u8>) -> fn() -> Vec<u8> {
+    drop(make());
+    make
 }
 
 fn assert_encoded(frame: Vec<u8>) {
@@ -126,8 +127,8 @@ fn assert_encoded(frame: Vec<u8>) {
 
 #[library_benchmark(setup = frame_to_encode, teardown = assert_encoded)]
 #[bench::simple_bind(simple_bind)]
-fn encode_frame(encode: fn() -> Vec<u8>) -> Vec<u8> {
-    encode()
+fn encode(make: fn() -> Vec<u8>) -> Vec<u8> {
+    make()
 }
 
 fn simple_bind() -> Vec<u8> {
@@ -138,4 +139,4 @@ fn simple_bind() -> Vec<u8> {
     bind.encode(black_box(7), &[])
 }
 
-library_benchmark_group!(name = frames, benchmarks = [parse, encode_frame]);
+library_benchmark_group!(name = frames, benchmarks = [parse, encode]);

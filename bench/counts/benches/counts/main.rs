@@ -9,7 +9,8 @@
 //! keep them when code moves.
 //!
 //! Does not measure time (`bench/run` does) and does not compare (`bench/counts/compare` does).
-#![allow(missing_docs)]
+// What gungraun makes of the lines.
+#![allow(missing_docs, unused_qualifications)]
 
 mod build;
 mod corpus;
@@ -18,21 +19,16 @@ mod lookup;
 mod module;
 mod rootwrap;
 
-// The encoder of LDAP messages is included by path. Its crate brings DNS, TLS and their hundred crates,
-// which would double the time that both revisions take to build.
-#[allow(dead_code)]
-#[path = "../../../../crates/provider-ldap/src/ber.rs"]
-mod ber;
-#[allow(dead_code)]
-#[path = "../../../../crates/provider-ldap/src/filter.rs"]
-mod filter;
-#[allow(dead_code)]
-#[path = "../../../../crates/provider-ldap/src/message.rs"]
-mod message;
+use build::builds;
+use frame::frames;
+use gungraun::{Callgrind, LibraryBenchmarkConfig, main};
+use lookup::lookups;
+use rootwrap::filters;
 
-use gungraun::prelude::*;
-
-gungraun::main!(
-    config = LibraryBenchmarkConfig::default().pass_through_env(module::PATH_VARIABLE),
-    library_benchmark_groups = [lookup::lookups, build::builds, rootwrap::filters, frame::frames]
+main!(
+    config = LibraryBenchmarkConfig::default()
+        .pass_through_env(module::PATH_VARIABLE)
+        // Instructions alone are compared.
+        .tool(Callgrind::with_args(["--cache-sim=no"])),
+    library_benchmark_groups = [lookups, builds, filters, frames]
 );
