@@ -30,7 +30,7 @@ $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cann
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help build programs module demo test test-busy test-long bench counts lint fuzz install uninstall clean
+.PHONY: help build programs module demo test test-busy test-long bench bench-base counts lint fuzz install uninstall clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,10 @@ bench: ## measure against peers installed from packages, one table (ARGS= for be
 
 counts: ## count instructions of code without I/O and compare with BASE=HEAD~1; 1 % more on a line fails
 	@scripts/counts $(BASE)
+
+# Of the variables of `make install`, none applies: the folder is BASE, the prefix /usr.
+bench-base: ## build and install REV= into BASE= (bench/out/base/COMMIT) for `bench/run --against`; print BASE
+	@scripts/bench-base
 
 lint: ## check style, lints, licences, spelling, scripts and the policies of packaging/
 	@scripts/lint

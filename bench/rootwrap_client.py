@@ -56,7 +56,7 @@ def expect(answer, stdout):
         raise SystemExit(f"answered {str(answer)[:200]}")
 
 
-def calls(daemons, programs, repetitions):
+def calls(daemons, programs, repetitions, seed=0):
     """One call of each in turn: daemons by the client, programs by subprocess.run."""
     clients = {name: Timed(command) for name, command in daemons.items()}
 
@@ -68,7 +68,7 @@ def calls(daemons, programs, repetitions):
             subprocess.run(programs[name], check=True)
         return time.monotonic_ns() - begin
 
-    taken = rounds([*clients, *programs], repetitions, UNLIMITED, once)
+    taken = rounds([*clients, *programs], repetitions, UNLIMITED, once, seed=seed)
     for client in clients.values():
         client.close()
     return taken

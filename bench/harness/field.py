@@ -13,7 +13,6 @@ class Field:
 
     def __init__(self, bench):
         self.bench, self.quick = bench, bench.options.quick
-        self.folder = bench.work / "directories"
         self.directories, self.servers = {}, {}
         if self.quick:
             self.large, self.small = DirectoryShape(2_000, 1_000, 100, 100), DirectoryShape(500, 200, 20, 50)
@@ -43,7 +42,7 @@ class Field:
         key = (kind, schema, shape)
         if key not in self.servers:
             self.bench.progress.begin(f"{kind.name}, {schema}: loading {shape}")
-            folder = self.folder / f"{kind.name}-{schema}-{shape.key}"
+            folder = self.bench.folder(f"{kind.name}-{schema}-{shape.key}")
             folder.mkdir(parents=True)
             ldif = folder / "load"
             self.directory(shape).write_ldif(ldif, schema)

@@ -11,8 +11,11 @@ import statistics
 import sys
 import time
 
+# Share, and how many samples it takes.
+PERCENTILES = ((50, 1), (90, 10), (99, 100))
 
-def rounds(contenders, repetitions, budget_s, once, progress=None):
+
+def rounds(contenders, repetitions, budget_s, once, progress=None, seed=0):
     """Samples by contender.
 
     A contender whose samples have used up `budget_s` sits out the remaining rounds; it has been
@@ -22,8 +25,9 @@ def rounds(contenders, repetitions, budget_s, once, progress=None):
     """
     samples = {contender: [] for contender in contenders}
     spent_s = dict.fromkeys(contenders, 0.0)
+    chance = random.Random(seed)
     for turn in range(repetitions):
-        for contender in random.Random(turn).sample(contenders, len(contenders)):
+        for contender in chance.sample(contenders, len(contenders)):
             if spent_s[contender] >= budget_s:
                 continue
             began = time.monotonic()
@@ -35,7 +39,8 @@ def rounds(contenders, repetitions, budget_s, once, progress=None):
 
 
 def summary(samples):
-    """Median, quartiles and number of the samples, ready for JSON."""
+    """Median, quartiles, percentiles and number of the samples, ready for JSON. A percentile that fewer samples
+    cannot tell from their maximum is left out: p90 of fewer than 10, p99 of fewer than 100."""
     ordered = sorted(samples)
     quartiles = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else [ordered[0]] * 3
     return {
@@ -44,6 +49,7 @@ def summary(samples):
         "p75": quartiles[2],
         "min": ordered[0],
         "n": len(ordered),
+        **{f"p{share}": percentile(ordered, share / 100) for share, n in PERCENTILES if len(ordered) >= n},
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 def describe(repository, work, peer_versions):
     return {
         "time": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "commit": _said("git", "-C", repository, "rev-parse", "--short=12", "HEAD") + _changed(repository),
+        "commit": commit(repository),
         "cpu": _field("/proc/cpuinfo", r"model name\s*: (.*)") or platform.machine(),
         "processors": os.cpu_count(),
         "memory_mb": int(_field("/proc/meminfo", r"MemTotal:\s*(\d+)") or 0) // 1024,
@@ -25,6 +25,10 @@ def describe(repository, work, peer_versions):
         "packages": peer_versions,
         "load_average_before": os.getloadavg()[0],
     }
+
+
+def commit(repository):
+    return _said("git", "-C", repository, "rev-parse", "--short=12", "HEAD") + _changed(repository)
 
 
 def _changed(repository):

@@ -39,6 +39,7 @@ def tables(results):
     made += commands.tables(results)
     made += lab.tables(results)
     made.append(_figures(results["figures"]))
+    made.append(_load(results["load"]))
     return made
 
 
@@ -151,6 +152,14 @@ def _figures(judged):
     return Table("Figures to reach", ["", "goal", "measured", ""], rows, notes)
 
 
+def _load(by_part):
+    rows = []
+    for part, shape in by_part.items():
+        said = {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in shape.items()}
+        rows.append([part, *(said.get(key, "") for key in ("corpora", "clients", "rate", "rounds"))])
+    return Table("Load shape", ["part", "corpora", "clients", "rate", "rounds"], rows, [])
+
+
 def _amount(value, unit):
     number = f"{value:.0f}" if value == int(value) or value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
     return f"{number} {unit}".strip()
@@ -172,11 +181,11 @@ def _ns(value):
 
 
 def as_text(results):
-    return "\n".join([_origin(results), *(_text(table) for table in tables(results))])
+    return "\n".join([_origin(results), *(text_of(table) for table in tables(results))])
 
 
 def as_markdown(results):
-    return "\n".join([*(_markdown(table) for table in tables(results)), _origin(results)])
+    return "\n".join([*(markdown_of(table) for table in tables(results)), _origin(results)])
 
 
 def _origin(results):
@@ -190,7 +199,7 @@ def _origin(results):
     )
 
 
-def _text(table):
+def text_of(table):
     widths = [max(len(row[i]) for row in [table.header, *table.rows]) for i in range(len(table.header))]
 
     words = _left(table)
@@ -203,7 +212,7 @@ def _text(table):
     return "\n".join([table.title, *head, *map(line, table.rows), *(f"  {note}" for note in table.notes), ""])
 
 
-def _markdown(table):
+def markdown_of(table):
     def line(cells):
         return "| " + " | ".join(cells) + " |"
 

@@ -24,6 +24,16 @@ STORM = 1_000
 STORM_SEEN_WITHIN_MS = 120_000
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    field = bench.field
+    return {
+        "corpora": [str(shape) for shape in (field.large, field.small, field.huge) if shape],
+        "clients": "1 daemon, 1 reader; 1 change at a time", "rate": "a change after 0.3 to 0.6 s of rest",
+        "rounds": f"{bench.changes} changes of a user and of a group each; a storm of {STORM + 1}",
+    }  # fmt: skip
+
+
 def measure(bench):
     """By server and corpus."""
     field = bench.field

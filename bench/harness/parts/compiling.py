@@ -4,6 +4,11 @@ from ..measure import rounds, summary
 from ..room import ALL_CPUS, Launcher
 
 
+def load(bench, corpora):
+    """Load shape: what runs, on what, how often."""
+    return {"corpora": corpora, "clients": "1 program at a time", "rounds": bench.builds}
+
+
 def measure(bench, corpora):
     """Summaries by corpus. The text is in the page cache; the output is synced to disk, which is in
     the wall time and not in the processor time. Leaves the snapshot beside the text."""

@@ -9,6 +9,7 @@ from . import privileged
 
 CLIENTS = 32
 MEGABYTES = 200
+SOCKET = "/run/exec"
 BARE, OURS = "true", "roster-exec"
 POLICY = "".join(
     f'[[rule]]\nname = "{name}"\nusers = ["root"]\ncommand = "/usr/bin/{name}"\nany_args = true\n'
@@ -16,21 +17,37 @@ POLICY = "".join(
 )
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    rounds = f"{bench.repetitions * 3} calls, {3 if bench.quick else 7} crowds, {5 if bench.quick else 15} times {MEGABYTES} MB"
+    return {"corpora": "3 rules", "clients": [1, CLIENTS], "rate": "closed loop, no pause", "rounds": rounds}
+
+
 def measure(bench):
     folder = bench.folder("exec")
     folder.mkdir(parents=True)
-    policy = folder / "exec.toml"
-    policy.write_text(POLICY)
-    policy.chmod(0o600)
     with privileged.room(bench, folder) as room:
-        daemon = [bench.tools / "roster-rootwrap-daemon", "--native", "--policy", policy, "--socket", "/run/exec"]
-        # It writes a line for each command where there is no journal.
-        quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "sh", "taskset", "-c", ALL_CPUS]
-        pid = room.start_daemon([*quiet, *daemon], "/run/exec")
+        pid = start_daemon(bench, room, folder)
         try:
             return Exec(bench, room).measure()
         finally:
             room.stop_daemon(pid)
+
+
+def start_daemon(bench, room, folder):
+    """The exec daemon in the room, with its policy in the folder. Returns the pid."""
+    policy = folder / "exec.toml"
+    policy.write_text(POLICY)
+    policy.chmod(0o600)
+    daemon = [bench.tools / "roster-rootwrap-daemon", "--native", "--policy", policy, "--socket", SOCKET]
+    # It writes a line for each command where there is no journal.
+    quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "sh", "taskset", "-c", ALL_CPUS]
+    return room.start_daemon([*quiet, *daemon], SOCKET)
+
+
+def client(bench):
+    """The command line of roster-exec, up to the command that it runs."""
+    return [bench.tools / "roster-exec", "-s", SOCKET]
 
 
 class Exec:
@@ -52,7 +69,7 @@ class Exec:
         }
 
     def programs(self):
-        calls = {BARE: [], OURS: [self.bench.tools / "roster-exec", "-s", "/run/exec"]} | privileged.peers(self.bench)
+        calls = {BARE: [], OURS: client(self.bench)} | privileged.peers(self.bench)
         return {name: [*call, "/usr/bin/true"] for name, call in calls.items()}
 
     def once(self, name):
@@ -62,7 +79,7 @@ class Exec:
         return ran["ns"]
 
     def timed(self, part, **settings):
-        settings["socket"] = "/run/exec"
+        settings["socket"] = SOCKET
         return privileged.timed(self.bench, self.room, sys.executable, "exec_client.py", part, settings)
 
 

@@ -10,8 +10,14 @@ from ..room import ENVIRONMENT, Room
 ENDS_WITHIN_S = 3600
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    clients = f"1 reader for {bench.publications} timed generations, then a reader a processor for {bench.calls} lookups"
+    return {"corpora": "64 users, 16 groups", "clients": clients, "rounds": bench.publications}
+
+
 def measure(bench, publications, calls):
-    folder = bench.work / "freshness"
+    folder = bench.folder("freshness")
     text = folder / "text"
     text.mkdir(parents=True)
     etc = {"nsswitch.conf": who.nsswitch("roster files"), "passwd": who.LOCAL_PASSWD, "group": who.LOCAL_GROUP}

@@ -18,11 +18,17 @@ from ..field import SLAPD
 from .changes import _mirrored
 
 SETTLE_S = 20
+SECONDS = 30
 BURST_S = 0.2
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    return {"corpora": str(bench.field.large), "clients": "1 daemon", "rounds": f"2 looks of {SECONDS} s"}
+
+
 def measure(bench):
-    seconds = 30
+    seconds = SECONDS
     with bench.field.serving(*SLAPD, bench.field.large) as server:
         with Rosterd(bench, bench.folder("idle"), server) as roster:
             _mirrored(bench, roster, "idle")

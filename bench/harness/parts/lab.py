@@ -30,6 +30,15 @@ WARM_UP_S = 0.5
 DELAYS = {"rate": 1000, "seconds": 10}
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    lab = Lab(bench)
+    return {
+        "corpora": f"{USERS} users, {HOSTS} hosts", "clients": "16 virtual users (LDAP), 100 (DNS)",
+        "rate": f"closed loop; {DELAYS['rate']}/s for known delays", "rounds": f"{lab.repetitions} of {lab.seconds} s",
+    }  # fmt: skip
+
+
 def measure(bench):
     return Lab(bench).measure()
 
@@ -216,7 +225,7 @@ class Lab:
             if name == "posix_spawn":
                 out, _ = self.run([loop, self.seconds, "2", "true"], ALL_CPUS)
                 return {"rate": int(out) / self.seconds}
-            out = self.bench.work / "hyperfine.json"
+            out = self.bench.answer
             self.run(["hyperfine", "-N", "--style", "none", "--export-json", out, "true"], ALL_CPUS)
             return {"rate": 1 / json.loads(out.read_text())["results"][0]["mean"]}
 

@@ -42,6 +42,12 @@ WAYS = {
 HASH = re.compile(rb"\$argon2id\$v=19\$m=\d+,t=\d+,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}")
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    rounds = f"{bench.questions} logins each, {3 if bench.quick else 7} crowds"
+    return {"corpora": str(bench.field.large), "users": USERS, "clients": [1, CLIENTS], "rounds": rounds}
+
+
 def measure(bench):
     if os.geteuid() != 0:
         raise RuntimeError("who logs others in is root: run it as root")

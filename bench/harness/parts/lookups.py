@@ -25,11 +25,17 @@ SLOW_BUDGET_S = 3  # samples of one contender in one series
 CHECK_NS = 2_000_000_000
 
 
+def load(bench, corpora):
+    """Load shape: what runs, on what, how often."""
+    clients = f"1 thread, batches of {BATCH_NS / 1e6:g} ms, keys in random order over the whole corpus"
+    return {"corpora": corpora, "clients": clients, "rounds": bench.batches}
+
+
 def measure(bench, corpus, straight, through_glibc):
     """Summaries in ns by way, series and contender, for one corpus."""
     place = f"lookups-{corpus.shape.shape}-{corpus.shape.users}"
     bench.progress.begin(f"keys and answers of {corpus.shape}")
-    keys = Keys(corpus, bench.work / f"{place}-keys", bench.seed)
+    keys = Keys(corpus, bench.folder(f"{place}-keys"), bench.seed)
     setting = bench.setting(corpus, place)
     result = {"corpus": str(corpus.shape), "note": corpus.note, "keys": {}, "straight": {}, "glibc": {}, "faults": []}
     result["keys"] = {series: len(listed) for series, listed in keys.series.items()}
@@ -62,12 +68,12 @@ def _series(bench, keys, series, helpers, clock):
         if helper.ask(f"time {series} 1") == ["cannot"]:
             continue
         # Before all else: a daemon lays what it remembers out in the order in which it was first asked.
-        ns = _warm_up(helper, series, len(keys.series[series]))
-        fault = _fault(keys, series, each, helper, max(1, int(CHECK_NS / ns)))
+        ns = warm_up(helper, series, len(keys.series[series]))
+        fault = fault_of(keys, series, each, helper, max(1, int(CHECK_NS / ns)))
         if fault:
             faults.append(f"{each.name}: {fault}")
             continue
-        batch[each] = _count_for(helper, series, BATCH_NS)
+        batch[each] = count_for(helper, series, BATCH_NS)
 
     def once(each):
         return int(helpers[each].ask(f"time {series} {batch[each]}")[clock]) / batch[each]
@@ -76,9 +82,9 @@ def _series(bench, keys, series, helpers, clock):
     return {each.name: summary(taken) | {"batch": batch[each]} for each, taken in samples.items()}, faults
 
 
-def _warm_up(helper, series, keys):
+def warm_up(helper, series, keys):
     """About how many nanoseconds a look-up takes at the end of it."""
-    count = _count_for(helper, series, TRIAL_NS, "warm")
+    count = count_for(helper, series, TRIAL_NS, "warm")
     ns = int(helper.ask(f"warm {series} {count}")[0]) / count
     step = -(-keys // WARM_UP_STEPS)
     deadline = time.monotonic() + WARM_UP_S
@@ -89,7 +95,7 @@ def _warm_up(helper, series, keys):
     return ns
 
 
-def _count_for(helper, series, target_ns, how="time"):
+def count_for(helper, series, target_ns, how="time"):
     """How many look-ups take about that long."""
     count = 1
     while True:
@@ -99,7 +105,7 @@ def _count_for(helper, series, target_ns, how="time"):
         count *= 4
 
 
-def _fault(keys, series, contender, helper, most):
+def fault_of(keys, series, contender, helper, most):
     """What was wrong with the answers to the first keys, if anything."""
     count = min(most, len(keys.answers[series]))
     found, checksum = map(int, helper.ask(f"check {series} {count}"))

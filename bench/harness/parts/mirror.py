@@ -19,6 +19,12 @@ SETTLE_S = 5
 IDLE_S = 15
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    rounds = f"{bench.mirrors} mirrors a server, {bench.ids} `id` after each"
+    return {"corpora": str(bench.field.large), "clients": "1 daemon, 1 program at a time", "rounds": rounds}
+
+
 def measure(bench):
     """By server and schema: of rosterd, and of the peers."""
     shape = bench.field.large
@@ -44,7 +50,9 @@ class Groups:
     def __init__(self, bench):
         directory = bench.field.directory(bench.field.large)
         self.big = directory.passwd_line("big").encode().split(b":")
-        self.group = bench.work / "groups-of-big"
+        folder = bench.folder("groups-of-big")
+        folder.mkdir()
+        self.group = folder / "group"
         with self.group.open("w") as output:
             for name, gid, members in directory.groups():
                 output.write(f"{name}:x:{gid}:{'big' if 'big' in members else ''}\n")
@@ -131,7 +139,7 @@ def _floor_id(bench, room, user, faults):
 
 
 def _id_in(bench, room, user, faults, who, within_s):
-    output = bench.work / "answer"
+    output = bench.answer
     ran = room.run(["timeout", str(within_s), "/usr/bin/id", user.name], output)
     fault = IdAnswer(user).fault(output.read_text(), ran["status"], True)
     if fault:
@@ -175,7 +183,7 @@ def _peer(bench, peer, server, user, name, faults):
         server.kill()
         if cold is not None:
             # Its state stays, as on a disk.
-            offline = daemon.room.run(["timeout", "30", "/usr/bin/id", user.name], bench.work / "answer")
+            offline = daemon.room.run(["timeout", "30", "/usr/bin/id", user.name], bench.answer)
             result["id_big_offline_ns"] = offline["ns"] if offline["status"] == 0 else None
         server.start()
         return result

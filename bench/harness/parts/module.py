@@ -8,6 +8,11 @@ from ..measure import rounds, summary
 from ..room import ENVIRONMENT, MEASURED_CPU
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    return {"corpora": "no database", "clients": "1 fresh process at a time", "rounds": bench.repetitions}
+
+
 def measure(bench):
     field = [each for each in (who.FLOOR, who.ROSTER, who.LIBNSS_CACHE) if bench.has(each)]
     libraries = {each: bench.modules / f"libnss_{each.service}.so.2" for each in field}

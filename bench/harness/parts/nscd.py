@@ -23,11 +23,23 @@ FIELD = (who.FLOOR, who.ROSTER, who.NSCD, who.MAPS, who.MAPS_HUGE)
 SEEN_WITHIN_MS = 20_000
 # Users of the corpus whose generations are counted: small, so that what is told is not the making of maps.
 SMALL_USERS = 100
+SMALL = Shape("small", 10_000, 10_000, 500, "consecutive")
+HUGE = Shape("huge", 1_000_000, 1_000_000, 10, "consecutive")
+TINY = Shape("tiny", SMALL_USERS, SMALL_USERS, 10, "consecutive")
+
+
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    corpora = [SMALL, TINY] if bench.quick else [SMALL, HUGE, TINY]
+    return {
+        "corpora": [*map(str, corpora)], "clients": "1 program, or 1 thread, at a time",
+        "rounds": f"{bench.repetitions} of programs, {bench.batches} of lookups, {bench.publications} generations",
+    }  # fmt: skip
 
 
 def measure(bench):
     result = {"faults": []}
-    corpus = bench.corpus(Shape("small", 10_000, 10_000, 500, "consecutive"))
+    corpus = bench.corpus(SMALL)
     if not corpus.snapshot.exists():
         _compile(bench, corpus)
     field = [each for each in FIELD if bench.has(each)]
@@ -37,7 +49,7 @@ def measure(bench):
     result["made"] = {str(corpus.shape): _made(bench, corpus)}
     result["seen"] = _seen(bench)
     if not bench.quick:
-        huge = bench.corpus(Shape("huge", 1_000_000, 1_000_000, 10, "consecutive"))
+        huge = bench.corpus(HUGE)
         if not huge.snapshot.exists():
             _compile(bench, huge)
         result["made"][str(huge.shape)] = _made(bench, huge)
@@ -75,7 +87,7 @@ def _programs(bench, corpus, field, faults):
         pids = {each: setting.start(each, rooms[each]) for each in daemons}
         answer = IdAnswer(user)
         for each in field:
-            output = bench.work / "answer"
+            output = bench.answer
             ran = rooms[each].run(argv, output)
             fault = answer.fault(output.read_text(), ran["status"], each.members)
             if fault:
@@ -87,7 +99,7 @@ def _programs(bench, corpus, field, faults):
 
         # Of nscd as well: it has to ask once for each.
         bench.progress.begin(f"ls -l of {FILES:,} files of {FILES:,} owners")
-        owned = bench.work / "owned"
+        owned = bench.folder("owned")
         if os.geteuid() == 0:
             _own(owned, corpus)
             many = [each for each in field if each.members]
@@ -112,7 +124,7 @@ def _own(folder, corpus):
 
 def _single(bench, corpus, field):
     """The same key again and again: of nobody, of a local user, of one whom only nss-systemd knows."""
-    keys = bench.work / "nscd-keys"
+    keys = bench.folder("nscd-keys")
     keys.mkdir()
     series = {
         "an unknown name, again": ("getpwnam.unknown-again", "nobody-of-that-name"),
@@ -154,7 +166,7 @@ def _made(bench, corpus):
         pid = setting.start(who.MAPS, room)
         samples, said = [], ""
         for _ in range(min(5, bench.builds)):
-            output = bench.work / "figures"
+            output = bench.answer
             for table in ("passwd", "group"):
                 room.run([bench.roster, "nscd", "--invalidate", table])
             room.run([bench.roster, "nscd", "--statistics"], output)
@@ -169,9 +181,9 @@ def _made(bench, corpus):
 def _seen(bench):
     """From the rename of a snapshot, or of /etc/passwd, to the first look-up that shows it, by a program that does
     nothing else. nscd follows files only."""
-    folder = bench.work / "nscd-seen"
+    folder = bench.folder("nscd-seen")
     folder.mkdir()
-    corpus = bench.corpus(Shape("tiny", SMALL_USERS, SMALL_USERS, 10, "consecutive"))
+    corpus = bench.corpus(TINY)
     _compile(bench, corpus)
     base = corpus.passwd.read_text()
     setting = bench.setting(corpus, "nscd-seen-room")

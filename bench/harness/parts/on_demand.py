@@ -19,6 +19,12 @@ CROWD = 50
 CROWD_LARGE = 500
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    rounds = f"{bench.questions} lookups of known and of unknown users each, {bench.crowds} crowds of each size"
+    return {"corpora": str(bench.field.large), "clients": [1, CROWD, CROWD_LARGE], "rounds": rounds}
+
+
 def measure(bench):
     shape = bench.field.large
     result = {"corpus": str(shape), "faults": [], "crowd_size": CROWD}
@@ -121,7 +127,7 @@ def _cold_ids(bench, kind, server, settings, count, faults):
                 if wall >= limit * 1e9:
                     return None
                 walls.append(wall)
-            output = bench.work / "answer"
+            output = bench.answer
             ran = daemon.room.run(["/usr/bin/id", "big"], output)
             fault = IdAnswer(user).fault(output.read_text(), ran["status"], True)
             if fault or well != count:

@@ -17,6 +17,12 @@ BACK_WITHIN_MS = 60_000
 SSSD_BACK_WITHIN_S = 180
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    outages = OUTAGES_QUICK_S if bench.quick else OUTAGES_S
+    return {"corpora": str(bench.field.large), "clients": "1 daemon, 1 reader", "rounds": f"outages of {outages} s"}
+
+
 def measure(bench):
     shape = bench.field.large
     result = {"corpus": str(shape), "roster": [], "sssd": None, "faults": []}

@@ -15,10 +15,15 @@ MEMBERS_MIN = 400  # of the group that getent is asked for
 SLOW_BUDGET_S = 8  # samples of one contender in one test; glibc files needs 19 s for one `id`
 
 
+def load(bench, corpora):
+    """Load shape: what runs, on what, how often."""
+    return {"corpora": corpora, "clients": "1 program at a time", "rounds": bench.repetitions}
+
+
 def measure(bench, corpus, everything, with_files):
     """Summaries in ns by test and contender, for one corpus; only of `id` unless `everything`."""
     user = corpus.user_of_many_groups()
-    alone, group = _middle_user(corpus), _middle_group(corpus)
+    alone, group = middle_user(corpus), middle_group(corpus)
     field = [who.FLOOR, who.FLOOR_LAST, who.ROSTER, who.ROSTER_LAST, who.NSCD, who.NSCD_COLD, who.LIBNSS_CACHE]
     field = [each for each in field if bench.has(each)]
     if with_files:
@@ -90,7 +95,7 @@ def _cold(setting, room, argv, output="/dev/null"):
 
 def _checked(bench, setting, room, contender, argv, answer):
     """What a run took, and what was wrong with its answer, if anything."""
-    output = bench.work / "answer"
+    output = bench.answer
     if contender is who.NSCD_COLD:
         ran = _cold(setting, room, argv, output)
     else:
@@ -141,12 +146,12 @@ class IdAnswer:
 # What a service that reads from the start of a file finds after half of it.
 
 
-def _middle_user(corpus):
+def middle_user(corpus):
     lines = corpus.passwd.read_text().splitlines()
     return lines[len(lines) // 2]
 
 
-def _middle_group(corpus):
+def middle_group(corpus):
     """The first after the middle that has many members."""
     with corpus.group.open() as lines:
         for number, line in enumerate(lines):

@@ -14,6 +14,12 @@ MEGABYTES = 200
 RULES = "[Filters]\n" + "".join(f"{name}: CommandFilter, {name}, root\n" for name in ("true", "wc", "sh"))
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    rounds = f"{bench.repetitions} calls, {3 if bench.quick else 5} crowds, {3 if bench.quick else 7} times {MEGABYTES} MB"
+    return {"corpora": "3 filters", "clients": [1, THREADS], "rate": "closed loop, no pause", "rounds": rounds}
+
+
 def measure(bench):
     folder = bench.folder("rootwrap")
     with privileged.room(bench, folder) as room:

@@ -1,0 +1,1 @@
+"""`bench/run --against`: an older build and this tree, in turns within one run."""

@@ -1,0 +1,103 @@
+"""Blocks: fresh files and processes of both builds, and turns that alternate between them.
+
+A part of the comparison is a class with `name`, `programs`, `modules`, `helpers`, `load`, `__init__(run)`, which
+prepares once, and `block(sides, series)`, which measures one block. Neighbours: `ratios` judges what a block gives,
+`harness/against/parts` holds the parts.
+"""
+
+import random
+import shutil
+from contextlib import contextmanager
+
+from .builds import NEW, OLD, SIDES
+
+# Equal builds whose processes differ by 5 % (standard deviation) are named slower once in 200,000 simulated lines with
+# 31 blocks, 7 times with 25, 45 times with 17. See bench/tests/test_ratios.py.
+BLOCKS = 31
+# 124 a line.
+ROUNDS = 4
+# Short runs, where a block costs much more than a round.
+ROUNDS_OF_CALLS = 15
+WARM_UP_ROUNDS = 1
+
+
+class Side:
+    """One build within one block: copies of its files in a folder that nothing used before. The kernel gives their
+    pages anew, so that a lucky placement of one copy does not stay with a build.
+
+    Has the attributes of `bench` that rooms and daemons ask for."""
+
+    peers = None
+    quick = True
+    peer_versions = {"sudo": "", "opendoas": ""}
+
+    def __init__(self, run, build, folder, part):
+        self.name, self.folder = build.side, folder
+        self.run, self.seed = run, run.seed
+        self.here, self.progress = run.here, run.progress
+        self.tools, self.modules = folder / "tools", folder / "modules"
+        for place, files in (
+            (self.tools, [*map(build.file, part.programs), *(run.helpers / name for name in part.helpers)]),
+            (self.modules, map(build.file, part.modules)),
+        ):
+            place.mkdir(parents=True)
+            for file in files:
+                shutil.copy(file, place)
+
+    def copy(self, file):
+        """A fresh copy of a file of this side, such as its snapshot."""
+        return shutil.copy(file, self.folder / file.name)
+
+
+class Series:
+    """The pairs of times that one block gives, by line."""
+
+    def __init__(self, chance):
+        self.chance, self.pairs = chance, {}
+
+    def take(self, line, once, rounds=ROUNDS):
+        """Rounds of a line. `once` has a call for each side that gives nanoseconds. Which side comes first is drawn
+        anew in each round. The first round warms up and does not count."""
+        pairs = []
+        for _ in range(WARM_UP_ROUNDS + rounds):
+            taken = {}
+            for side in self.order():
+                taken[side] = once[side]()
+            pairs.append((taken[OLD], taken[NEW]))
+        self.add(line, pairs[WARM_UP_ROUNDS:])
+
+    def add(self, line, pairs):
+        """Pairs (old, new) that were measured elsewhere in turns."""
+        if min(min(pair) for pair in pairs) <= 0:
+            raise RuntimeError(f"{line}: a time of 0 ns was measured. Raise the work of one round.")
+        self.pairs[line] = pairs
+
+    def order(self):
+        return self.chance.sample(SIDES, len(SIDES))
+
+
+@contextmanager
+def fresh_sides(run, part, chance):
+    """Both sides of a block, by name. Their folders have paths of one length, and which side gets which is drawn."""
+    folder = run.folder(part.name)
+    folders = dict(zip(chance.sample(SIDES, len(SIDES)), (folder / "a", folder / "b")))
+    sides = {name: Side(run, run.builds[name], folders[name], part) for name in chance.sample(SIDES, len(SIDES))}
+    try:
+        yield sides
+    finally:
+        if not run.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def measure(run, part, attempt):
+    """Pairs of each block, by line."""
+    lines = {}
+    for number in range(BLOCKS):
+        chance = random.Random(f"{run.seed} {attempt} {part.name} {number}")
+        series = Series(chance)
+        with fresh_sides(run, part, chance) as sides:
+            part.block(sides, series)
+        for line, pairs in series.pairs.items():
+            lines.setdefault(line, []).append(pairs)
+        run.progress.at(number + 1, BLOCKS)
+    return lines
