@@ -67,7 +67,7 @@ class FakePart:
         self.cost, self.folders, self.order = cost, [], []
 
     def block(self, sides, series):
-        self.folders.append({name: side.folder for name, side in sides.items()})
+        self.folders.append({name: side.place for name, side in sides.items()})
 
         def once(name):
             assert (sides[name].tools / "roster").read_bytes() == ELF_MAGIC

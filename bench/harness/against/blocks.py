@@ -9,6 +9,7 @@ import random
 import shutil
 from contextlib import contextmanager
 
+from ..folders import Folders
 from .builds import NEW, OLD, SIDES
 
 # Equal builds whose processes differ by 5 % (standard deviation) are named slower once in 200,000 simulated lines with
@@ -27,12 +28,13 @@ class Side:
 
     Has the attributes of `bench` that rooms and daemons ask for."""
 
-    peers = None
+    peers = locust = None
     quick = True
     peer_versions = {"sudo": "", "opendoas": ""}
 
     def __init__(self, run, build, folder, part):
-        self.name, self.folder = build.side, folder
+        self.name, self.place = build.side, folder
+        self.folders = Folders(folder)
         self.run, self.seed = run, run.seed
         self.here, self.progress = run.here, run.progress
         self.tools, self.modules = folder / "tools", folder / "modules"
@@ -46,7 +48,11 @@ class Side:
 
     def copy(self, file):
         """A fresh copy of a file of this side, such as its snapshot."""
-        return shutil.copy(file, self.folder / file.name)
+        return shutil.copy(file, self.place / file.name)
+
+    def folder(self, label):
+        """A path within the block that no other call has, for the caller to make."""
+        return self.folders.new(label)
 
 
 class Series:
@@ -55,16 +61,16 @@ class Series:
     def __init__(self, chance):
         self.chance, self.pairs = chance, {}
 
-    def take(self, line, once, rounds=ROUNDS):
+    def take(self, line, once, rounds=ROUNDS, warm_up=WARM_UP_ROUNDS):
         """Rounds of a line. `once` has a call for each side that gives nanoseconds. Which side comes first is drawn
         anew in each round. The first round warms up and does not count."""
         pairs = []
-        for _ in range(WARM_UP_ROUNDS + rounds):
+        for _ in range(warm_up + rounds):
             taken = {}
             for side in self.order():
                 taken[side] = once[side]()
             pairs.append((taken[OLD], taken[NEW]))
-        self.add(line, pairs[WARM_UP_ROUNDS:])
+        self.add(line, pairs[warm_up:])
 
     def add(self, line, pairs):
         """Pairs (old, new) that were measured elsewhere in turns."""

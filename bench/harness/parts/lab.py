@@ -71,11 +71,11 @@ class Slapd(Server):
 
 
 class Lab:
-    def __init__(self, bench):
-        self.bench = bench
-        self.seconds = 2 if bench.quick else 5
+    def __init__(self, bench, seconds=None, warm_up_s=WARM_UP_S):
+        self.bench, self.warm_up_s = bench, warm_up_s
+        self.seconds = seconds or (2 if bench.quick else 5)
         self.repetitions = 3 if bench.quick else 7
-        self.python = bench.locust / "bin/python"
+        self.python = bench.locust and bench.locust / "bin/python"
 
     def measure(self):
         parts = {"binds": self.binds, "dns": self.dns, "krb5": self.krb5, "commands": self.commands}
@@ -107,7 +107,7 @@ class Lab:
         argv = [self.bench.tools / "roster-lab", *options]
         # In front of a command.
         place = argv.index("--") if "--" in argv else len(argv)
-        how = ["--duration", seconds or self.seconds, "--warm-up", str(WARM_UP_S), "--probe", "0", "--quiet", "--json", "-"]
+        how = ["--duration", seconds or self.seconds, "--warm-up", str(self.warm_up_s), "--probe", "0", "--quiet", "--json", "-"]
         out, _ = self.run(argv[:place] + how + argv[place:], cpus)
         report = json.loads(out)
         if report["failures"]:

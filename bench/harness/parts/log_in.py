@@ -21,7 +21,7 @@ from ..kdc import REALM, Kdc
 from ..ldap import REPLACE, bind_request, message
 from ..measure import rounds, summary
 from ..servers import Server
-from .on_demand import _wait_until_ready
+from .on_demand import wait_until_ready
 
 SERVICE = "bench"
 USERS, CLIENTS = 96, 32
@@ -55,9 +55,7 @@ def measure(bench):
     faults = []
     result = {"corpus": str(bench.field.large), "users": USERS, "clients": CLIENTS, "faults": faults}
     with bench.field.serving(*SLAPD, bench.field.large) as server:
-        with server.connect() as admin:
-            for user in users():
-                admin.modify(d.user_dn(user), REPLACE, "userPassword", PASSWORD)
+        allow_logins(server, names(USERS))
         with contextlib.ExitStack() as stack:
             hosts = {kind.name: stack.enter_context(Host(bench, kind, server, faults)) for kind in kinds}
             bench.progress.begin("log-in: the directory answers")
@@ -84,8 +82,15 @@ def measure(bench):
     return result
 
 
-def users():
-    return [f"u{number}" for number in range(USERS)]
+def names(count):
+    return [f"u{number}" for number in range(count)]
+
+
+def allow_logins(server, users):
+    """Gives each user of the running server the password of them all."""
+    with server.connect() as admin:
+        for user in users:
+            admin.modify(d.user_dn(user), REPLACE, "userPassword", PASSWORD)
 
 
 def stack_of(module, options=""):
@@ -156,7 +161,7 @@ class OfSssd(Sssd):
 
     def kept(self):
         """It has written them by the time it answers."""
-        return set(users())
+        return set(names(USERS))
 
     def working(self):
         """Its verification is no Argon2id, and is not looked at."""
@@ -164,10 +169,10 @@ class OfSssd(Sssd):
 
 
 class Host:
-    """A daemon, and the programs on its host that log people in. All have logged in once."""
+    """A daemon, and the programs on its host that log users in. All of `users` have logged in once."""
 
-    def __init__(self, bench, kind, server, faults, **settings):
-        self.bench, self.server, self.faults = bench, server, faults
+    def __init__(self, bench, kind, server, faults, users=USERS, **settings):
+        self.bench, self.server, self.faults, self.users = bench, server, faults, names(users)
         self.daemon = kind(bench, bench.folder(f"log-in-{kind.name}"), server, **settings)
         self.next = 0
 
@@ -176,7 +181,7 @@ class Host:
             stack.enter_context(self.daemon)
             self.daemon.start()
             self.ask = stack.enter_context(self.daemon.helper(self.bench.tools / "ask"))
-            _wait_until_ready(self.daemon, self.ask)
+            wait_until_ready(self.daemon, self.ask)
             self.helper = stack.enter_context(self.daemon.helper(self.bench.tools / "log_in"))
             self.helper.ask(f"service {SERVICE} {PASSWORD}")
             self._all_log_in()
@@ -188,7 +193,7 @@ class Host:
 
     def _all_log_in(self):
         # More at a time than it keeps passwords of are kept after the next log-in.
-        missing, deadline = set(users()), time.monotonic() + KEPT_WITHIN_S
+        missing, deadline = set(self.users), time.monotonic() + KEPT_WITHIN_S
         while missing:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.daemon.name} keeps no passwords of {missing}: {self.daemon.said()[-2000:]}")
@@ -201,7 +206,7 @@ class Host:
     def user(self):
         """Everybody in turn."""
         self.next += 1
-        return f"u{self.next % USERS}"
+        return self.users[self.next % len(self.users)]
 
     def timed_offline(self):
         """Nanoseconds of a log-in without the directory; and those above the verification in it, if that can be
@@ -277,7 +282,7 @@ def online(bench, hosts, server):
 def kerberos(bench, server, faults):
     """A bare exchange by the same library, in a program that has it ready, and a log-in in turn."""
     host_key = "host/client"
-    people = [f"addprinc +requires_preauth -pw {PASSWORD} {user}" for user in users()]
+    people = [f"addprinc +requires_preauth -pw {PASSWORD} {user}" for user in names(USERS)]
     found = {}
     with Kdc(bench.folder("log-in-kdc"), [*people, f"addprinc -randkey {host_key}"]) as kdc:
         for name, keytab in (("no key of the host", None), ("a key of the host", kdc.keytab(host_key))):

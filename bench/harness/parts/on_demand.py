@@ -42,7 +42,7 @@ def _of(bench, kind, server, faults):
     with kind(bench, bench.folder(f"on-demand-{kind.name}"), server, **settings) as daemon:
         begin = daemon.start()
         with daemon.helper(bench.tools / "ask") as ask:
-            ready = _wait_until_ready(daemon, ask)
+            ready = wait_until_ready(daemon, ask)
             ask.ask(f"connect {server.port} {d.as_reader()}")
             result = {"ready_ns": ready - begin}
             result["known"] = _paired(ask, [next(fresh) for _ in range(2 * bench.questions)], True, faults, kind)
@@ -59,7 +59,7 @@ def _of(bench, kind, server, faults):
     return result
 
 
-def _wait_until_ready(daemon, ask):
+def wait_until_ready(daemon, ask):
     deadline = time.monotonic() + READY_WITHIN_S
     while int(ask.ask("user lite")[1]) < 0:
         if time.monotonic() > deadline:
@@ -121,7 +121,7 @@ def _cold_ids(bench, kind, server, settings, count, faults):
         with kind(bench, bench.folder(f"id-{kind.name}-{count}-{turn}"), server, **settings) as daemon:
             daemon.start()
             with daemon.helper(bench.tools / "ask") as ask:
-                _wait_until_ready(daemon, ask)
+                wait_until_ready(daemon, ask)
                 limit = bench.patience_s
                 wall, well = map(int, ask.ask(f"programs {count} timeout {limit} /usr/bin/id big"))
                 if wall >= limit * 1e9:

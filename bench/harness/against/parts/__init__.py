@@ -1,10 +1,15 @@
 """The parts of `bench/run --against`, by name. Each names its own lines."""
 
+from .changes import Changes
 from .compiling import Compiling
 from .exec import Exec
+from .lab import Lab
+from .log_in import LogIn
 from .lookups import Lookups
+from .mirror import Mirror
 from .module import Module
 from .nscd import Nscd
+from .on_demand import OnDemand
 from .programs import Programs
 from .rootwrap import Rootwrap
 
@@ -18,5 +23,10 @@ PARTS = {
         Nscd,
         Rootwrap,
         Exec,
+        Mirror,
+        Changes,
+        OnDemand,
+        LogIn,
+        Lab,
     )
 }

@@ -17,7 +17,7 @@ class Compiling:
     def block(self, sides, series):
         text = ["--passwd", self.corpus.passwd, "--group", self.corpus.group]
         argv = {
-            name: [side.tools / "roster", "compile", *text, "--output", side.folder / "compiled.snap"]
+            name: [side.tools / "roster", "compile", *text, "--output", side.place / "compiled.snap"]
             for name, side in sides.items()
         }
         with Launcher(["taskset", "-c", MEASURED_CPU, next(iter(sides.values())).tools / "spawn"]) as launcher:

@@ -18,8 +18,8 @@ class Exec:
         with ExitStack() as stack:
             rooms = {}
             for name, side in sides.items():
-                rooms[name] = room = stack.enter_context(privileged.room(side, side.folder))
-                stack.callback(room.stop_daemon, exec.start_daemon(side, room, side.folder))
+                rooms[name] = room = stack.enter_context(privileged.room(side, side.place))
+                stack.callback(room.stop_daemon, exec.start_daemon(side, room, side.place))
 
             def once(name):
                 ran = rooms[name].run([*exec.client(sides[name]), "/usr/bin/true"])

@@ -18,13 +18,13 @@ class Rootwrap:
     def block(self, sides, series):
         first = next(iter(sides.values()))
         daemons = {
-            f"{name}, {mode}": [str(side.tools / "roster-rootwrap-daemon"), str(rootwrap.conf(side.folder / mode, mode))]
+            f"{name}, {mode}": [str(side.tools / "roster-rootwrap-daemon"), str(rootwrap.conf(side.place / mode, mode))]
             for name, side in sides.items()
             for mode in MODES
         }
         rounds, seed = WARM_UP_ROUNDS + ROUNDS_OF_CALLS, series.chance.randrange(2**32)
         settings = {"daemons": daemons, "programs": {}, "repetitions": rounds, "seed": seed}
-        with privileged.room(first, first.folder) as room:
+        with privileged.room(first, first.place) as room:
             taken = privileged.timed(first, room, self.python, "rootwrap_client.py", "calls", settings)
         for mode in MODES:
             pairs = list(zip(taken[f"{OLD}, {mode}"], taken[f"{NEW}, {mode}"]))

@@ -1,0 +1,62 @@
+"""One changed gecos at the server, until a running process sees it.
+
+Each side has a server of its own, so that one change wakes one rosterd. Which side gets which server is drawn for
+each block.
+"""
+
+import time
+from contextlib import ExitStack
+
+from ...daemons import Rosterd
+from ...parts.changes import SEEN_WITHIN_MS, Probe
+from ..builds import SIDES
+from .directory import SHAPE, await_snapshot, loaded_server
+
+# What a full mirror brings about, such as the durable cache, is over then.
+SETTLE_S = 1.5
+# What the last change brought about is over, and the pause before a publication.
+REST_S = 0.3
+
+
+class Changes:
+    name = "changes"
+    programs, modules, helpers = ("rosterd", "roster"), ("libnss_roster.so.2",), ("spawn", "watch")
+    load = {
+        "corpora": str(SHAPE), "clients": "1 daemon and 1 reader a side; 1 change at a time",
+        "rate": f"a change after {REST_S} s of rest",
+    }  # fmt: skip
+
+    def __init__(self, run):
+        self.servers = [loaded_server(run) for _ in SIDES]
+
+    def block(self, sides, series):
+        with ExitStack() as stack:
+            servers = dict(zip(series.order(), self.servers))
+            daemons, begun = {}, {}
+            for name, side in sides.items():
+                server = servers[name]
+                server.start()
+                stack.callback(server.stop)
+                daemons[name] = roster = stack.enter_context(Rosterd(side, side.folder("rosterd"), server))
+                begun[name] = roster.start()
+            for name, side in sides.items():
+                await_snapshot(side, daemons[name], begun[name])
+            time.sleep(SETTLE_S)
+            calls = {
+                name: lambda side=side: self._once(side, daemons[side.name], servers[side.name])
+                for name, side in sides.items()
+            }
+            series.take("changed gecos until seen", calls)
+
+    def _once(self, side, roster, server):
+        # A reader of its own for each change: that of the other side would take processor time meanwhile.
+        with roster.helper(side.tools / "watch", "/var/lib/roster") as watch:
+            value = int(watch.ask("user probe")[0]) + 1
+            time.sleep(REST_S)
+            probe = Probe(server)
+            begin, _ = probe.change("user", value)
+            seen = int(watch.ask(f"seen {value} {SEEN_WITHIN_MS}")[0])
+            probe.connection.close()
+        if not seen:
+            raise RuntimeError(f"{side.name}: change {value} was not seen within {SEEN_WITHIN_MS / 1000:.0f} s")
+        return seen - begin
