@@ -17,8 +17,9 @@ from .builds import NEW, OLD, SIDES
 BLOCKS = 31
 # 124 a line.
 ROUNDS = 4
-# Short runs, where a block costs much more than a round.
-ROUNDS_OF_CALLS = 15
+# Where a block costs much more than a round: programs and calls of 1 to 10 ms; batches of lookups of 1 ms.
+ROUNDS_OF_CALLS = 25
+ROUNDS_OF_LOOKUPS = 45
 WARM_UP_ROUNDS = 1
 
 

@@ -63,8 +63,8 @@ class Run:
         return who.Setting(own, side.place / "setting", side.tools, side.modules, None)
 
 
-def compared(run, repository, attempts):
-    """Everything that the tables and the JSON tell."""
+def compared(run, repository, attempts, save):
+    """Everything that the tables and the JSON tell. `save` gets it after each try, too: a run may be ended early."""
     start = origin.describe(repository, run.work, {})
     parts = {}
     results = {
@@ -92,10 +92,11 @@ def compared(run, repository, attempts):
         took = time.monotonic() - begin
         averages = [load_average, os.getloadavg()[0]]
         results["tries"].append({"lines": lines, "seconds": took, "load_averages": averages})
+        results["origin"] |= {"load_average_after": averages[1]}
+        save(results)
     for part in parts.values():
         getattr(part, "close", lambda: None)()
     run.progress.end()
-    results["origin"] |= {"load_average_after": os.getloadavg()[0]}
     return results
 
 

@@ -9,7 +9,7 @@ from ... import contenders as who
 from ...corpus import Keys, Shape
 from ...parts import lookups
 from ..builds import OLD
-from ..blocks import ROUNDS_OF_CALLS
+from ..blocks import ROUNDS_OF_LOOKUPS
 
 SHAPE = Shape("small", 10_000, 10_000, 500, "consecutive")
 THROUGH_GLIBC = ("getpwnam", "initgroups")
@@ -27,6 +27,7 @@ class Lookups:
         self.run = run
         self.corpus = run.corpus(SHAPE)
         self.keys = Keys(self.corpus, run.folder("keys"), run.seed)
+        self.functions = {"straight": tuple(self.keys.series), "glibc": THROUGH_GLIBC}
         self.counts = {}
 
     def block(self, sides, series):
@@ -41,7 +42,7 @@ class Lookups:
                     module = [side.modules / "libnss_roster.so.2", "roster"] if way == "straight" else []
                     argv = [side.tools / "lookup", self.keys.folder, *module]
                     helpers[name] = stack.enter_context(rooms[name].helper(*argv))
-                for function in self.keys.series if way == "straight" else THROUGH_GLIBC:
+                for function in self.functions[way]:
                     self._measure(series, way, function, helpers)
 
     def _measure(self, series, way, function, helpers):
@@ -60,4 +61,4 @@ class Lookups:
 
         calls = {name: lambda name=name: once(name) for name in helpers}
         label = "straight" if way == "straight" else "through glibc"
-        series.take(f"{function}, {label}", calls, ROUNDS_OF_CALLS)
+        series.take(f"{function}, {label}", calls, ROUNDS_OF_LOOKUPS)

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from ... import contenders as who
 from ...corpus import Keys
 from ...parts import lookups, programs
-from ..blocks import ROUNDS_OF_CALLS
+from ..blocks import ROUNDS_OF_CALLS, ROUNDS_OF_LOOKUPS
 from ..builds import OLD
 from .lookups import SHAPE
 from .programs import check
@@ -54,7 +54,7 @@ class Nscd:
             return int(helpers[name].ask(f"time {FUNCTION} {self.count}")[lookups.ON_PROCESSOR]) / self.count
 
         calls = {name: lambda name=name: once(name) for name in helpers}
-        series.take(f"{FUNCTION}, by the map", calls, ROUNDS_OF_CALLS)
+        series.take(f"{FUNCTION}, by the map", calls, ROUNDS_OF_LOOKUPS)
 
     def _made(self, side, room):
         """The server answers an invalidation when the new map is there."""
