@@ -12,7 +12,6 @@ from pathlib import Path
 from .. import contenders as who
 from .. import origin
 from ..corpus import synthesize
-from ..field import Field
 from ..folders import Folders
 from ..measure import Progress, summary
 from . import blocks, ratios
