@@ -70,7 +70,8 @@ NOBODY = Contender("two-line files", "files")
 class Setting:
     """Puts contenders into rooms, each with the same corpus."""
 
-    def __init__(self, corpus, folder, tools, modules, peers):
+    def __init__(self, corpus, folder, tools, modules, peers, urgent=False):
+        self.urgent = urgent
         self.corpus, self.folder, self.tools, self.modules, self.peers = corpus, folder, tools, modules, peers
         self.floor_file = folder / "floor.bin"
         self.cache_files = None
@@ -95,7 +96,8 @@ class Setting:
         if contender.daemon:
             etc["nscd.conf"] = NSCD_CONF
         name = "".join(letter if letter.isalnum() else "-" for letter in contender.name)
-        with Room(self.folder / "rooms" / name, self.tools, self.modules, etc, state) as room:
+        place = self.folder / "rooms" / name
+        with Room(place, self.tools, self.modules, etc, state, urgent=self.urgent) as room:
             yield room
 
     def start(self, contender, room):

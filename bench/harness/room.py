@@ -18,8 +18,21 @@ ANSWER_WITHIN_S = 600  # `id` through glibc files takes 20 s, and more on a busy
 MEASURED_CPU = (os.cpu_count() or 1) - 1
 SUPPORT_CPU = 0
 ALL_CPUS = f"0-{MEASURED_CPU}"
+URGENT, ORDINARY = -20, 0
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+
+
+def at_priority(wanted, own=None):
+    """What starts a program at that priority, from a process whose own one is `own` (this one's)."""
+    step = wanted - (os.getpriority(os.PRIO_PROCESS, 0) if own is None else own)
+    return ("nice", "-n", str(step)) if step else ()
+
+
+def come_first():
+    """From here on this program comes before other work of the machine, where it may."""
+    if os.geteuid() == 0:
+        os.setpriority(os.PRIO_PROCESS, 0, URGENT)
 
 
 class HelperDied(RuntimeError):
@@ -77,9 +90,11 @@ class Launcher(Helper):
 class Room:
     """One namespace. `etc` and `state` say which files lie in /etc and /var/lib/roster: text, or the
     path of a file, which is linked (not copied: some are large, and nobody writes to them). `mounts` is
-    more for the shell to do before anything runs."""
+    more for the shell to do before anything runs. Programs and helpers of an `urgent` room come before other work of the
+    machine, which then disturbs their times less; its daemons have the ordinary priority."""
 
-    def __init__(self, folder, tools, modules, etc, state=None, mounts=""):
+    def __init__(self, folder, tools, modules, etc, state=None, mounts="", urgent=False):
+        self.priority = URGENT if urgent and os.geteuid() == 0 else ORDINARY
         self.folder = Path(folder)
         self.tools = tools
         self.mounts = mounts
@@ -122,11 +137,11 @@ class Room:
 
     def command(self, *argv):
         """The command line that runs `argv` in this room, on any processor."""
-        return [*map(str, self._entered()), "taskset", "-c", ALL_CPUS, *map(str, argv)]
+        return [*map(str, self._entered()), "taskset", "-c", ALL_CPUS, *at_priority(self.priority), *map(str, argv)]
 
     def start_daemon(self, argv, listening_on):
         """Starts a daemon in the foreground, and waits until it accepts a connection."""
-        pid = self.launcher.start(["taskset", "-c", SUPPORT_CPU, *argv])
+        pid = self.launcher.start([*at_priority(ORDINARY, self.priority), "taskset", "-c", SUPPORT_CPU, *argv])
         # The room's file system, seen from outside.
         path = f"/proc/{self.launcher.process.pid}/root{listening_on}"
         deadline = time.monotonic() + READY_WITHIN_S
@@ -145,6 +160,5 @@ class Room:
         user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
         return ["nsenter", "-t", self.launcher.process.pid, *user, "-m"]
 
-    @staticmethod
-    def _pinned(*argv):
-        return ["taskset", "-c", str(MEASURED_CPU), *argv]
+    def _pinned(self, *argv):
+        return ["taskset", "-c", str(MEASURED_CPU), *at_priority(self.priority), *argv]

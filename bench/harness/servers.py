@@ -17,7 +17,7 @@ from pathlib import Path
 from . import directory as d
 from .ldap import BASE as BASE_SCOPE
 from .ldap import Connection, LdapError, present, search_request, text_of
-from .room import ENVIRONMENT, SUPPORT_CPU
+from .room import ENVIRONMENT, ORDINARY, SUPPORT_CPU, at_priority
 
 START_WITHIN_S = 120
 STOP_WITHIN_S = 60
@@ -43,7 +43,7 @@ class Server:
         """Starts it and waits until it answers; gives back the instant of the first answer."""
         with open(self.folder / "said", "ab") as said:
             self.process = subprocess.Popen(
-                ["taskset", "-c", str(SUPPORT_CPU), *map(str, self.command())],
+                ["taskset", "-c", str(SUPPORT_CPU), *at_priority(ORDINARY), *map(str, self.command())],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=ENVIRONMENT,
             )  # fmt: skip
         deadline = time.monotonic() + START_WITHIN_S

@@ -59,7 +59,7 @@ class Run:
             self.snapshots[key] = folder / "roster.snap"
         own = copy.copy(corpus)
         own.snapshot = Path(side.copy(self.snapshots[key]))
-        return who.Setting(own, side.place / "setting", side.tools, side.modules, None)
+        return who.Setting(own, side.place / "setting", side.tools, side.modules, None, urgent=True)
 
 
 def compared(run, repository, attempts, save):

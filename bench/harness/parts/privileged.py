@@ -31,12 +31,12 @@ def peers(bench):
     return {name: calls[name] for name, package in PEERS.items() if bench.peer_versions[package]}
 
 
-def room(bench, folder):
+def room(bench, folder, urgent=False):
     if os.geteuid() != 0:
         raise RuntimeError("it is root's commands that are timed: run it as root")
     layers = ":".join(str(bench.peers / PEERS[name] / "usr") for name in peers(bench))
     over = f"mount -t overlay overlay -o lowerdir={layers}:/usr /usr && " if layers else ""
-    made = Room(folder / "room", bench.tools, bench.modules, ETC, mounts=over)
+    made = Room(folder / "room", bench.tools, bench.modules, ETC, mounts=over, urgent=urgent)
     for name in ("sudoers", "doas.conf"):
         (made.etc / name).chmod(0o400)
     return made

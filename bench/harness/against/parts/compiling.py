@@ -20,7 +20,8 @@ class Compiling:
             name: [side.tools / "roster", "compile", *text, "--output", side.place / "compiled.snap"]
             for name, side in sides.items()
         }
-        with Launcher(["taskset", "-c", MEASURED_CPU, next(iter(sides.values())).tools / "spawn"]) as launcher:
+        spawn = next(iter(sides.values())).tools / "spawn"
+        with Launcher(["taskset", "-c", MEASURED_CPU, spawn]) as launcher:
 
             def once(name, field):
                 ran = launcher.run(argv[name])

@@ -18,7 +18,7 @@ class Exec:
         with ExitStack() as stack:
             rooms = {}
             for name, side in sides.items():
-                rooms[name] = room = stack.enter_context(privileged.room(side, side.place))
+                rooms[name] = room = stack.enter_context(privileged.room(side, side.place, urgent=True))
                 stack.callback(room.stop_daemon, exec.start_daemon(side, room, side.place))
 
             def once(name):
