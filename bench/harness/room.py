@@ -24,7 +24,7 @@ ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
 def at_priority(wanted, own=None):
-    """What starts a program at that priority, from a process whose own one is `own` (this one's)."""
+    """What starts a program at that priority, from a process whose own is `own` (this one's)."""
     step = wanted - (os.getpriority(os.PRIO_PROCESS, 0) if own is None else own)
     return ("nice", "-n", str(step)) if step else ()
 

@@ -23,4 +23,4 @@ def await_snapshot(side, roster, begin):
     """Returns when rosterd, started at `begin`, has published its first snapshot."""
     with roster.helper(side.tools / "watch", "/var/lib/roster") as watch:
         if not int(watch.ask(f"renamed roster.snap {begin} {SNAPSHOT_WITHIN_MS}")[0]):
-            raise RuntimeError(f"{side.name}: no snapshot after {SNAPSHOT_WITHIN_MS / 1000:.0f} s: {roster.said()[-2000:]}")
+            raise RuntimeError(f"{side.name}: no snapshot within {SNAPSHOT_WITHIN_MS} ms: {roster.said()[-2000:]}")

@@ -1,4 +1,4 @@
-"""Whole programs, from vfork to wait: `id` of a user in 501 groups, `getent` of a user, of a group, of an unknown name."""
+"""Whole programs, from vfork to wait: `id` of a user in 501 groups; `getent` of a user, a group, an unknown name."""
 
 from contextlib import ExitStack
 
