@@ -11,6 +11,8 @@
 //! Does not measure time (`bench/run` does) and does not compare (`bench/counts/compare` does).
 // What gungraun makes of the lines.
 #![allow(missing_docs, unused_qualifications)]
+// gungraun hands values to teardown functions.
+#![allow(clippy::needless_pass_by_value)]
 
 mod build;
 mod corpus;

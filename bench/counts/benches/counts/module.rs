@@ -256,7 +256,7 @@ fn page_with(text: &str) -> Box<Pages> {
 fn members(group: &libc::group) -> usize {
     let mut count = 0;
     // SAFETY: a group's list of members ends with a null pointer.
-    while unsafe { *group.gr_mem.add(count) } != ptr::null_mut() {
+    while !unsafe { *group.gr_mem.add(count) }.is_null() {
         count += 1;
     }
     count
