@@ -8,7 +8,6 @@
 use libc::{c_char, c_int, c_long, c_uint, c_void, gid_t};
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
-use std::ptr;
 
 /// The variable that names the built module.
 pub const PATH_VARIABLE: &str = "ROSTER_COUNTS_MODULE";
