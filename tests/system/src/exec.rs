@@ -31,9 +31,6 @@ const JOURNAL: &str = r#"mount -t tmpfs tmpfs /run
     mkdir -p /run/systemd/journal; touch /run/systemd/journal/socket
     mount --bind "$1" /run/systemd/journal/socket
     shift; exec "$@""#;
-/// For what takes milliseconds, on a machine that does much else.
-const SOON: Duration = Duration::from_secs(30);
-
 /// The daemon on its host.
 #[derive(Debug)]
 pub struct Exec {

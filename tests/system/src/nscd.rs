@@ -35,8 +35,7 @@ pub fn generation(number: usize) -> Corpus {
     Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"")
 }
 
-/// Longest time until maps are there or a change is seen, on a busy machine.
-pub const SOON: Duration = Duration::from_secs(20);
+pub use crate::wait::SOON;
 
 /// A server of maps and its host. Dropping it ends the server; in a test that fails it shows the log.
 #[derive(Debug)]

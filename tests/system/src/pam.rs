@@ -175,7 +175,7 @@ impl<'r> Pam<'r> {
     /// The last words of the daemon's log about that user, once there are any with `outcome` in them.
     #[track_caller]
     pub fn expect_logged(&self, user: &str, outcome: &str) -> String {
-        let (line, _) = wait_for(SOON, || {
+        let line = wait_for(SOON, || {
             let log = self.rosterd.log();
             let found =
                 log.lines().rev().find(|line| line.contains(user) && line.contains(outcome));
