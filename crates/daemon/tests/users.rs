@@ -353,7 +353,7 @@ fn run_as(bus: &str, uid: u32, test: &str) {
 async fn connect() -> zbus::Result<Connection> {
     let address = std::env::var(ADDRESS).expect("the address of the bus");
     zbus::connection::Builder::address(address.as_str())
-        .method_timeout(Duration::from_secs(10))
+        .method_timeout(common::SOON)
         .build()
         .await
 }

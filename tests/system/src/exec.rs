@@ -4,14 +4,13 @@
 use crate::artifacts::{exec_program, rootwrap_daemon_program};
 use crate::corpus::Corpus;
 use crate::host::{Host, Output, RECOMMENDED, run};
-use crate::wait::wait_until;
+use crate::wait::{SOON, wait_until};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
 
 /// Of the directory's users: alice is in ops, bob in nothing, carol in db.
 pub const ALICE: u32 = 51001;

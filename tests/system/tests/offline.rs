@@ -206,7 +206,7 @@ fn a_password_is_in_locked_memory_while_it_is_asked_about_and_nowhere_after_that
     kill_process(slapd, Signal::STOP).expect("freeze slapd");
     let waits = std::thread::scope(|scope| {
         let bob = scope.spawn(|| world.pam().authenticate("bob", SECRET));
-        let (found, _) = wait_for(SOON, || match traces(&world) {
+        let found = wait_for(SOON, || match traces(&world) {
             found if found[2].is_empty() || found[3].is_empty() => Err(format!("{found:?}")),
             found => Ok(found),
         });
@@ -220,7 +220,7 @@ fn a_password_is_in_locked_memory_while_it_is_asked_about_and_nowhere_after_that
 
     world.log_in("bob", SECRET);
     assert_eq!(world.says("bob", "another one"), WRONG);
-    let (after, _) = wait_for(SOON, || match traces(&world) {
+    let after = wait_for(SOON, || match traces(&world) {
         found if found.iter().all(Vec::is_empty) => Ok(found),
         found => Err(format!("{found:?}")),
     });

@@ -396,7 +396,7 @@ fn in_both_modes(server: &Slapd) -> [(&'static str, Domain); 2] {
 /// The group's line, as soon as there is one.
 fn first_answer(rosterd: &Rosterd, group: &str) -> String {
     let answer = || rosterd.getent("group", group).ok_or_else(|| format!("no {group}"));
-    wait_for(SOON, answer).0
+    wait_for(SOON, answer)
 }
 
 /// Whoever goes by a group's members would give the rights of lab's group to corp's alice.

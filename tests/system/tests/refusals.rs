@@ -104,7 +104,7 @@ fn a_module_and_a_daemon_of_different_versions_say_so_and_nobody_is_let_in() {
         let lines = log.lines().filter(|line| line.contains("version 7 of the protocol")).count();
         if lines > 0 { Ok(lines) } else { Err(log) }
     });
-    assert_eq!(lines.0, 1, "it is said once a minute: {}", rosterd.log());
+    assert_eq!(lines, 1, "it is said once a minute: {}", rosterd.log());
     // A daemon of another version, which says yes to everything, where the real one was.
     let folder = tempfile::tempdir().expect("a folder");
     let script = "mkdir \"$1/dev\" && mount -t tmpfs tmpfs \"$1/dev\" && touch \"$1/dev/null\" && \
