@@ -5,8 +5,9 @@
 //! the harness. It knows no types beyond what signatures and constants write down.
 //!
 //! A *reading* is a point of time (`Instant::now()`), a *time* is what lies between two readings. A
-//! reading that is an argument of a function under test is a made-up time like any other: only times,
-//! and orders of readings, depend on how fast the machine is.
+//! reading that is an argument of a function under test is a made-up time like any other, and so is what
+//! lies between points of time that all come from one reading. Only what lies between two readings
+//! depends on how fast the machine is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,9 +28,12 @@ const LIMIT_MIN_S: f64 = 30.0;
 /// Types whose `now` reads a clock.
 const CLOCKS: [&str; 4] = ["Instant", "SystemTime", "Timestamp", "Zoned"];
 
+/// The method that reads a clock again.
+const ELAPSED: &str = "elapsed";
+
 /// Methods that give the time between two readings of a clock.
 const READERS: [&str; 4] =
-    ["elapsed", "duration_since", "saturating_duration_since", "checked_duration_since"];
+    [ELAPSED, "duration_since", "saturating_duration_since", "checked_duration_since"];
 
 /// Macros that fail a test, with the number of their arguments that are conditions.
 const ASSERTIONS: [(&str, usize); 6] = [
@@ -277,6 +281,8 @@ fn path_of(expr: &Expr) -> Vec<String> {
 struct Function<'a> {
     known: &'a Known,
     source: &'a Source,
+    /// How many times the function reads a clock.
+    clocks: usize,
     readings: BTreeSet<String>,
     times: BTreeSet<String>,
     lengths: BTreeMap<String, (f64, bool)>,
@@ -287,6 +293,7 @@ impl<'a> Function<'a> {
         Self {
             known,
             source,
+            clocks: 0,
             readings: BTreeSet::new(),
             times: BTreeSet::new(),
             lengths: BTreeMap::new(),
@@ -295,6 +302,9 @@ impl<'a> Function<'a> {
 
     /// Collects bindings until none is new: they need not stand in order.
     fn learn(&mut self, block: &Block) {
+        let mut clocks = Clocks(0);
+        clocks.visit_block(block);
+        self.clocks = clocks.0;
         loop {
             let size = |this: &Self| this.readings.len() + this.times.len() + this.lengths.len();
             let before = size(self);
@@ -498,6 +508,21 @@ fn root_of(expr: &Expr) -> Option<String> {
     }
 }
 
+/// Counts the readings of clocks.
+struct Clocks(usize);
+
+impl Visit<'_> for Clocks {
+    fn visit_expr_call(&mut self, call: &syn::ExprCall) {
+        self.0 += usize::from(is_now(&path_of(&call.func)));
+        visit::visit_expr_call(self, call);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &syn::ExprMethodCall) {
+        self.0 += usize::from(call.method == ELAPSED);
+        visit::visit_expr_method_call(self, call);
+    }
+}
+
 /// Whether a called path is `Instant::now` or the like.
 fn is_now(path: &[String]) -> bool {
     matches!(path, [.., clock, name] if name == "now" && CLOCKS.contains(&clock.as_str()))
@@ -531,7 +556,9 @@ impl Visit<'_> for Reads<'_, '_> {
     }
 
     fn visit_expr_binary(&mut self, binary: &syn::ExprBinary) {
-        let both = self.function.is_reading(&binary.left) && self.function.is_reading(&binary.right);
+        let both = self.function.clocks > 1
+            && self.function.is_reading(&binary.left)
+            && self.function.is_reading(&binary.right);
         let fresh = |expr: &Expr| matches!(expr, Expr::Call(call) if is_now(&path_of(&call.func)));
         self.found |= match binary.op {
             BinOp::Sub(_) => both,
@@ -554,7 +581,8 @@ impl Visit<'_> for Reads<'_, '_> {
         let of_day = call.args.first().is_some_and(|since| {
             path_of(since).last().is_some_and(|last| last == "UNIX_EPOCH")
         });
-        self.found |= READERS.contains(&name.as_str()) && !of_day;
+        let measures = name == ELAPSED || self.function.clocks > 1;
+        self.found |= READERS.contains(&name.as_str()) && measures && !of_day;
         self.found |= self.function.known.reader(self.function.source, &name).is_some();
         visit::visit_expr_method_call(self, call);
     }
@@ -717,14 +745,14 @@ impl Orders<'_, '_> {
 
 impl Visit<'_> for Orders<'_, '_> {
     fn visit_expr_binary(&mut self, binary: &syn::ExprBinary) {
-        if is_order(&binary.op) && (self.is_length(&binary.left) || self.is_length(&binary.right)) {
+        if self.function.clocks != 1 && is_order(&binary.op) && (self.is_length(&binary.left) || self.is_length(&binary.right)) {
             self.found.push(binary.span());
         }
         visit::visit_expr_binary(self, binary);
     }
 
     fn visit_expr_range(&mut self, range: &syn::ExprRange) {
-        if range.start.iter().chain(&range.end).any(|end| self.is_length(end)) {
+        if self.function.clocks != 1 && range.start.iter().chain(&range.end).any(|end| self.is_length(end)) {
             self.found.push(range.span());
         }
         visit::visit_expr_range(self, range);

@@ -100,7 +100,6 @@ fn fifty_different_questions_are_each_asked_once() {
     let made = searches(&slapd, || {
         let crowd = crowd(&rosterd, 50, "u2%02d");
         assert_eq!((crowd.found, crowd.failed), (50, 0));
-        assert!(crowd.longest < Duration::from_secs(3), "{crowd:?}");
     });
     assert!((50..=50 + SEARCHES_BESIDES).contains(&made), "{made} searches");
 }
