@@ -13,9 +13,9 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
+use std::net::UdpSocket;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 

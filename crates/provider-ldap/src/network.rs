@@ -94,7 +94,8 @@ mod tests {
     /// Whether a change is told without a wait.
     async fn is_told(network: &Network) -> bool {
         let mut changed = pin!(network.changed());
-        let is_told = poll_fn(|context| Poll::Ready(changed.as_mut().poll(context).is_ready())).await;
+        let is_told =
+            poll_fn(|context| Poll::Ready(changed.as_mut().poll(context).is_ready())).await;
         tokio::task::yield_now().await;
         is_told
     }

@@ -135,7 +135,8 @@ impl Known {
                 Item::Const(item) => {
                     let value = Function::new(self, source).value(&item.expr);
                     if let Some((value, _)) = value {
-                        let entries = self.constants.entry(source.package().to_owned()).or_default();
+                        let entries =
+                            self.constants.entry(source.package().to_owned()).or_default();
                         let is_duration = mentions(&item.ty, &["Duration"]);
                         entries.push((
                             source.path.clone(),
@@ -183,7 +184,12 @@ impl Known {
         let parts = match &**returned {
             Type::Tuple(tuple) => {
                 let timed = tuple.elems.iter().enumerate();
-                Some(timed.filter(|(_, part)| mentions(part, &["Duration"])).map(|(at, _)| at).collect())
+                Some(
+                    timed
+                        .filter(|(_, part)| mentions(part, &["Duration"]))
+                        .map(|(at, _)| at)
+                        .collect(),
+                )
             }
             _ => None,
         };
@@ -199,18 +205,21 @@ impl Known {
 
     /// A constant by its name: of the file before others of the package, of those the least.
     fn constant(&self, source: &Source, name: &str) -> Option<(f64, bool)> {
-        let entries = self.constants.get(source.package())?;
-        let named = entries.iter().filter(|(_, one, _, _)| one == name);
+        let entries = self.constants.get(source.package()).into_iter().flatten();
+        let named = entries.filter(|(_, one, _, _)| one == name);
         let own = named.clone().find(|(path, _, _, _)| *path == source.path);
         let found = own.or_else(|| named.min_by(|a, b| a.2.total_cmp(&b.2)));
-        found.or_else(|| self.exported(name)).map(|(_, _, value, is_duration)| (*value, *is_duration))
+        found
+            .or_else(|| self.exported(name))
+            .map(|(_, _, value, is_duration)| (*value, *is_duration))
     }
 
     /// A constant of the harness, which other packages use too.
     fn exported(&self, name: &str) -> Option<&(String, String, f64, bool)> {
-        self.constants.get("tests/system")?.iter().find(|(path, one, _, _)| {
-            one == name && path.starts_with(HARNESS)
-        })
+        self.constants
+            .get("tests/system")?
+            .iter()
+            .find(|(path, one, _, _)| one == name && path.starts_with(HARNESS))
     }
 }
 
@@ -218,7 +227,9 @@ impl Known {
 fn each_function(items: &[Item], visit: &mut impl FnMut(&Signature, &Block, bool)) {
     for item in items {
         match item {
-            Item::Fn(ItemFn { attrs, sig, block, .. }) => visit(sig, block, is_paused(attrs, block)),
+            Item::Fn(ItemFn { attrs, sig, block, .. }) => {
+                visit(sig, block, is_paused(attrs, block))
+            }
             Item::Impl(item) => {
                 for item in &item.items {
                     if let ImplItem::Fn(ImplItemFn { attrs, sig, block, .. }) = item {
@@ -467,6 +478,12 @@ impl Visit<'_> for Binder<'_, '_> {
         visit::visit_local(self, local);
     }
 
+    fn visit_item_const(&mut self, item: &syn::ItemConst) {
+        if let Some(length) = self.0.value(&item.expr) {
+            self.0.lengths.insert(item.ident.to_string(), length);
+        }
+    }
+
     fn visit_expr_let(&mut self, binding: &syn::ExprLet) {
         self.0.bind(&binding.pat, &binding.expr);
         visit::visit_expr_let(self, binding);
@@ -528,6 +545,11 @@ fn is_now(path: &[String]) -> bool {
     matches!(path, [.., clock, name] if name == "now" && CLOCKS.contains(&clock.as_str()))
 }
 
+/// Whether an expression is `Instant::now()` itself.
+fn is_fresh(expr: &Expr) -> bool {
+    matches!(expr, Expr::Call(call) if is_now(&path_of(&call.func)))
+}
+
 /// Whether anything in an expression is a time, or an order of readings.
 struct Reads<'f, 'a> {
     function: &'f Function<'a>,
@@ -559,29 +581,29 @@ impl Visit<'_> for Reads<'_, '_> {
         let both = self.function.clocks > 1
             && self.function.is_reading(&binary.left)
             && self.function.is_reading(&binary.right);
-        let fresh = |expr: &Expr| matches!(expr, Expr::Call(call) if is_now(&path_of(&call.func)));
         self.found |= match binary.op {
             BinOp::Sub(_) => both,
-            _ if is_order(&binary.op) => both || fresh(&binary.left) || fresh(&binary.right),
+            _ if is_order(&binary.op) => both || is_fresh(&binary.left) || is_fresh(&binary.right),
             _ => false,
         };
         visit::visit_expr_binary(self, binary);
     }
 
     fn visit_expr_call(&mut self, call: &syn::ExprCall) {
-        self.found |= path_of(&call.func).last().is_some_and(|name| {
-            self.function.known.reader(self.function.source, name).is_some()
-        });
+        self.found |= path_of(&call.func)
+            .last()
+            .is_some_and(|name| self.function.known.reader(self.function.source, name).is_some());
         visit::visit_expr_call(self, call);
     }
 
     fn visit_expr_method_call(&mut self, call: &syn::ExprMethodCall) {
         let name = call.method.to_string();
         // The time of day is a reading.
-        let of_day = call.args.first().is_some_and(|since| {
-            path_of(since).last().is_some_and(|last| last == "UNIX_EPOCH")
-        });
-        let measures = name == ELAPSED || self.function.clocks > 1;
+        let of_day = call
+            .args
+            .first()
+            .is_some_and(|since| path_of(since).last().is_some_and(|last| last == "UNIX_EPOCH"));
+        let measures = name == ELAPSED || self.function.clocks > 1 || is_fresh(&call.receiver);
         self.found |= READERS.contains(&name.as_str()) && measures && !of_day;
         self.found |= self.function.known.reader(self.function.source, &name).is_some();
         visit::visit_expr_method_call(self, call);
@@ -745,16 +767,178 @@ impl Orders<'_, '_> {
 
 impl Visit<'_> for Orders<'_, '_> {
     fn visit_expr_binary(&mut self, binary: &syn::ExprBinary) {
-        if self.function.clocks != 1 && is_order(&binary.op) && (self.is_length(&binary.left) || self.is_length(&binary.right)) {
+        if self.function.clocks != 1
+            && is_order(&binary.op)
+            && (self.is_length(&binary.left) || self.is_length(&binary.right))
+        {
             self.found.push(binary.span());
         }
         visit::visit_expr_binary(self, binary);
     }
 
     fn visit_expr_range(&mut self, range: &syn::ExprRange) {
-        if self.function.clocks != 1 && range.start.iter().chain(&range.end).any(|end| self.is_length(end)) {
+        if self.function.clocks != 1
+            && range.start.iter().chain(&range.end).any(|end| self.is_length(end))
+        {
             self.found.push(range.span());
         }
         visit::visit_expr_range(self, range);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::pick;
+
+    /// Line and message of each finding in a test file of a package, with a harness beside it.
+    fn findings(source: &str) -> Vec<(usize, String)> {
+        let harness = "pub const SHORT: Duration = Duration::from_secs(20);\n\
+                       pub const SOON: Duration = Duration::from_secs(60);\n\
+                       pub fn wait_until(deadline: Duration, what: &str, is_so: impl FnMut() -> bool) {}\n";
+        let files = [("crates/one/tests/it.rs", source), ("tests/system/src/wait.rs", harness)];
+        let parse = |text: &str| syn::parse_file(text).expect("Rust");
+        let files = files.map(|(path, text)| (path.to_owned(), parse(text)));
+        let found = find(&pick(files.into_iter().collect()));
+        assert!(found.iter().all(|one| one.path == "crates/one/tests/it.rs"), "{found:?}");
+        found.into_iter().map(|one| (one.line, one.message)).collect()
+    }
+
+    /// Findings in the body of a test.
+    fn body(body: &str) -> Vec<String> {
+        let source = format!("#[test]\nfn area_condition_result() {{\n{body}\n}}");
+        findings(&source).into_iter().map(|(_, message)| message).collect()
+    }
+
+    #[track_caller]
+    fn is_found(text: &str) {
+        assert_ne!(body(text), Vec::<String>::new(), "{text}");
+    }
+
+    #[track_caller]
+    fn is_allowed(text: &str) {
+        assert_eq!(body(text), Vec::<String>::new(), "{text}");
+    }
+
+    #[test]
+    fn clocks_elapsed_in_assertion_is_found() {
+        is_found("let s = Instant::now(); assert!(s.elapsed() < limit);");
+        is_found("let s = Instant::now(); assert!(s.elapsed() >= limit, \"early\");");
+        is_found("let s = Instant::now(); assert_eq!(s.elapsed().as_secs(), 3);");
+        is_found("let s = Instant::now(); debug_assert!(matches!(s.elapsed().as_secs(), 0..3));");
+        is_found("assert!(Instant::now() < deadline);");
+        is_found("assert!(SystemTime::now().duration_since(start).unwrap() < limit);");
+    }
+
+    #[test]
+    fn clocks_elapsed_through_variables_is_found() {
+        is_found("let s = Instant::now(); let took = s.elapsed(); assert!(took < limit);");
+        is_found("let s = Instant::now(); let ms = s.elapsed().as_millis(); assert!(ms < 5);");
+        is_found(
+            "let a = Instant::now(); let b = Instant::now(); let t = b - a; assert!(t < limit);",
+        );
+        is_found("let a = Instant::now(); let b = Instant::now(); assert!(b < a + limit);");
+        is_found(
+            "let t = b.duration_since(a); let _ = (Instant::now(), Instant::now()); assert!(t < l);",
+        );
+        is_found("let mut all = Vec::new(); all.push(s.elapsed()); assert!(all[3] < limit);");
+        is_found(
+            "let mut most = Duration::ZERO; most = most.max(s.elapsed()); assert!(most < limit);",
+        );
+        is_found(
+            "let (s, n) = (Instant::now(), 1); let (t, n) = (s.elapsed(), 2); assert!(t < limit);",
+        );
+        is_found("let took = || s.elapsed(); assert!(took() < limit);");
+    }
+
+    #[test]
+    fn clocks_elapsed_through_functions_is_found() {
+        let timed = "fn timed() -> (u32, Duration) { let s = Instant::now(); (1, s.elapsed()) }\n\
+                     fn longer() -> Duration { timed().1 }\n";
+        let line = |test: &str| findings(&format!("{timed}#[test]\nfn t() {{ {test} }}")).len();
+        assert_eq!(line("let (answer, took) = timed(); assert!(took < limit);"), 1);
+        assert_eq!(line("let (answer, took) = timed(); assert_eq!(answer, 1);"), 0);
+        assert_eq!(line("assert!(longer() < limit);"), 1);
+    }
+
+    #[test]
+    fn clocks_deadline_in_loop_is_found() {
+        is_found("loop { if s.elapsed() > limit { panic!(\"late\") } }");
+        is_found("let until = Instant::now() + limit; while Instant::now() < until { work(); }");
+        is_found("match look() { Err(e) if s.elapsed() > limit => panic!(\"{e}\"), _ => {} }");
+    }
+
+    #[test]
+    fn clocks_comparison_with_duration_is_found() {
+        is_found("assert!(report.longest < Duration::from_secs(3));");
+        is_found("const MOST: Duration = Duration::from_secs(3); assert!(longest <= MOST);");
+        is_found("assert!((Duration::ZERO..Duration::from_millis(700)).contains(&took));");
+    }
+
+    #[test]
+    fn clocks_short_limit_is_found() {
+        is_found("wait_until(Duration::from_secs(29), \"it\", || true);");
+        is_found("wait_until(SHORT, \"it\", || true);");
+        is_found("let soon = Duration::from_millis(500); wait_until(soon, \"it\", || true);");
+        is_found("wait_until(6 * Duration::from_secs(4), \"it\", || true);");
+        is_found("receiver.recv_timeout(Duration::from_secs(1)).unwrap();");
+        is_found("stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();");
+        is_found("timeout(Duration::from_secs(5), answer).await.unwrap();");
+        is_found(
+            "tokio::select! { a = timeout(Duration::from_secs(5), b) => a.unwrap(), _ = c => {} }",
+        );
+    }
+
+    #[test]
+    fn clocks_generous_limit_is_allowed() {
+        is_allowed("wait_until(SOON, \"it\", || true);");
+        is_allowed("wait_until(Duration::from_secs(30), \"it\", || true);");
+        is_allowed("timeout(Duration::from_mins(1), answer).await.unwrap();");
+        is_allowed("stream.set_read_timeout(Some(SOON)).unwrap();");
+    }
+
+    #[test]
+    fn clocks_expected_expiry_is_allowed() {
+        is_allowed("assert!(timeout(Duration::from_millis(50), answer).await.is_err());");
+        is_allowed("let _ = timeout(Duration::from_millis(50), answer).await;");
+    }
+
+    #[test]
+    fn clocks_simulated_time_is_allowed() {
+        let test = |attribute: &str, body: &str| {
+            let text = format!("#[tokio::test{attribute}]\nasync fn t() {{ {body} }}");
+            findings(&text).len()
+        };
+        let body = "let s = Instant::now(); work().await; assert_eq!(s.elapsed(), limit);";
+        assert_eq!(test("(start_paused = true)", body), 0);
+        assert_eq!(test("", body), 1);
+        assert_eq!(test("", &format!("tokio::time::pause(); {body}")), 0);
+    }
+
+    #[test]
+    fn clocks_made_up_times_are_allowed() {
+        is_allowed("let now = Instant::now(); assert_eq!(pace.next(now), now + SECOND);");
+        is_allowed("let now = Instant::now(); let end = now + MS; assert_eq!(end - now, MS);");
+        is_allowed(
+            "let now = Instant::now(); assert!(pace.due(now) < now + Duration::from_secs(1));",
+        );
+        is_allowed(
+            "let day = SystemTime::now().duration_since(UNIX_EPOCH); assert_eq!(day, read);",
+        );
+        is_allowed("assert_eq!(settings.timeout, Duration::from_secs(5));");
+    }
+
+    #[test]
+    fn clocks_message_and_print_are_allowed() {
+        is_allowed("let s = Instant::now(); assert!(is_so, \"after {:?}\", s.elapsed());");
+        is_allowed("let s = Instant::now(); println!(\"{:?}\", s.elapsed());");
+    }
+
+    #[test]
+    fn clocks_finding_names_its_line() {
+        let source =
+            "#[test]\nfn t() {\n    let s = Instant::now();\n    assert!(s.elapsed() < l);\n}";
+        let found = findings(source);
+        assert_eq!(found, [(4, "the assertion depends on a clock".to_owned())]);
     }
 }

@@ -48,8 +48,9 @@ impl Exceptions {
 
     /// Line, file and function of each entry that accepted nothing.
     pub fn unused(&self) -> impl Iterator<Item = (usize, &str, &str)> {
-        self.entries.iter().filter(|entry| !entry.used).map(|entry| {
-            (entry.line, entry.path.as_str(), entry.function.as_str())
-        })
+        self.entries
+            .iter()
+            .filter(|entry| !entry.used)
+            .map(|entry| (entry.line, entry.path.as_str(), entry.function.as_str()))
     }
 }

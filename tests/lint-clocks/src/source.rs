@@ -33,8 +33,8 @@ pub fn read_tree(root: &Path, roots: &[&str]) -> Result<Vec<Source>, String> {
     for file in files {
         let path = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&file).map_err(|e| format!("{path}: {e}"))?;
-        let tree = syn::parse_file(&text)
-            .map_err(|e| format!("{path}:{}: {e}", e.span().start().line))?;
+        let tree =
+            syn::parse_file(&text).map_err(|e| format!("{path}:{}: {e}", e.span().start().line))?;
         parsed.insert(path, tree);
     }
     Ok(pick(parsed))
@@ -154,4 +154,68 @@ fn names_test(predicate: TokenStream) -> bool {
         negated = matches!(token, TokenTree::Ident(name) if name == "not");
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The functions of the test code of these files, as `FILE: FUNCTION`.
+    fn picked(files: &[(&str, &str)]) -> Vec<String> {
+        let parse = |text: &str| syn::parse_file(text).expect("Rust");
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), parse(text)));
+        let mut names = Vec::new();
+        for source in pick(files.collect()) {
+            functions(&source.items, &mut |name| names.push(format!("{}: {name}", source.path)));
+        }
+        names
+    }
+
+    fn functions(items: &[Item], note: &mut impl FnMut(String)) {
+        for item in items {
+            match item {
+                Item::Fn(item) => note(item.sig.ident.to_string()),
+                Item::Mod(item) => {
+                    item.content.iter().for_each(|(_, items)| functions(items, note));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn source_integration_tests_count_whole() {
+        for path in
+            ["crates/one/tests/it.rs", "crates/one/tests/common/mod.rs", "tests/system/src/a.rs"]
+        {
+            assert_eq!(picked(&[(path, "fn a() {}")]), [format!("{path}: a")]);
+        }
+        assert_eq!(picked(&[("crates/one/src/lib.rs", "fn a() {}")]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn source_unit_tests_count_by_attribute() {
+        let text = "fn a() {} #[cfg(test)] mod tests { fn b() {} } #[test] fn c() {} \
+                    #[tokio::test] async fn d() {} #[cfg(all(test, unix))] fn e() {} \
+                    #[cfg(not(test))] fn f() {}";
+        let found = picked(&[("crates/one/src/lib.rs", text)]);
+        assert_eq!(
+            found,
+            ["b", "c", "d", "e"].map(|name| format!("crates/one/src/lib.rs: {name}"))
+        );
+    }
+
+    #[test]
+    fn source_modules_for_tests_count_whole() {
+        let found = picked(&[
+            ("crates/one/src/lib.rs", "#[cfg(test)] mod tests; mod other;"),
+            ("crates/one/src/tests.rs", "mod deep; fn a() {}"),
+            ("crates/one/src/tests/deep.rs", "fn b() {}"),
+            ("crates/one/src/other.rs", "fn c() {}"),
+            ("crates/one/src/two/mod.rs", "#[cfg(test)] mod more;"),
+            ("crates/one/src/two/more/mod.rs", "fn d() {}"),
+        ]);
+        let wanted = ["tests.rs: a", "tests/deep.rs: b", "two/more/mod.rs: d"];
+        assert_eq!(found, wanted.map(|name| format!("crates/one/src/{name}")));
+    }
 }

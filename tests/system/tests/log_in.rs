@@ -369,7 +369,7 @@ fn log_in_during_thousand_guesses_does_not_queue() {
     relay.slow_down(Duration::from_millis(20));
     let program = include_str!("../python/guess.py");
     let mut guesses = pam.command("python3");
-    guesses.args(["-c", program, "alice", "1000"]).stdout(std::process::Stdio::piped());
+    guesses.args(["-c", program, "alice", "1000"]).stdout(Stdio::piped());
     let mut guesses = guesses.spawn().expect("start python3");
     wait_until(SOON, "guesses are tried", || relay.times_sent("guess ") > 0);
     for number in 0..5 {

@@ -12,7 +12,6 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 const PASSWORD: &str = "correct horse";
 const FIRST: u32 = 20_000;

@@ -2,8 +2,8 @@
 //! first moment of the socket, and with users that systemd makes up for units.
 
 use roster_system_tests::nscd::{SOON, Waits};
-use std::path::Path;
 use roster_system_tests::{Booted, Names, c_program, needs_root, wait_until};
+use std::path::Path;
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:::\n\
                       local:x:1500:1500:Local account:/home/local:/bin/sh\n";
@@ -228,9 +228,7 @@ fn users_that_systemd_makes_up_for_units_come_and_go_with_them() {
     for _ in 0..3 {
         assert_eq!(names.user("floating"), "none:0");
         assert_eq!(host.run("systemctl", &["start", "floating.service"]).code, 0);
-        wait_until(SOON, "the user is there", || {
-            names.user("floating").starts_with("floating:")
-        });
+        wait_until(SOON, "the user is there", || names.user("floating").starts_with("floating:"));
         let user = names.user("floating");
         let uid = user.split(':').nth(2).and_then(|uid| uid.parse().ok()).expect("a uid");
         assert_eq!(names.user_of(uid), user);
@@ -279,9 +277,7 @@ fn nscd_and_homed_never_wait_for_each_other() {
         assert_eq!(created.code, 0, "{}", created.error());
         // Where one waits for the other the server ends that after 3 s, and sends the client away.
         assert_eq!(sent_away(&host), before);
-        wait_until(SOON, "the user is there", || {
-            names.user("carl").starts_with("carl:")
-        });
+        wait_until(SOON, "the user is there", || names.user("carl").starts_with("carl:"));
         let user = names.user("carl");
         assert!(user.contains(":60200:60200:") && user.contains(":/home/carl:"), "{user}");
         assert_eq!(names.user_of(60200), user);
@@ -319,7 +315,10 @@ fn nscd_socket_during_boot_serves_systemd() {
     }
     // systemd was served, and gave no server up.
     println!("{shown}");
-    assert!(!shown.contains(" 0 maps handed out") && shown.contains("; 0 connections dropped"), "{shown}");
+    assert!(
+        !shown.contains(" 0 maps handed out") && shown.contains("; 0 connections dropped"),
+        "{shown}"
+    );
 }
 
 /// systemd kills a server that stands still, and the next one serves who waits.

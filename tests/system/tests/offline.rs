@@ -12,7 +12,6 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::time::Duration;
 
 const RIGHT: &str = "successfully authenticated";
 const WRONG: &str = "Authentication failure";

@@ -41,7 +41,6 @@ struct Crowd {
     found: u32,
     absent: u32,
     failed: u32,
-    longest: Duration,
 }
 
 fn crowd(rosterd: &Rosterd, count: u32, pattern: &str) -> Crowd {
@@ -54,7 +53,6 @@ fn crowd(rosterd: &Rosterd, count: u32, pattern: &str) -> Crowd {
         found: numbers["found"],
         absent: numbers["absent"],
         failed: numbers["failed"],
-        longest: Duration::from_micros(numbers["longest"].into()),
     };
     println!("{pattern}: {crowd:?}");
     crowd

@@ -496,7 +496,8 @@ fn module_interrupted_wait_keeps_time_and_errno() {
     let silent = OnDemand::new(move |_, connection| {
         // Hundreds of signals, and the module still waits.
         thread::sleep(Duration::from_millis(300));
-        let peeked = rustix::net::recv(&connection, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let peeked =
+            rustix::net::recv(&connection, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         let late = if peeked.is_err() { PATIENCE_MS } else { 0 };
         hand.set(late);
         wait_for_end(&connection);

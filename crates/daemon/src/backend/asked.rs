@@ -441,6 +441,7 @@ fn forget<K: Hash + Eq>(ways: &mut HashMap<K, u32>, key: &K, number: u32) {
 mod tests {
     use super::*;
     use roster_bus::exchange;
+    use std::cell::Cell;
 
     fn user(number: u32, name: &str, uid: u32, reference: u32) -> Answer {
         let mut record = Vec::new();

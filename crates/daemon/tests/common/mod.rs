@@ -11,8 +11,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub use roster_system_tests::wait::SOON;
@@ -148,9 +146,8 @@ impl Daemon {
     ) -> zbus::Result<T> {
         let address = format!("unix:path={}", self.path("run/bus").display());
         self.runtime.block_on(async {
-            let connecting = zbus::connection::Builder::address(address.as_str())
-                .method_timeout(SOON)
-                .build();
+            let connecting =
+                zbus::connection::Builder::address(address.as_str()).method_timeout(SOON).build();
             ask(connecting.await?).await
         })
     }
