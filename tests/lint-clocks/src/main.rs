@@ -128,4 +128,12 @@ mod tests {
         let error = report("fn (", "").unwrap_err();
         assert!(error.contains("crates/one/tests/it.rs"), "{error}");
     }
+
+    #[test]
+    fn python_lint_passes_its_own_tests() {
+        let mut python = std::process::Command::new("python3");
+        python.args(["-B", "python_test.py"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let done = python.output().expect("python3");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
 }
