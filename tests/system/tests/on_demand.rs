@@ -49,11 +49,8 @@ fn crowd(rosterd: &Rosterd, count: u32, pattern: &str) -> Crowd {
     let words: Vec<_> = said.split(' ').collect();
     let numbers: HashMap<_, u32> =
         words.chunks_exact(2).map(|pair| (pair[0], pair[1].parse().expect("a number"))).collect();
-    let crowd = Crowd {
-        found: numbers["found"],
-        absent: numbers["absent"],
-        failed: numbers["failed"],
-    };
+    let crowd =
+        Crowd { found: numbers["found"], absent: numbers["absent"], failed: numbers["failed"] };
     println!("{pattern}: {crowd:?}");
     crowd
 }
