@@ -228,7 +228,7 @@ fn each_function(items: &[Item], visit: &mut impl FnMut(&Signature, &Block, bool
     for item in items {
         match item {
             Item::Fn(ItemFn { attrs, sig, block, .. }) => {
-                visit(sig, block, is_paused(attrs, block))
+                visit(sig, block, is_paused(attrs, block));
             }
             Item::Impl(item) => {
                 for item in &item.items {
