@@ -363,25 +363,25 @@ fn log_in_during_thousand_guesses_does_not_queue() {
     let slapd = pam::directory(&["alice", "bob"]);
     let relay = Relay::to(slapd.port());
     let domain = log_in_by(Domain::ldap_through("corp", &slapd, &[&relay.uri()]));
-    let domain = domain.with("allow_clear_user_passwords", "true").with("auth_timeout", "\"60s\"");
-    let rosterd = started(&[domain]);
+    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
     let pam = Pam::on(&rosterd, "bob");
-    // A few of a user's passwords are tried at a time: a thousand take five seconds or more.
-    relay.slow_down(Duration::from_millis(20));
-    let program = include_str!("../python/guess.py");
-    let mut guesses = pam.command("python3");
-    guesses.args(["-c", program, "alice", "1000"]).stdout(Stdio::piped());
-    let mut guesses = guesses.spawn().expect("start python3");
-    wait_until(SOON, "guesses are tried", || relay.times_sent("guess ") > 0);
-    for number in 0..5 {
+    let tried = || relay.times_sent("guess ");
+    // On a busy machine all guesses may be over before bob's program has started: then once more.
+    let is_before_them = (0..5).any(|_| {
+        let before = tried();
+        let program = include_str!("../python/guess.py");
+        let mut guesses = pam.command("python3");
+        guesses.args(["-c", program, "alice", "1000"]).stdout(Stdio::piped());
+        let guesses = guesses.spawn().expect("start python3");
+        wait_until(SOON, "guesses are tried", || tried() > before);
         assert_eq!(pam.authenticate("bob", PASSWORD), SUCCESS);
-        let are_tried = guesses.try_wait().expect("look").is_none();
-        assert!(number > 0 || are_tried, "bob waited for all guesses");
-    }
-    let done = guesses.wait_with_output().expect("python3 ends");
-    let told = String::from_utf8_lossy(&done.stdout);
-    // Verdict 1 is a wrong password; no other answer came, and none was missing.
-    assert_eq!(told.trim(), "1: 1000");
+        let until_now = tried() - before;
+        let done = guesses.wait_with_output().expect("python3 ends");
+        // Verdict 1 is a wrong password; no other answer came, and none was missing.
+        assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "1: 1000");
+        until_now < 1000
+    });
+    assert!(is_before_them, "bob waits for all guesses at alice's password");
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
 }
 
