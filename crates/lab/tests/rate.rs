@@ -9,7 +9,6 @@ use std::fs;
 use std::net::UdpSocket;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
 
 /// A server of names that answers each query, with its own words, but the one of this number.
 fn names_but(lost: usize) -> String {

@@ -109,6 +109,8 @@ fn members() -> impl Iterator<Item = &'static [u8]> + Clone {
 struct OnDemand {
     folder: TempDir,
     asked: Arc<Mutex<Vec<Asked>>>,
+    /// The files of callers' clocks, which a caller opens some time after its start.
+    clocks: Mutex<Vec<Clock>>,
 }
 
 impl OnDemand {
@@ -149,7 +151,7 @@ impl OnDemand {
     fn silent() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open it");
-        let on_demand = Self { folder, asked: Arc::default() };
+        let on_demand = Self { folder, asked: Arc::default(), clocks: Mutex::default() };
         write_snapshot(&on_demand.snapshot(), &on_demand.socket());
         on_demand
     }
@@ -168,6 +170,7 @@ impl OnDemand {
 
     /// One whose clock the test moves. While it stands still no wait of the module ends by time.
     fn caller_by(&self, clock: &Clock) -> Caller {
+        self.clocks.lock().expect("no test panics with it").push(clock.clone());
         let mut command = Command::new(c_program("caller"));
         clock.give_to(&mut command, self);
         Caller::start(command.arg("roster"))
@@ -487,7 +490,8 @@ fn module_interrupted_wait_keeps_time_and_errno() {
         thread::sleep(Duration::from_millis(300));
         let _ = connection.write_all(&truth(asked));
     });
-    let told = patient(&slow, &Clock::stopped());
+    let clock = Clock::stopped();
+    let told = patient(&slow, &clock);
     let fields: Vec<_> = told.split_whitespace().collect();
     assert_eq!([fields[0], fields[1], fields[3], fields[4]], ["1", "0", "kept", "interrupted"]);
 
