@@ -8,6 +8,8 @@ export PREFIX DESTDIR LIBDIR
 
 # Arguments for `make bench`, `make test`, `make fuzz`.
 ARGS ?=
+# What `make counts` compares with.
+BASE ?= HEAD~1
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # rustup puts cargo here; `su` and services do not look there by themselves.
@@ -28,10 +30,10 @@ $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cann
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help build programs module demo test bench lint fuzz install uninstall clean
+.PHONY: help build programs module demo test test-busy test-long bench counts lint fuzz install uninstall clean
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 build: programs module ## build the programs and the NSS and PAM modules
 
@@ -55,9 +57,19 @@ demo: ## time id and getent on 10,000 users beside glibc's files; then the daemo
 test: ## run all tests (ARGS= for cargo test)
 	@scripts/test $(ARGS)
 
+test-busy: ## run all tests beside stress-ng on every processor and on the disk
+	@$(MAKE) --no-print-directory test-long PART=busy
+
+test-long: build ## run one part of the long tests: make test-long PART=NAME; PART=--help lists them
+	@scripts/need test-long
+	@scripts/test-long $(or $(PART),--help)
+
 bench: ## measure against peers installed from packages, one table (ARGS= for bench/run)
 	@scripts/need bench
 	@bench/run $(ARGS)
+
+counts: ## count instructions of code without I/O and compare with BASE=HEAD~1; 1 % more on a line fails
+	@scripts/counts $(BASE)
 
 lint: ## check style, lints, licences, spelling, scripts and the policies of packaging/
 	@scripts/lint

@@ -135,11 +135,3 @@ def running(command):
 
 def is_running(command):
     return any(True for _ in running(command))
-
-
-def kill(command):
-    """Ends what a test has left running on purpose, of which there has to be something."""
-    found = list(running(command))
-    assert found, f"{command} has ended"
-    for process in found:
-        os.kill(process, signal.SIGKILL)

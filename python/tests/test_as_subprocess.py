@@ -80,7 +80,7 @@ def test_commands_are_the_same(run, args):
 
 
 def test_what_was_written_before_a_timeout_is_told(run):
-    kind, shown = same(run, ["/usr/bin/sh", "-c", "printf x; sleep 600"], capture_output=True, timeout=0.5)
+    kind, shown = same(run, ["/usr/bin/sh", "-c", "printf x; exec sleep 600"], capture_output=True, timeout=0.5)
     assert kind is subprocess.TimeoutExpired and shown["output"] == b"x"
 
 

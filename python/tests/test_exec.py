@@ -10,7 +10,7 @@ import sys
 import threading
 
 import pytest
-from conftest import Daemon, eventually, is_running, kill
+from conftest import Daemon, eventually, is_running
 
 import roster_exec
 from roster_exec import connection
@@ -75,17 +75,18 @@ def test_a_command_is_killed_with_all_that_it_started_when_its_time_is_over(run)
     assert run(["sleep", "infinity"]).returncode == roster_exec.TIME_OVER
 
 
-def test_nothing_is_waited_for_behind_the_time(run):
-    for who, shell in ((run, "sh"), (subprocess.run, "/usr/bin/sh")):
-        # It has left the group, keeps the pipe, and goes on.
-        mark = f"62{os.getpid()}.25"
-        script = f"echo came; setsid sleep {mark} & exec sleep infinity"
-        with pytest.raises(subprocess.TimeoutExpired) as told:
-            who([shell, "-c", script], capture_output=True, timeout=1)
-        assert told.value.output == b"came\n"
-        assert is_running(f"sleep {mark}")
-        kill(f"sleep {mark}")
-        eventually(lambda: not is_running(f"sleep {mark}"), "it was killed")
+def test_timeout_pipe_held_returns_output(run, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    # `cat` leaves the group, keeps the pipe and waits for the gate.
+    script = f"echo came; setsid cat {gate} & exec sleep infinity"
+    for execute, shell in ((run, "sh"), (subprocess.run, "/usr/bin/sh")):
+        with pytest.raises(subprocess.TimeoutExpired) as error:
+            execute([shell, "-c", script], capture_output=True, timeout=1)
+        assert error.value.output == b"came\n"
+        assert is_running(f"cat {gate}")
+        gate.write_bytes(b"")
+        eventually(lambda: not is_running(f"cat {gate}"), "cat ends when the gate opens")
 
 
 def test_an_interrupted_caller_leaves_no_command(daemon):

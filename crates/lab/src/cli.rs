@@ -655,8 +655,8 @@ pub struct Trace {
 /// Serves a master of Locust 2 as its own workers do, and makes the requests of its users as the other
 /// commands here do: users are a closed loop, and each has one request at a time. What users of a class
 /// do is named by the master's file, with the classes of the Python package roster_locust, or by --plan.
-/// The master's page, charts, CSV and HTML are as ever. When the master goes away the requests end, and
-/// it is tried again for --patience.
+/// The master's page, charts, CSV and HTML are as ever. When the master ends, the worker ends its requests,
+/// waits up to 5 s for the master to be started again, and then ends.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("worker"))]
 pub struct Worker {
@@ -685,7 +685,7 @@ pub struct Worker {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
 
-    /// How long to try when the master does not answer
+    /// How long to try before a master first answers
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60")]
     pub patience: Duration,
 }
@@ -694,7 +694,7 @@ pub struct Worker {
 ///
 /// The master is Locust's own, by a Python that has it (pip install locust); the workers are roster-lab's,
 /// and make the requests of the classes that the file derives from those of roster_locust. All end
-/// together.
+/// together, also when this command is killed.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("up"))]
 pub struct Up {

@@ -6,7 +6,7 @@ use common::{DN, PASSWORD, lab, slapd, slapd_that_is_not_started};
 use resvg::tiny_skia::Pixmap;
 use roster_system_tests::servers::Process;
 use roster_system_tests::wait::{SOON, wait_for};
-use roster_system_tests::{Server, Slapd, tool};
+use roster_system_tests::{Server, Slapd, tool, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fmt::Write;
@@ -22,6 +22,9 @@ use tempfile::TempDir;
 
 /// The limit of a wait for a run of several seconds.
 const MINUTES: Duration = Duration::from_secs(180);
+
+/// Processes that end because another one ended have this long, on a busy machine.
+const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A Python that has Locust, in the version of requirements.txt.
 fn python() -> PathBuf {
@@ -128,6 +131,15 @@ fn binds(slapd: &Slapd, more: &str) -> String {
     )
 }
 
+/// The end of a locustfile: `users` users for some seconds, then a stop, which waits for the workers' last reports.
+/// (A run time limit ends the master after half a second, whether or not they came.)
+fn shape(users: u32, seconds: u32) -> String {
+    format!(
+        "\nfrom locust import LoadTestShape\n\nclass Shape(LoadTestShape):\n    def tick(self):\n        \
+         return ({users}, {users}) if self.get_run_time() < {seconds} else None\n"
+    )
+}
+
 /// Binds that the server has completed, but for the one that asks.
 fn bound(slapd: &Slapd) -> u64 {
     let base = "cn=Bind,cn=Operations,cn=Monitor";
@@ -142,10 +154,9 @@ const HEADLESS: [&str; 3] = ["--headless", "--only-summary", "--expect-workers"]
 #[test]
 fn figures_of_a_master_with_two_workers_are_what_the_server_counted() {
     let slapd = slapd(|_| {});
-    let bench = Bench::new(&binds(&slapd, ""));
+    let bench = Bench::new(&binds(&slapd, &shape(8, 5)));
     let before = bound(&slapd);
-    let run = ["2", "-u", "8", "-r", "4", "-t", "5s"];
-    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let master = bench.master(&[&HEADLESS[..], &["2"]].concat());
     let workers = [bench.worker(&["--source", "127.0.0.2"]), bench.worker(&["--threads", "2"])];
     ended_well(master, "the master");
     for worker in workers {
@@ -166,7 +177,7 @@ fn figures_of_a_master_with_two_workers_are_what_the_server_counted() {
 #[test]
 fn workers_in_network_namespaces_of_their_own_serve_one_master() {
     let slapd = slapd_that_is_not_started();
-    let file = binds(&slapd, "").replace(&slapd.uri(), "ldap://10.0.1.1:3890");
+    let file = binds(&slapd, &shape(4, 4)).replace(&slapd.uri(), "ldap://10.0.1.1:3890");
     let bench = Bench::new(&file);
     let script = format!(
         "ip link set lo up || exit
@@ -189,7 +200,7 @@ fn workers_in_network_namespaces_of_their_own_serve_one_master() {
             hosts=\"$hosts $host\"
          done
          {python} -B -m locust --master --master-bind-port {port} --headless --only-summary --csv run \
-            -f locustfile.py --expect-workers 2 -u 4 -r 4 -t 4s > master.log 2>&1
+            -f locustfile.py --expect-workers 2 > master.log 2>&1
          after=$(bound)
          echo $((after - before - 1))
          kill $slapd $hosts; wait",
@@ -260,10 +271,10 @@ fn users_come_and_go_and_a_stop_loses_no_request() {
 #[test]
 fn a_worker_that_is_killed_takes_no_other_s_counts_with_it() {
     let slapd = slapd(|_| {});
-    let bench = Bench::new(&binds(&slapd, "    think = \"5ms\"\n"));
+    let file = format!("    think = \"5ms\"\n{}", shape(4, 12));
+    let bench = Bench::new(&binds(&slapd, &file));
     let before = bound(&slapd);
-    let run = ["2", "-u", "4", "-r", "4", "-t", "12s"];
-    let master = bench.master(&[&HEADLESS[..], &run].concat());
+    let master = bench.master(&[&HEADLESS[..], &["2"]].concat());
     let mut killed = bench.worker(&[]);
     let stays = bench.worker(&[]);
     bench.wait_for("All users spawned");
@@ -518,6 +529,37 @@ fn a_worker_ends_when_there_is_no_master_and_tells_what_is_there_instead() {
         let output = lab(&[&["worker"], arguments].concat()).output().expect("start");
         assert!(String::from_utf8_lossy(&output.stderr).contains(why));
     }
+}
+
+#[test]
+fn worker_master_killed_worker_ends() {
+    let slapd = slapd(|_| {});
+    let bench = Bench::new(&binds(&slapd, "    think = \"5ms\"\n"));
+    let mut master = bench.master(&[&HEADLESS[..], &["1", "-u", "4", "-r", "4"]].concat());
+    // Long: the worker does not wait for it once a master has answered.
+    let mut worker = bench.worker(&["--patience", "3600"]);
+    bench.wait_for("All users spawned");
+    master.kill();
+    wait_until(ENDED_WITHIN, "the worker ends", || !worker.runs());
+    assert_eq!(worker.code(), Some(1), "{}", worker.log());
+    assert!(worker.log().contains("cannot connect"), "{}", worker.log());
+}
+
+#[test]
+fn up_killed_master_and_workers_end() {
+    let slapd = slapd(|_| {});
+    let bench = Bench::new(&binds(&slapd, "    think = \"5ms\"\n"));
+    let run = ["--headless", "--only-summary", "-u", "4", "-r", "4"];
+    let mut up = bench.up(&[&["--workers", "2", "--"], &run[..]].concat());
+    bench.wait_for("All users spawned");
+    let pid = up.pid().as_raw_nonzero();
+    let children =
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("children");
+    assert_eq!(children.split_whitespace().count(), 3, "a master and two workers: {children}");
+    up.kill();
+    wait_until(ENDED_WITHIN, "the master and the workers end", || {
+        children.split_whitespace().all(|child| !Path::new("/proc").join(child).exists())
+    });
 }
 
 #[test]

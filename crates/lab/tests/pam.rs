@@ -48,7 +48,8 @@ impl Services {
     fn report(&self, service: &str, more: &[&str]) -> (i32, serde_json::Value) {
         let folder = path(self.0.path());
         let what = ["pam", "--service", service, "--config-folder", folder, "--user", "u{0..4}"];
-        let brief = ["--duration", "1", "--warm-up", "200ms", "--users", "2"];
+        // Long enough for five logins of four scripts each on a busy machine.
+        let brief = ["--duration", "5", "--warm-up", "200ms", "--users", "2"];
         report(&[&what[..], more, &brief].concat())
     }
 }

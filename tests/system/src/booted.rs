@@ -3,6 +3,7 @@
 //! but the units that a test names is started.
 
 use crate::artifacts::{library_folder, roster_program, rosterd_program, unpacked};
+use crate::control_group::ControlGroup;
 use crate::host::{Output, plain_environment, run, tool};
 use crate::servers::Process;
 use crate::wait::{SOON, wait_until};
@@ -55,13 +56,17 @@ exec env -i container=roster-test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/system
     --unit=test.target --log-target=console --show-status=0
 "#;
 
+/// Runs a command in the control group that is the first argument.
+const IN_GROUP: &str = r#"echo $$ >"$0/cgroup.procs" && exec "$@""#;
+
 /// A host under systemd. Dropping it ends all that runs there; in a test that fails it shows the log.
 #[derive(Debug)]
 pub struct Booted {
     process: Process,
     /// Process 1 of the host, as the machine counts.
     init: i32,
-    // Removed last.
+    // Removed last: systemd's control groups, then its files.
+    _group: ControlGroup,
     folder: TempDir,
 }
 
@@ -90,15 +95,17 @@ impl Booted {
             let _ = writeln!(target, "Wants={unit}\nAfter={unit}");
         }
         fs::write(folder.path().join("units/test.target"), target).expect("write the target");
-        let mut command = Command::new(tool("unshare", "util-linux"));
+        let group = ControlGroup::new("roster-booted");
+        let mut command = Command::new("sh");
         plain_environment(&mut command);
+        command.args(["-c", IN_GROUP]).arg(group.path()).arg(tool("unshare", "util-linux"));
         command.args(["--mount", "--pid", "--fork", "--cgroup", "--ipc", "--uts", "--net"]);
         command.args(["--kill-child", "sh", "-c", BOOT, "boot"]).arg(folder.path().join("host"));
         command.arg(roster_program()).arg(library_folder()).arg(packaging()).arg(folder.path());
         command.arg(rosterd_program());
         let _ = tool("systemctl", "systemd");
         let process = Process::start(&mut command, &folder.path().join("log"));
-        let mut booted = Self { process, init: 0, folder };
+        let mut booted = Self { process, init: 0, _group: group, folder };
         wait_until(SOON, "systemd runs", || {
             assert!(booted.process.runs(), "{}", booted.process.log());
             booted.init = booted.child().unwrap_or_default();

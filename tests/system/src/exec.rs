@@ -2,6 +2,7 @@
 //! journal that a test reads, and `roster-exec` as any of its users.
 
 use crate::artifacts::{exec_program, rootwrap_daemon_program};
+use crate::control_group::remove_control_group;
 use crate::corpus::Corpus;
 use crate::host::{Host, Output, RECOMMENDED, run};
 use crate::wait::{SOON, wait_until};
@@ -140,15 +141,9 @@ impl Exec {
 
     /// Those that a killed daemon has left: the next one in the same cgroup would do it.
     fn remove_cgroups(&self) {
-        let Some(folder) = self.cgroups().filter(|folder| folder.exists()) else { return };
-        let _ = fs::write(folder.join("cgroup.kill"), "1");
-        wait_until(SOON, "its cgroups are gone", || {
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let _ = fs::remove_dir(entry.path());
-            }
-            let _ = fs::remove_dir(&folder);
-            !folder.exists()
-        });
+        if let Some(folder) = self.cgroups() {
+            remove_control_group(&folder);
+        }
     }
 
     /// A program as somebody on the host; 0 is root.

@@ -12,6 +12,7 @@
 pub mod artifacts;
 pub mod booted;
 pub mod caller;
+pub mod control_group;
 pub mod corpus;
 pub mod differ;
 pub mod directory;

@@ -6,6 +6,7 @@ mod schemes;
 mod secrets;
 mod serve;
 mod session;
+mod tether;
 mod trace;
 mod up;
 
@@ -30,6 +31,9 @@ const INTERRUPTED: u8 = 130;
 
 /// The program.
 pub fn main() -> ExitCode {
+    if let Some(code) = tether::become_tied() {
+        return code;
+    }
     let matches = Cli::command().get_matches();
     let mut out = BufWriter::new(io::stdout().lock());
     let result = Cli::from_arg_matches(&matches)

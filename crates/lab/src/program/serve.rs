@@ -35,6 +35,8 @@ const INTRODUCED_EVERY: Duration = Duration::from_secs(5);
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// A master answers each heartbeat; one that does not for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// A master that was served and has ended may be started again within this time.
+const RESTARTED_WITHIN: Duration = Duration::from_secs(5);
 /// Between two looks at signals and at crowds that failed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Requests in flight end in this time when the master ends, which waits half a second for reports.
@@ -73,11 +75,12 @@ pub fn run(args: &cli::Worker) -> Result<u8> {
     }
     let stop = stop_on_signals()?;
     let mut worker = Worker::new(args, &stop);
-    let mut alone_since = Instant::now();
+    let (mut alone_since, mut patience) = (Instant::now(), args.patience);
     loop {
         let served = worker.serve(master);
         if worker.acknowledged {
             alone_since = Instant::now();
+            patience = args.patience.min(RESTARTED_WITHIN);
         }
         // Without a master nobody says when to stop.
         worker.end_run(Duration::ZERO, None);
@@ -89,7 +92,7 @@ pub fn run(args: &cli::Worker) -> Result<u8> {
             Err(why) => why,
         };
         let what = format!("--master {}: {why:#}", args.master);
-        ensure!(alone_since.elapsed() < args.patience, "{what}");
+        ensure!(alone_since.elapsed() < patience, "{what}");
         if worker.acknowledged {
             say(&format!("roster-lab: {what}; trying again"));
         }

@@ -1,6 +1,7 @@
-//! `roster-lab up`: a master of Locust with its page, and workers beside it, until it ends.
+//! `roster-lab up`: a master of Locust with its page, and workers beside it. All end together.
 
 use super::session::stop_on_signals;
+use super::tether::tied;
 use super::{FAILED, INTERRUPTED, say};
 use crate::cli;
 use anyhow::{Context, Result, ensure};
@@ -8,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -90,7 +92,8 @@ pub fn run(args: &cli::Up) -> Result<u8> {
         .context("cannot make a folder for what users do")?;
     let classes = folder.path().join("classes.json");
     let program = std::env::current_exe().context("cannot find this program")?;
-    let mut master = Command::new(&args.python);
+    let start = |program: &Path| tied(program).context("cannot find this program");
+    let mut master = start(&args.python)?;
     master.args(["-m", "locust", "--master", "--locustfile"]).arg(&args.file);
     master.args(["--master-bind-host", "127.0.0.1", "--master-bind-port", &args.port.to_string()]);
     master.args(["--expect-workers", &workers.to_string()]);
@@ -99,7 +102,7 @@ pub fn run(args: &cli::Up) -> Result<u8> {
     master.env("ROSTER_LAB_CLASSES", &classes);
     let mut master = Running::start(format!("{} -m locust", args.python.display()), &mut master)?;
     let started = (0..workers).map(|number| {
-        let mut worker = Command::new(&program);
+        let mut worker = start(&program)?;
         worker.args(["worker", "--master", &format!("127.0.0.1:{}", args.port)]);
         worker.arg("--classes").arg(&classes);
         if let Some(source) = args.source.get(number) {
