@@ -5,7 +5,16 @@ from .table import Table
 
 def tables(results):
     part = results.get("log-in")
-    return [_online(part), _crowd(part), _kerberos(part), _offline(part["offline"]), _away(part["away"])] if part else []
+    if not part:
+        return []
+    return [
+        _online(part),
+        _crowd(part),
+        _kerberos(part),
+        _offline(part["offline"]),
+        _away(part["away"]),
+        _refused(part["refused"]),
+    ]
 
 
 def _online(part):
@@ -108,6 +117,20 @@ def _away(part):
         ["", "the directory", "the first", "at most", "later ones", "above it", "times"],
         rows,
         ["Above it: the later ones without the verification, by rosterd itself. SSSD's is no Argon2id."],
+    )
+
+
+def _refused(part):
+    rows = [
+        [name, reason, _ms(series["median"]), _half(series), str(series["n"])]
+        for name, by_reason in part.items()
+        for reason, series in by_reason.items()
+    ]
+    return Table(
+        "Refusals by reason, ms",
+        ["", "refused for", "median", "middle half", "times"],
+        rows,
+        ["Time should not tell whether a user exists."],
     )
 
 

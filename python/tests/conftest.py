@@ -3,6 +3,8 @@
 ROSTER_ROOTWRAP_DAEMON is the executable to start.
 """
 
+import contextlib
+import glob
 import os
 import signal
 import socket
@@ -76,11 +78,9 @@ class Daemon:
         program = os.environ["ROSTER_ROOTWRAP_DAEMON"]
         command = [program, "--native", "--policy", str(self.policy), "--socket", self.socket]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
         with socket.socket(socket.AF_UNIX) as client:
-            while client.connect_ex(self.socket) != 0:
-                assert self.process.poll() is None and time.monotonic() < deadline, "no daemon"
-                time.sleep(0.01)
+            eventually(lambda: self.process.poll() is not None or client.connect_ex(self.socket) == 0, "it listens")
+        assert self.process.poll() is None, "no daemon"
 
     def kill(self):
         self.process.kill()
@@ -110,8 +110,28 @@ def run(daemon):
     return run
 
 
-def eventually(holds, what, seconds=20):
+def eventually(holds, what, seconds=60):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.01)
+
+
+def meets(folder, count, number):
+    """A script that ends well when so many of them run at the same time, and fails otherwise."""
+    return (
+        f"touch {folder}/{number}; looks=0; until [ $(ls {folder} | wc -l) -ge {count} ]; do "
+        f"looks=$((looks + 1)); [ $looks -lt 1200 ] || exit 1; sleep 0.05; done"
+    )
+
+
+def running(command):
+    """The processes whose command lines begin so."""
+    for process in glob.glob("/proc/[0-9]*/cmdline"):
+        with contextlib.suppress(OSError), open(process, "rb") as words:
+            if words.read().replace(b"\0", b" ").startswith(command.encode()):
+                yield int(process.split("/")[2])
+
+
+def is_running(command):
+    return any(True for _ in running(command))

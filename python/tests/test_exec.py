@@ -1,7 +1,6 @@
 """What is `roster_exec`'s own: who decides, which errors there are, and what becomes of connections."""
 
 import contextlib
-import glob
 import os
 import pty
 import signal
@@ -9,10 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
-from conftest import Daemon, eventually
+from conftest import Daemon, eventually, is_running
 
 import roster_exec
 from roster_exec import connection
@@ -22,15 +20,6 @@ SOURCES = os.path.join(os.path.dirname(__file__), "..", "src")
 
 def descriptors():
     return len(os.listdir("/proc/self/fd"))
-
-
-def is_running(command):
-    """Whether a process begins so."""
-    for process in glob.glob("/proc/[0-9]*/cmdline"):
-        with contextlib.suppress(OSError), open(process, "rb") as words:
-            if words.read().replace(b"\0", b" ").startswith(command.encode()):
-                return True
-    return False
 
 
 @pytest.mark.parametrize(
@@ -83,16 +72,14 @@ def test_a_command_is_killed_with_all_that_it_started_when_its_time_is_over(run)
     with pytest.raises(roster_exec.TimeoutExpired):
         run(["sh", "-c", f"sleep {mark} & sleep {mark}"], timeout=0.3)
     eventually(lambda: not is_running(f"sleep {mark}"), "nothing is left of it")
-    begin = time.monotonic()
-    assert run(["sleep", "600"]).returncode == roster_exec.TIME_OVER
-    assert time.monotonic() - begin < 10
+    assert run(["sleep", "infinity"]).returncode == roster_exec.TIME_OVER
 
 
 def test_timeout_pipe_held_returns_output(run, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     # `cat` leaves the group, keeps the pipe and waits for the gate.
-    script = f"echo came; setsid cat {gate} & exec sleep 60"
+    script = f"echo came; setsid cat {gate} & exec sleep infinity"
     for execute, shell in ((run, "sh"), (subprocess.run, "/usr/bin/sh")):
         with pytest.raises(subprocess.TimeoutExpired) as error:
             execute([shell, "-c", script], capture_output=True, timeout=1)
@@ -112,7 +99,7 @@ def test_an_interrupted_caller_leaves_no_command(daemon):
         caller = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
         eventually(lambda: is_running(f"sleep {mark}"), "it runs")
         caller.send_signal(signal.SIGINT)
-        assert b"KeyboardInterrupt" in caller.communicate(timeout=20)[1]
+        assert b"KeyboardInterrupt" in caller.communicate(timeout=60)[1]
         assert caller.returncode == -signal.SIGINT
         eventually(lambda: not is_running(f"sleep {mark}"), "it was killed")
 
@@ -255,7 +242,7 @@ def test_no_command_is_asked_for_twice(tmp_path):
 def test_a_command_that_stops_on_a_terminal_goes_on(run):
     ours, theirs = pty.openpty()
     try:
-        ran = run(["sh", "-c", "kill -STOP $$; exit 5"], stdin=theirs, timeout=20)
+        ran = run(["sh", "-c", "kill -STOP $$; exit 5"], stdin=theirs, timeout=60)
         assert ran.returncode == 5
     finally:
         os.close(ours)

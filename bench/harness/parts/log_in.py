@@ -1,6 +1,6 @@
 """Logging in: what it costs above a bare bind, and above a bare verification while the directory is away; what the
-decision about an account costs; how many log in at once; and how long they wait when the directory falls
-silent. SSSD's pam_sss, which keeps passwords and has the same rules, beside it.
+decision about an account costs; how many log in at once; how long they wait when the directory falls
+silent; and how long a refusal takes, by its reason. SSSD's pam_sss, which keeps passwords and has the same rules, beside it.
 
 Programs have the module in memory, as one that has let somebody in before. Passwords are stored in clear in the
 directory, so that it is no server's hashing that is measured, and what is kept of them costs the least that is
@@ -34,6 +34,8 @@ KEPT_WITHIN_S = 60
 BACK_WITHIN_S = 60
 # After the first that finds the directory away.
 LATER = 5
+# A user of the directory, and a name that no user has: their refusals should take equally long.
+REFUSED = {"a wrong password": "u0", "an unknown user": "mallory"}
 # How a directory goes, and comes again.
 WAYS = {
     "is frozen": (Server.freeze, Server.thaw),
@@ -61,6 +63,8 @@ def measure(bench):
             bench.progress.begin("log-in: the directory answers")
             result["online"] = online(bench, hosts, server)
             result["account"] = accounts(bench, hosts)
+            bench.progress.begin("log-in: refusals")
+            result["refused"] = {name: refusals(host, bench.questions) for name, host in hosts.items()}
             bench.progress.begin(f"log-in: {CLIENTS} at once")
             result["crowd"] = crowds(bench, hosts)
         bench.progress.begin("log-in: by Kerberos")
@@ -73,6 +77,9 @@ def measure(bench):
                 bench.progress.begin(f"log-in: the directory {way}")
                 series = [roster.goes_away(server, way) for _ in range(3 if bench.quick else 7)]
                 result["away"][way] = {"roster": answers(series)}
+            # The last thing of this host: afterwards the user is locked out.
+            refused = roster.without(server, lambda: refusals(roster, 5))
+            result["refused"]["roster, the directory away"] = refused
         if OfSssd in kinds:
             for way in WAYS:
                 bench.progress.begin(f"log-in: the directory {way}, and SSSD")
@@ -311,6 +318,20 @@ def accounts(bench, hosts):
         for name, host in hosts.items():
             samples[name].append(host.timed("account", offline=False))
     return {name: summary(each) for name, each in samples.items()}
+
+
+def refusals(host, count):
+    """Wrong passwords, by reason of the refusal, in turn."""
+    samples = {reason: [] for reason in REFUSED}
+    host.helper.ask(f"service {SERVICE} not-{PASSWORD}")
+    for _ in range(count):
+        for reason, user in REFUSED.items():
+            ns, status, _ = map(int, host.helper.ask(f"authenticate {user}"))
+            if status == SUCCESS:
+                host.faults.append(f"{host.daemon.name}: {reason} is let in")
+            samples[reason].append(ns)
+    host.helper.ask(f"service {SERVICE} {PASSWORD}")
+    return {reason: summary(each) for reason, each in samples.items()}
 
 
 def crowds(bench, hosts):

@@ -26,6 +26,8 @@ pub mod responder;
 pub mod role;
 mod runtime;
 mod sandbox;
+#[cfg(test)]
+mod testing;
 
 use clap::Parser;
 use std::io::Write;

@@ -14,7 +14,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
 
 /// First uid of the roles; nobody on the machine has them.
 const BUS: u32 = 64_901;
@@ -352,10 +351,7 @@ fn run_as(bus: &str, uid: u32, test: &str) {
 
 async fn connect() -> zbus::Result<Connection> {
     let address = std::env::var(ADDRESS).expect("the address of the bus");
-    zbus::connection::Builder::address(address.as_str())
-        .method_timeout(Duration::from_secs(10))
-        .build()
-        .await
+    zbus::connection::Builder::address(address.as_str()).method_timeout(common::SOON).build().await
 }
 
 fn run(test: impl Future<Output = ()>) {

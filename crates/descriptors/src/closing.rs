@@ -186,8 +186,8 @@ impl<T: Send + 'static> Closers<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_system_tests::wait::{SOON, wait_for};
     use std::sync::mpsc::{Receiver, channel};
-    use std::time::Instant;
 
     /// Cannot be closed before it is told so.
     struct Hangs(Receiver<()>);
@@ -202,15 +202,11 @@ mod tests {
     fn what_hangs_is_bounded_and_closed_when_it_can_be() {
         let closers: Closers<Hangs> = Closers::default();
         let are = |threads, left| {
-            let until = Instant::now() + Duration::from_secs(30);
-            let found = || {
+            wait_for(SOON, || {
                 let waiting = closers.waiting();
-                (waiting.threads, waiting.left.len())
-            };
-            while found() != (threads, left) {
-                assert!(Instant::now() < until, "{:?}", found());
-                thread::sleep(Duration::from_millis(1));
-            }
+                let found = (waiting.threads, waiting.left.len());
+                if found == (threads, left) { Ok(()) } else { Err(format!("{found:?}")) }
+            });
         };
         let (holds, told): (Vec<_>, Vec<_>) =
             (0..THREADS_MAX + LEFT_MAX).map(|_| channel()).unzip();

@@ -11,13 +11,14 @@ use roster_system_tests::host::tool;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::{c_program_with, needs_root, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Principals of every kind.
 const PRINCIPALS: &[&str] = &[
@@ -140,11 +141,19 @@ fn a_change_that_is_done_is_told_as_done_whatever_comes_after_it() {
     // Nobody knows what a server has done that says nothing.
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let hanging = Realm { kpasswds: vec![silent.local_addr().unwrap().to_string()], ..realm(&kdc) };
+    silent.set_nonblocking(true).unwrap();
     let mut program = Program::ready(&setup(&hanging, None));
-    let soon = Duration::from_secs(1);
-    program.send(Want::Change, "alice", "another", "a third one", soon);
-    let unclear = program.reply();
-    assert_eq!(unclear.outcome, Outcome::Unreachable, "{}", unclear.detail);
+    // On a busy machine the time may be over before the password server is asked: then there is more.
+    let mut times = (0..7).map(|doubled| Duration::from_secs(1 << doubled));
+    let unclear = loop {
+        let time = times.next().expect("the silent server is asked");
+        program.send(Want::Change, "alice", "another", "a third one", time);
+        let reply = program.reply();
+        assert_eq!(reply.outcome, Outcome::Unreachable, "{}", reply.detail);
+        if silent.accept().is_ok() {
+            break reply;
+        }
+    };
     assert!(!unclear.is_undone);
 }
 
@@ -184,21 +193,25 @@ fn a_keytab_that_is_none_is_said_at_once() {
 }
 
 #[test]
-fn one_that_hangs_is_given_up_in_time_and_holds_nobody_else_up() {
+fn serve_hanging_requests_delay_no_other() {
     let kdc = Kdc::start(&commands(PRINCIPALS), "");
     // Takes connections and packets, and says nothing.
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let hanging = Realm { kdcs: vec![silent.local_addr().unwrap().to_string()], ..realm(&kdc) };
     let mut program = Program::ready(&setup(&hanging, None));
-    let begun = Instant::now();
-    // More than there are processes at a time.
-    for _ in 0..40 {
-        program.send(Want::Ticket, "alice", "secret", "", Duration::from_millis(300));
+    let mut send = |count, time| -> BTreeSet<u64> {
+        (0..count).map(|_| program.send(Want::Ticket, "alice", "secret", "", time)).collect()
+    };
+    let moment = Duration::from_millis(300);
+    // All processes but one are busy for as long as the library tries, which is half a minute; the
+    // requests that share the last one are given up before any of those.
+    send(31, Duration::from_secs(120));
+    let mut given_up = send(5, moment);
+    while !given_up.is_empty() {
+        let reply = program.reply();
+        assert_eq!(reply.outcome, Outcome::Unreachable);
+        assert!(given_up.remove(&reply.id), "{} ends first", reply.id);
     }
-    for _ in 0..40 {
-        assert_eq!(program.reply().outcome, Outcome::Unreachable);
-    }
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 
     let mut program = Program::ready(&setup(&realm(&kdc), None));
     let ids: Vec<_> =
@@ -307,7 +320,9 @@ fn passwords_are_in_the_memory_of_their_own_log_in_alone_which_nobody_sees() {
         let is_it = |child: &String| has_in_memory(child, b"another-donkey");
         let found = children.iter().position(is_it).map(|at| children.swap_remove(at));
         child = found.unwrap_or_default();
-        !child.is_empty() && !children.is_empty()
+        // It goes on when all is looked at: it would end when the library gives the silent server up.
+        let pid = child.parse().ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| kill_process(pid, Signal::STOP).is_ok()) && !children.is_empty()
     });
     let processes = program.children();
     let others = processes.iter().filter(|pid| **pid != child).chain([&parent]);
@@ -327,6 +342,7 @@ fn passwords_are_in_the_memory_of_their_own_log_in_alone_which_nobody_sees() {
             program.in_force
         );
     }
+    kill_process(child.parse().ok().and_then(Pid::from_raw).unwrap(), Signal::CONT).unwrap();
     // Whoever may lock as much as it needs does.
     let program = Program::ready(&setup(&hanging, None));
     assert!(program.in_force.ends_with(", locked memory"), "{}", program.in_force);

@@ -15,7 +15,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 /// Nobody else's on a machine of tests.
 const UID: u32 = 1_734_005;
@@ -274,7 +273,7 @@ fn a_ticket_is_renewed_for_as_long_as_its_session_lives() {
     let held = world.folder.path().join("blob");
     fs::write(&held, blob).unwrap();
     // A program with a session: it stores what a log-in brought, and goes on.
-    let script = "\"$1\" session store \"$2\" \"$3\" <\"$4\" >\"$5\"; echo; exec sleep 60";
+    let script = "\"$1\" session store \"$2\" \"$3\" <\"$4\" >\"$5\"; echo; exec sleep 600";
     let name_file = world.folder.path().join("name");
     let program = Command::new("sh")
         .args(["-c", script, "program", env!("CARGO_BIN_EXE_roster-krb5")])
@@ -299,5 +298,5 @@ fn a_ticket_is_renewed_for_as_long_as_its_session_lives() {
     assert_eq!(renewing().len(), 1);
     // The program's own end, with nobody left to say so.
     drop(program);
-    wait_until(Duration::from_secs(5), "nobody renews it any more", || renewing().is_empty());
+    wait_until(SOON, "nobody renews it any more", || renewing().is_empty());
 }

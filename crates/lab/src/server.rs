@@ -115,8 +115,8 @@ fn of_group(cpu: &str, memory: &str, which: u64) -> Option<Consumed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_system_tests::wait::{SOON, wait_until};
     use std::hint::black_box;
-    use std::time::Instant;
 
     #[test]
     fn a_process_of_any_name_is_read() {
@@ -143,23 +143,22 @@ mod tests {
     fn work_of_this_process_shows_in_its_own_figures() {
         let server = Server::Process(std::process::id());
         let before = server.consumed().unwrap();
-        let (start, mut sum) = (Instant::now(), 0_u64);
+        let mut sum = 0_u64;
         // Less than a tick.
         while server.consumed().unwrap().since(before).unwrap().cpu < Duration::from_millis(2) {
             sum = black_box((0..10_000).fold(sum, u64::wrapping_add));
-            assert!(start.elapsed() < Duration::from_secs(60));
         }
-        assert!(server.consumed().unwrap().since(before).unwrap().cpu < Duration::from_secs(60));
+        let consumed = server.consumed().unwrap().cpu;
+        let all = ClockId::CLOCK_PROCESS_CPUTIME_ID.now().unwrap();
+        assert!(consumed <= Duration::from(all), "{consumed:?} of {all}");
         assert!(server.consumed().unwrap().memory > 1 << 20);
     }
 
     #[test]
     fn a_process_that_nobody_has_waited_for_has_ended() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let start = Instant::now();
-        while Server::Process(child.id()).consumed().is_ok() {
-            assert!(start.elapsed() < Duration::from_secs(60));
-        }
+        let ended = || Server::Process(child.id()).consumed().is_err();
+        wait_until(SOON, "the process has ended", ended);
         child.wait().unwrap();
     }
 

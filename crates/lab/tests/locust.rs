@@ -5,6 +5,7 @@ mod common;
 use common::{DN, PASSWORD, lab, slapd, slapd_that_is_not_started};
 use resvg::tiny_skia::Pixmap;
 use roster_system_tests::servers::Process;
+use roster_system_tests::wait::{SOON, wait_for};
 use roster_system_tests::{Server, Slapd, tool, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -16,8 +17,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// The limit of a wait for a run of several seconds.
+const MINUTES: Duration = Duration::from_secs(180);
 
 /// Processes that end because another one ended have this long, on a busy machine.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
@@ -84,11 +88,10 @@ impl Bench {
 
     /// Waits until the master has said this.
     fn wait_for(&self, what: &str) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !self.log().contains(what) {
-            assert!(Instant::now() < deadline, "{what}: {}", self.log());
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(SOON, || {
+            let log = self.log();
+            if log.contains(what) { Ok(()) } else { Err(format!("{what}: {log}")) }
+        });
     }
 
     /// A column of the line of this name in the master's last figures.
@@ -113,11 +116,9 @@ fn package() -> PathBuf {
 
 /// Waits for its end, which must be well.
 fn ended_well(mut process: Process, what: &str) {
-    let deadline = Instant::now() + Duration::from_secs(90);
-    while process.runs() {
-        assert!(Instant::now() < deadline, "{what} goes on: {}", process.log());
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(MINUTES, || {
+        if process.runs() { Err(format!("{what} goes on: {}", process.log())) } else { Ok(()) }
+    });
     assert_eq!(process.code(), Some(0), "{what}: {}", process.log());
 }
 
@@ -310,9 +311,7 @@ fn what_goes_wrong_is_an_exception_of_the_master_s_and_a_failure_its_figure() {
     let master = bench.master(&[&HEADLESS[..], &run].concat());
     let worker = bench.worker(&[]);
     let mut master = master;
-    while master.runs() {
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(MINUTES, || if master.runs() { Err(bench.log()) } else { Ok(()) });
     ended_well(worker, "the worker");
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
     for what in [
@@ -346,9 +345,7 @@ fn a_server_that_is_away_while_users_come_is_served_to_when_it_is_back() {
     bench.wait_for("All users spawned: {\"Binds\": 60}");
     thread::sleep(Duration::from_secs(1));
     slapd.start();
-    while master.runs() {
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(MINUTES, || if master.runs() { Err(bench.log()) } else { Ok(()) });
     ended_well(worker, "the worker");
     let (all, failed) =
         (bench.count("Binds", "Request Count"), bench.count("Binds", "Failure Count"));
@@ -373,9 +370,7 @@ fn what_users_of_up_do_is_known_to_its_own_workers_only_and_taken_from_nobody_el
     let headless = ["--headless", "--only-summary", "--expect-workers", "2", "--csv", "run"];
     let run = ["-u", "4", "-r", "4", "-t", "4s"];
     let mut up = bench.up(&[&["--workers", "1", "--"], &headless[..], &run].concat());
-    while up.runs() {
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(MINUTES, || if up.runs() { Err(bench.log()) } else { Ok(()) });
     ended_well(stranger, "the stranger");
     assert!(mark.exists() && bench.count("Run", "Request Count") > 10, "{}", bench.log());
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
@@ -385,9 +380,7 @@ fn what_users_of_up_do_is_known_to_its_own_workers_only_and_taken_from_nobody_el
     let bench = Bench::new(&file);
     let mut master = bench.master(&[&HEADLESS[..], &["1"], &run].concat());
     let worker = bench.worker(&["--classes", "/no/such/file"]);
-    while master.runs() {
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(MINUTES, || if master.runs() { Err(bench.log()) } else { Ok(()) });
     ended_well(worker, "the worker");
     let exceptions = fs::read_to_string(bench.path("run_exceptions.csv")).expect("exceptions");
     assert!(exceptions.contains(told_nothing) && !mark.exists(), "{exceptions}");
@@ -463,11 +456,10 @@ fn the_tab_is_of_the_host_that_was_typed_and_of_the_time_since_a_reset() {
         || -> Value { serde_json::from_str(&page(web, "/roster-lab/data", None)).expect("JSON") };
     let failed = |data: &Value| data["warnings"].to_string().contains("not checked");
     let until = |what: &str, mut holds: Box<dyn FnMut(&Value) -> bool + '_>| {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !holds(&data()) {
-            assert!(Instant::now() < deadline, "{what}: {} {}", data(), bench.log());
-            thread::sleep(Duration::from_millis(100));
-        }
+        wait_for(SOON, || {
+            let data = data();
+            if holds(&data) { Ok(()) } else { Err(format!("{what}: {data} {}", bench.log())) }
+        });
     };
     until("the host of the file is dead", Box::new(&failed));
     bench.wait_for("1 workers connected");
@@ -484,11 +476,7 @@ fn the_tab_is_of_the_host_that_was_typed_and_of_the_time_since_a_reset() {
     let after = cost(&data());
     assert!(before > 0.0 && after < 2.5 * before, "{before} {after}");
     up.signal(Signal::INT);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while up.runs() {
-        assert!(Instant::now() < deadline, "{}", bench.log());
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(SOON, || if up.runs() { Err(bench.log()) } else { Ok(()) });
 }
 
 #[test]
@@ -528,13 +516,11 @@ fn a_worker_ends_when_there_is_no_master_and_tells_what_is_there_instead() {
     });
     for (port, why) in [(nobody, "cannot connect"), (other, "does not speak ZeroMQ's protocol 3")] {
         let master = format!("127.0.0.1:{port}");
-        let begun = Instant::now();
         let output = lab(&["worker", "--master", &master, "--patience", "1"]).output();
         let output = output.expect("start");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(why) && said.contains(&master), "{said}");
-        assert!(begun.elapsed() < Duration::from_secs(20));
     }
     for (arguments, why) in [
         (&["--master", "a/b"][..], "write HOST:PORT"),
@@ -590,11 +576,7 @@ fn ctrl_c_ends_a_worker_which_tells_its_master() {
     kill_process(Pid::from_child(&worker), Signal::INT).expect("signal");
     assert_eq!(worker.wait().expect("wait").code(), Some(130));
     // A master without a page ends with its last worker.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while master.runs() {
-        assert!(Instant::now() < deadline, "{}", bench.log());
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(SOON, || if master.runs() { Err(bench.log()) } else { Ok(()) });
     assert!(bench.log().contains("The last worker quit"), "{}", bench.log());
     assert_eq!(bench.count("Binds", "Request Count"), bound(&slapd) - before - 1);
 }
@@ -625,11 +607,7 @@ fn the_page_in_a_browser_starts_a_run_shows_our_tab_and_gives_the_report() {
         picture.pixels().iter().map(|one| (one.red(), one.green(), one.blue())).collect();
     assert!(colours.len() > 50, "the tab is drawn: {}", colours.len());
     up.signal(Signal::INT);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while up.runs() {
-        assert!(Instant::now() < deadline, "{}", bench.log());
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(SOON, || if up.runs() { Err(bench.log()) } else { Ok(()) });
     assert_eq!(up.code(), Some(130), "{}", bench.log());
     // Nobody is left behind.
     assert!(TcpListener::bind(("127.0.0.1", bench.port)).is_ok());

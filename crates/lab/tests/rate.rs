@@ -3,12 +3,12 @@
 mod common;
 
 use common::{count, lab, number, read, report};
+use roster_system_tests::wait::SOON;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::UdpSocket;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
 
 /// A server of names that answers each query, with its own words, but the one of this number.
 fn names_but(lost: usize) -> String {
@@ -61,7 +61,7 @@ fn the_time_ends_with_ctrl_c_and_not_with_the_last_answer() {
     let how = ["command", "--users", "2", "--duration", "60", "--warm-up", "0", "--probe", "0"];
     let mut lab = lab(&[&how[..], &["--json", "-", "--", "sh", "-c", &script]].concat());
     let child = lab.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
-    roster_system_tests::wait_until(Duration::from_secs(20), "the slow one", || begun.exists());
+    roster_system_tests::wait_until(SOON, "the slow one", || begun.exists());
     kill_process(Pid::from_child(&child), Signal::INT).expect("interrupt it");
     let output = child.wait_with_output().expect("wait");
     let (code, report) = read(&output);

@@ -6,12 +6,16 @@ use common::{
     DN, PASSWORD, compared, count, lab, read, report, run, slapd, warnings, whole_report,
 };
 use roster_system_tests::servers::Kdc;
+use roster_system_tests::wait::{SOON, wait_until};
 use roster_system_tests::{Ds389, Server, c_program_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
+use std::net::UdpSocket;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,12 +140,40 @@ fn nothing_is_told_of_a_server_that_keeps_nothing() {
     }
 }
 
+/// The address of a relay to a KDC that holds up each request that it has not seen before. What a real
+/// KDC saves by its look-aside cache is less than a busy machine adds; krb5.rs shows that it has one.
+fn slow_for_new_bytes(kdc: &Kdc) -> String {
+    const NEW: Duration = Duration::from_millis(50);
+    let kdc = kdc.address();
+    let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
+    let address = socket.local_addr().expect("its number").to_string();
+    thread::spawn(move || {
+        let (mut seen, mut request) = (HashSet::new(), [0; 4096]);
+        while let Ok((length, from)) = socket.recv_from(&mut request) {
+            let request = request[..length].to_vec();
+            let is_new = seen.insert(request.clone());
+            let (socket, kdc) = (Arc::clone(&socket), kdc.clone());
+            thread::spawn(move || {
+                if is_new {
+                    thread::sleep(NEW);
+                }
+                let onward = UdpSocket::bind("127.0.0.1:0").expect("a port");
+                let mut reply = [0; 4096];
+                onward.send_to(&request, &kdc).expect("send it on");
+                let length = onward.recv(&mut reply).expect("the KDC replies");
+                let _ = socket.send_to(&reply[..length], from);
+            });
+        }
+    });
+    address
+}
+
 #[test]
-fn the_look_aside_cache_of_a_kdc_is_told() {
+fn check_kdc_quick_for_known_bytes_reports_cache() {
     let _alone = ALONE.lock();
     let principals = (0..20).map(|n| format!("addprinc -requires_preauth -pw secret p{n}"));
     let kdc = Kdc::start(&principals.collect::<Vec<_>>(), "");
-    let address = kdc.address();
+    let address = slow_for_new_bytes(&kdc);
     let who = ["krb5", "--kdc", &address, "--realm", Kdc::REALM, "--no-preauth"];
     let what = [&who[..], &["--principal", "p{0..19}"]].concat();
     let (code, report) = whole_report(&[&["check"], &what[..]].concat());
@@ -186,11 +218,7 @@ fn a_clock_that_is_set_during_a_run_is_told() {
     let mut lab = lab(&[&["command"], &how[..], &["--", "touch", start]].concat());
     with_clock(&mut lab, &file);
     let child = lab.stdout(Stdio::piped()).spawn().expect("start");
-    let begun = Instant::now();
-    while !started.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never began");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(SOON, "the run begins", || started.exists());
     // In place: the file is mapped.
     let clock = fs::File::options().write(true).open(&file).expect("open the clock");
     std::os::unix::fs::FileExt::write_all_at(&clock, &(-60_i64).to_ne_bytes(), 0).expect("set it");
@@ -252,15 +280,15 @@ fn a_check_says_that_nothing_was_found() {
 }
 
 #[test]
-fn ctrl_c_ends_the_comparisons_too() {
-    let child = lab(&["check", "command", "--probe", "60", "--json", "-", "--", "true"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("start");
-    thread::sleep(Duration::from_secs(2));
+fn check_interrupted_comparisons_end() {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let begun = folder.path().join("begun");
+    let begun_path = begun.to_str().expect("a plain path");
+    // Without the signal the comparisons take a day.
+    let check = ["check", "command", "--probe", "86400", "--json", "-", "--", "touch", begun_path];
+    let child = lab(&check).stdout(Stdio::piped()).spawn().expect("start");
+    wait_until(SOON, "the comparisons begin", || begun.exists());
     kill_process(Pid::from_child(&child), Signal::INT).expect("interrupt it");
-    let begun = Instant::now();
     let (code, report) = read(&child.wait_with_output().expect("wait"));
     assert_eq!((code, &report["interrupted"]), (130, &Value::Bool(true)), "{report}");
-    assert!(begun.elapsed() < Duration::from_secs(30), "at once, and not when it is done");
 }

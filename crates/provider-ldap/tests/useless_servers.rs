@@ -13,7 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SCHEMA: Schema = Schema::Rfc2307;
 /// Result codes that a server may give to one question or to all.
@@ -177,7 +177,7 @@ fn mute() -> (TcpListener, String) {
 }
 
 #[test]
-fn servers_that_say_nothing_are_passed_over_in_time_and_named() {
+fn connect_silent_servers_are_passed_over_and_named() {
     let (good, (_listener, mute)) = (slapd(), mute());
     let dead = TcpListener::bind("127.0.0.1:0").expect("listen").local_addr().expect("a port");
     let dead = format!("ldap://{dead}");
@@ -187,11 +187,10 @@ fn servers_that_say_nothing_are_passed_over_in_time_and_named() {
         let keys = keys(&mut domain);
         keys.servers = [&dead, &mute, &good.uri()].map(|uri| address(uri)).to_vec();
         keys.connect_timeout = Duration::from_secs(1);
+        // It does not count for what a connection begins with.
+        keys.search_timeout = Duration::from_secs(3600);
         let mirror = Mirror::start(&domain, &secrets(None));
-        let start = Instant::now();
         mirror.until("online", |book| book.online() == Some(good.uri()));
-        // The searches' own time is 10 s.
-        assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
         let passed_over = mirror.book.passed_over();
         assert!(passed_over.contains(&format!("{dead}: cannot connect: ")), "{passed_over}");
         assert!(passed_over.contains(&format!("{mute}: no answer to connect")), "{passed_over}");

@@ -300,8 +300,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::task::Poll;
 
+    /// The limit of a wait: it only ends a test that waits in vain.
+    const SOON: Duration = Duration::from_secs(60);
+
     async fn seen(watch: &mut Watch) -> Option<Change> {
-        tokio::time::timeout(Duration::from_secs(2), watch.changed()).await.ok()
+        tokio::time::timeout(SOON, watch.changed()).await.ok()
     }
 
     async fn is_seen(watch: &mut Watch) -> bool {

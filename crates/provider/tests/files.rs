@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+/// The limit of a wait: it only ends a test that waits in vain.
+const SOON: Duration = Duration::from_secs(60);
+
 /// Writes down what is reported.
 #[derive(Default)]
 struct Notes {
@@ -47,8 +50,8 @@ impl Notes {
                 self.told.notified().await;
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-        assert!(waited.is_ok(), "not within 20 s: {what}; {:?}", self.entries());
+        let waited = tokio::time::timeout(SOON, waiting).await;
+        assert!(waited.is_ok(), "not within {SOON:?}: {what}; {:?}", self.entries());
     }
 }
 

@@ -48,11 +48,26 @@ def key(client):
     return bytes(client._manager._authkey)
 
 
-def eventually(holds, what, seconds=20):
+def eventually(holds, what, seconds=60):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f'not within {seconds} s: {what}'
         time.sleep(0.01)
+
+
+def killed(command):
+    """Ends the processes of this command line; gives their numbers."""
+    found = []
+    for process in os.listdir('/proc'):
+        try:
+            with open(f'/proc/{process}/cmdline', 'rb') as words:
+                if words.read().replace(b'\0', b' ').strip() == command.encode():
+                    found.append(int(process))
+        except OSError:
+            pass
+    for process in found:
+        os.kill(process, signal.SIGKILL)
+    return found
 
 
 def is_gone(pid):
@@ -256,7 +271,7 @@ def idle():
         assert client.execute(['sh', '-c', 'sleep 4; echo x']) == [0, 'x\n', '']
         time.sleep(1)
         assert client._process.pid == pid and not is_gone(pid), 'it is not idle while it works'
-        assert client._process.wait(10) == 0
+        assert client._process.wait(60) == 0
         assert client.execute(['echo', 'x']) == [0, 'x\n', '']
 
 
@@ -264,11 +279,12 @@ def grandchild():
     """Whoever keeps a command's pipes holds up neither it nor others."""
     with a_client() as client:
         client.execute(['echo'])
-        start = time.monotonic()
-        assert client.execute(['sh', '-c', 'sleep 60 & echo started']) == [0, 'started\n', '']
-        assert client.execute(['sh', '-c', 'sleep 60 >/dev/null & exit 5']) == [5, '', '']
+        mark = f'64{os.getpid()}.25'
+        assert client.execute(['sh', '-c', f'sleep {mark} & echo started']) == [0, 'started\n', '']
+        assert client.execute(['sh', '-c', f'sleep {mark} >/dev/null & exit 5']) == [5, '', '']
+        # Both go on, and end with the test.
+        assert len(killed(f'sleep {mark}')) == 2
         assert client.execute(['sh', '-c', '(sleep 0.2; echo late) & echo soon']) == [0, 'soon\nlate\n', '']
-        assert time.monotonic() - start < 20
 
 
 def open_to_all(client):
@@ -295,7 +311,7 @@ def strangers():
             'os.setgid(65534); os.setuid(65534)\n'
             'for _ in range(1000):\n'
             '    s = socket.socket(socket.AF_UNIX)\n'
-            '    s.settimeout(20)\n'
+            '    s.settimeout(60)\n'
             '    s.connect(sys.argv[1])\n'
             '    assert s.recv(1) == b""\n'
         )
@@ -359,13 +375,13 @@ def lingering():
             stranger.stdout.read(1)
         finally:
             client._process.send_signal(signal.SIGCONT)
-        start = time.monotonic()
+        # Each of the stranger's descriptors takes an hour to close.
         conn, _ = connection(client)
         conn.close()
         assert client.execute(['echo', 'x']) == [0, 'x\n', '']
-        assert time.monotonic() - start < 20
+        assert stranger.poll() is None
         process = client._process
-    process.wait(20)
+    process.wait(60)
     stranger.communicate()
 
 
@@ -485,12 +501,11 @@ def flooded():
         for stranger in strangers:
             stranger.stdout.read(1)
         time.sleep(0.5)
-        start = time.monotonic()
+        # They come until it has ended.
         client._process.terminate()
         client._process.wait(60)
-        assert time.monotonic() - start < 3, time.monotonic() - start
         for stranger in strangers:
-            stranger.wait(20)
+            stranger.wait(60)
 
 
 def allowed():
@@ -530,12 +545,11 @@ def silent():
         slow = socket.socket(socket.AF_UNIX)
         slow.connect(address(client))
         slow.send(struct.pack('!Q', 200))
-        start = time.monotonic()
         try:
-            while True:
+            for _ in range(199):
                 slow.send(b'\0')
                 time.sleep(0.5)
-                assert time.monotonic() - start < 30, 'slow bytes are taken for ever'
+            raise AssertionError('slow bytes are taken for ever')
         except (BrokenPipeError, ConnectionResetError):
             pass
         assert client.execute(['echo', 'x']) == [0, 'x\n', '']
@@ -589,7 +603,7 @@ def received(conn):
 
 
 def ended(conn):
-    conn.settimeout(20)
+    conn.settimeout(60)
     try:
         return conn.recv(1) == b''
     except ConnectionResetError:
@@ -601,7 +615,7 @@ def pieces():
     with a_client() as client:
         client.execute(['echo'])
         conn, name = connection(client)
-        conn._socket.settimeout(20)
+        conn._socket.settimeout(60)
         for count in (300000, 300001, 300002):
             for data in (b'x' * count, 'x' * count):
                 request = jsonrpc.JsonConnection.dumps((name, 'run_one_command', (['sh', '-c', 'wc -c'], data), {}))
@@ -658,7 +672,7 @@ def never_ends():
         assert other.recv() == ['#RETURN', [-9, '', '']]
         assert client._process.poll() is None
         os.kill(endless, signal.SIGKILL)
-        assert client._process.wait(20) == 0
+        assert client._process.wait(60) == 0
         assert not os.path.exists(os.path.dirname(path))
 
 
@@ -770,7 +784,7 @@ def syslog():
     """/dev is a folder of ours. CONF wants warnings, of facility local1."""
     log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     log.bind('/dev/log')
-    log.settimeout(20)
+    log.settimeout(60)
     name = os.path.basename(DAEMON)
     with a_client() as client:
         assert client.execute(['echo', 'told to nobody'])[0] == 0
@@ -789,7 +803,7 @@ def syslog():
         assert client.execute(['unheard-of'])[0] == 99
         log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         log.bind('/dev/log')
-        log.settimeout(20)
+        log.settimeout(60)
         assert client.execute(['unheard-of'])[0] == 99
         assert b'unheard-of' in log.recv(8192)
 

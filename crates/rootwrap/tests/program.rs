@@ -1,12 +1,13 @@
 //! `roster-rootwrap` as people call it.
 
+use roster_system_tests::wait::{SOON, wait_for, wait_until};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A rootwrap.conf that leads to one filter file.
 fn lay_out(folder: &Path, filters: &str) -> PathBuf {
@@ -129,10 +130,7 @@ fn a_daemons_folder_is_everybodys_to_enter_whatever_the_umask() {
         .arg(&socket)
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !socket.exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(SOON, "the daemon listens", || socket.exists());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let modes = socket.ancestors().take(3).map(mode).collect::<Vec<_>>();
     // One that is killed would leave its cgroup to the next.
@@ -393,14 +391,7 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 fn eventually<T>(mut found: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not within 20 s");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for(SOON, || found().ok_or_else(String::new))
 }
 
 #[test]

@@ -1,6 +1,8 @@
-/* Preloaded, it gives a program a wall clock that a test moves while the program runs: seconds that stand in
- * the file that ROSTER_TEST_CLOCK names are added to the real time. Other clocks stay as they are, as when
- * somebody sets the time of a host. The file is mapped at the start, before a role gives up opening files. */
+/* Preloaded, it gives a program clocks that a test moves while the program runs. Seconds in the file that
+ * ROSTER_TEST_CLOCK names are added to the wall clock; other clocks stay as they are, as when somebody sets the
+ * time of a host. Milliseconds in the file that ROSTER_TEST_MONOTONIC names are the monotonic clocks: they stand
+ * still until the test writes another number. Files are mapped at the start, before a role gives up opening them.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -12,22 +14,33 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t *shift;
+static const volatile int64_t *shift, *monotonic;
 static int (*real)(clockid_t, struct timespec *);
 
-__attribute__((constructor)) static void start(void)
+static const volatile int64_t *mapped(const char *variable)
 {
-	const char *path = getenv("ROSTER_TEST_CLOCK");
-	int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	const char *path = getenv(variable);
+	if (!path)
+		return NULL;
+	int file = open(path, O_RDONLY | O_CLOEXEC);
 	void *page = file < 0 ? MAP_FAILED : mmap(NULL, sizeof(*shift), PROT_READ, MAP_SHARED, file, 0);
-
-	real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-	if (page == MAP_FAILED || !real) {
-		fprintf(stderr, "clock: no file ROSTER_TEST_CLOCK\n");
+	if (page == MAP_FAILED) {
+		fprintf(stderr, "clock: no file %s\n", variable);
 		abort();
 	}
 	close(file);
-	shift = page;
+	return page;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+	shift = mapped("ROSTER_TEST_CLOCK");
+	monotonic = mapped("ROSTER_TEST_MONOTONIC");
+	if (!real || (!shift && !monotonic)) {
+		fprintf(stderr, "clock: neither ROSTER_TEST_CLOCK nor ROSTER_TEST_MONOTONIC\n");
+		abort();
+	}
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -36,6 +49,11 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 
 	if (result == 0 && shift && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
 		now->tv_sec += *shift;
+	if (result == 0 && monotonic && (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE)) {
+		int64_t ms = *monotonic;
+		now->tv_sec = ms / 1000;
+		now->tv_nsec = ms % 1000 * 1000000;
+	}
 	return result;
 }
 

@@ -6,7 +6,8 @@
  * generation in several places, which must agree, and a thread must never see an older one than
  * before. With a second number the threads begin that far apart. Even threads call the module directly, odd ones
  * through glibc; with a third number there are that many threads, all through glibc. Stops early when standard
- * input ends. Prints the calls made, and fails with the first wrong answer.
+ * input ends; after a number there, when a thread has seen that generation. Prints the calls made, and fails with
+ * the first wrong answer.
  */
 #define _GNU_SOURCE
 #include "nss.h"
@@ -25,6 +26,8 @@ static struct nss nss;
 static atomic_bool stop;
 static atomic_long calls;
 static atomic_int failures;
+/* The newest generation that any thread has seen. */
+static atomic_ulong newest;
 
 struct caller {
     pthread_t thread;
@@ -55,6 +58,9 @@ static void saw(struct caller *me, const char *what, unsigned long generation)
         fail("%s: generation %lu after %lu", what, generation, *seen);
     else
         *seen = generation;
+    unsigned long before = atomic_load_explicit(&newest, memory_order_relaxed);
+    while (before < generation && !atomic_compare_exchange_weak(&newest, &before, generation))
+        ;
 }
 
 /* Module status to glibc's two values. */
@@ -210,14 +216,17 @@ int main(int argc, char **argv)
             usleep(1000 * (useconds_t)atoi(argv[2]));
     }
     struct pollfd input = {0, POLLIN, 0};
+    time_t end = time(NULL) + atoi(argv[1]);
     poll(&input, 1, 1000 * atoi(argv[1]));
+    char line[32] = "";
+    ssize_t length = read(0, line, sizeof line - 1);
+    unsigned long last = length > 0 ? strtoul(line, NULL, 10) : 0;
+    while (atomic_load(&newest) < last && !atomic_load(&failures) && time(NULL) < end)
+        usleep(1000);
     atomic_store(&stop, 1);
-    unsigned long newest = 0;
-    for (int i = 0; i < threads; i++) {
+    for (int i = 0; i < threads; i++)
         pthread_join(callers[i].thread, NULL);
-        newest = callers[i].seen > newest ? callers[i].seen : newest;
-    }
-    printf("%ld calls, newest generation %lu, %d wrong\n", atomic_load(&calls), newest,
+    printf("%ld calls, newest generation %lu, %d wrong\n", atomic_load(&calls), atomic_load(&newest),
            atomic_load(&failures));
     return failures != 0;
 }

@@ -16,7 +16,7 @@ ANSWER = "<4sHHHHII"
 if sys.argv[1] == "module":
     for _ in range(3):
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10)
+            connection.settimeout(60)
             connection.connect(SOCKET)
             connection.sendall(b"RSPQ" + struct.pack("<H", 7) + b"whatever it may be")
             answer = struct.unpack(ANSWER, connection.recv(struct.calcsize(ANSWER), socket.MSG_WAITALL))
@@ -28,7 +28,7 @@ else:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(SOCKET)
     listener.listen()
-    listener.settimeout(10)
+    listener.settimeout(60)
     argv = [sys.argv[2], "alone", "alice", "authenticate"]
     program = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     program.stdin.write(f"{sys.argv[3]}\n")

@@ -17,7 +17,7 @@ def request(kind=0, user=user, password=password, new=b"", magic=b"RSPQ", versio
 
 def said(*pieces):
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.connect("/run/roster/pam")
         for piece in pieces:
             connection.sendall(piece)

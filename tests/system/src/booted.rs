@@ -6,17 +6,13 @@ use crate::artifacts::{library_folder, roster_program, rosterd_program, unpacked
 use crate::control_group::ControlGroup;
 use crate::host::{Output, plain_environment, run, tool};
 use crate::servers::Process;
-use crate::wait::wait_until;
+use crate::wait::{SOON, wait_until};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use tempfile::TempDir;
-
-/// How long a boot of a few units may take, on a busy machine.
-const BOOTED: Duration = Duration::from_secs(30);
 
 /// Folder of the host, programs, module, files of packaging. The machine's own files are below all that is
 /// written; devices are the few that programs need.
@@ -110,12 +106,12 @@ impl Booted {
         let _ = tool("systemctl", "systemd");
         let process = Process::start(&mut command, &folder.path().join("log"));
         let mut booted = Self { process, init: 0, _group: group, folder };
-        wait_until(BOOTED, "systemd runs", || {
+        wait_until(SOON, "systemd runs", || {
             assert!(booted.process.runs(), "{}", booted.process.log());
             booted.init = booted.child().unwrap_or_default();
             booted.init != 0
         });
-        wait_until(BOOTED, "it has booted", || {
+        wait_until(SOON, "it has booted", || {
             booted.run("systemctl", &["is-active", "test.target"]).code == 0
         });
         booted

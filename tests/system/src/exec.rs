@@ -5,14 +5,13 @@ use crate::artifacts::{exec_program, rootwrap_daemon_program};
 use crate::control_group::remove_control_group;
 use crate::corpus::Corpus;
 use crate::host::{Host, Output, RECOMMENDED, run};
-use crate::wait::wait_until;
+use crate::wait::{SOON, wait_until};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
 
 /// Of the directory's users: alice is in ops, bob in nothing, carol in db.
 pub const ALICE: u32 = 51001;
@@ -32,9 +31,6 @@ const JOURNAL: &str = r#"mount -t tmpfs tmpfs /run
     mkdir -p /run/systemd/journal; touch /run/systemd/journal/socket
     mount --bind "$1" /run/systemd/journal/socket
     shift; exec "$@""#;
-/// For what takes milliseconds, on a machine that does much else.
-const SOON: Duration = Duration::from_secs(30);
-
 /// The daemon on its host.
 #[derive(Debug)]
 pub struct Exec {

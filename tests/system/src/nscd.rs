@@ -3,7 +3,7 @@
 use crate::artifacts::roster_program;
 use crate::caller::Caller;
 use crate::corpus::Corpus;
-use crate::host::{Host, Output, run};
+use crate::host::{Host, Output, run, tool};
 use crate::servers::Process;
 use crate::wait::wait_until;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Lines of nsswitch.conf(5) that know the snapshot alone.
 pub const SNAPSHOT_ONLY: &str = "passwd: roster\ngroup: roster\ninitgroups: roster\n";
@@ -35,8 +35,7 @@ pub fn generation(number: usize) -> Corpus {
     Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"")
 }
 
-/// Longest time until maps are there or a change is seen, on a busy machine.
-pub const SOON: Duration = Duration::from_secs(20);
+pub use crate::wait::SOON;
 
 /// A server of maps and its host. Dropping it ends the server; in a test that fails it shows the log.
 #[derive(Debug)]
@@ -183,6 +182,17 @@ impl Names {
         Self(Caller::start(&mut host.command(program)))
     }
 
+    /// That program under strace(1), and what is known of its waits.
+    #[must_use]
+    pub fn watched(host: &Host, program: &Path) -> (Self, Waits) {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("waits-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let waits = Waits(host.path(&name));
+        let mut command = host.command(tool("strace", "strace"));
+        command.args(Waits::OPTIONS).arg(&waits.0).arg(program);
+        (Self::of(&mut command), waits)
+    }
+
     /// The program of a prepared command.
     #[must_use]
     pub fn of(command: &mut Command) -> Self {
@@ -212,6 +222,27 @@ impl Names {
     /// The gids of a user's groups, in their order, before one that stands for none.
     pub fn groups_of(&mut self, name: &str) -> String {
         self.0.say(&format!("i {}", hexadecimal(name.as_bytes())))
+    }
+}
+
+/// The waits of a program for the server. A client in a C library gives a server up when its poll(2) has
+/// lasted for 5 s; what it waits for less is an answer that came.
+pub struct Waits(PathBuf);
+
+impl Waits {
+    /// Options of strace(1) in front of the name of a record.
+    pub const OPTIONS: [&str; 5] = ["-f", "-qq", "-e", "trace=poll,ppoll", "-o"];
+
+    /// How often the program has given a server up.
+    #[must_use]
+    pub fn given_up(&self) -> usize {
+        Self::in_record(&fs::read_to_string(&self.0).expect("read the record"))
+    }
+
+    /// The same of the text of a record.
+    #[must_use]
+    pub fn in_record(record: &str) -> usize {
+        record.matches("= 0 (Timeout)").count()
     }
 }
 

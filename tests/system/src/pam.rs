@@ -175,15 +175,14 @@ impl<'r> Pam<'r> {
     /// The last words of the daemon's log about that user, once there are any with `outcome` in them.
     #[track_caller]
     pub fn expect_logged(&self, user: &str, outcome: &str) -> String {
-        let (line, _) = wait_for(SOON, || {
+        wait_for(SOON, || {
             let log = self.rosterd.log();
             let found =
                 log.lines().rev().find(|line| line.contains(user) && line.contains(outcome));
             found
                 .map(str::to_owned)
                 .ok_or_else(|| format!("nothing of {user} and {outcome}: {log}"))
-        });
-        line
+        })
     }
 }
 

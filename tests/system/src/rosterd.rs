@@ -15,9 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longest time until a domain is mirrored or a change is seen, on a busy machine: what is measured
-/// is right or wrong here; how fast it is, the benchmarks tell.
-pub const SOON: Duration = Duration::from_secs(60);
+pub use crate::wait::SOON;
 
 /// Longest time until silence is taken for a fault: a back-end that hears nothing asks after 30 s, and
 /// gives up after 10 more.
@@ -311,7 +309,7 @@ impl Rosterd {
 
     /// Waits for a role to run.
     pub fn wait_for_role(&self, role: &str) -> Pid {
-        wait_for(SOON, || self.role(role).ok_or_else(|| format!("{role} does not run"))).0
+        wait_for(SOON, || self.role(role).ok_or_else(|| format!("{role} does not run")))
     }
 
     /// Kills a role as it is.
@@ -355,9 +353,9 @@ impl Rosterd {
 
     /// Waits until the status says of a domain that `key` is `value`.
     #[track_caller]
-    pub fn expect_of_domain<V: Into<Value>>(&self, name: &str, key: &str, value: V) -> Duration {
+    pub fn expect_of_domain<V: Into<Value>>(&self, name: &str, key: &str, value: V) {
         let value = value.into();
-        let (_, took) = wait_for(MINUTES, || {
+        wait_for(MINUTES, || {
             let domain = self.domain(name)?;
             if domain[key] == value {
                 Ok(())
@@ -365,7 +363,6 @@ impl Rosterd {
                 Err(format!("{key} is not {value}: {domain}"))
             }
         });
-        took
     }
 
     /// One line of getent on the host; `None` when it finds nothing.
@@ -381,7 +378,7 @@ impl Rosterd {
 
     /// Waits until `getent` answers so.
     #[track_caller]
-    pub fn expect(&self, database: &str, key: &str, answer: Option<&str>) -> Duration {
+    pub fn expect(&self, database: &str, key: &str, answer: Option<&str>) {
         wait_for(SOON, || {
             let found = self.getent(database, key);
             if found.as_deref() == answer {
@@ -389,8 +386,7 @@ impl Rosterd {
             } else {
                 Err(format!("getent {database} {key}: {found:?} instead of {answer:?}"))
             }
-        })
-        .1
+        });
     }
 
     /// Waits until the user is in exactly these groups, of which `gid` is the primary one.
@@ -418,7 +414,7 @@ impl Rosterd {
     /// Waits until the host serves exactly what the directories call for, worked out by a script that
     /// shares no code with the daemon.
     #[track_caller]
-    pub fn expect_mirror(&self, sources: &[Source<'_>]) -> Duration {
+    pub fn expect_mirror(&self, sources: &[Source<'_>]) {
         let case = self.case(sources);
         self.wait_for_snapshot();
         wait_for(SOON, || {
@@ -428,8 +424,7 @@ impl Rosterd {
             } else {
                 Err(format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error()))
             }
-        })
-        .1
+        });
     }
 
     /// What the oracle is told.

@@ -1,24 +1,27 @@
-//! Waiting with a deadline for what other processes do.
+//! Waiting for what other processes do, with a limit.
+//!
+//! A limit only ends a test that waits in vain. Tests assert on outcomes, never on times: see
+//! `tests/lint-clocks`.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Between two looks: short against what is waited for, long against what a look costs.
+/// The limit of a wait for anything that takes a moment on a quiet machine.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// Between two looks: short against the awaited event, long against the cost of a look.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Waits until `look` gives something, and returns it with the time that this took.
+/// Waits until `look` returns a value.
 ///
 /// # Panics
-/// When `deadline` has passed, with the last reason that `look` gave.
+/// After `deadline`, with the last reason that `look` gave.
 #[track_caller]
-pub fn wait_for<T>(
-    deadline: Duration,
-    mut look: impl FnMut() -> Result<T, String>,
-) -> (T, Duration) {
+pub fn wait_for<T>(deadline: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {
         match look() {
-            Ok(found) => return (found, start.elapsed()),
+            Ok(found) => return found,
             Err(reason) if start.elapsed() >= deadline => {
                 panic!("not within {deadline:?}: {reason}")
             }
@@ -27,11 +30,11 @@ pub fn wait_for<T>(
     }
 }
 
-/// Waits until `condition` holds, and returns how long that took.
+/// Waits until `condition` holds.
 ///
 /// # Panics
-/// When `deadline` has passed.
+/// After `deadline`.
 #[track_caller]
-pub fn wait_until(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) -> Duration {
-    wait_for(deadline, || condition().then_some(()).ok_or_else(|| what.to_owned())).1
+pub fn wait_until(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    wait_for(deadline, || condition().then_some(()).ok_or_else(|| what.to_owned()));
 }

@@ -2,6 +2,7 @@
 //! services use them, and as nobody should.
 
 use roster_system_tests::exec::{ALICE, BOB, CAROL};
+use roster_system_tests::wait::SOON;
 use roster_system_tests::{Exec, c_program_with, needs_root, run, wait_until};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -11,10 +12,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// For what takes milliseconds, on a machine that does much else.
-const SOON: Duration = Duration::from_secs(30);
+/// The limit of a wait for many commands.
+const MINUTES: Duration = Duration::from_secs(180);
 
 /// A shell for alice's group and for bob; whatever else a test needs comes before it.
 const SHELL: &str = "
@@ -388,9 +389,8 @@ fn time_is_kept_for_all_who_leave(exec: &Exec, [roots, bobs]: [&str; 2]) {
             "trap '' TERM HUP; setsid sleep {seconds} & \
              setsid sh -c 'setsid sleep {seconds} & exit' & sleep {seconds}"
         );
-        let before = Instant::now();
+        // The sleeps take most of a day.
         assert_eq!(exec.run(ALICE, &["-u", user, "sh", "-c", &script]).code, 124, "{user}");
-        assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
         assert!(!is_running(&format!("^sleep {seconds}$")), "{user}");
         // What a command leaves behind that ends in time stays.
         let script = format!("setsid sleep 6{seconds} >/dev/null 2>&1 & exit 3");
@@ -747,7 +747,7 @@ fn silent_connections_change_nothing_for_who_speaks() {
 }
 
 #[test]
-fn what_a_stranger_sends_is_closed_without_anybody_waiting() {
+fn exec_lingering_descriptors_delay_no_command() {
     root_or_return!();
     let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=1024", "--"]);
     let script = fs::read_to_string(script("lingering.py")).unwrap();
@@ -755,11 +755,11 @@ fn what_a_stranger_sends_is_closed_without_anybody_waiting() {
     stranger.args(["-c", &script]).arg(exec.socket()).arg("300");
     let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     stranger.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    // Each of the stranger's descriptors takes an hour to close.
     for user in [ALICE, BOB] {
-        let before = Instant::now();
         assert_eq!(exec.run(user, &["sh", "-c", "exit 3"]).code, 3);
-        assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
     }
+    assert!(stranger.try_wait().unwrap().is_none());
     drop(stranger.stdin.take());
     stranger.wait().unwrap();
 }
@@ -768,28 +768,29 @@ fn what_a_stranger_sends_is_closed_without_anybody_waiting() {
 /// a stranger's does not.
 fn run_on_beside_a_stranger(exec: &Exec) {
     let script = "for i in $(seq 150); do \"$@\" || exit; done";
-    let before = Instant::now();
-    let mut loops = [ALICE, BOB].map(|user| {
+    let loops = [ALICE, BOB].map(|user| {
         let mut many = exec.as_user(user, "sh");
         many.args(["-c", script, "sh"]).arg(exec.host.path("roster-exec"));
         many.arg("-s").arg(exec.socket()).args(["sh", "-c", ":"]).spawn().unwrap()
     });
-    let ended = wait_for_all(&mut loops, Duration::from_secs(60));
-    for many in &mut loops {
-        let _ = many.kill();
-    }
-    assert_eq!(ended, [Some(0), Some(0)], "after {:?}", before.elapsed());
+    let mut loops = Loops(loops);
+    wait_until(MINUTES, "both loops end", || {
+        loops.0.each_mut().into_iter().all(|many| many.try_wait().unwrap().is_some())
+    });
+    let ended = loops.0.each_mut().map(|many| many.wait().unwrap().code());
+    assert_eq!(ended, [Some(0), Some(0)]);
 }
 
-/// How programs have ended within a time, if they have.
-fn wait_for_all<const N: usize>(programs: &mut [Child; N], time: Duration) -> [Option<i32>; N] {
-    let until = Instant::now() + time;
-    let mut ended = [None; N];
-    while ended.contains(&None) && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
-        ended = programs.each_mut().map(|program| program.try_wait().unwrap()?.code());
+/// Programs that end with the test.
+struct Loops([Child; 2]);
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for many in &mut self.0 {
+            let _ = many.kill();
+            let _ = many.wait();
+        }
     }
-    ended
 }
 
 #[test]
@@ -920,19 +921,23 @@ fn every_decision_is_one_record() {
 }
 
 #[test]
-fn a_journal_that_does_not_read_keeps_nobody_waiting() {
+fn exec_full_journal_delays_no_command() {
     root_or_return!();
     let exec = Exec::start(SHELL);
-    // More than the socket holds; each that waits for the journal would take a second.
-    let began = Instant::now();
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do \"$@\"; done";
     for _ in 0..6 {
         let mut loops = exec.as_user(BOB, "sh");
         loops.args(["-ec", script, "sh"]).arg(exec.host.path("roster-exec"));
         assert_eq!(run(loops.arg("-s").arg(exec.socket()).args(["sh", "-c", ":"])).code, 0);
     }
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    assert_eq!(exec.record()["ROSTER_USER"], "bob");
+    // The daemon drops a record that the journal does not take within a second. Of the records that the
+    // journal's socket had no room for, more come now: so their commands did not wait for the journal.
+    let queue = fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap();
+    let room: usize = queue.trim().parse().unwrap();
+    assert!(room < 50, "the socket of the journal has room for all records");
+    for _ in 0..room + 5 {
+        assert_eq!(exec.record()["ROSTER_USER"], "bob");
+    }
 }
 
 /// A host whose name service never answers about some users and a group.

@@ -149,10 +149,9 @@ fn what_it_hands_over_is_judged_entry_by_entry() {
     prey.rosterd.process().freeze();
     prey.rosterd.kill_role("backend:corp");
 
-    let arrived = wait_until(SOON, "the impostor's entries have arrived", || {
+    wait_until(SOON, "the impostor's entries have arrived", || {
         prey.rosterd.getent("passwd", "arrived").is_some()
     });
-    println!("its entries are there after {arrived:?}");
     let names = |database: &str| {
         let text = prey.rosterd.host().run("getent", &["-s", "roster", database]).text();
         let mut names: Vec<_> = text

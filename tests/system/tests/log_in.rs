@@ -11,10 +11,11 @@ use roster_system_tests::{
 use roster_wire::pam::Verdict;
 use rustix::process::Signal;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const SUCCESS: &str = "successfully authenticated";
 const WRONG: &str = "Authentication failure";
@@ -355,30 +356,32 @@ fn a_user_asks_for_themselves_alone_and_not_for_ever() {
 }
 
 #[test]
-fn a_thousand_guesses_at_once_let_nobody_in_and_keep_nobody_out() {
+fn log_in_during_thousand_guesses_does_not_queue() {
     if !needs_root() {
         return;
     }
     let slapd = pam::directory(&["alice", "bob"]);
-    let rosterd = started(&[domain(&slapd)]);
+    let relay = Relay::to(slapd.port());
+    let domain = log_in_by(Domain::ldap_through("corp", &slapd, &[&relay.uri()]));
+    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
     let pam = Pam::on(&rosterd, "bob");
-    let program = include_str!("../python/guess.py");
-    let mut guesses = pam.command("python3");
-    guesses.args(["-c", program, "alice", "1000"]).stdout(std::process::Stdio::piped());
-    let guesses = guesses.spawn().expect("start python3");
-    let start = Instant::now();
-    let mut longest = Duration::ZERO;
-    for _ in 0..5 {
-        let start = Instant::now();
+    let tried = || relay.times_sent("guess ");
+    // On a busy machine all guesses may be over before bob's program has started: then once more.
+    let is_before_them = (0..5).any(|_| {
+        let before = tried();
+        let program = include_str!("../python/guess.py");
+        let mut guesses = pam.command("python3");
+        guesses.args(["-c", program, "alice", "1000"]).stdout(Stdio::piped());
+        let guesses = guesses.spawn().expect("start python3");
+        wait_until(SOON, "guesses are tried", || tried() > before);
         assert_eq!(pam.authenticate("bob", PASSWORD), SUCCESS);
-        longest = longest.max(start.elapsed());
-    }
-    let done = guesses.wait_with_output().expect("python3 ends");
-    let told = String::from_utf8_lossy(&done.stdout);
-    println!("{} in {:?}; bob waited {longest:?}", told.trim(), start.elapsed());
-    // Verdict 1 is a wrong password; no other answer came, and none was missing.
-    assert_eq!(told.trim(), "1: 1000");
-    assert!(longest < Duration::from_secs(5), "{longest:?}");
+        let until_now = tried() - before;
+        let done = guesses.wait_with_output().expect("python3 ends");
+        // Verdict 1 is a wrong password; no other answer came, and none was missing.
+        assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "1: 1000");
+        until_now < 1000
+    });
+    assert!(is_before_them, "bob waits for all guesses at alice's password");
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
 }
 
@@ -406,31 +409,29 @@ fn what_is_no_request_is_closed_and_what_was_sent_before_is_judged_again() {
 }
 
 #[test]
-fn nobody_is_let_in_while_the_directory_is_away_and_everybody_after_that() {
+fn log_in_silent_directory_is_asked_once() {
     if !needs_root() {
         return;
     }
     let mut slapd = pam::directory(&["alice"]);
-    let rosterd = started(&[domain(&slapd)]);
+    let relay = Relay::to(slapd.port());
+    let domain = log_in_by(Domain::ldap_through("corp", &slapd, &[&relay.uri()]));
+    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
     let pam = Pam::on(&rosterd, "alice");
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
-    slapd.process().freeze();
-    let start = Instant::now();
+    relay.fall_silent();
     assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
-    let first = start.elapsed();
-    let start = Instant::now();
+    // From now on all are told at once: the server is not asked.
+    pam.expect_logged("nobody can be asked about passwords", "");
+    let asked = relay.times_sent(PASSWORD);
     assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
-    let next = start.elapsed();
-    println!("frozen: {first:?}, then {next:?}");
-    assert!(first < Duration::from_secs(8) && next < Duration::from_secs(1));
-    slapd.process().thaw();
+    assert_eq!(relay.times_sent(PASSWORD), asked);
+    relay.speak_again();
     wait_until(SOON, "the server is asked again", || {
         pam.authenticate("alice", PASSWORD) == SUCCESS
     });
     slapd.stop();
-    let start = Instant::now();
     assert!(pam.authenticate("alice", PASSWORD).ends_with(UNAVAILABLE));
-    println!("refused: {:?}", start.elapsed());
     pam.expect_logged("user=alice", "outcome=unreachable");
     slapd.start();
     wait_until(SOON, "the server is asked again", || {
@@ -439,7 +440,7 @@ fn nobody_is_let_in_while_the_directory_is_away_and_everybody_after_that() {
 }
 
 #[test]
-fn the_next_server_is_asked_when_one_is_silent() {
+fn log_in_silent_server_next_one_is_asked() {
     if !needs_root() {
         return;
     }
@@ -452,14 +453,11 @@ fn the_next_server_is_asked_when_one_is_silent() {
     let pam = Pam::on(&rosterd, "alice");
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
     relay.fall_silent();
-    let start = Instant::now();
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS, "{}", rosterd.log());
-    let first = start.elapsed();
-    let start = Instant::now();
+    let asked = relay.times_sent(PASSWORD);
+    // From now on the silent one is not asked.
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS, "{}", rosterd.log());
-    let second = start.elapsed();
-    println!("the first server is silent: {first:?}, then {second:?}");
-    assert!(first < Duration::from_secs(9) && second < Duration::from_secs(2));
+    assert_eq!(relay.times_sent(PASSWORD), asked);
 }
 
 /// The profiles of authselect with faillock, without what only takes time.
@@ -506,27 +504,38 @@ fn local_users_are_locked_out_by_faillock_and_others_by_their_directory() {
 }
 
 #[test]
-fn somebody_who_does_not_exist_takes_as_long_as_a_wrong_password() {
+fn log_in_unknown_user_costs_the_directory_a_bind() {
     if !needs_root() {
         return;
     }
     let slapd = pam::directory(&["alice"]);
-    let rosterd = started(&[domain(&slapd)]);
+    let relay = Relay::to(slapd.port());
+    let domain = log_in_by(Domain::ldap_through("corp", &slapd, &[&relay.uri()]));
+    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
     let pam = Pam::on(&rosterd, "alice");
-    let program = include_str!("../python/guess.py");
-    // In turn, so that whatever else this machine does meanwhile slows both down.
-    let done = run(pam.command("python3").args(["-c", program, "alice", "101", "mallory"]));
-    let medians = done.text();
-    let medians: Vec<f64> = medians.split(' ').map(|time| time.parse().expect("ms")).collect();
-    let [wrong, nobody] = medians[..] else { panic!("{medians:?}") };
-    println!("wrong password {wrong} ms, nobody {nobody} ms");
-    assert!((wrong - nobody).abs() < (wrong / 2.0).max(1.5), "{wrong} and {nobody} ms");
-    // A failure takes about two seconds in programs, whoever it was.
+    // The times are figures of `make bench`. They are even because the directory has the same work.
     pam.service("slow", "auth required MODULE\n");
+    // The least of a few: the daemon may look whether the server is there, and the question is a bind, too.
+    let binds = |user: &str| {
+        let tried = (0..4).map(|_| {
+            let before = slapd.binds();
+            assert_ne!(said(&pam.test("alone", user, &["authenticate"], &["wrong"])), SUCCESS);
+            slapd.binds() - before - 1
+        });
+        tried.min().expect("a few")
+    };
+    assert_eq!((binds("alice"), binds("mallory")), (1, 1));
     for user in ["alice", "mallory"] {
-        let start = Instant::now();
-        let done = pam.test("slow", user, &["authenticate"], &["wrong"]);
-        assert!(done.code != 0 && start.elapsed() > Duration::from_millis(900), "{user}");
+        // A failure makes programs wait for about two seconds, whoever it was: the C library of PAM sleeps.
+        let record = rosterd.host().path("sleeps");
+        let mut program = pam.command(tool("strace", "strace").to_str().expect("a plain path"));
+        program.args(["-f", "-e", "trace=select,pselect6,clock_nanosleep", "-o"]).arg(&record);
+        program.arg(tool("pamtester", "pamtester")).args(["slow", user, "authenticate"]);
+        let mut program = program.stdin(Stdio::piped()).spawn().expect("start pamtester");
+        program.stdin.take().expect("piped").write_all(b"wrong\n").expect("a password");
+        assert!(!program.wait().expect("it ends").success());
+        let sleeps = fs::read_to_string(&record).expect("the record");
+        assert!(sleeps.contains("{tv_sec=1,") || sleeps.contains("{tv_sec=2,"), "{user}: {sleeps}");
     }
 }
 

@@ -57,7 +57,7 @@ fn many_deletions_wait_for_a_confirmation_and_a_few_do_not() {
     let kept = users(&rosterd);
     // Those that went before the share was full may be gone.
     assert!(kept > all / 2, "{kept} of {all}");
-    let (waiting, _) = wait_for(SOON, || held(&rosterd));
+    let waiting = wait_for(SOON, || held(&rosterd));
     assert!(waiting > 0);
 
     // A restart is no confirmation.
@@ -113,11 +113,10 @@ fn an_enumeration_that_is_cut_short_deletes_nothing() {
     slapd.limit(Some(50));
     slapd.start();
     rosterd.launch();
-    let refreshed = wait_for(SOON, || {
+    wait_for(SOON, || {
         let done = rosterd.roster(&["domain", "refresh", "corp"]);
         if done.code == 0 { Ok(()) } else { Err(done.error()) }
     });
-    println!("asked to refresh after {:?}", refreshed.1);
     rosterd.expect_of_domain("corp", "online", false);
     assert_eq!(users(&rosterd), all);
     slapd.stop();
@@ -214,8 +213,7 @@ fn a_local_account_displaces_that_of_a_directory_whose_removals_wait_for_a_new_p
         fs::rename(&fresh, &passwd).expect("rename");
     };
     write(&format!("{accounts}alice:x:1700:1700::/home/alice:/bin/sh\n"));
-    let took = wait_until(SOON, "alice is local", || rosterd.getent("passwd", "alice").is_none());
-    println!("displaced after {took:?}");
+    wait_until(SOON, "alice is local", || rosterd.getent("passwd", "alice").is_none());
     rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:u0"));
     assert_eq!(users(&rosterd), all - 1, "nobody else went");
     let places = rosterd.host().snapshot().with_file_name("roster.places");

@@ -41,7 +41,6 @@ struct Crowd {
     found: u32,
     absent: u32,
     failed: u32,
-    longest: Duration,
 }
 
 fn crowd(rosterd: &Rosterd, count: u32, pattern: &str) -> Crowd {
@@ -50,12 +49,8 @@ fn crowd(rosterd: &Rosterd, count: u32, pattern: &str) -> Crowd {
     let words: Vec<_> = said.split(' ').collect();
     let numbers: HashMap<_, u32> =
         words.chunks_exact(2).map(|pair| (pair[0], pair[1].parse().expect("a number"))).collect();
-    let crowd = Crowd {
-        found: numbers["found"],
-        absent: numbers["absent"],
-        failed: numbers["failed"],
-        longest: Duration::from_micros(numbers["longest"].into()),
-    };
+    let crowd =
+        Crowd { found: numbers["found"], absent: numbers["absent"], failed: numbers["failed"] };
     println!("{pattern}: {crowd:?}");
     crowd
 }
@@ -100,7 +95,6 @@ fn fifty_different_questions_are_each_asked_once() {
     let made = searches(&slapd, || {
         let crowd = crowd(&rosterd, 50, "u2%02d");
         assert_eq!((crowd.found, crowd.failed), (50, 0));
-        assert!(crowd.longest < Duration::from_secs(3), "{crowd:?}");
     });
     assert!((50..=50 + SEARCHES_BESIDES).contains(&made), "{made} searches");
 }
@@ -396,7 +390,7 @@ fn in_both_modes(server: &Slapd) -> [(&'static str, Domain); 2] {
 /// The group's line, as soon as there is one.
 fn first_answer(rosterd: &Rosterd, group: &str) -> String {
     let answer = || rosterd.getent("group", group).ok_or_else(|| format!("no {group}"));
-    wait_for(SOON, answer).0
+    wait_for(SOON, answer)
 }
 
 /// Whoever goes by a group's members would give the rights of lab's group to corp's alice.

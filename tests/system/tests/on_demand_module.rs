@@ -7,26 +7,27 @@ use roster_record::{Group, User};
 use roster_snapshot::layout::Kind as FileKind;
 use roster_snapshot_build::{Builder, Gaps, Members};
 use roster_system_tests::host::{ROSTER, tool};
-use roster_system_tests::{Caller, Corpus, Host, c_program, library_folder, needs_root, run};
+use roster_system_tests::wait::SOON;
+use roster_system_tests::{
+    Caller, Corpus, Host, c_program, c_program_with, library_folder, needs_root, run, wait_until,
+};
 use roster_wire::{Kind, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, RequestHeader, encode};
+use rustix::net::RecvFlags;
 use rustix::net::sockopt::socket_peercred;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use std::time::Duration;
+use tempfile::{NamedTempFile, TempDir};
 
-/// What the module waits at the most, and what a busy machine may add to it.
-const PATIENCE: Duration = Duration::from_secs(3);
-const SLACK: Duration = Duration::from_millis(700);
-/// Clocks are read in milliseconds.
-const ROUNDING: Duration = Duration::from_millis(2);
+/// What the module waits at most, in milliseconds.
+const PATIENCE_MS: u64 = 3_000;
 
 const UNAVAILABLE: &str = "UNAVAIL EIO";
 const ABSENT: &str = "NOTFOUND ENOENT";
@@ -108,6 +109,8 @@ fn members() -> impl Iterator<Item = &'static [u8]> + Clone {
 struct OnDemand {
     folder: TempDir,
     asked: Arc<Mutex<Vec<Asked>>>,
+    /// The files of callers' clocks, which a caller opens some time after its start.
+    clocks: Mutex<Vec<Clock>>,
 }
 
 impl OnDemand {
@@ -148,7 +151,7 @@ impl OnDemand {
     fn silent() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open it");
-        let on_demand = Self { folder, asked: Arc::default() };
+        let on_demand = Self { folder, asked: Arc::default(), clocks: Mutex::default() };
         write_snapshot(&on_demand.snapshot(), &on_demand.socket());
         on_demand
     }
@@ -165,8 +168,43 @@ impl OnDemand {
         Caller::reading(&self.snapshot())
     }
 
+    /// One whose clock the test moves. While it stands still no wait of the module ends by time.
+    fn caller_by(&self, clock: &Clock) -> Caller {
+        self.clocks.lock().expect("no test panics with it").push(clock.clone());
+        let mut command = Command::new(c_program("caller"));
+        clock.give_to(&mut command, self);
+        Caller::start(command.arg("roster"))
+    }
+
     fn questions(&self) -> usize {
         self.asked.lock().expect("no test panics with it").len()
+    }
+}
+
+/// The monotonic clock of a program: it stands still until the test moves it.
+#[derive(Clone)]
+struct Clock(Arc<NamedTempFile>);
+
+impl Clock {
+    const START_MS: u64 = 1_000_000;
+
+    fn stopped() -> Self {
+        let clock = Self(Arc::new(NamedTempFile::new().expect("a file for the clock")));
+        clock.set(0);
+        clock
+    }
+
+    /// So many milliseconds after its start.
+    fn set(&self, ms: u64) {
+        let bytes = (Self::START_MS + ms).to_ne_bytes();
+        self.0.as_file().write_all_at(&bytes, 0).expect("set the clock");
+    }
+
+    fn give_to(&self, command: &mut Command, on_demand: &OnDemand) {
+        let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
+        command.env("LD_PRELOAD", library).env("ROSTER_TEST_MONOTONIC", self.0.path());
+        command.env("LD_LIBRARY_PATH", library_folder());
+        command.env("ROSTER_SNAPSHOT", on_demand.snapshot());
     }
 }
 
@@ -179,16 +217,6 @@ fn read_question(mut connection: &UnixStream) -> Option<Asked> {
     let request = header.with_name(&name).expect("the module asks properly");
     let name = String::from_utf8_lossy(request.name).into_owned();
     Some(Asked { kind: request.kind, name, id: request.id })
-}
-
-/// The answer to a look-up, which must not take longer than the module waits.
-#[track_caller]
-fn timed(caller: &mut Caller, look_up: &str) -> (String, Duration) {
-    let start = Instant::now();
-    let answer = caller.say(look_up);
-    let took = start.elapsed();
-    assert!(took < PATIENCE + SLACK, "{look_up}: {answer} after {took:?}");
-    (answer, took)
 }
 
 #[test]
@@ -294,15 +322,17 @@ fn an_array_of_groups_grows_up_to_its_limit() {
 
 /// A payload of 64 MiB that never comes: the header says enough.
 #[test]
-fn an_answer_that_is_too_large_is_not_read() {
+fn module_too_large_reply_is_not_awaited() {
     let mut frame = Vec::new();
     encode::user(&mut frame, &there("zoe", 1234)).expect("a small entry");
     frame[8..12].copy_from_slice(&(64_u32 << 20).to_le_bytes());
     frame.truncate(REPLY_HEADER_BYTES);
-    let on_demand = OnDemand::saying(frame);
-    let (answer, took) = timed(&mut on_demand.caller(), "getpwnam zoe");
-    assert_eq!(answer, "TRYAGAIN ERANGE");
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    let on_demand = OnDemand::new(move |_, mut connection| {
+        let _ = connection.write_all(&frame);
+        wait_for_end(&connection);
+    });
+    let mut caller = on_demand.caller_by(&Clock::stopped());
+    assert_eq!(caller.say("getpwnam zoe"), "TRYAGAIN ERANGE");
 }
 
 #[test]
@@ -343,9 +373,8 @@ fn a_responder_that_lies_is_unavailable() {
         ("a payload of 4 GiB", "getpwuid 1234", changed(&right, 8, &[0xff; 4])),
     ] {
         let on_demand = OnDemand::saying(said);
-        let (answer, took) = timed(&mut on_demand.caller(), look_up);
+        let answer = on_demand.caller_by(&Clock::stopped()).say(look_up);
         assert!(answer.starts_with(UNAVAILABLE), "{what}: {answer}");
-        assert!(took < Duration::from_secs(1), "{what}: {took:?}");
     }
 }
 
@@ -375,22 +404,53 @@ fn a_slow_answer_is_waited_for() {
             let _ = connection.write_all(&[byte]);
         }
     });
-    let (answer, _) = timed(&mut on_demand.caller(), "getpwnam zoe1234");
+    let answer = on_demand.caller().say("getpwnam zoe1234");
     assert_eq!(answer, "SUCCESS zoe1234:*:1234:100:there:/home:");
 }
 
+/// Holds a connection until the module closes it.
+fn wait_for_end(mut connection: &UnixStream) {
+    let _ = connection.read(&mut [0]);
+}
+
 #[test]
-fn a_responder_that_does_not_answer_costs_three_seconds_and_no_more() {
-    let silent = OnDemand::new(|_, connection| {
-        thread::sleep(2 * PATIENCE);
-        drop(connection);
+fn module_silent_responder_ends_wait_after_three_seconds() {
+    let silent = OnDemand::new(|_, connection| wait_for_end(&connection));
+    let clock = Clock::stopped();
+    let (mut caller, is_answered) = (silent.caller_by(&clock), AtomicBool::new(false));
+    assert_eq!(caller.say("getpwnam alice").split(' ').next(), Some("SUCCESS"));
+    let before = caller.say("descriptors");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until(SOON, "the question", || silent.questions() == 1);
+            clock.set(PATIENCE_MS - 1);
+            thread::sleep(Duration::from_millis(300));
+            assert!(!is_answered.load(Ordering::SeqCst), "the module gives up early");
+            clock.set(PATIENCE_MS);
+        });
+        assert_eq!(caller.say("getpwnam zoe"), UNAVAILABLE);
+        is_answered.store(true, Ordering::SeqCst);
     });
-    let endless = OnDemand::new(|asked, mut connection| {
-        for byte in truth(asked) {
-            thread::sleep(Duration::from_millis(400));
+    assert_eq!(caller.say("descriptors"), before);
+}
+
+#[test]
+fn module_endless_reply_does_not_renew_the_wait() {
+    let clock = Clock::stopped();
+    let hand = clock.clone();
+    let endless = OnDemand::new(move |asked, mut connection| {
+        for (count, byte) in (1..=10).zip(truth(asked)) {
+            hand.set(400 * count);
             let _ = connection.write_all(&[byte]);
+            thread::sleep(Duration::from_millis(10));
         }
+        wait_for_end(&connection);
     });
+    assert_eq!(endless.caller_by(&clock).say("getpwnam zoe"), UNAVAILABLE);
+}
+
+#[test]
+fn module_unaccepted_connection_ends_wait_by_time() {
     // As one that was stopped: the kernel takes connections on, and nobody sees them.
     let stopped = OnDemand::silent();
     let _listener = UnixListener::bind(stopped.socket()).expect("listen");
@@ -399,59 +459,64 @@ fn a_responder_that_does_not_answer_costs_three_seconds_and_no_more() {
     let backlog = UnixListener::bind(full.socket()).expect("listen");
     rustix::net::listen(&backlog, 1).expect("a short queue");
     let _strangers: Vec<_> = (0..2).map(|_| UnixStream::connect(full.socket())).collect();
-    let every =
-        [("silent", &silent), ("endless", &endless), ("stopped", &stopped), ("full", &full)];
-    thread::scope(|scope| {
-        for (what, on_demand) in every {
-            scope.spawn(move || {
-                let mut caller = on_demand.caller();
-                assert_eq!(caller.say("getpwnam alice").split(' ').next(), Some("SUCCESS"));
-                let before = caller.say("descriptors");
-                let (answer, took) = timed(&mut caller, "getpwnam zoe");
-                assert_eq!(answer, UNAVAILABLE, "{what}");
-                assert!(took >= PATIENCE - ROUNDING, "{what}: {took:?}");
-                assert_eq!(caller.say("descriptors"), before, "{what}");
+    for (what, on_demand) in [("stopped", &stopped), ("full", &full)] {
+        let clock = Clock::stopped();
+        let (mut caller, is_answered) = (on_demand.caller_by(&clock), AtomicBool::new(false));
+        let before = caller.say("descriptors");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Nothing tells when the wait begins: by then the clock is at one of these two.
+                clock.set(PATIENCE_MS - 1);
+                thread::sleep(Duration::from_millis(300));
+                assert!(!is_answered.load(Ordering::SeqCst), "{what}: the module gives up early");
+                clock.set(2 * PATIENCE_MS);
             });
-        }
-    });
+            assert_eq!(caller.say("getpwnam zoe"), UNAVAILABLE, "{what}");
+            is_answered.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(caller.say("descriptors"), before, "{what}");
+    }
 }
 
 /// Signals end system calls early; neither does the question, nor begins its time anew.
 #[test]
-fn signals_neither_end_nor_prolong_the_wait_and_errno_stays() {
-    let patient = |on_demand: &OnDemand| {
+fn module_interrupted_wait_keeps_time_and_errno() {
+    let patient = |on_demand: &OnDemand, clock: &Clock| {
         let mut command = Command::new(c_program("patient"));
-        command.env("LD_LIBRARY_PATH", library_folder());
-        command.env("ROSTER_SNAPSHOT", on_demand.snapshot()).arg("zoe1234");
-        run(&mut command).text()
+        clock.give_to(&mut command, on_demand);
+        run(command.arg("zoe1234")).text()
     };
     let slow = OnDemand::new(|asked, mut connection| {
         thread::sleep(Duration::from_millis(300));
         let _ = connection.write_all(&truth(asked));
     });
-    let told = patient(&slow);
+    let clock = Clock::stopped();
+    let told = patient(&slow, &clock);
     let fields: Vec<_> = told.split_whitespace().collect();
     assert_eq!([fields[0], fields[1], fields[3], fields[4]], ["1", "0", "kept", "interrupted"]);
 
-    let silent = OnDemand::new(|_, connection| {
-        thread::sleep(2 * PATIENCE);
-        drop(connection);
+    let clock = Clock::stopped();
+    let hand = clock.clone();
+    let silent = OnDemand::new(move |_, connection| {
+        // Hundreds of signals, and the module still waits.
+        thread::sleep(Duration::from_millis(300));
+        let peeked =
+            rustix::net::recv(&connection, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let late = if peeked.is_err() { PATIENCE_MS } else { 0 };
+        hand.set(late);
+        wait_for_end(&connection);
     });
-    let told = patient(&silent);
-    let fields: Vec<_> = told.split_whitespace().collect();
-    assert_eq!([fields[0], fields[1], fields[4]], ["-1", "EIO", "interrupted"], "{told}");
-    let took = Duration::from_millis(fields[2].parse().expect("milliseconds"));
-    assert!((PATIENCE - ROUNDING..PATIENCE + SLACK).contains(&took), "{took:?}");
+    // Nothing but the clock has it give up.
+    assert_eq!(patient(&silent, &clock), format!("-1 EIO {PATIENCE_MS} kept interrupted"));
 }
 
 #[test]
 fn without_a_responder_nothing_is_absent() {
     let nobody = OnDemand::silent();
-    let mut caller = nobody.caller();
+    let mut caller = nobody.caller_by(&Clock::stopped());
     for look_up in ["getpwnam zoe", "getgrgid 6000", "getpwnam bob", "initgroups carol 100"] {
-        let (answer, took) = timed(&mut caller, look_up);
+        let answer = caller.say(look_up);
         assert!(answer.starts_with(UNAVAILABLE), "{look_up}: {answer}");
-        assert!(took < Duration::from_secs(1), "{look_up}: {took:?}");
     }
     // What is in the snapshot is served on.
     assert_eq!(caller.say("getpwnam alice"), "SUCCESS alice:*:1000:100:here:/home:/bin/sh");

@@ -2,9 +2,13 @@
 //! missing, a thread never goes back, and the newest one is seen soon.
 
 use roster_system_tests::host::ROSTER;
-use roster_system_tests::{Caller, Corpus, Host, c_program, tool};
+use roster_system_tests::wait::SOON;
+use roster_system_tests::{
+    Caller, Corpus, Host, c_program, c_program_with, library_folder, tool, wait_until,
+};
 use std::fmt::Write as _;
-use std::io::Read;
+use std::fs;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -49,10 +53,7 @@ fn thirty_two_threads_never_see_a_wrong_torn_or_missing_answer() {
     // The publisher gets the processor whenever it wants it, else few generations would be seen.
     let mut threads = host.command("nice");
     threads.args(["-n", "19"]);
-    let (last, told) = replaced_under(&host, threads, under_load, &[]);
-    // So few that the slowest machine makes them, and enough for the claim to mean something.
-    let calls: u64 = told.split(' ').next().and_then(|word| word.parse().ok()).expect("a count");
-    assert!(calls >= 100_000 && last >= 20, "{told} in {last} generations");
+    replaced_under(&host, threads, under_load, &[]);
 }
 
 #[test]
@@ -65,24 +66,16 @@ fn a_thread_that_is_long_in_opening_the_first_generation_takes_nobody_back() {
     strace.args(["-n", "19"]).arg(tool("strace", "strace"));
     strace.args(["-f", "-o", "/dev/null", "-P", "/var/lib/roster/roster.snap"]);
     strace.args(["-e", "trace=mmap", "-e", "inject=mmap:delay_exit=200000:when=1..2"]);
-    let (last, told) = replaced_under(&host, strace, Duration::from_secs(2), &["5"]);
-    let calls: u64 = told.split(' ').next().and_then(|word| word.parse().ok()).expect("a count");
-    assert!(calls >= 1000 && last >= 20, "{told} in {last} generations");
+    replaced_under(&host, strace, Duration::from_secs(2), &["5"]);
 }
 
 /// Publishes generations for that long while `c/threads.c` looks up, started by the end of `command`;
 /// the threads begin
-/// `apart` milliseconds. Gives the newest one's number and what was told of the calls, none of which was
-/// wrong.
-fn replaced_under(
-    host: &Host,
-    mut command: Command,
-    under_load: Duration,
-    apart: &[&str],
-) -> (usize, String) {
+/// `apart` milliseconds. None of the calls is wrong.
+fn replaced_under(host: &Host, mut command: Command, under_load: Duration, apart: &[&str]) {
     let mut threads = command
         .arg(c_program("threads"))
-        .arg((under_load + UNDER_LOAD).as_secs().to_string())
+        .arg((under_load + 3 * SOON).as_secs().to_string())
         .args(apart)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -91,14 +84,17 @@ fn replaced_under(
         .expect("start the threads");
     let start = Instant::now();
     let mut last = 1;
-    while start.elapsed() < under_load {
+    // So few that the slowest machine makes them, and enough for the claim to mean something.
+    while start.elapsed() < under_load || last < 20 {
         let due = start + PERIOD * u32::try_from(last).expect("a count of centiseconds");
         sleep(due.saturating_duration_since(Instant::now()));
         last += 1;
         host.publish(&generation(last));
     }
-    sleep(2 * SEEN_WITHIN);
-    drop(threads.stdin.take());
+    // The threads look until they see it, too.
+    let mut input = threads.stdin.take().expect("was piped");
+    writeln!(input, "{last}").expect("tell the threads");
+    drop(input);
     let mut told = String::new();
     let mut stdout = threads.stdout.take().expect("was piped");
     stdout.read_to_string(&mut told).expect("read the count");
@@ -106,30 +102,29 @@ fn replaced_under(
     println!("{last} generations in {:?}: {told}", start.elapsed());
     assert!(done.status.success(), "{told}{}", String::from_utf8_lossy(&done.stderr));
     assert!(told.contains(&format!("newest generation {last},")), "{told}, published {last}");
-    (last, told)
 }
 
 #[test]
-fn a_new_generation_is_seen_within_100_ms() {
-    const ROUNDS: usize = 9;
+fn lookup_100_ms_after_publication_sees_it() {
     let host = Host::serving(&generation(1), ROSTER);
-    let mut caller = Caller::reading(&host.snapshot());
-    let mut delays = Vec::new();
-    for number in 2..2 + ROUNDS {
-        caller.say("getpwnam u1");
+    let file = host.path("clock");
+    let set_clock = |ms: u64| fs::write(&file, ms.to_ne_bytes()).expect("set the clock");
+    let mut now = 1_000_000;
+    set_clock(now);
+    let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
+    let mut command = Command::new(c_program("caller"));
+    command.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", host.snapshot());
+    command.env("LD_PRELOAD", library).env("ROSTER_TEST_MONOTONIC", &file);
+    let mut caller = Caller::start(command.arg("roster"));
+    for number in 2..11 {
+        let before = caller.say("getpwnam u1");
         host.publish(&generation(number));
-        let published = Instant::now();
-        let wanted = format!(":generation {number}:");
-        while !caller.say("getpwnam u1").contains(&wanted) {
-            assert!(published.elapsed() < 10 * SEEN_WITHIN, "generation {number} is never seen");
-            sleep(Duration::from_micros(200));
-        }
-        delays.push(published.elapsed());
+        assert_eq!(caller.say("getpwnam u1"), before, "the clock stands still");
+        now += u64::try_from(SEEN_WITHIN.as_millis()).expect("a few");
+        set_clock(now);
+        let found = caller.say("getpwnam u1");
+        assert!(found.contains(&format!(":generation {number}:")), "{found}");
     }
-    delays.sort_unstable();
-    println!("seen after {delays:?}");
-    // The slowest may have waited for the processor of a busy machine; the others show the promise.
-    assert!(delays[ROUNDS - 2] <= SEEN_WITHIN, "{delays:?}");
 }
 
 #[test]
@@ -162,8 +157,9 @@ fn an_enumeration_lists_the_generation_that_it_began_with() {
     };
     expect(&mut caller, 0..3, 1);
     host.publish(&generation(2));
-    sleep(2 * SEEN_WITHIN);
-    assert!(caller.say("getpwnam u1").contains(":1000002:"), "look-ups see the new one");
+    wait_until(SOON, "look-ups see the new one", || {
+        caller.say("getpwnam u1").contains(":1000002:")
+    });
     expect(&mut caller, 3..10, 1);
     assert_eq!(caller.say("getpwent"), "NOTFOUND ENOENT");
     assert_eq!(caller.say("getpwent"), "NOTFOUND ENOENT");

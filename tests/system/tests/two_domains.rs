@@ -89,8 +89,7 @@ fn a_local_account_displaces_that_of_a_directory_at_once_and_for_as_long_as_it_i
         fs::rename(&fresh, rosterd.host().path("etc").join(name)).expect("rename");
     };
     write("passwd", &format!("{LOCALS}alice:x:1600:1600::/home/alice:/bin/sh\n"));
-    let took = wait_until(SOON, "alice is local", || rosterd.getent("passwd", "alice").is_none());
-    println!("displaced after {took:?}");
+    wait_until(SOON, "alice is local", || rosterd.getent("passwd", "alice").is_none());
     rosterd.expect("group", "wheel-corp", Some("wheel-corp:*:6000:bert"));
     rosterd.expect_mirror(&sources);
     write("passwd", LOCALS);

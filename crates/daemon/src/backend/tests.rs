@@ -8,6 +8,7 @@ use super::batch::Batch;
 use super::engine::{Engine, InDoubt, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use super::writer::{Cache, Found};
+use crate::testing::SOON;
 use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
 use roster_config::{Auth, AuthMethod, Domain, Files, Mode, Overrides};
 use roster_provider::account::Account;
@@ -781,7 +782,7 @@ async fn write_until(cache: &Cache, engine: &Engine, is_so: impl Fn() -> bool) {
     };
     tokio::select! {
         ended = cache.write_behind(engine, shutdown) => panic!("the writer ended: {ended:?}"),
-        waited = tokio::time::timeout(Duration::from_secs(30), waited) => waited.expect("in time"),
+        waited = tokio::time::timeout(SOON, waited) => waited.expect("in time"),
     }
 }
 

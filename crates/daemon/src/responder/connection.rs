@@ -91,6 +91,7 @@ async fn when_ready(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::SOON;
     use roster_wire::{Kind, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
     use std::time::Duration;
     use tokio::time::{sleep, timeout};
@@ -169,7 +170,7 @@ mod tests {
         let replied = tokio::spawn(async move { connection.reply(&frame).await });
         sleep(Duration::from_millis(1)).await;
         drop(program);
-        let replied = timeout(Duration::from_secs(10), replied).await.expect("it ends");
+        let replied = timeout(SOON, replied).await.expect("it ends");
         assert_eq!(
             replied.expect("no panic").map_err(|error| error.kind()),
             Err(io::ErrorKind::BrokenPipe)

@@ -11,15 +11,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longest time until something comes about, on a busy machine.
-pub const SOON: Duration = Duration::from_secs(60);
-
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+pub use roster_system_tests::wait::SOON;
 
 /// The program under test.
 pub const ROSTERD: &str = env!("CARGO_BIN_EXE_rosterd");
@@ -27,14 +21,7 @@ pub const ROSTERD: &str = env!("CARGO_BIN_EXE_rosterd");
 /// Waits until `look` finds something.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
-        sleep(PAUSE);
-    }
+    roster_system_tests::wait_for(SOON, || look().ok_or_else(|| what.to_owned()))
 }
 
 /// Whether a process is there, and no zombie.
@@ -159,9 +146,8 @@ impl Daemon {
     ) -> zbus::Result<T> {
         let address = format!("unix:path={}", self.path("run/bus").display());
         self.runtime.block_on(async {
-            let connecting = zbus::connection::Builder::address(address.as_str())
-                .method_timeout(Duration::from_secs(10))
-                .build();
+            let connecting =
+                zbus::connection::Builder::address(address.as_str()).method_timeout(SOON).build();
             ask(connecting.await?).await
         })
     }

@@ -14,8 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// For what does not take long.
-pub const SOON: Duration = Duration::from_secs(20);
+pub use roster_system_tests::wait::SOON;
 
 /// The program, as a back-end has it.
 pub struct Program {
@@ -65,20 +64,20 @@ impl Program {
         list.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Puts a request; gives its number.
+    /// Sends a request that the program gives up after `time`; returns its number.
     pub fn send(
         &mut self,
         want: Want,
         name: &str,
         password: &str,
         new: &str,
-        deadline: Duration,
+        time: Duration,
     ) -> u64 {
         let id = self.next;
         self.next += 1;
         let request = Request {
             id,
-            deadline,
+            deadline: time,
             want,
             name: name.into(),
             is_principal: false,

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub const ASKING: Duration = Duration::from_secs(2);
 /// How long it may take until it is answered: glibc waits 5 s.
 pub const ANSWERING: Duration = Duration::from_secs(4);
+// A client is sent away before it gives up on its own.
+const _: () = assert!(ASKING.as_secs() < 5 && ANSWERING.as_secs() < 5);
 /// Connections at once; who has not asked goes first.
 const CONNECTIONS_MAX: usize = 2048;
 /// Maps and large answers on their way to one user who is not root, as many as he does not take: the system counts

@@ -19,10 +19,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Longest wait for something that takes milliseconds on an idle machine.
-pub const SOON: Duration = Duration::from_secs(20);
+pub use roster_system_tests::wait::SOON;
 
 /// A user as the tests compare it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -495,29 +494,21 @@ impl Mirror {
 
     /// Waits until `condition` holds of the book.
     #[track_caller]
-    pub fn until(&self, what: &str, condition: impl Fn(&Book) -> bool) -> Duration {
-        self.within(SOON, what, condition)
+    pub fn until(&self, what: &str, condition: impl Fn(&Book) -> bool) {
+        self.within(SOON, what, condition);
     }
 
+    /// Waits for longer than [`SOON`] until `condition` holds of the book.
     #[track_caller]
-    pub fn within(
-        &self,
-        deadline: Duration,
-        what: &str,
-        condition: impl Fn(&Book) -> bool,
-    ) -> Duration {
-        let start = Instant::now();
-        while !condition(&self.book) {
-            assert!(
-                start.elapsed() < deadline,
-                "not within {deadline:?}: {what}; offline: {:?}, {} users, {} groups",
-                self.book.offline(),
-                self.book.users().len(),
-                self.book.groups().len(),
-            );
-            thread::sleep(Duration::from_millis(2));
-        }
-        start.elapsed()
+    pub fn within(&self, deadline: Duration, what: &str, condition: impl Fn(&Book) -> bool) {
+        system::wait_for(deadline, || {
+            if condition(&self.book) {
+                return Ok(());
+            }
+            let (users, groups) = (self.book.users().len(), self.book.groups().len());
+            let offline = self.book.offline();
+            Err(format!("{what}; offline: {offline:?}, {users} users, {groups} groups"))
+        });
     }
 }
 

@@ -20,6 +20,8 @@ struct State {
     silent: AtomicBool,
     hung_up: AtomicBool,
     accepted: AtomicUsize,
+    /// What clients have sent.
+    sent: Mutex<Vec<u8>>,
     /// What answers take on their way, in milliseconds.
     delay: AtomicU64,
     connections: Mutex<Vec<TcpStream>>,
@@ -38,6 +40,7 @@ impl Relay {
             silent: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
             accepted: AtomicUsize::new(0),
+            sent: Mutex::default(),
             delay: AtomicU64::new(0),
             connections: Mutex::default(),
         });
@@ -61,6 +64,16 @@ impl Relay {
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.state.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How often clients have sent this text, passed on or not.
+    ///
+    /// # Panics
+    /// If a thread of the relay has.
+    #[must_use]
+    pub fn times_sent(&self, text: &str) -> usize {
+        let sent = self.state.sent.lock().expect("no thread panics");
+        sent.windows(text.len()).filter(|window| *window == text.as_bytes()).count()
     }
 
     /// From now on everything is lost, on connections old and new; neither end is told.
@@ -122,6 +135,8 @@ impl State {
         while let Ok(count @ 1..) = from.read(&mut buffer) {
             if answers {
                 thread::sleep(Duration::from_millis(self.delay.load(Ordering::Relaxed)));
+            } else {
+                self.sent.lock().expect("no thread panics").extend(&buffer[..count]);
             }
             if !self.silent.load(Ordering::Relaxed) && to.write_all(&buffer[..count]).is_err() {
                 break;

@@ -204,6 +204,16 @@ impl Slapd {
         all - own
     }
 
+    /// How many binds the server has completed, that of this question included.
+    #[must_use]
+    pub fn binds(&self) -> u64 {
+        let base = "cn=Bind,cn=Operations,cn=Monitor";
+        let told = ldapsearch(self, base, "(objectClass=*)", &["monitorOpCompleted"]).text();
+        told.lines()
+            .find_map(|line| line.strip_prefix("monitorOpCompleted: ")?.parse().ok())
+            .expect("cn=Monitor counts binds")
+    }
+
     fn conf(&self) -> PathBuf {
         self.folder.path().join("slapd.conf")
     }

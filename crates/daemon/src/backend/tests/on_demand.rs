@@ -3,6 +3,7 @@
 use super::*;
 use crate::backend::asking::Asking;
 use crate::hops::Place;
+use crate::testing::SOON;
 use roster_bus::exchange::{Record, Records};
 use roster_bus::interfaces::Trace;
 use roster_bus::interfaces::{CALL_DEADLINE, Error};
@@ -348,7 +349,7 @@ async fn answers_are_asked_for_again_and_go_when_the_entry_does() {
     };
     tokio::select! {
         () = directory.asking.keep_fresh() => {}
-        gone = tokio::time::timeout(Duration::from_secs(60), gone) => gone.expect("asked again"),
+        gone = tokio::time::timeout(SOON, gone) => gone.expect("asked again"),
     }
 }
 
@@ -688,7 +689,7 @@ async fn an_entry_that_failed_is_asked_for_again_when_a_server_is_back() {
     };
     tokio::select! {
         () = asking.keep_fresh() => {}
-        again = tokio::time::timeout(Duration::from_secs(20), again) => again.expect("asked again"),
+        again = tokio::time::timeout(SOON, again) => again.expect("asked again"),
     }
 }
 
