@@ -30,7 +30,7 @@ $(if $(word 2,x$(PROGRAM)),$(error $(PROGRAM) has a space in it, which make cann
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help build programs module demo test test-busy test-long bench bench-base counts lint fuzz install uninstall clean
+.PHONY: help build programs module demo test test-busy test-long bench bench-base counts lint fuzz mutants install uninstall clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,9 @@ lint: ## check style, lints, licences, spelling, scripts and the policies of pac
 
 fuzz: ## fuzz for FUZZ_SECONDS=60 a target, then compare with files on ROSTER_CORPORA=2000 corpora
 	@scripts/fuzz $(ARGS)
+
+mutants: ## test strength: each change of the code of small crates fails a test (CRATE=record|wire|coalescer|snapshot)
+	@scripts/mutants $(CRATE)
 
 install: $(PROGRAM) $(MODULE) $(PAM_MODULE) ## install under DESTDIR= PREFIX=/usr/local; nsswitch.conf and pam.d stay as they are
 	@scripts/install

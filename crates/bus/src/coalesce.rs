@@ -151,8 +151,7 @@ impl<V> Drop for Entry<V> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
-    use tokio::time::sleep;
+    use tokio::sync::Semaphore;
 
     fn key(destination: &str, name: &str) -> Key {
         Key {
@@ -165,21 +164,49 @@ mod tests {
         }
     }
 
-    /// Asks from many tasks at once; gives the answers and how many requests were made.
+    /// Holds requests back until the test opens it.
+    #[derive(Clone)]
+    struct Gate(Arc<Semaphore>);
+
+    impl Gate {
+        fn closed() -> Self {
+            Self(Arc::new(Semaphore::new(0)))
+        }
+
+        fn open(&self) {
+            self.0.close();
+        }
+
+        async fn pass(self) {
+            assert!(self.0.acquire().await.is_err(), "a permit was given");
+        }
+    }
+
+    /// Asks from many tasks, all before the first answer comes. Gives the answers and how many
+    /// requests were made.
     async fn ask_all(keys: Vec<Key>) -> (Vec<Result<usize, Busy>>, usize) {
         let coalescer = Arc::new(Coalescer::new(100));
         let made = Arc::new(AtomicUsize::new(0));
+        let (gate, asked) = (Gate::closed(), Arc::new(Semaphore::new(0)));
+        let count = keys.len() as u32;
         let mut tasks = Vec::new();
         for key in keys {
             let (coalescer, made) = (Arc::clone(&coalescer), Arc::clone(&made));
+            let (gate, asked) = (gate.clone(), Arc::clone(&asked));
             tasks.push(tokio::spawn(async move {
                 let request = || async move {
-                    sleep(Duration::from_millis(50)).await;
+                    gate.pass().await;
                     made.fetch_add(1, Ordering::Relaxed) + 1
                 };
-                coalescer.ask(key, |_| {}, request).await
+                let answer = coalescer.ask(key, |_| asked.add_permits(1), request).await;
+                if answer.is_err() {
+                    asked.add_permits(1);
+                }
+                answer
             }));
         }
+        drop(asked.acquire_many(count).await.expect("the semaphore stays open"));
+        gate.open();
         let mut answers = Vec::new();
         for task in tasks {
             answers.push(task.await.expect("the task ends"));
@@ -209,20 +236,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_requester_that_leaves_cancels_nothing() {
+    async fn requester_that_leaves_cancels_nothing() {
         let coalescer = Arc::new(Coalescer::new(1));
-        let request = || async {
-            sleep(Duration::from_millis(50)).await;
-            7
+        let (gate, made) = (Gate::closed(), Arc::new(Semaphore::new(0)));
+        let leaver = {
+            let (coalescer, gate, made) = (Arc::clone(&coalescer), gate.clone(), Arc::clone(&made));
+            let request = || async move {
+                gate.pass().await;
+                7
+            };
+            tokio::spawn(async move {
+                coalescer.ask(key("corp", "a"), |_| made.add_permits(1), request).await
+            })
         };
-        let first = Arc::clone(&coalescer);
-        let leaver =
-            tokio::spawn(async move { first.ask(key("corp", "a"), |_| {}, request).await });
-        sleep(Duration::from_millis(10)).await;
+        drop(made.acquire().await.expect("the semaphore stays open"));
         leaver.abort();
+        assert!(leaver.await.expect_err("the task was aborted").is_cancelled());
+        assert_eq!(coalescer.in_flight(), 1);
         let made_again = || async { 8 };
-        assert_eq!(coalescer.ask(key("corp", "a"), |_| {}, made_again).await, Ok(7));
-        assert_eq!(coalescer.ask(key("corp", "a"), |_| {}, made_again).await, Ok(8));
+        let joined = |joined: bool| {
+            assert!(joined);
+            gate.open();
+        };
+        assert_eq!(coalescer.ask(key("corp", "a"), joined, made_again).await, Ok(7));
+        let joined = |joined: bool| assert!(!joined);
+        assert_eq!(coalescer.ask(key("corp", "a"), joined, made_again).await, Ok(8));
+    }
+
+    /// In release builds a panic ends the process; a runtime that shuts down ends requests too.
+    #[tokio::test]
+    async fn request_that_ends_without_answer_frees_place() {
+        let coalescer = Coalescer::new(1);
+        let ended = || async { panic!("this panic is part of the test") };
+        assert_eq!(coalescer.ask(key("corp", "a"), |_| {}, ended).await, Err::<u8, _>(Busy));
+        assert_eq!(coalescer.in_flight(), 0);
+        assert_eq!(coalescer.ask(key("corp", "b"), |_| {}, || async { 8 }).await, Ok(8));
     }
 
     #[test]
@@ -236,14 +284,24 @@ mod tests {
         ];
         assert_eq!(text, parts.join(":"));
     }
+
     #[tokio::test]
-    async fn who_joins_learns_what_had_been_heard_when_the_request_was_made() {
+    async fn joined_request_carries_count_of_first() {
         let coalescer = Coalescer::new(1);
-        let request = || async {
-            sleep(Duration::from_millis(50)).await;
-            "nobody"
+        let gate = Gate::closed();
+        let ask = |heard| {
+            let (gate, opener) = (gate.clone(), gate.clone());
+            let joined = move |joined| {
+                if joined {
+                    opener.open();
+                }
+            };
+            let request = || async move {
+                gate.pass().await;
+                "nobody"
+            };
+            coalescer.ask_after(heard, key("corp", "zoe"), joined, request)
         };
-        let ask = |heard| coalescer.ask_after(heard, key("corp", "zoe"), |_| {}, request);
         let (first, second) = tokio::join!(ask(1), ask(2));
         assert_eq!((first, second), (Ok((1, "nobody")), Ok((1, "nobody"))));
         assert_eq!(ask(3).await, Ok((3, "nobody")));

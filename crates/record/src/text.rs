@@ -407,6 +407,63 @@ mod tests {
     }
 
     #[test]
+    fn initgroups_differs_after_comment_or_space() {
+        for (line, differs) in [
+            (&b"#g:x:5:a"[..], true),
+            (b" g:x:5:a", true),
+            (b"\tg:x:5:a", true),
+            (b"g:x:5:a", false),
+            (b"g #:x:5:a", false),
+            (b"+g:::a", false),
+            (b"", false),
+        ] {
+            assert_eq!(initgroups_differs(line), differs, "{}", line.escape_ascii());
+            // The promise behind the answer: where it is `false`, both readers agree.
+            if !differs && !line.is_empty() {
+                assert_eq!(group_line(line), initgroups_line(line), "{}", line.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn bare_name_is_entry_only_with_nis_sign() {
+        let group = Group { name: b"+", passwd: None, gid: 0 };
+        assert_eq!(group_line(b"+"), Line::Entry(GroupLine { group, members: b"" }));
+        assert_eq!(group_line(b"g"), Line::Skipped(Skip::Missing("gid")));
+        assert_eq!(initgroups_line(b"g"), Line::Skipped(Skip::Missing("gid")));
+        assert_eq!(shadow_line(b"a"), Line::Skipped(Skip::Missing("last change")));
+        assert_eq!(shadow_line(b"a:"), Line::Skipped(Skip::Missing("last change")));
+    }
+
+    #[test]
+    fn shadow_bare_nis_line_has_defaults() {
+        let entry = Shadow {
+            name: b"+",
+            passwd: None,
+            last_change: 0,
+            min: 0,
+            max: 0,
+            warn: -1,
+            inactive: -1,
+            expire: -1,
+            flag: u64::MAX,
+        };
+        assert_eq!(shadow_line(b"+"), Line::Entry(entry));
+        assert_eq!(shadow_line(b"-@x:"), Line::Entry(Shadow { name: b"-@x", ..entry }));
+    }
+
+    #[test]
+    fn skip_reason_names_field_and_limit() {
+        for (skip, text) in [
+            (Skip::Missing("uid"), "the uid field is missing"),
+            (Skip::NotANumber("gid"), "the gid field is not a number"),
+            (Skip::OutOfRange("uid"), "the uid field is not between 0 and 4294967295"),
+        ] {
+            assert_eq!(std::format!("{skip}"), text);
+        }
+    }
+
+    #[test]
     fn shadow_has_an_old_and_a_new_form() {
         let Line::Entry(old) = shadow_line(b"a:*:19000:0:99999: ") else { panic!() };
         assert_eq!((old.last_change, old.max, old.warn, old.flag), (19000, 99999, -1, u64::MAX));

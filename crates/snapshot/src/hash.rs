@@ -257,6 +257,111 @@ mod tests {
     extern crate std;
     use std::collections::HashSet;
 
+    /// Expected values here come from a program written from docs/snapshot-format.md alone. Writer
+    /// and reader share this module, so that no other test sees the hashes change.
+    const TEXT: [u8; 40] = {
+        let mut text = [0; 40];
+        let mut index = 0;
+        while index < text.len() {
+            text[index] = (0x80 + index * 7) as u8;
+            index += 1;
+        }
+        text
+    };
+
+    fn record<const N: usize>() -> [u8; N] {
+        core::array::from_fn(|index| (index * 7 + 1) as u8)
+    }
+
+    #[test]
+    fn hash_of_bytes_is_that_of_page() {
+        // Length, with seed 0, with seed 7.
+        for (len, plain_hash, seeded) in [
+            (0, 0x5309_7B8E_D678_AF76, 0x5B75_18F1_90A8_AA18),
+            (1, 0x3C25_066F_F501_C536, 0x715C_1743_233D_6D9F),
+            (2, 0x5DD4_672E_027C_7363, 0xFB4C_194E_7A06_DC90),
+            (3, 0x3650_F0DE_1331_B033, 0x432B_D5C0_7B4E_407A),
+            (4, 0x12F9_8D28_960D_1118, 0x154E_E5C8_5919_73B3),
+            (5, 0x9BFE_44CE_D7D1_2A00, 0xC1A0_AFEB_D284_8724),
+            (7, 0x270D_512A_1D58_4094, 0xA723_C5D6_BAE5_24D8),
+            (8, 0x6085_50C7_EFE4_1B8D, 0x7142_5105_662E_71B1),
+            (9, 0x67C1_0A08_21B1_5093, 0xA532_9D6D_959C_12E3),
+            (15, 0x2CF8_2A84_7AEC_2352, 0xEF68_499D_F071_CDE0),
+            (16, 0x943E_CA91_B3D5_2772, 0xB1DB_4CD1_9C35_39CA),
+            (17, 0x8E07_B301_939C_EC81, 0x5789_AD5E_FBD3_229C),
+            (32, 0x084B_6184_BBCB_AFA7, 0xB7E9_8B54_C18C_4B22),
+            (40, 0xEDED_EDE7_6A98_B845, 0xE73C_ECEF_13E0_81F4),
+        ] {
+            assert_eq!(plain(&TEXT[..len]), plain_hash, "{len} bytes");
+            assert_eq!(bytes(&TEXT[..len], Seed::new(7)), seeded, "{len} bytes");
+        }
+        assert_eq!(fold(u64::MAX, u64::MAX - 1), 0xFFFF_FFFF_FFFF_FFFF);
+        assert_eq!(fold(0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210), 0x2317_228F_4816_5BB2);
+    }
+
+    #[test]
+    fn hash_of_id_is_that_of_page() {
+        for (key, plain_hash, seeded) in [
+            (0, 0x36B7_22B5_7416_4C4F, 0x67DB_32AE_F821_6E90),
+            (1000, 0xB803_B17C_FE20_D7BF, 0x99CD_0DE5_1BF5_BBB5),
+            (u32::MAX, 0xAABC_3179_73FD_8E98, 0x42FD_F0F3_0D0B_272D),
+        ] {
+            assert_eq!(
+                (id(key, Seed::new(0)), id(key, Seed::new(7))),
+                (plain_hash, seeded),
+                "{key}"
+            );
+        }
+    }
+
+    #[test]
+    fn checksum_of_record_is_that_of_page() {
+        let name = NameSlot(*TEXT.first_chunk().unwrap());
+        let section = SectionId::Memberships;
+        let checks_24 = (
+            check(&record::<24>(), section, 5),
+            check_with_name(&record::<24>(), &name, section, 5),
+        );
+        assert_eq!(checks_24, (0xB857_9F34, 0x4056_AD60));
+        let checks_31 = (
+            check(&record::<31>(), section, 5),
+            check_with_name(&record::<31>(), &name, section, 5),
+        );
+        assert_eq!(checks_31, (0x8049_00C7, 0xB89E_12D5));
+        let checks_128 = (
+            check(&record::<128>(), section, 5),
+            check_with_name(&record::<128>(), &name, section, 5),
+        );
+        assert_eq!(checks_128, (0x4AC6_154C, 0x35A1_7DB5));
+        // The place of the checksum itself does not count.
+        let mut other = record::<128>();
+        other[..4].copy_from_slice(b"else");
+        assert_eq!(check(&other, section, 5), 0x4AC6_154C);
+    }
+
+    #[test]
+    fn checksums_of_lists_are_those_of_page() {
+        let mut alice = *b"alice\0\0\0\0\0\0\0\0\0\0\0";
+        alice[15] = 10;
+        let (slots, _) = TEXT.as_chunks::<16>();
+        let mut names = NameSum::default();
+        assert_eq!(names.finish(), 0x2441_5722_13E2_16FE);
+        names.add(u128::from_le_bytes(slots[0]));
+        assert_eq!(names.finish(), 0xEE31_2F0F_DA86_51A3);
+        for slot in [slots[1], alice, [0xff; 16]] {
+            names.add(u128::from_le_bytes(slot));
+        }
+        assert_eq!(names.finish(), 0xCA1F_C7AD_AAF7_AAEC);
+
+        let mut gids = GidSum::default();
+        assert_eq!(gids.finish(), 0x803C_5253_CA00_D46F);
+        gids.add(100);
+        assert_eq!(gids.finish(), 0xA979_7A6C_49A1_B789);
+        gids.add(u32::MAX);
+        gids.add(0);
+        assert_eq!(gids.finish(), 0xFCC6_C6F8_8AC2_7666);
+    }
+
     #[test]
     fn short_strings_hash_as_if_zero_padded() {
         let text: [u8; 16] = core::array::from_fn(|index| 0x80 + index as u8);

@@ -108,3 +108,109 @@ impl<'a> Probe<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::BUCKET_KEYS;
+    use zerocopy::FromZeros;
+    use zerocopy::little_endian::{U16, U32};
+    extern crate std;
+    use std::vec;
+    use std::vec::Vec;
+
+    const ID: SectionId = SectionId::ByUid;
+    /// A hash whose look-up starts in the first bucket, and its fingerprint.
+    const FIRST: u64 = WANTED << 48;
+    const WANTED: u64 = 7;
+
+    /// A bucket with those fingerprints from the front. The positions count from 10 times `place`.
+    fn bucket(place: u32, fingerprints: &[u16]) -> Bucket {
+        let mut bucket = Bucket::new_zeroed();
+        for (entry, &found) in fingerprints.iter().enumerate() {
+            bucket.fingerprints[entry] = U16::new(found);
+            bucket.positions[entry] = U32::new(place * 10 + entry as u32);
+        }
+        bucket.check = U32::new(hash::check(&bucket, ID, place));
+        bucket
+    }
+
+    /// So many full buckets in which nothing has the wanted fingerprint.
+    fn full(count: u32) -> Vec<Bucket> {
+        (0..count).map(|place| bucket(place, &[1; BUCKET_KEYS])).collect()
+    }
+
+    /// Looks for the record at `wanted` from a hash. Gives what comes of it and the positions offered.
+    fn find(buckets: &[Bucket], key_hash: u64, wanted: u32) -> (Found<u32>, Vec<u32>) {
+        let mut offered = Vec::new();
+        let found = Index { id: ID, buckets }.find(key_hash, |position| {
+            offered.push(position);
+            assert!(offered.len() <= buckets.len() * BUCKET_KEYS, "entries are offered again");
+            Ok((position == wanted).then_some(position))
+        });
+        (found, offered)
+    }
+
+    #[test]
+    fn find_offers_each_match_until_one_fits() {
+        let buckets = [bucket(0, &[7, 8, 7, 9, 7])];
+        assert_eq!(find(&buckets, FIRST, 2), (Ok(Some(2)), vec![0, 2]));
+        assert_eq!(find(&buckets, FIRST, 99), (Ok(None), vec![0, 2, 4]));
+        assert_eq!(find(&buckets, 6 << 48, 99), (Ok(None), vec![]));
+        assert_eq!(find(&[], FIRST, 0), (Ok(None), vec![]));
+    }
+
+    #[test]
+    fn find_goes_on_after_full_bucket_only() {
+        let full_one = [7, 1, 1, 1, 1, 1, 1, 1, 1, 7];
+        let buckets = [bucket(0, &full_one), bucket(1, &[7]), bucket(2, &[7])];
+        assert_eq!(find(&buckets, FIRST, 99), (Ok(None), vec![0, 9, 10]));
+        // The last of three buckets is followed by the first.
+        let buckets = [bucket(0, &[7]), bucket(1, &[7]), bucket(2, &full_one)];
+        assert_eq!(find(&buckets, FIRST | 0xFFFF_FFFF, 99), (Ok(None), vec![20, 29, 0]));
+    }
+
+    #[test]
+    fn find_in_full_index_ends() {
+        let most = PROBES_MAX as u32;
+        assert_eq!(find(&full(1), FIRST, 0), (Ok(None), vec![]));
+        assert_eq!(find(&full(most), FIRST, 0), (Ok(None), vec![]));
+        // The builder leaves no run of so many full buckets: the file is damaged.
+        assert_eq!(find(&full(most + 1), FIRST, 0), (Err(Damage), vec![]));
+        let mut buckets = full(most + 1);
+        buckets[PROBES_MAX - 1] = bucket(most - 1, &[7]);
+        assert_eq!(find(&buckets, FIRST, 150), (Ok(Some(150)), vec![150]));
+        buckets[PROBES_MAX - 1] = bucket(most - 1, &[1; BUCKET_KEYS]);
+        buckets[PROBES_MAX] = bucket(most, &[7]);
+        assert_eq!(find(&buckets, FIRST, 160), (Err(Damage), vec![]));
+    }
+
+    #[test]
+    fn find_in_damaged_bucket_is_damage() {
+        let whole = bucket(0, &[7]);
+        let mut changed = whole;
+        changed.positions[0] = U32::new(1);
+        assert_eq!(find(&[changed], FIRST, 1), (Err(Damage), vec![]));
+        // In another bucket's place, and in another index.
+        assert_eq!(find(&[bucket(1, &[7])], FIRST, 10), (Err(Damage), vec![]));
+        let index = Index { id: SectionId::ByGid, buckets: &[whole] };
+        assert_eq!(index.find(FIRST, |position| Ok(Some(position))), Err(Damage));
+        // Only buckets on the way are read.
+        assert_eq!(find(&[whole, changed], FIRST, 0), (Ok(Some(0)), vec![0]));
+    }
+
+    #[test]
+    fn find_passes_damage_of_candidate_on() {
+        let index = Index { id: ID, buckets: &[bucket(0, &[7, 7])] };
+        assert_eq!(index.find(FIRST, |_| -> Found<u32> { Err(Damage) }), Err(Damage));
+    }
+
+    #[test]
+    fn entries_are_listed_in_bucket_order() {
+        let buckets = [bucket(0, &[7, 8]), bucket(1, &[]), bucket(2, &[9])];
+        let index = Index { id: ID, buckets: &buckets };
+        let entries: Vec<_> = index.entries().collect();
+        assert_eq!(entries, [(0, 7, 0), (0, 8, 1), (2, 9, 20)]);
+        assert_eq!(index.id(), ID);
+    }
+}

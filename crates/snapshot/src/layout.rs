@@ -339,3 +339,63 @@ const _: () = assert!(size_of::<GroupSlot>() == 64);
 const _: () = assert!(size_of::<ShadowSlot>() == 128);
 const _: () = assert!(size_of::<LongName>() == size_of::<NameSlot>());
 const _: () = assert!(size_of::<Bucket>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn flags_are_bits_of_page() {
+        assert_eq!((flags::LONG, flags::ASK_FIRST, flags::LIST_UNKNOWN), (1, 32, 64));
+        let nulls: [u8; 5] = core::array::from_fn(flags::null);
+        assert_eq!(nulls, [1, 2, 4, 8, 16]);
+        // The reader asks for the bits of 5 fields; an index beyond a byte must not overflow.
+        assert_eq!(flags::null(9), 2);
+    }
+
+    #[test]
+    fn home_spreads_low_half_of_hash() {
+        for (hash, buckets, place) in [
+            (0, 10, 0),
+            (0x7FFF_FFFF, 10, 4),
+            (0x8000_0000, 10, 5),
+            (0xFFFF_FFFF, 10, 9),
+            (0xFFFF_FFFF, 1, 0),
+            (0xABCD_0000_8000_0000, 10, 5),
+            (0xFFFF_FFFF_0000_0000, 10, 0),
+        ] {
+            assert_eq!(home(hash, buckets), place, "{hash:x} of {buckets}");
+        }
+    }
+
+    #[test]
+    fn fingerprint_is_upper_16_bits_never_zero() {
+        assert_eq!(fingerprint(0xABCD_1234_5678_9ABC), 0xABCD);
+        assert_eq!(fingerprint(0x0001_FFFF_FFFF_FFFF), 1);
+        assert_eq!(fingerprint(0x0000_FFFF_FFFF_FFFF), 1);
+    }
+
+    #[test]
+    fn bucket_matches_each_equal_fingerprint() {
+        let mut bucket = Bucket::new_zeroed();
+        assert_eq!((bucket.matches(7), bucket.is_full()), (0, false));
+        for (place, found) in bucket.fingerprints.iter_mut().zip([7, 8, 7, 9, 1, 2, 3, 4, 5]) {
+            *place = U16::new(found);
+        }
+        assert_eq!((bucket.matches(7), bucket.matches(8), bucket.matches(6)), (0b101, 0b10, 0));
+        assert!(!bucket.is_full());
+        bucket.fingerprints[BUCKET_KEYS - 1] = U16::new(7);
+        assert_eq!(bucket.matches(7), 0b10_0000_0101);
+        assert!(bucket.is_full());
+    }
+
+    #[test]
+    fn long_name_length_has_24_bits() {
+        let mut name = LongName::new_zeroed();
+        assert_eq!(name.len(), 0);
+        name.len = [0x03, 0x02, 0x01];
+        name.hash = U32::new(u32::MAX);
+        assert_eq!(name.len(), 0x01_02_03);
+    }
+}

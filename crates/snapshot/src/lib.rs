@@ -19,6 +19,8 @@
     )
 )]
 
+#[cfg(test)]
+mod golden;
 pub mod hash;
 mod index;
 pub mod layout;
@@ -330,4 +332,326 @@ fn at<'a, T, R>(
 #[inline]
 fn is_long(slot_flags: u8) -> bool {
     slot_flags & flags::LONG != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::{ACCOUNTS, SHADOW, with_flipped_bit, with_record, with_wide_ids};
+    use crate::layout::{Bucket, Membership};
+    use core::mem::MaybeUninit;
+    use zerocopy::little_endian::{U32, U64};
+    extern crate std;
+    use std::vec;
+    use std::vec::Vec;
+
+    const LONG_GECOS: &[u8] = &[b'g'; 120];
+
+    fn accounts() -> Snapshot<'static> {
+        Snapshot::open(ACCOUNTS).unwrap()
+    }
+
+    fn user(
+        name: &'static [u8],
+        uid: u32,
+        gecos: Option<&'static [u8]>,
+        shell: Option<&'static [u8]>,
+    ) -> record::User<'static> {
+        let (passwd, dir) = (Some(&b"x"[..]), Some(&b"/home"[..]));
+        record::User { name, passwd, uid, gid: 100, gecos, dir, shell }
+    }
+
+    /// The users of the file, and whether each asks first and whether its groups are unknown.
+    fn users() -> [(record::User<'static>, bool, bool); 5] {
+        let (empty, shell) = (Some(&b""[..]), Some(&b"/bin/sh"[..]));
+        [
+            (user(b"alice", 1000, Some(b"Alice"), shell), false, false),
+            (user(b"bob", 10, None, None), true, false),
+            (user(b"carol", 1002, Some(LONG_GECOS), None), false, true),
+            (user(b"fifteen-letters", 1003, empty, shell), true, true),
+            (user(b"sixteen-letters!", u32::MAX, empty, empty), false, false),
+        ]
+    }
+
+    #[test]
+    fn users_found_by_name_id_position() {
+        let snapshot = accounts();
+        for (position, (expected, ask_first, groups_unknown)) in (0..).zip(users()) {
+            for found in [
+                snapshot.user_by_name(expected.name),
+                snapshot.user_by_uid(expected.uid),
+                snapshot.user(position),
+            ] {
+                let found = found.unwrap().unwrap();
+                assert_eq!(found.record(), expected);
+                assert_eq!((found.ask_first(), found.is_sure()), (ask_first, !ask_first));
+                assert_eq!(found.groups_unknown(), groups_unknown);
+                assert_eq!(found.is_sure_of_groups(), !ask_first && !groups_unknown);
+                let fields = [expected.passwd, expected.gecos, expected.dir, expected.shell];
+                let bytes = fields.iter().map(|field| field.unwrap_or_default().len() + 1);
+                assert_eq!(found.buffer_bytes(), expected.name.len() + 1 + bytes.sum::<usize>());
+            }
+        }
+        for absent in [&b""[..], b"alic", b"alice2", b"stranger", b"staff"] {
+            assert!(snapshot.user_by_name(absent).unwrap().is_none());
+        }
+        assert!(snapshot.user_by_uid(100).unwrap().is_none());
+        assert!(snapshot.user(5).unwrap().is_none());
+        assert!(snapshot.user(u32::MAX).unwrap().is_none());
+    }
+
+    type Named = (&'static [u8], u32, Option<&'static [u8]>, bool, bool);
+
+    /// Name, gid, password, asks first, members unknown; the members.
+    fn groups() -> [(Named, Vec<&'static [u8]>); 4] {
+        let star = Some(&b"*"[..]);
+        [
+            (
+                (b"staff", 10, star, false, false),
+                vec![b"alice", b"bob", b"fifteen-letters", b"alice"],
+            ),
+            ((b"empty", 100, None, true, false), vec![]),
+            ((LONG_GECOS, 101, star, false, true), vec![b"sixteen-letters!", b"bob", b"stranger"]),
+            ((b"both", u32::MAX, star, true, true), vec![b"bob"]),
+        ]
+    }
+
+    /// The names of a list and where they start in a copy of it.
+    fn listed<'a>(members: &Members<'a>) -> Result<(Vec<&'a [u8]>, Vec<usize>), Damage> {
+        let room = members.bytes() + layout::COPY_SLACK;
+        let (mut out, mut places) = (vec![MaybeUninit::new(0); room], vec![0; members.len()]);
+        members.copy(&mut out, &mut places, |rest| room - rest.len())?;
+        Ok((members.iter().collect::<Result<_, _>>()?, places))
+    }
+
+    fn assert_groups(snapshot: &Snapshot<'_>) {
+        for (position, ((name, gid, passwd, ask_first, unknown), names)) in (0..).zip(groups()) {
+            for found in
+                [snapshot.group_by_name(name), snapshot.group_by_gid(gid), snapshot.group(position)]
+            {
+                let found = found.unwrap().unwrap();
+                assert_eq!(found.record(), record::Group { name, passwd, gid });
+                assert_eq!((found.ask_first(), found.members_unknown()), (ask_first, unknown));
+                assert_eq!(found.is_sure(), !ask_first && !unknown);
+                let (listed, starts) = listed(&found.members).unwrap();
+                assert_eq!(listed, names);
+                let ends = names.iter().scan(0, |end, name| {
+                    let start = *end;
+                    *end += name.len() + 1;
+                    Some(start)
+                });
+                assert_eq!(starts, ends.collect::<Vec<_>>());
+                let strings = name.len() + 1 + passwd.unwrap_or_default().len() + 1;
+                let pointers = (names.len() + 1) * size_of::<usize>();
+                let bytes = pointers + strings + found.members.bytes() + layout::COPY_SLACK;
+                assert_eq!(found.buffer_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn groups_found_by_name_id_position() {
+        let snapshot = accounts();
+        assert_groups(&snapshot);
+        assert!(snapshot.group_by_name(b"alice").unwrap().is_none());
+        // The line of this gid is for initgroups alone.
+        assert!(snapshot.group_by_gid(77).unwrap().is_none());
+        assert!(snapshot.group(4).unwrap().is_none());
+    }
+
+    fn gids(found: Found<Gids<'_>>) -> Option<Vec<u32>> {
+        let found = found.unwrap()?;
+        let mut list = Vec::new();
+        found.each(|gid| list.push(gid)).unwrap();
+        assert_eq!((found.len(), found.is_empty()), (list.len(), list.is_empty()));
+        Some(list)
+    }
+
+    /// Every name of the file with the groups that initgroups counts.
+    fn memberships() -> [(&'static [u8], Vec<u32>); 6] {
+        [
+            (b"alice", vec![10]),
+            (b"bob", vec![10, 101, u32::MAX, 77]),
+            (b"carol", vec![]),
+            (b"fifteen-letters", vec![10]),
+            (b"sixteen-letters!", vec![101]),
+            (b"stranger", vec![101]),
+        ]
+    }
+
+    fn assert_memberships(snapshot: &Snapshot<'_>) {
+        for (position, (name, expected)) in (0..).zip(memberships()) {
+            assert_eq!(gids(snapshot.supplementary(name)), Some(expected.clone()));
+            let (found, list) = snapshot.supplementary_at(position).unwrap().unwrap();
+            assert_eq!((found, gids(Ok(Some(list)))), (name, Some(expected)));
+            assert_eq!(snapshot.name(position), Ok(Some(name)));
+        }
+    }
+
+    #[test]
+    fn memberships_found_by_name_position() {
+        let snapshot = accounts();
+        assert_memberships(&snapshot);
+        assert_eq!(gids(snapshot.supplementary(b"nobody")), None);
+        assert!(snapshot.supplementary_at(6).unwrap().is_none());
+        assert_eq!(snapshot.name(6), Ok(None));
+    }
+
+    #[test]
+    fn lists_of_four_byte_numbers_read_alike() {
+        let file = with_wide_ids(ACCOUNTS);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_groups(&snapshot);
+        assert_memberships(&snapshot);
+    }
+
+    #[test]
+    fn shadow_found_by_name_position() {
+        let snapshot = Snapshot::open_shadow(SHADOW).unwrap();
+        let long = &[b'h'; 120];
+        let entries = [(&b"alice"[..], &b"*"[..], 19000, u64::MAX), (b"carol", long, -1, 3)];
+        for (position, (name, passwd, last_change, flag)) in (0..).zip(entries) {
+            let expected = record::Shadow {
+                name,
+                passwd: Some(passwd),
+                last_change,
+                min: 1,
+                max: 99999,
+                warn: 7,
+                inactive: 30,
+                expire: 20000,
+                flag,
+            };
+            for found in [snapshot.shadow_by_name(name), snapshot.shadow(position)] {
+                assert_eq!(found.unwrap().unwrap().record(), expected);
+            }
+        }
+        assert!(snapshot.shadow_by_name(b"bob").unwrap().is_none());
+        assert!(snapshot.shadow(2).unwrap().is_none());
+    }
+
+    #[test]
+    fn record_other_than_checksum_is_damage() {
+        let file = with_flipped_bit::<UserSlot>(ACCOUNTS, SectionId::Users, 0);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.user(0).map(drop_found), Err(Damage));
+        assert_eq!(snapshot.user_by_name(b"alice").map(drop_found), Err(Damage));
+        assert_eq!(snapshot.user_by_uid(1000).map(drop_found), Err(Damage));
+        assert!(snapshot.user(1).is_ok());
+
+        let file = with_flipped_bit::<GroupSlot>(ACCOUNTS, SectionId::Groups, 0);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.group(0).map(drop_found), Err(Damage));
+        assert_eq!(snapshot.group_by_name(b"staff").map(drop_found), Err(Damage));
+        assert_eq!(snapshot.group_by_gid(10).map(drop_found), Err(Damage));
+        assert!(snapshot.group(1).is_ok());
+
+        let file = with_flipped_bit::<Membership>(ACCOUNTS, SectionId::Memberships, 1);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.supplementary(b"bob").map(drop_found), Err(Damage));
+        assert_eq!(snapshot.supplementary_at(1).map(drop_found), Err(Damage));
+        assert!(snapshot.supplementary_at(0).is_ok());
+
+        let file = with_flipped_bit::<ShadowSlot>(SHADOW, SectionId::Shadows, 0);
+        let snapshot = Snapshot::open_shadow(&file).unwrap();
+        assert_eq!(snapshot.shadow(0).map(drop_found), Err(Damage));
+        assert_eq!(snapshot.shadow_by_name(b"alice").map(drop_found), Err(Damage));
+        assert!(snapshot.shadow(1).is_ok());
+    }
+
+    fn drop_found<T>(found: Option<T>) -> Option<()> {
+        found.map(drop)
+    }
+
+    /// The ids of bob and staff are the least that the header allows.
+    #[test]
+    fn id_below_minimum_is_damage() {
+        assert_eq!(accounts().min_id(), 10);
+        let file = with_record(ACCOUNTS, SectionId::Users, 1, |slot: &mut UserSlot| {
+            slot.uid = U32::new(9);
+        });
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.user(1).map(drop_found), Err(Damage));
+        let file = with_record(ACCOUNTS, SectionId::Groups, 0, |slot: &mut GroupSlot| {
+            slot.gid = U32::new(9);
+        });
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.group(0).map(drop_found), Err(Damage));
+    }
+
+    #[test]
+    fn index_entry_of_missing_record_is_damage() {
+        let astray = |section| {
+            with_record(ACCOUNTS, section, 0, |bucket: &mut Bucket| {
+                bucket.positions = [U32::new(99); layout::BUCKET_KEYS];
+            })
+        };
+        let file = astray(SectionId::ByUserName);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.user_by_name(b"alice").map(drop_found), Err(Damage));
+        assert!(snapshot.user_by_uid(1000).is_ok());
+        let file = astray(SectionId::ByGid);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.group_by_gid(10).map(drop_found), Err(Damage));
+        let file = astray(SectionId::ByMember);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.supplementary(b"bob").map(drop_found), Err(Damage));
+    }
+
+    /// Two keys may have one fingerprint: the record decides.
+    #[test]
+    fn index_entry_of_other_record_is_absence() {
+        let astray = |file, section, position| {
+            with_record(file, section, 0, |bucket: &mut Bucket| {
+                bucket.positions = [U32::new(position); layout::BUCKET_KEYS];
+            })
+        };
+        let file = astray(ACCOUNTS, SectionId::ByUserName, 1);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert!(snapshot.user_by_name(b"alice").unwrap().is_none());
+        let file = astray(ACCOUNTS, SectionId::ByUid, 1);
+        assert!(Snapshot::open(&file).unwrap().user_by_uid(1000).unwrap().is_none());
+        let file = astray(ACCOUNTS, SectionId::ByGroupName, 1);
+        assert!(Snapshot::open(&file).unwrap().group_by_name(b"staff").unwrap().is_none());
+        let file = astray(ACCOUNTS, SectionId::ByGid, 1);
+        assert!(Snapshot::open(&file).unwrap().group_by_gid(10).unwrap().is_none());
+        let file = astray(ACCOUNTS, SectionId::ByMember, 0);
+        assert!(Snapshot::open(&file).unwrap().supplementary(b"bob").unwrap().is_none());
+        let file = astray(SHADOW, SectionId::ByShadowName, 1);
+        let snapshot = Snapshot::open_shadow(&file).unwrap();
+        assert!(snapshot.shadow_by_name(b"alice").unwrap().is_none());
+    }
+
+    #[test]
+    fn list_outside_its_section_is_damage() {
+        for (first, count) in [(0, 99), (99, 1), (u64::MAX, 1), (0, u32::MAX)] {
+            let file = with_record(ACCOUNTS, SectionId::Groups, 0, |slot: &mut GroupSlot| {
+                (slot.first, slot.count) = (U64::new(first), U32::new(count));
+            });
+            let snapshot = Snapshot::open(&file).unwrap();
+            assert_eq!(snapshot.group(0).map(drop_found), Err(Damage));
+            let change = |slot: &mut Membership| {
+                (slot.first, slot.count) = (U64::new(first), U32::new(count));
+            };
+            let file = with_record(ACCOUNTS, SectionId::Memberships, 1, change);
+            let snapshot = Snapshot::open(&file).unwrap();
+            assert_eq!(snapshot.supplementary(b"bob").map(drop_found), Err(Damage));
+            assert_eq!(snapshot.supplementary_at(1).map(drop_found), Err(Damage));
+        }
+    }
+
+    #[test]
+    fn list_of_other_members_is_damage() {
+        let file = with_record(ACCOUNTS, SectionId::Groups, 0, |slot: &mut GroupSlot| {
+            slot.first = U64::new(1);
+        });
+        let members = Snapshot::open(&file).unwrap().group(0).unwrap().unwrap().members;
+        assert_eq!((members.verify(), listed(&members)), (Err(Damage), Err(Damage)));
+    }
+
+    #[test]
+    fn damage_reads_as_sentence() {
+        let text = "the snapshot is damaged: a record does not match its checksum";
+        assert_eq!(std::format!("{Damage}"), text);
+    }
 }

@@ -319,3 +319,238 @@ fn long_name<'a>(slot: &NameSlot, long_text: &'a [u8]) -> Result<&'a [u8], Damag
     let agrees = hash::agrees(long.hash.get(), hash::plain(name) as u32);
     if agrees { Ok(name) } else { Err(Damage) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::IntoBytes;
+    extern crate std;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn slot(name: &[u8]) -> NameSlot {
+        let mut slot = [0; 16];
+        slot[..name.len()].copy_from_slice(name);
+        slot[15] = (SHORT_NAME_BYTES - name.len()) as u8;
+        NameSlot(slot)
+    }
+
+    fn long_slot(offset: u64, name: &[u8]) -> NameSlot {
+        let [a, b, c, _] = (name.len() as u32).to_le_bytes();
+        let hash = U32::new(hash::plain(name) as u32);
+        let long = LongName { offset: offset.into(), len: [a, b, c], hash, tag: LONG_NAME };
+        NameSlot(long.as_bytes().try_into().unwrap())
+    }
+
+    const LONG_TEXT: &[u8] = b"other text, a name of more than 15 bytes";
+
+    fn long_name_slot() -> NameSlot {
+        long_slot(12, &LONG_TEXT[12..])
+    }
+
+    /// A list with the checksum of its slots, whatever is in them, and so many bytes of names.
+    fn listed<'a>(ids: Ids<'a>, names: &'a [NameSlot], bytes: usize) -> Members<'a> {
+        let mut sum = hash::NameSum::default();
+        for slot in ids.iter().filter_map(|id| names.get(id)) {
+            sum.add(u128::from_le_bytes(slot.0));
+        }
+        Members { ids, names, long_text: LONG_TEXT, bytes: bytes as u32, sum: sum.finish() }
+    }
+
+    /// Copies into exactly the room that is asked for. Gives where each name starts.
+    fn starts(members: &Members<'_>) -> Result<Vec<usize>, Damage> {
+        let room = members.bytes() + COPY_SLACK;
+        let mut places = vec![usize::MAX; members.len()];
+        let mut out = vec![MaybeUninit::new(0); room];
+        members.copy(&mut out, &mut places, |rest| room - rest.len())?;
+        Ok(places)
+    }
+
+    #[track_caller]
+    fn assert_damage(members: &Members<'_>) {
+        assert_eq!(starts(members), Err(Damage));
+        assert_eq!(members.verify(), Err(Damage));
+    }
+
+    fn narrow(ids: impl IntoIterator<Item = u16>) -> Vec<U16> {
+        ids.into_iter().map(U16::new).collect()
+    }
+
+    fn wide(ids: &[U16]) -> Vec<U32> {
+        ids.iter().map(|id| U32::new(id.get().into())).collect()
+    }
+
+    #[test]
+    fn ids_range_within_section_only() {
+        let short = narrow([5, 6, 7]);
+        let long = wide(&short);
+        for ids in [Ids::Narrow(&short), Ids::Wide(&long)] {
+            assert_eq!((ids.len(), ids.iter().collect()), (3, vec![5, 6, 7]));
+            let range = |first, count| {
+                ids.range(first, count).map(|ids| (ids.len(), ids.iter().collect::<Vec<_>>()))
+            };
+            assert_eq!(range(1, 2), Ok((2, vec![6, 7])));
+            assert_eq!(range(0, 3), Ok((3, vec![5, 6, 7])));
+            assert_eq!(range(3, 0), Ok((0, vec![])));
+            for (first, count) in [(0, 4), (1, 3), (3, 1), (4, 0), (u64::MAX, 1), (0, u32::MAX)] {
+                assert_eq!(range(first, count), Err(Damage), "{first}, {count}");
+            }
+        }
+    }
+
+    /// 100 numbers are several cache lines of either width.
+    #[test]
+    fn members_of_short_names_copied() {
+        let names = [slot(b"zoe"), slot(b"alice"), slot(b"fifteen-letters"), slot(b"bob")];
+        let short = narrow((0..100).map(|at| 3 - at % 4));
+        let long = wide(&short);
+        let bytes = 25 * (4 + 6 + 16 + 4);
+        for ids in [Ids::Narrow(&short), Ids::Wide(&long)] {
+            let members = listed(ids, &names, bytes);
+            assert_eq!((members.len(), members.bytes()), (100, bytes));
+            assert_eq!((members.is_empty(), members.first_number()), (false, Some(3)));
+            let found = starts(&members).unwrap();
+            assert_eq!(found[..6], [0, 4, 20, 26, 30, 34]);
+            assert_eq!(found.last(), Some(&(bytes - 4)));
+            assert_eq!(members.verify(), Ok(()));
+            let read: Vec<_> = members.iter().take(4).map(Result::unwrap).collect();
+            assert_eq!(read, [&b"bob"[..], b"fifteen-letters", b"alice", b"zoe"]);
+        }
+    }
+
+    #[test]
+    fn members_with_long_name_copied() {
+        let names = [slot(b"bob"), long_name_slot()];
+        let ids = narrow([0, 1, 0]);
+        let members = listed(Ids::Narrow(&ids), &names, 4 + 29 + 4);
+        assert_eq!(starts(&members), Ok(vec![0, 4, 33]));
+        assert_eq!(members.verify(), Ok(()));
+        let read: Vec<_> = members.iter().map(Result::unwrap).collect();
+        assert_eq!(read, [&b"bob"[..], b"a name of more than 15 bytes", b"bob"]);
+    }
+
+    #[test]
+    fn members_none_is_empty_list() {
+        let members = listed(Ids::Narrow(&[]), &[], 0);
+        assert_eq!((members.len(), members.is_empty(), members.first_number()), (0, true, None));
+        assert_eq!((starts(&members), members.verify()), (Ok(vec![]), Ok(())));
+    }
+
+    #[test]
+    fn members_copied_into_wrong_room_are_damage() {
+        let names = [slot(b"bob"), long_name_slot()];
+        let ids = narrow([0, 0]);
+        for names in [&names[..1], &[names[1], names[0]]] {
+            let bytes = 2 * (name(&names[0], LONG_TEXT).unwrap().len() + 1);
+            let members = listed(Ids::Narrow(&ids), names, bytes);
+            let copy = |room: usize, places: usize| {
+                let (mut out, mut places) = (vec![MaybeUninit::new(0); room], vec![0; places]);
+                members.copy(&mut out, &mut places, |rest| rest.len())
+            };
+            let room = bytes + COPY_SLACK;
+            assert_eq!(copy(room, 2), Ok(()));
+            assert_eq!(copy(room + 1, 2), Ok(()));
+            for (room, places) in [(room - 1, 2), (room, 1), (room, 3), (room, 0), (0, 2)] {
+                assert_eq!(copy(room, places), Err(Damage), "{room} bytes, {places} places");
+            }
+        }
+    }
+
+    #[test]
+    fn members_other_than_sum_or_bytes_are_damage() {
+        let names = [slot(b"bob"), slot(b"alice"), long_name_slot()];
+        for (ids, bytes) in [(narrow([0, 1, 0]), 14), (narrow([0, 2, 1]), 39)] {
+            let right = listed(Ids::Narrow(&ids), &names, bytes);
+            assert!(starts(&right).is_ok() && right.verify().is_ok());
+            assert_damage(&Members { sum: right.sum ^ 1, ..right });
+            for bytes in [0, right.bytes - 1, right.bytes + 1, right.bytes + 100] {
+                assert_damage(&Members { bytes, ..right });
+            }
+        }
+    }
+
+    #[test]
+    fn members_numbered_out_of_range_are_damage() {
+        let names = [slot(b"bob"), slot(b"zoe")];
+        for place in [0, 1, 31, 32, 99] {
+            for number in [2, u16::MAX] {
+                let mut short = narrow([0; 100]);
+                short[place] = U16::new(number);
+                let long = wide(&short);
+                for ids in [Ids::Narrow(&short), Ids::Wide(&long)] {
+                    assert_damage(&listed(ids, &names, 99 * 4));
+                    assert_damage(&listed(ids, &names, 100 * 4));
+                    let members = listed(ids, &names, 99 * 4);
+                    assert_eq!(members.iter().nth(place), Some(Err(Damage)));
+                }
+            }
+        }
+    }
+
+    /// The length in the last byte of a slot is from 0 to 15, or 255. The list's checksum is right here.
+    #[test]
+    fn name_slot_of_bad_length_is_damage() {
+        for missing in [16, 17, 31, 128, 254] {
+            let mut bad = slot(b"bob");
+            bad.0[15] = missing;
+            assert_eq!(name(&bad, LONG_TEXT), Err(Damage));
+            let names = [slot(b"zoe"), bad];
+            for ids in [narrow([1]), narrow([0, 1]), narrow([1, 0]), narrow([0, 1, 0])] {
+                for bytes in 0..20 {
+                    assert_damage(&listed(Ids::Narrow(&ids), &names, bytes));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn name_of_each_length_read_back() {
+        for len in 0..=SHORT_NAME_BYTES {
+            let text = &b"fifteen-letters"[..len];
+            assert_eq!(name(&slot(text), &[]), Ok(text));
+        }
+        let long = &LONG_TEXT[12..];
+        assert_eq!(name(&long_name_slot(), LONG_TEXT), Ok(long));
+        // Outside the long text, too long for it, and another text of that length.
+        assert_eq!(name(&long_slot(41, b""), LONG_TEXT), Err(Damage));
+        assert_eq!(name(&long_slot(u64::MAX, long), LONG_TEXT), Err(Damage));
+        assert_eq!(name(&long_slot(13, long), LONG_TEXT), Err(Damage));
+        assert_eq!(name(&long_slot(11, long), LONG_TEXT), Err(Damage));
+    }
+
+    #[test]
+    fn members_with_damaged_long_name_are_damage() {
+        let ids = narrow([0, 1]);
+        for bad in [long_slot(11, &LONG_TEXT[12..]), long_slot(100, &LONG_TEXT[12..])] {
+            assert_damage(&listed(Ids::Narrow(&ids), &[slot(b"bob"), bad], 4 + 29));
+        }
+    }
+
+    #[test]
+    fn gids_copied_and_given_in_order() {
+        let gids: Vec<_> = [100, 4_000_000_000, 7].map(U32::new).into();
+        let short = narrow((0..100).map(|at| 2 - at % 3));
+        let long = wide(&short);
+        let expected: Vec<u32> = short.iter().map(|id| gids[usize::from(id.get())].get()).collect();
+        let mut sum = hash::GidSum::default();
+        expected.iter().for_each(|&gid| sum.add(gid));
+        for ids in [Ids::Narrow(&short), Ids::Wide(&long)] {
+            let list = Gids { ids, gids: &gids, sum: sum.finish() };
+            assert_eq!((list.len(), list.is_empty()), (100, false));
+            let mut given = Vec::new();
+            assert_eq!(list.each(|gid| given.push(gid)), Ok(()));
+            assert_eq!(given, expected);
+            let copy = |list: Gids<'_>, len| list.copy(&mut vec![MaybeUninit::new(0); len]);
+            assert_eq!(copy(list, 100), Ok(()));
+            for len in [0, 99, 101] {
+                assert_eq!(copy(list, len), Err(Damage), "{len}");
+            }
+            let wrong = Gids { sum: list.sum ^ 1, ..list };
+            assert_eq!((copy(wrong, 100), wrong.each(|_| {})), (Err(Damage), Err(Damage)));
+            let fewer = Gids { gids: &gids[..2], ..list };
+            assert_eq!((copy(fewer, 100), fewer.each(|_| {})), (Err(Damage), Err(Damage)));
+        }
+        let none = Gids { ids: Ids::Narrow(&[]), gids: &[], sum: hash::GidSum::default().finish() };
+        assert_eq!((none.len(), none.is_empty(), none.each(|_| {})), (0, true, Ok(())));
+    }
+}

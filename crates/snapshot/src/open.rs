@@ -377,3 +377,299 @@ fn cut<'a>(bytes: &'a [u8], entry: &SectionEntry) -> Option<&'a [u8]> {
     let start = usize::try_from(entry.offset.get()).ok()?;
     bytes.get(start..)?.get(..usize::try_from(len).ok()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::{ACCOUNTS, SHADOW, with_header, with_wide_ids};
+    use crate::layout::RESPONDER_BYTES;
+    use zerocopy::little_endian::U64;
+    extern crate std;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    /// What comes of a file whose header was changed, with the checksum of the header right.
+    fn opened(change: impl FnOnce(&mut Header)) -> Result<(), OpenError> {
+        Snapshot::open(&with_header(ACCOUNTS, change)).map(drop)
+    }
+
+    /// The place of a section in the table.
+    fn place(header: &Header, id: SectionId) -> usize {
+        header.sections.iter().position(|entry| entry.id.get() == id as u32).unwrap()
+    }
+
+    fn bad(id: SectionId) -> Result<(), OpenError> {
+        Err(OpenError::BadSection { id: id as u32 })
+    }
+
+    #[test]
+    fn open_file_says_what_is_in_it() {
+        let snapshot = Snapshot::open(ACCOUNTS).unwrap();
+        let shape = Shape {
+            file_bytes: ACCOUNTS.len() as u64,
+            generation: 7,
+            min_id: 10,
+            seed: 0,
+            users: 5,
+            groups: 4,
+            names: 6,
+            memberships: 8,
+            shadows: 0,
+        };
+        assert_eq!(snapshot.shape(), shape);
+        assert_eq!(snapshot.min_id(), 10);
+        assert_eq!(snapshot.responder(), Some(&b"/run/roster/nss"[..]));
+        assert!(snapshot.content_matches());
+        let shadow = Snapshot::open_shadow(SHADOW).unwrap();
+        assert_eq!((shadow.shape().shadows, shadow.shape().users), (2, 0));
+        assert_eq!((shadow.min_id(), shadow.responder()), (0, None));
+        assert!(shadow.content_matches());
+    }
+
+    #[test]
+    fn generation_read_from_header_alone() {
+        assert_eq!(Snapshot::generation(ACCOUNTS), Some(7));
+        assert_eq!(Snapshot::generation(SHADOW), Some(7));
+        assert_eq!(Snapshot::generation(&ACCOUNTS[..HEADER_BYTES]), Some(7));
+        assert_eq!(Snapshot::generation(&ACCOUNTS[..HEADER_BYTES - 1]), None);
+        let file = with_header(ACCOUNTS, |header| header.generation = U64::new(u64::MAX));
+        assert_eq!(Snapshot::generation(&file), Some(u64::MAX));
+        let file = with_header(ACCOUNTS, |header| header.magic[0] = b'r');
+        assert_eq!(Snapshot::generation(&file), None);
+    }
+
+    #[test]
+    fn sections_listed_in_order_of_header() {
+        let snapshot = Snapshot::open(ACCOUNTS).unwrap();
+        let sections: Vec<_> = snapshot.sections().collect();
+        let found: Vec<_> = sections.iter().map(|section| section.id).collect();
+        assert_eq!(
+            found,
+            [
+                SectionId::Users,
+                SectionId::Groups,
+                SectionId::Names,
+                SectionId::Memberships,
+                SectionId::Gids,
+                SectionId::ByUserName,
+                SectionId::ByUid,
+                SectionId::ByGroupName,
+                SectionId::ByGid,
+                SectionId::ByMember,
+                SectionId::LongText,
+                SectionId::MemberIds,
+                SectionId::GroupIds,
+            ]
+        );
+        let users = sections[0];
+        assert_eq!((users.offset, users.bytes), (HEADER_BYTES as u64, 5 * 128));
+        assert_eq!((users.count, users.record_bytes), (5, 128));
+        assert!(sections.iter().all(|section| {
+            section.bytes == section.count * u64::from(section.record_bytes) && section.bytes > 0
+        }));
+        let indices = snapshot.indices().map(|index| index.id());
+        assert_eq!(
+            indices,
+            [
+                SectionId::ByUserName,
+                SectionId::ByUid,
+                SectionId::ByGroupName,
+                SectionId::ByGid,
+                SectionId::ByMember,
+                SectionId::ByShadowName,
+            ]
+        );
+    }
+
+    #[test]
+    fn changed_content_noticed_by_whole_check() {
+        for place in [HEADER_BYTES, ACCOUNTS.len() - 1] {
+            let mut bytes = ACCOUNTS.to_vec();
+            bytes[place] ^= 1;
+            assert!(!Snapshot::open(&bytes).unwrap().content_matches(), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn header_that_is_wrong_refused_with_reason() {
+        assert_eq!(opened(|_| {}), Ok(()));
+        assert_eq!(opened(|header| header.magic[7] = b'\r'), Err(OpenError::BadMagic));
+        for found in [1, 3] {
+            let opened = opened(|header| header.version = U32::new(found));
+            assert_eq!(opened, Err(OpenError::BadVersion { found }));
+        }
+        for found in [0, 2, 3] {
+            let opened = opened(|header| header.kind = U32::new(found));
+            assert_eq!(opened, Err(OpenError::BadKind { expected: Kind::Accounts, found }));
+        }
+        let expected = Kind::Shadow;
+        let shadow = Snapshot::open_shadow(ACCOUNTS).map(drop);
+        assert_eq!(shadow, Err(OpenError::BadKind { expected, found: 1 }));
+        let found = ACCOUNTS.len() as u64;
+        for expected in [found - 1, found + 1] {
+            let opened = opened(|header| header.file_bytes = U64::new(expected));
+            assert_eq!(opened, Err(OpenError::BadLength { expected, found }));
+        }
+        let short = Snapshot::open(&ACCOUNTS[..HEADER_BYTES - 1]).map(drop);
+        assert_eq!(short, Err(OpenError::TooShort { found: 511 }));
+        let cut = Snapshot::open(&ACCOUNTS[..HEADER_BYTES]).map(drop);
+        assert_eq!(cut, Err(OpenError::BadLength { expected: found, found: 512 }));
+    }
+
+    #[test]
+    fn header_other_than_checksum_refused() {
+        // Behind magic and version, which are looked at first; the checksum itself is at the end.
+        for place in 12..HEADER_BYTES {
+            let mut bytes = ACCOUNTS.to_vec();
+            bytes[place] ^= 1;
+            let opened = Snapshot::open(&bytes).map(drop);
+            assert_eq!(opened, Err(OpenError::DamagedHeader), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn section_unknown_or_twice_refused() {
+        for unknown in [0, 16, 99, u32::MAX] {
+            let opened = opened(|header| header.sections[0].id = U32::new(unknown));
+            assert_eq!(opened, Err(OpenError::BadSection { id: unknown }));
+        }
+        let twice = opened(|header| header.sections[1] = header.sections[0]);
+        assert_eq!(twice, bad(SectionId::Users));
+        // 13 are in use; the entries behind them are zeros, and 17 are more than there are.
+        let more = opened(|header| header.section_count = U32::new(14));
+        assert_eq!(more, Err(OpenError::BadSection { id: 0 }));
+        for count in [17, u32::MAX] {
+            let most = opened(|header| header.section_count = U32::new(count));
+            assert_eq!(most, Err(OpenError::BadSection { id: 0 }));
+        }
+    }
+
+    #[test]
+    fn section_outside_file_refused() {
+        for id in [SectionId::Users, SectionId::LongText, SectionId::GroupIds] {
+            let changed = |change: fn(&mut SectionEntry)| {
+                opened(|header| {
+                    let place = place(header, id);
+                    change(&mut header.sections[place]);
+                })
+            };
+            let end = |entry: &mut SectionEntry| entry.offset = U64::new(ACCOUNTS.len() as u64);
+            assert_eq!(changed(end), bad(id));
+            assert_eq!(changed(|entry| entry.offset = U64::new(u64::MAX)), bad(id));
+            assert_eq!(changed(|entry| entry.count = U64::new(1 << 20)), bad(id));
+            assert_eq!(changed(|entry| entry.count = U64::new(u64::MAX)), bad(id));
+            // 2^63 records of an even size are 0 bytes modulo 2^64.
+            assert_eq!(
+                changed(|entry| {
+                    entry.count = U64::new(1 << 63);
+                    entry.record_bytes = U32::new(128);
+                }),
+                bad(id)
+            );
+        }
+    }
+
+    #[test]
+    fn section_of_other_record_size_refused() {
+        for (id, sizes) in [
+            (SectionId::Users, &[0, 1, 64, 127, 129, 256][..]),
+            (SectionId::Gids, &[2, 8]),
+            (SectionId::LongText, &[2]),
+            (SectionId::ByUid, &[32, 128]),
+            (SectionId::MemberIds, &[0, 1, 3, 8]),
+            (SectionId::GroupIds, &[0, 1, 3, 8]),
+        ] {
+            for &size in sizes {
+                let opened = opened(|header| {
+                    let place = place(header, id);
+                    header.sections[place].record_bytes = U32::new(size);
+                    header.sections[place].count = U64::new(1);
+                });
+                assert_eq!(opened, bad(id), "{size}");
+            }
+        }
+        // The same bytes, read as twice as many records of half the size.
+        let halved = opened(|header| {
+            let entry = &mut header.sections[place(header, SectionId::Users)];
+            (entry.record_bytes, entry.count) = (U32::new(64), U64::new(10));
+        });
+        assert_eq!(halved, bad(SectionId::Users));
+    }
+
+    #[test]
+    fn names_without_memberships_refused() {
+        for id in [SectionId::Names, SectionId::Memberships] {
+            let opened = opened(|header| {
+                let place = place(header, id);
+                header.sections[place].count -= 1;
+            });
+            assert_eq!(opened, bad(SectionId::Memberships));
+        }
+    }
+
+    #[test]
+    fn numbers_of_two_or_four_bytes_open() {
+        let file = with_wide_ids(ACCOUNTS);
+        let snapshot = Snapshot::open(&file).unwrap();
+        assert_eq!(snapshot.shape().memberships, 8);
+        let wide = snapshot.sections().filter(|section| section.record_bytes == 4);
+        assert_eq!(wide.count(), 3);
+    }
+
+    #[test]
+    fn responder_absolute_path_or_nothing() {
+        let with_path = |path: &[u8]| {
+            let mut room = [0; RESPONDER_BYTES];
+            room[..path.len()].copy_from_slice(path);
+            let file = with_header(ACCOUNTS, |header| header.responder = room);
+            Snapshot::open(&file).map(|snapshot| snapshot.responder().map(<[u8]>::to_vec))
+        };
+        assert_eq!(with_path(b""), Ok(None));
+        for path in [&b"/"[..], b"/run/x", &[b'/'; RESPONDER_BYTES - 1]] {
+            assert_eq!(with_path(path), Ok(Some(path.to_vec())));
+        }
+        for path in [&b"run/x"[..], b"\0/run/x", b"/run\0x", &[b'/'; RESPONDER_BYTES]] {
+            assert_eq!(with_path(path), Err(OpenError::BadResponder), "{}", path.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn open_errors_say_what_is_wrong() {
+        let (accounts, shadow) = (Kind::Accounts, Kind::Shadow);
+        for (error, text) in [
+            (
+                OpenError::TooShort { found: 3 },
+                "3 bytes are too short for a snapshot: 512 is the least",
+            ),
+            (OpenError::BadMagic, "not a snapshot: it does not start with \"ROSTER\\r\\n\""),
+            (
+                OpenError::BadVersion { found: 1 },
+                "snapshot format 1, but this program reads format 2: \
+                 compile it anew with the program of this version",
+            ),
+            (OpenError::DamagedHeader, "the header does not match its checksum"),
+            (
+                OpenError::BadKind { expected: accounts, found: 2 },
+                "not a snapshot of accounts (kind 1, found 2)",
+            ),
+            (
+                OpenError::BadKind { expected: shadow, found: 1 },
+                "not a snapshot of shadow entries (kind 2, found 1)",
+            ),
+            (
+                OpenError::BadLength { expected: 8, found: 9 },
+                "the header says 8 bytes, the file has 9: cut or appended",
+            ),
+            (
+                OpenError::BadSection { id: 4 },
+                "section 4 is not known, stands twice or lies outside the file",
+            ),
+            (
+                OpenError::BadResponder,
+                "the path of the responder's socket is not absolute or does not end",
+            ),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

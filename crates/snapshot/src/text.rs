@@ -101,3 +101,113 @@ fn resolve_long<'a, const N: usize>(
     }
     Ok((bytes, lens.map(U32::get)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::IntoBytes;
+    extern crate std;
+    use std::vec::Vec;
+
+    const SLOT: &[u8] = b"alice\0\0x\0\0\0";
+
+    fn short(slot_flags: u8, lens: [u8; 3]) -> Result<Text<'static, 3>, Damage> {
+        Text::resolve(slot_flags, lens, SLOT, b"")
+    }
+
+    #[test]
+    fn short_text_gives_fields() {
+        let text = short(0, [5, 0, 1]).unwrap();
+        assert_eq!(text.bytes(), b"alice\0\0x\0");
+        assert_eq!(text.starts(), [Some(0), Some(6), Some(7)]);
+        assert_eq!(text.fields(), [Some(&b"alice"[..]), Some(b""), Some(b"x")]);
+    }
+
+    #[test]
+    fn null_flag_hides_field_but_never_name() {
+        let text = short(flags::null(1), [5, 0, 1]).unwrap();
+        assert_eq!(text.starts(), [Some(0), None, Some(7)]);
+        assert_eq!(text.fields(), [Some(&b"alice"[..]), None, Some(b"x")]);
+        let text = short(flags::null(1) | flags::null(2), [5, 0, 1]).unwrap();
+        assert_eq!(text.starts(), [Some(0), None, None]);
+        let text = short(flags::null(3) | flags::LIST_UNKNOWN, [5, 0, 1]).unwrap();
+        assert_eq!(text.starts(), [Some(0), Some(6), Some(7)]);
+    }
+
+    #[test]
+    fn short_text_without_nul_at_its_end_is_damage() {
+        for lens in [[4, 0, 1], [6, 0, 1], [5, 1, 1], [5, 0, 0], [5, 0, 4], [255, 255, 255]] {
+            assert!(short(0, lens).is_err(), "{lens:?}");
+        }
+        // The last NUL lies behind the slot.
+        assert!(Text::resolve(0, [5, 0], b"alice\0", b"").is_err());
+        assert!(Text::resolve(0, [5, 0], b"alice\0\0", b"").is_ok());
+    }
+
+    #[test]
+    fn name_compared_whole() {
+        let text = short(0, [5, 0, 1]).unwrap();
+        assert!(text.is_first(b"alice"));
+        for other in [&b""[..], b"alic", b"alicf", b"blice", b"alice\0", b"alice-"] {
+            assert!(!text.is_first(other), "{}", other.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn flag_found_among_others() {
+        let text = short(flags::ASK_FIRST | flags::null(2), [5, 0, 1]).unwrap();
+        assert!(text.has(flags::ASK_FIRST) && text.has(flags::ASK_FIRST | flags::LIST_UNKNOWN));
+        assert!(!text.has(flags::LIST_UNKNOWN) && !text.has(0));
+    }
+
+    const LONG: &[u8] = b"else alice\0\0x\0 else";
+
+    /// A slot whose text lies in [`LONG`] from 5 on, with the right hash of `hashed` bytes.
+    fn long_slot(offset: u64, hashed: &[u8], lens: [u32; 3]) -> Vec<u8> {
+        let place = LongText { offset: offset.into(), hash: hash::plain(hashed).into() };
+        [place.as_bytes(), lens.map(U32::new).as_bytes()].concat()
+    }
+
+    fn long(slot: &[u8]) -> Result<[Option<&'static [u8]>; 3], Damage> {
+        let slot_flags = flags::LONG | flags::null(1);
+        let text = Text::resolve(slot_flags, [0; 3], slot, LONG)?;
+        let field =
+            |start: Option<usize>, len: u32| start.map(|start| &LONG[5..][start..][..len as usize]);
+        let [name, second, third] = text.starts();
+        let [a, b, c] = text.lens;
+        let fields = [field(name, a), field(second, b), field(third, c)];
+        assert_eq!(text.fields(), fields);
+        Ok(fields)
+    }
+
+    #[test]
+    fn long_text_gives_fields() {
+        let slot = long_slot(5, &LONG[5..14], [5, 0, 1]);
+        assert_eq!(long(&slot), Ok([Some(&b"alice"[..]), None, Some(b"x")]));
+        // The slot of every record is longer than what says where the text is.
+        let longer = [&slot[..], &[0xff; 20]].concat();
+        assert_eq!(long(&longer), Ok([Some(&b"alice"[..]), None, Some(b"x")]));
+    }
+
+    #[test]
+    fn long_text_elsewhere_is_damage() {
+        let text = &LONG[5..14];
+        for slot in [
+            long_slot(5, b"other", [5, 0, 1]),
+            long_slot(4, text, [5, 0, 1]),
+            long_slot(5, text, [5, 1, 1]),
+            // The hash is right here, and a NUL is not where it should be.
+            long_slot(5, text, [4, 1, 1]),
+            long_slot(5, &LONG[5..15], [5, 0, 2]),
+            // Behind the end.
+            long_slot(5, &LONG[5..], [5, 0, 100]),
+            long_slot(100, b"", [5, 0, 1]),
+            long_slot(u64::MAX, text, [5, 0, 1]),
+            long_slot(5, text, [u32::MAX; 3]),
+        ] {
+            assert_eq!(long(&slot), Err(Damage), "{slot:?}");
+        }
+        let slot = long_slot(5, text, [5, 0, 1]);
+        assert!((0..slot.len()).all(|len| long(&slot[..len]).is_err()), "a slot too short");
+    }
+}

@@ -83,4 +83,10 @@ mod tests {
         assert_eq!(other_version(own), None);
         assert_eq!(other_version(&encode::ABSENT), None);
     }
+
+    #[test]
+    fn malformed_reads_as_sentence() {
+        let text = std::format!("{Malformed}");
+        assert_eq!(text, "not a frame of this version, or one that contradicts itself");
+    }
 }

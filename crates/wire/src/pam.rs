@@ -408,10 +408,7 @@ pub struct Message<'a> {
 
 /// Appends a message to those of an answer; what is too long is cut, between two characters.
 pub fn write_message(out: &mut impl Extend<u8>, is_error: bool, text: &str) {
-    let mut end = text.len().min(MESSAGE_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
+    let end = text.floor_char_boundary(MESSAGE_BYTES_MAX);
     out.extend(u16::from(is_error).to_le_bytes());
     out.extend((end as u16).to_le_bytes());
     out.extend(text.bytes().take(end));
@@ -455,6 +452,7 @@ impl<'a> Iterator for Messages<'a> {
 mod tests {
     use super::*;
     extern crate std;
+    use std::collections::HashSet;
     use std::vec;
     use std::vec::Vec;
 
@@ -509,6 +507,94 @@ mod tests {
         assert_eq!(written(&Request { user: b"", ..CHANGE }), None);
     }
 
+    /// A header as docs/wire-format.md lays it out, read.
+    fn header(kind: u16, lengths: [u16; FIELDS], zero: u16) -> Result<RequestHeader, Malformed> {
+        let numbers = [VERSION, kind].into_iter().chain(lengths).chain([zero, 0, 0]);
+        let bytes: Vec<u8> =
+            REQUEST_MAGIC.into_iter().chain(numbers.flat_map(u16::to_le_bytes)).collect();
+        RequestHeader::parse(bytes[..].try_into().unwrap())
+    }
+
+    #[test]
+    fn header_of_longest_fields_accepted_one_byte_more_refused() {
+        let longest = LONGEST.map(|bytes| bytes as u16);
+        let change = Kind::Change as u16;
+        let header_bytes = |lengths| header(change, lengths, 0).map(|header| header.bytes());
+        assert_eq!(header_bytes(longest), Ok(REQUEST_BYTES_MAX - REQUEST_HEADER_BYTES));
+        for field in 0..FIELDS {
+            let mut longer = longest;
+            longer[field] += 1;
+            assert_eq!(header_bytes(longer), Err(Malformed), "field {field}");
+        }
+        assert_eq!(header_bytes([1, 0, 0, 0, 0, 0, 0]), Ok(1));
+        assert_eq!(header_bytes([0, 0, 0, 0, 0, 0, 0]), Err(Malformed));
+        assert_eq!(header(change, longest, 1), Err(Malformed));
+    }
+
+    #[test]
+    fn header_passwords_fit_kind() {
+        // Without a password, with the old one, with the new one, with both.
+        let allowed = |kind: Kind| {
+            [[0, 0], [1, 0], [0, 1], [1, 1]]
+                .map(|[old, new]| header(kind as u16, [1, 0, 0, 0, 0, old, new], 0).is_ok())
+        };
+        assert_eq!(allowed(Kind::Authenticate), [true, true, false, false]);
+        assert_eq!(allowed(Kind::PrepareChange), [true, true, false, false]);
+        assert_eq!(allowed(Kind::Account), [true, false, false, false]);
+        assert_eq!(allowed(Kind::SshKeys), [true, false, false, false]);
+        assert_eq!(allowed(Kind::Change), [true, true, true, true]);
+    }
+
+    #[test]
+    fn limits_are_those_of_page() {
+        assert_eq!((REQUEST_HEADER_BYTES, REQUEST_BYTES_MAX), (28, 28 + 256 + 4 * 256 + 2 * 1024));
+        assert_eq!(ANSWER_HEADER_BYTES, 20);
+        assert_eq!((MESSAGES_BYTES_MAX, BLOB_BYTES_MAX), (16_480, 61_440));
+    }
+
+    #[test]
+    fn request_without_uid_reads_without_uid() {
+        for uid in [None, Some(0), Some(u32::MAX - 1)] {
+            let bytes = written(&Request { uid, ..CHANGE }).unwrap();
+            assert!(Request::read(&bytes).is_ok_and(|request| request.uid == uid), "{uid:?}");
+        }
+    }
+
+    #[test]
+    fn request_with_nul_in_any_field_refused() {
+        let nul = Request {
+            user: b"\0",
+            service: b"\0",
+            remote_host: b"\0",
+            terminal: b"\0",
+            remote_user: b"\0",
+            secret: b"\0",
+            new_secret: b"\0",
+            ..CHANGE
+        };
+        for request in [
+            Request { user: nul.user, ..CHANGE },
+            Request { service: nul.service, ..CHANGE },
+            Request { remote_host: nul.remote_host, ..CHANGE },
+            Request { terminal: nul.terminal, ..CHANGE },
+            Request { remote_user: nul.remote_user, ..CHANGE },
+            Request { secret: nul.secret, ..CHANGE },
+            Request { new_secret: nul.new_secret, ..CHANGE },
+        ] {
+            let bytes = written(&request).unwrap();
+            assert!(Request::read(&bytes).is_err(), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn request_without_room_not_written() {
+        let bytes = written(&CHANGE).unwrap();
+        let mut room = vec![0; bytes.len()];
+        assert_eq!(CHANGE.write(&mut room), Some(&bytes[..]));
+        room.pop();
+        assert_eq!(CHANGE.write(&mut room), None);
+    }
+
     #[test]
     fn a_request_that_was_cut_or_goes_on_or_has_a_nul_in_it_is_refused() {
         let mut bytes = written(&CHANGE).unwrap();
@@ -518,18 +604,6 @@ mod tests {
         bytes.pop();
         *bytes.last_mut().unwrap() = 0;
         assert!(Request::read(&bytes).is_err());
-    }
-
-    #[test]
-    fn passwords_where_none_belong_are_refused() {
-        for (kind, request) in [
-            (Kind::Account, Request { new_secret: b"", ..CHANGE }),
-            (Kind::Authenticate, CHANGE),
-            (Kind::PrepareChange, CHANGE),
-        ] {
-            let bytes = written(&Request { kind, ..request }).unwrap();
-            assert!(Request::read(&bytes).is_err(), "{kind:?}");
-        }
     }
 
     /// The offsets of docs/wire-format.md: version 4, kind 6, lengths 8 to 21, zero 22.
@@ -553,6 +627,16 @@ mod tests {
     }
 
     #[test]
+    fn verdict_labels_are_distinct_words() {
+        assert_eq!(Verdict::Success.label(), "success");
+        assert_eq!(Verdict::PasswordExpired.label(), "password expired");
+        let labels: HashSet<_> = Verdict::ALL.map(Verdict::label).into_iter().collect();
+        assert_eq!(labels.len(), Verdict::ALL.len());
+        let is_word = |label: &&str| label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b' '));
+        assert!(labels.iter().all(|label| !label.is_empty() && is_word(label)));
+    }
+
+    #[test]
     fn an_answer_arrives_as_it_was_given() {
         let mut messages = Vec::new();
         write_message(&mut messages, false, "It expires in 3 days.");
@@ -564,7 +648,9 @@ mod tests {
             messages_bytes: messages.len(),
             blob_bytes: 7,
         };
-        assert_eq!(AnswerHeader::parse(&header.encode()), Ok(header));
+        for header in [header, AnswerHeader { is_offline: false, ..header }] {
+            assert_eq!(AnswerHeader::parse(&header.encode()), Ok(header));
+        }
         let told: Vec<_> = Messages::new(&messages).collect();
         let info = Message { is_error: false, text: b"It expires in 3 days." };
         assert_eq!(told, vec![info, Message { is_error: true, text: b"" }]);
@@ -604,14 +690,35 @@ mod tests {
     }
 
     #[test]
-    fn messages_with_a_wrong_length_or_a_nul_end_the_list() {
-        let mut messages = Vec::new();
-        write_message(&mut messages, false, "one");
-        let good = messages.len();
-        messages.extend([0, 0, 200, 0, b'x']);
-        assert_eq!(Messages::new(&messages).count(), 1);
-        messages.truncate(good);
-        messages.extend([0, 0, 1, 0, 0]);
-        assert_eq!(Messages::new(&messages).count(), 1);
+    fn message_of_limit_kept_whole() {
+        for len in [0, 1, MESSAGE_BYTES_MAX - 1, MESSAGE_BYTES_MAX] {
+            let text = "m".repeat(len);
+            let mut messages = Vec::new();
+            write_message(&mut messages, false, &text);
+            assert_eq!(messages.len(), MESSAGE_HEAD_BYTES + len);
+            assert_eq!(Messages::new(&messages).next().unwrap().text, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn messages_end_at_first_bad_one() {
+        let longer = [&[0, 0, 0, 2][..], &[b'x'; MESSAGE_BYTES_MAX + 1]].concat();
+        let bad = [
+            &[2, 0, 1, 0, b'x'][..],
+            &[0, 1, 1, 0, b'x'],
+            &[0, 0, 1, 0, 0],
+            &[0, 0, 200, 0, b'x'],
+            &longer,
+            &[0, 0, 1],
+        ];
+        for bad in bad {
+            let mut messages = Vec::new();
+            write_message(&mut messages, true, "one");
+            messages.extend(bad);
+            write_message(&mut messages, false, "two");
+            let mut walk = Messages::new(&messages);
+            assert_eq!(walk.next(), Some(Message { is_error: true, text: b"one" }));
+            assert_eq!([walk.next(), walk.next()], [None, None], "{}", bad.escape_ascii());
+        }
     }
 }

@@ -160,3 +160,100 @@ impl<'p> Strings<'p> {
         if self.next == self.payload.len() { Ok(()) } else { Err(Malformed) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header as docs/wire-format.md lays it out, read.
+    fn parsed(status: u16, numbers: [u32; 4]) -> Result<ReplyHeader, Malformed> {
+        let mut bytes = [0; REPLY_HEADER_BYTES];
+        let [magic, version_and_status, rest @ ..] = bytes.as_chunks_mut::<4>().0 else {
+            unreachable!("six numbers of four bytes")
+        };
+        *magic = *b"RSTA";
+        let [low, high] = status.to_le_bytes();
+        *version_and_status = [1, 0, low, high];
+        for (place, number) in rest.iter_mut().zip(numbers) {
+            *place = number.to_le_bytes();
+        }
+        ReplyHeader::parse(&bytes)
+    }
+
+    #[test]
+    fn header_that_agrees_with_itself_accepted() {
+        const MOST: u32 = PAYLOAD_BYTES_MAX as u32;
+        // Status; bytes of payload, count, id, gid.
+        for (status, numbers, reply) in [
+            (0, [0, 0, 0, 0], Reply::Absent),
+            (1, [0, 0, 0, 0], Reply::Unavailable),
+            (2, [5, 0, 7, 8], Reply::User { uid: 7, gid: 8 }),
+            (2, [MOST, 0, 0, 0], Reply::User { uid: 0, gid: 0 }),
+            (3, [2, 0, 7, 0], Reply::Group { gid: 7, members: 0 }),
+            (3, [5, 3, 0, 0], Reply::Group { gid: 0, members: 3 }),
+            (4, [0, 0, 0, 0], Reply::Groups { count: 0 }),
+            (4, [12, 3, 0, 0], Reply::Groups { count: 3 }),
+            (4, [MOST, MOST / 4, 0, 0], Reply::Groups { count: MOST as usize / 4 }),
+        ] {
+            let payload_bytes = numbers[0] as usize;
+            let header = Ok(ReplyHeader { payload_bytes, reply });
+            assert_eq!(parsed(status, numbers), header, "status {status}, {numbers:?}");
+        }
+    }
+
+    #[test]
+    fn header_that_contradicts_itself_refused() {
+        const MOST: u32 = PAYLOAD_BYTES_MAX as u32;
+        for (status, numbers) in [
+            (0, [1, 0, 0, 0]),
+            (0, [0, 1, 0, 0]),
+            (0, [0, 0, 1, 0]),
+            (0, [0, 0, 0, 1]),
+            (1, [1, 0, 0, 0]),
+            (1, [0, 1, 0, 0]),
+            (1, [0, 0, 1, 0]),
+            (1, [0, 0, 0, 1]),
+            (2, [4, 0, 7, 8]),
+            (2, [5, 1, 7, 8]),
+            (2, [MOST + 1, 0, 7, 8]),
+            (3, [1, 0, 7, 0]),
+            (3, [4, 3, 7, 0]),
+            (3, [2, 0, 7, 1]),
+            (3, [u32::MAX, u32::MAX, 7, 0]),
+            (3, [0, u32::MAX - 1, 7, 0]),
+            (3, [MOST + 1, 3, 7, 0]),
+            (4, [11, 3, 0, 0]),
+            (4, [13, 3, 0, 0]),
+            (4, [12, 3, 1, 0]),
+            (4, [12, 3, 0, 1]),
+            // 2^30 gids of four bytes are 0 bytes modulo 2^32.
+            (4, [0, 1 << 30, 0, 0]),
+            (4, [MOST + 4, MOST / 4 + 1, 0, 0]),
+            (5, [0, 0, 0, 0]),
+            (0x100, [0, 0, 0, 0]),
+        ] {
+            assert_eq!(parsed(status, numbers), Err(Malformed), "status {status}, {numbers:?}");
+        }
+    }
+
+    #[test]
+    fn header_of_other_magic_or_version_refused() {
+        let right = crate::encode::ABSENT;
+        assert!(ReplyHeader::parse(&right).is_ok());
+        for (place, value) in [(0, b'r'), (3, b'Q'), (4, 0), (4, 2), (5, 1)] {
+            let mut wrong = right;
+            wrong[place] = value;
+            assert_eq!(ReplyHeader::parse(&wrong), Err(Malformed), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn strings_start_where_previous_ended() {
+        let mut walk = Strings::new(b"one\0\0three\0cut");
+        assert_eq!(walk.next_start(), Ok(0));
+        assert_eq!(walk.next_start(), Ok(4));
+        assert_eq!(walk.next_start(), Ok(5));
+        assert_eq!(walk.next_start(), Err(Malformed));
+        assert_eq!(walk.end(), Err(Malformed));
+    }
+}

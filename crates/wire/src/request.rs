@@ -180,6 +180,41 @@ mod tests {
     }
 
     #[test]
+    fn kind_numbers_are_those_of_page() {
+        let kinds = [
+            (Kind::UserByName, true),
+            (Kind::UserByUid, false),
+            (Kind::GroupByName, true),
+            (Kind::GroupByGid, false),
+            (Kind::GroupsOf, true),
+        ];
+        for (number, (kind, is_by_name)) in (0..).zip(kinds) {
+            assert_eq!(Kind::from_number(number), Some(kind));
+            assert_eq!((kind as u16, kind.is_by_name()), (number, is_by_name));
+        }
+        assert!((5..=u16::MAX).all(|number| Kind::from_number(number).is_none()));
+    }
+
+    #[test]
+    fn header_name_length_within_limit() {
+        let header = |kind: u8, name_bytes: u32| {
+            let mut header = [0; REQUEST_HEADER_BYTES];
+            header[..8].copy_from_slice(&[b'R', b'S', b'T', b'Q', 1, 0, kind, 0]);
+            header[12..].copy_from_slice(&name_bytes.to_le_bytes());
+            RequestHeader::parse(&header).map(|header| header.name_bytes())
+        };
+        assert_eq!(header(0, 1), Ok(1));
+        assert_eq!(header(0, 5), Ok(5));
+        assert_eq!(header(0, NAME_BYTES_MAX as u32), Ok(NAME_BYTES_MAX));
+        assert_eq!(header(0, 0), Err(Malformed));
+        assert_eq!(header(0, NAME_BYTES_MAX as u32 + 1), Err(Malformed));
+        assert_eq!(header(0, u32::MAX), Err(Malformed));
+        assert_eq!(header(1, 0), Ok(0));
+        assert_eq!(header(1, 1), Err(Malformed));
+        assert_eq!((REQUEST_HEADER_BYTES, REQUEST_BYTES_MAX), (16, 16 + 1024));
+    }
+
+    #[test]
     fn a_name_that_nothing_can_have_is_not_asked_for() {
         let longest = [b'n'; NAME_BYTES_MAX];
         assert!(Request::by_name(Kind::UserByName, &longest).is_some());

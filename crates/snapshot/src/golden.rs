@@ -1,0 +1,95 @@
+//! Two whole files for the tests of the reader, and changes of them behind their checksums.
+//!
+//! An author of a file can compute every checksum, so that a test of a bound has to make them right
+//! first. `roster-snapshot-build` builds the files (`tests/golden.rs`); this crate does not know it.
+
+use crate::hash;
+use crate::layout::{HEADER_BYTES, Header, NameSlot, SectionEntry, SectionId};
+use core::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+extern crate std;
+use std::vec::Vec;
+
+pub(crate) const ACCOUNTS: &[u8] = include_bytes!("../testdata/accounts.snap");
+pub(crate) const SHADOW: &[u8] = include_bytes!("../testdata/shadow.snap");
+
+/// The file with a changed header, whose checksum is right.
+pub(crate) fn with_header(file: &[u8], change: impl FnOnce(&mut Header)) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    let header = Header::mut_from_bytes(&mut bytes[..HEADER_BYTES]).unwrap();
+    change(header);
+    let hashed = hash::plain(&header.as_bytes()[..offset_of!(Header, header_hash)]);
+    header.header_hash = U64::new(hashed);
+    bytes
+}
+
+/// The file with a changed record, whose checksum is right.
+pub(crate) fn with_record<T>(
+    file: &[u8],
+    section: SectionId,
+    position: u32,
+    change: impl FnOnce(&mut T),
+) -> Vec<u8>
+where
+    T: FromBytes + IntoBytes + Immutable + KnownLayout,
+{
+    let mut bytes = file.to_vec();
+    let start = place::<T>(file, section, position);
+    let mut record = T::read_from_bytes(&file[start..][..size_of::<T>()]).unwrap();
+    change(&mut record);
+    let check = if section == SectionId::Memberships {
+        let name = place::<NameSlot>(file, SectionId::Names, position);
+        let name = NameSlot::ref_from_bytes(&file[name..][..size_of::<NameSlot>()]).unwrap();
+        hash::check_with_name(&record, name, section, position)
+    } else {
+        hash::check(&record, section, position)
+    };
+    bytes[start..][..size_of::<T>()].copy_from_slice(record.as_bytes());
+    bytes[start..][..4].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// The file with one flipped bit in the last byte of a record, whose checksum is wrong for it.
+pub(crate) fn with_flipped_bit<T>(file: &[u8], section: SectionId, position: u32) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    bytes[place::<T>(file, section, position) + size_of::<T>() - 1] ^= 1;
+    bytes
+}
+
+/// The file with both lists of numbers in four bytes each, as in a file of more than 65,536 names.
+pub(crate) fn with_wide_ids(file: &[u8]) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    let mut entries = Vec::new();
+    for id in [SectionId::MemberIds, SectionId::GroupIds] {
+        let (index, entry) = section(file, id);
+        let offset = bytes.len() as u64;
+        let start = entry.offset.get() as usize;
+        for id in file[start..].as_chunks::<2>().0.iter().take(entry.count.get() as usize) {
+            bytes.extend(u32::from(u16::from_le_bytes(*id)).to_le_bytes());
+        }
+        entries.push((
+            index,
+            SectionEntry { record_bytes: U32::new(4), offset: U64::new(offset), ..entry },
+        ));
+    }
+    let file_bytes = bytes.len() as u64;
+    with_header(&bytes, |header| {
+        header.file_bytes = U64::new(file_bytes);
+        entries.into_iter().for_each(|(index, entry)| header.sections[index] = entry);
+    })
+}
+
+fn place<T>(file: &[u8], id: SectionId, position: u32) -> usize {
+    let (_, entry) = section(file, id);
+    assert_eq!(entry.record_bytes.get() as usize, size_of::<T>());
+    assert!(u64::from(position) < entry.count.get());
+    entry.offset.get() as usize + position as usize * size_of::<T>()
+}
+
+/// The section's place in the table, and what stands there.
+fn section(file: &[u8], id: SectionId) -> (usize, SectionEntry) {
+    let header = Header::ref_from_bytes(&file[..HEADER_BYTES]).unwrap();
+    let index = header.sections.iter().position(|entry| entry.id.get() == id as u32).unwrap();
+    (index, header.sections[index])
+}
