@@ -27,6 +27,10 @@ SETTLED_WITHIN_S = 120
 # The durable cache is written 0.5 s after a change was reported.
 CACHE_WRITTEN_S = 0.7
 QUIET_S = 0.3
+# rosterd reads files of /etc when they have been unchanged for a while; those of a new room are new.
+ETC_SETTLED_S = 3
+# The publisher publishes once more 10 s after it has started.
+STARTED_S = 12
 IDLE_S = 15
 # nslcd keeps nothing, so its changes need not wait for it to become idle.
 PAUSE_OF_PEER_S = 0.05
@@ -127,6 +131,7 @@ def _roster(bench, roster, server, shape, work, result, findings):
 
 def _mirrors(bench, roster, shape):
     """Timed mirrors, each from an empty state; the last one stays. None when it takes too long."""
+    time.sleep(ETC_SETTLED_S)
     walls, cpu, other = [], [], OtherWork()
     begin = time.monotonic()
     for turn in range(bench.mirrors):
@@ -159,7 +164,7 @@ def _mirror(bench, roster):
 
 def _idle(roster):
     """Memory when the mirror has settled, and what the roles do without any change."""
-    _settle(roster, 5)
+    _settle(roster, STARTED_S)
     before, begin = usage(roster), time.monotonic()
     time.sleep(IDLE_S)
     spent = usage(roster).since(before)
@@ -200,6 +205,7 @@ class Series:
         chance = random.Random(self.bench.seed)
         seen, replied, unseen, unsettled, longest_s = [], [], 0, 0, 0.0
         settle(0)
+        published = self._published()
         before, other, begin = usage(self.daemon), OtherWork(), time.monotonic()
         with self.server.connect() as connection:
             while len(seen) + unseen < count and unseen < UNSEEN_MAX:
@@ -226,6 +232,7 @@ class Series:
         return {
             "changes": len(seen) + unseen,
             "unseen": unseen,
+            "publications": self._published() - published,
             "seen_ns": percentiles(seen),
             "server_replied_ns": percentiles(replied),
             "cpu_s_per_change": spent.cpu_s / changes,
@@ -251,6 +258,9 @@ class Series:
             self.faults.append(f"{self.name}: {step.watch}: {more[0]} errors and {more[1]} steps back")
         return (replied - begin, seen - begin) if seen else None
 
+    def _published(self):
+        return len(self.daemon.published()) if isinstance(self.daemon, Rosterd) else 0
+
     def _errors(self):
         """Errors and steps back that the watching process met so far."""
         _, _, _, errors, backwards = map(int, self.watch.ask("seen -1 0"))
@@ -272,7 +282,7 @@ def _peaks(bench, roster, server, shape, work, findings):
         if wall is None:
             findings["limits"].append(f"{shape}: not mirrored within {MIRRORED_WITHIN_S} s while memory was sampled")
             return None
-        _settle(roster, 5)
+        _settle(roster, STARTED_S)
         found = {"mirror": sampler.peak()}
         with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
             series = Series(bench, roster, server, work, watch, f"rosterd, {shape}, memory", findings)
