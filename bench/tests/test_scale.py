@@ -151,6 +151,7 @@ class Changes(unittest.TestCase):
         for shape in sd.SIZES.values():
             for quick in (False, True):
                 self.assertGreaterEqual(scale.rounds_of(shape, quick) * len(sd.KINDS), 100)
+        self.assertEqual(scale.rounds_of(sd.SIZES["2k"], False, 7), 7)
 
 
 class Percentiles(unittest.TestCase):

@@ -43,7 +43,8 @@ def measure(bench):
     result = {"method": method(bench), "sizes": {}, "limits": [], "faults": []}
     for name in bench.options.sizes or [*sd.SIZES][: 1 if bench.quick else None]:
         shape = sd.SIZES[name]
-        of_size = result["sizes"][str(shape)] = {"shape": vars(shape) | {"teams": sd.TEAMS, "all_groups": shape.all_groups}}
+        of_size = {"shape": vars(shape) | {"teams": sd.TEAMS, "all_groups": shape.all_groups}}
+        result["sizes"][str(shape)] = of_size
         of_size["began"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
         other = OtherWork()
         try:
@@ -72,8 +73,10 @@ def method(bench):
     }  # fmt: skip
 
 
-def rounds_of(shape, quick):
-    """Changes of each kind; all kinds together are at least 100."""
+def rounds_of(shape, quick, wanted=None):
+    """Changes of each kind; all kinds together are at least 100 unless fewer are wanted."""
+    if wanted:
+        return wanted
     return 25 if quick or shape.users > FAST_USERS_MAX else 100
 
 
@@ -117,11 +120,12 @@ def _roster(bench, roster, server, shape, work, result, findings):
     result["snapshot_bytes"] = roster.snapshot.stat().st_size
     result["state_bytes"] = sum(path.stat().st_size for path in roster.state.rglob("*") if path.is_file())
     result["kinds"] = {}
+    count = rounds_of(shape, bench.quick, bench.options.changes)
     with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
         for kind in sd.KINDS:
             bench.progress.begin(f"scale, {shape}: {kind}")
             series = Series(bench, roster, server, work, watch, f"rosterd, {shape}", findings)
-            result["kinds"][kind] = series.run(kind, rounds_of(shape, bench.quick), lambda took_s: _settle(roster, took_s))
+            result["kinds"][kind] = series.run(kind, count, lambda took_s: _settle(roster, took_s))
     result["idle_after_changes"] = memory(roster).as_json()
     bench.progress.begin(f"scale, {shape}: memory")
     roster.stop()
@@ -303,11 +307,10 @@ def _nslcd(bench, daemon, server, shape, work, findings):
             time.sleep(0.02)
         result = {"idle": memory(daemon).as_json(), "kinds": {}}
         series = Series(bench, daemon, server, work, watch, f"nslcd, {shape}", findings)
+        count = rounds_of(shape, bench.quick, bench.options.changes)
         with MemorySampler(daemon) as sampler:
             for kind in sd.KINDS:
-                result["kinds"][kind] = series.run(
-                    kind, rounds_of(shape, bench.quick), lambda _: time.sleep(PAUSE_OF_PEER_S)
-                )
+                result["kinds"][kind] = series.run(kind, count, lambda _: time.sleep(PAUSE_OF_PEER_S))
             result["peak"] = sampler.peak()
     # The look-ups of the watching process cost it processor time, not the changes.
     for each in result["kinds"].values():
