@@ -37,6 +37,7 @@ def _sizes(part):
         [
             "Memory is PSS of all roles without the pages of the snapshot file, sampled every "
             f"{part['method']['sampled_every_ms']} ms; nslcd has no mirror.",
+            f"Longest time between two samples: {_longest_gap(part):,} ms.",
             f"State of rosterd: {part['method']['state']}. Mirrored: median of up to 3 from an empty state.",
             "Other work: processor time of programs outside the benchmark while the mirrors were timed, as a share "
             "of the machine; load average before and after them.",
@@ -44,6 +45,12 @@ def _sizes(part):
             *part["faults"],
         ],
     )  # fmt: skip
+
+
+def _longest_gap(part):
+    """Of the samples of rosterd's memory at all sizes, in ms."""
+    peaks = (at(each, "roster", "peak") or {} for each in part["sizes"].values())
+    return max((peak["longest_gap_ms"] for moments in peaks for peak in moments.values()), default=0)
 
 
 def _changes(part):
