@@ -38,6 +38,8 @@ def _sizes(part):
             "Memory is PSS of all roles without the pages of the snapshot file, sampled every "
             f"{part['method']['sampled_every_ms']} ms; nslcd has no mirror.",
             f"Longest time between two samples: {_longest_gap(part):,} ms.",
+            "Pages of memfds that no process maps come on top while a mirror is made: up to "
+            f"{', '.join(_unmapped(part)) or NONE} MB.",
             f"State of rosterd: {part['method']['state']}. Mirrored: median of up to 3 from an empty state.",
             "Other work: processor time of programs outside the benchmark while the mirrors were timed, as a share "
             "of the machine; load average before and after them.",
@@ -45,6 +47,15 @@ def _sizes(part):
             *part["faults"],
         ],
     )  # fmt: skip
+
+
+def _unmapped(part):
+    """By size: bytes that the backend passes to the publisher in a memfd."""
+    return [
+        _mb(at(each, "roster", "peak", "mirror", "peak_unmapped_memfds"))
+        for each in part["sizes"].values()
+        if at(each, "roster", "peak")
+    ]
 
 
 def _longest_gap(part):
