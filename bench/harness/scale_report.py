@@ -65,7 +65,7 @@ def _longest_gap(part):
 
 
 def _changes(part):
-    rows = []
+    rows, within_s = [], part["method"]["limits_s"]["seen"]
     for size, each in part["sizes"].items():
         of_nslcd = at(each, "nslcd", "kinds") or {}
         shown = size
@@ -73,12 +73,10 @@ def _changes(part):
             rows.append([
                 shown,
                 kind,
-                *_seen(series),
-                f"{series['cpu_s_per_change'] * 1000:,.0f}" if series["cpu_s_per_change"] >= 0.1
-                else f"{series['cpu_s_per_change'] * 1000:.1f}",
-                f"{series['written_bytes_per_change'] / 1e6:,.3f}",
+                *_seen(series, within_s),
+                *_costs(series),
                 f"{series['changes'] - series['unseen']}",
-                *_seen(of_nslcd.get(kind)),
+                *_seen(of_nslcd.get(kind), within_s),
                 *_other_work(series),
             ])  # fmt: skip
             shown = ""
@@ -113,10 +111,20 @@ def _roles(part):
     return Table("One gecos changed, by role", header, rows, [])
 
 
-def _seen(series):
+def _seen(series, within_s):
     if not series:
         return [NONE, NONE]
-    return [f"{series['seen_ns'][name] / 1e6:,.1f}" for name in ("p50", "p99")] if series["seen_ns"] else ["never", NONE]
+    if not series["seen_ns"]:
+        return [f"not within {within_s} s", NONE]
+    return [f"{series['seen_ns'][name] / 1e6:,.1f}" for name in ("p50", "p99")]
+
+
+def _costs(series):
+    """Processor and written bytes of a change. Unknown when none was seen: the work was not over."""
+    if not series["seen_ns"]:
+        return [NONE, NONE]
+    cpu_ms = series["cpu_s_per_change"] * 1000
+    return [f"{cpu_ms:,.0f}" if cpu_ms >= 100 else f"{cpu_ms:.1f}", f"{series['written_bytes_per_change'] / 1e6:,.3f}"]
 
 
 def _other_work(measured):

@@ -164,7 +164,7 @@ class Percentiles(unittest.TestCase):
 
 
 class Report(unittest.TestCase):
-    METHOD = {"sampled_every_ms": 50, "state": "file system ext2/ext3"}
+    METHOD = {"sampled_every_ms": 50, "state": "file system ext2/ext3", "limits_s": {"seen": 60}}
 
     def test_size_that_was_not_mirrored(self):
         sizes = {"2 × 1 × 1": {"roster": {"within_s": 900, "mirror": None}}}
@@ -187,7 +187,8 @@ class Report(unittest.TestCase):
         _, table, _ = scale_report.tables({"scale": {"method": self.METHOD, "sizes": sizes, "limits": [], "faults": []}})
         row = ["a", "gecos", "2.0", "3.0", "12.3", "0.004", "4", "2.0", "3.0", "3 %", "0.5, 0.8"]
         self.assertEqual(table.rows[0], row)
-        self.assertEqual(table.rows[1][2:4] + table.rows[1][7:9], ["never", "–", "–", "–"])
+        self.assertEqual(table.rows[1][2:6], ["not within 60 s", "–", "–", "–"])
+        self.assertEqual(table.rows[1][7:9], ["–", "–"])
         self.assertEqual(len(table.header), len(row))
 
 
