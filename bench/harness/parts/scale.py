@@ -38,11 +38,25 @@ CHANGES_SAMPLED = 2  # of each kind, while memory is sampled
 FAST_USERS_MAX = 500_000  # beyond it a quarter as many changes of each kind
 
 
+def load(bench):
+    """Load shape: what runs, on what, how often."""
+    shapes = wanted_shapes(bench)
+    counts = [str(rounds_of(shape, bench.quick, bench.options.changes)) for shape in shapes]
+    return {
+        "corpora": [str(shape) for shape in shapes],
+        "clients": "1 daemon, 1 reader; 1 change at a time", "rate": "a change when all roles are idle",
+        "rounds": f"up to {bench.mirrors} mirrors; {', '.join(counts)} changes of each kind",
+    }  # fmt: skip
+
+
+def wanted_shapes(bench):
+    return [sd.SIZES[name] for name in bench.options.sizes or [*sd.SIZES][: 1 if bench.quick else None]]
+
+
 def measure(bench):
     """By size."""
     result = {"method": method(bench), "sizes": {}, "limits": [], "faults": []}
-    for name in bench.options.sizes or [*sd.SIZES][: 1 if bench.quick else None]:
-        shape = sd.SIZES[name]
+    for shape in wanted_shapes(bench):
         of_size = {"shape": vars(shape) | {"teams": sd.TEAMS, "all_groups": shape.all_groups}}
         result["sizes"][str(shape)] = of_size
         of_size["began"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
