@@ -7,6 +7,9 @@
  * Reads commands on standard input, one a line, and answers each with one line:
  *
  *   user NAME | group NAME   watches that from now on; answers: its value, -1 when there is no such
+ *   gone NAME                the same; the value is 1 when there is no such user, 0 when there is
+ *   has GROUP USER           the same; the value is 1 when the user is a member of the group, else 0
+ *   lacks GROUP USER         the same; the value is 1 when the user is not a member, else 0
  *   seen VALUE MS            waits until VALUE or a greater one was seen, at most MS milliseconds;
  *                            answers: when, 0 when it was not; look-ups, absences, errors and values
  *                            smaller than one before, all since the start
@@ -41,7 +44,7 @@ struct rename {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char kind[8], name[256];
+static char kind[8], name[256], member[256];
 static int chosen; /* counts up when something else is to be watched */
 static long long seen_at[VALUES_MAX];
 static int greatest;
@@ -62,10 +65,12 @@ static long long now_ns(void) {
 }
 
 /* The value, -1 when there is no such entry, -2 on an error. */
-static int look(const char *what, const char *key) {
-  if (strcmp(what, "user") == 0) {
+static int look(const char *what, const char *key, const char *user) {
+  int gone = strcmp(what, "gone") == 0;
+  if (gone || strcmp(what, "user") == 0) {
     struct passwd pw, *found;
     int error = getpwnam_r(key, &pw, buffer, BUFFER_BYTES, &found);
+    if (gone && (found || !error)) return !found;
     if (!found) return error ? -2 : -1;
     const char *space = strrchr(pw.pw_gecos, ' ');
     return space ? atoi(space + 1) : 0;
@@ -73,22 +78,26 @@ static int look(const char *what, const char *key) {
   struct group gr, *found;
   int error = getgrnam_r(key, &gr, buffer, BUFFER_BYTES, &found), members = 0;
   if (!found) return error ? -2 : -1;
-  while (gr.gr_mem[members]) members++;
+  int is_member = 0;
+  for (; gr.gr_mem[members]; members++) is_member |= strcmp(gr.gr_mem[members], user) == 0;
+  if (strcmp(what, "has") == 0) return is_member;
+  if (strcmp(what, "lacks") == 0) return !is_member;
   return members;
 }
 
 static void *watch(void *unused) {
   (void)unused;
   int watched = 0;
-  char what[sizeof kind], key[sizeof name];
+  char what[sizeof kind], key[sizeof name], user[sizeof member];
   for (;; usleep(PAUSE_US)) {
     pthread_mutex_lock(&lock);
     int turn = chosen;
     memcpy(what, kind, sizeof what);
     memcpy(key, name, sizeof key);
+    memcpy(user, member, sizeof user);
     pthread_mutex_unlock(&lock);
     if (!turn) continue;
-    int value = look(what, key);
+    int value = look(what, key, user);
     long long when = now_ns();
     pthread_mutex_lock(&lock);
     if (turn == chosen) {
@@ -131,10 +140,11 @@ static void *follow(void *folder) {
   return NULL;
 }
 
-static void choose(const char *what, const char *key) {
+static void choose(const char *what, const char *key, const char *user) {
   pthread_mutex_lock(&lock);
   snprintf(kind, sizeof kind, "%s", what);
   snprintf(name, sizeof name, "%s", key);
+  snprintf(member, sizeof member, "%s", user);
   chosen++;
   greatest = -1;
   unsigned long long before = calls;
@@ -180,14 +190,20 @@ int main(int argc, char **argv) {
   if (!buffer || pthread_create(&thread, NULL, follow, argv[1]) || pthread_create(&thread, NULL, watch, NULL))
     die("threads");
   setvbuf(stdout, NULL, _IOLBF, 0);
-  char line[512], file[FILE_NAME_MAX], key[256];
+  char line[600], file[FILE_NAME_MAX], key[256], user[256];
   long long since, ms;
   int value, count;
   while (fgets(line, sizeof line, stdin)) {
     if (sscanf(line, "user %255s", key) == 1) {
-      choose("user", key);
+      choose("user", key, "");
     } else if (sscanf(line, "group %255s", key) == 1) {
-      choose("group", key);
+      choose("group", key, "");
+    } else if (sscanf(line, "gone %255s", key) == 1) {
+      choose("gone", key, "");
+    } else if (sscanf(line, "has %255s %255s", key, user) == 2) {
+      choose("has", key, user);
+    } else if (sscanf(line, "lacks %255s %255s", key, user) == 2) {
+      choose("lacks", key, user);
     } else if (sscanf(line, "seen %d %lld", &value, &ms) == 2) {
       seen(value, ms);
     } else if (sscanf(line, "renamed %63s %lld %lld", file, &since, &ms) == 3) {

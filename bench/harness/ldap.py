@@ -16,6 +16,7 @@ BIND, BIND_RESPONSE = 0x60, 0x61
 UNBIND = 0x42
 SEARCH, ENTRY, DONE, REFERENCE = 0x63, 0x64, 0x65, 0x73
 MODIFY, MODIFY_RESPONSE = 0x66, 0x67
+ADD_ENTRY, DELETE_ENTRY = 0x68, 0x4A
 INTERMEDIATE = 0x79
 ADD, DELETE, REPLACE = range(3)
 BASE, ONE, SUBTREE = range(3)
@@ -156,6 +157,20 @@ def bind_request(dn="", password=""):
 def modify_request(dn, how, attribute, *values):
     change = tlv(0x30, octets(attribute), tlv(0x31, *map(octets, values)))
     return tlv(MODIFY, octets(dn), tlv(0x30, tlv(0x30, integer(how, 0x0A), change)))
+
+
+def add_request(dn, attributes):
+    """Adds an entry; an attribute has one value or a list of them."""
+    lists = ((name, values if isinstance(values, list) else [values]) for name, values in attributes.items())
+    return tlv(
+        ADD_ENTRY,
+        octets(dn),
+        tlv(0x30, *(tlv(0x30, octets(name), tlv(0x31, *map(octets, values))) for name, values in lists)),
+    )
+
+
+def delete_request(dn):
+    return octets(dn, DELETE_ENTRY)
 
 
 def text_of(entry, attribute):

@@ -5,6 +5,7 @@ from . import directories_report as directories
 from . import lab_report as lab
 from . import log_in_report as log_in
 from . import maps_report as maps
+from . import scale_report as scale
 from .table import Table
 
 FLOOR = "floor (no members)"
@@ -35,6 +36,7 @@ def tables(results):
     if "nscd" in results:
         made += maps.tables(results["nscd"])
     made += directories.tables(results)
+    made += scale.tables(results)
     made += log_in.tables(results)
     made += commands.tables(results)
     made += lab.tables(results)

@@ -42,8 +42,10 @@ class Server:
     def start(self):
         """Starts it and waits until it answers; gives back the instant of the first answer."""
         with open(self.folder / "said", "ab") as said:
+            # It ends with this program, also when that is killed.
             self.process = subprocess.Popen(
-                ["taskset", "-c", str(SUPPORT_CPU), *at_priority(ORDINARY), *map(str, self.command())],
+                ["setpriv", "--pdeathsig", "TERM", "taskset", "-c", str(SUPPORT_CPU), *at_priority(ORDINARY),
+                 *map(str, self.command())],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=ENVIRONMENT,
             )  # fmt: skip
         deadline = time.monotonic() + START_WITHIN_S
