@@ -62,7 +62,8 @@ impl Watchers {
                     while !stop.load(Ordering::Relaxed) {
                         look(&mut caller, looks, &mut seen, &newest);
                         looks += 1;
-                        sleep(Duration::from_micros(200));
+                        // Often, and yet most of a processor is left for what is watched.
+                        sleep(Duration::from_millis(1));
                     }
                     looks
                 })
