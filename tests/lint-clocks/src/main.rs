@@ -7,7 +7,7 @@
 //! The lint covers the Rust sources of the workspace; `python.py` beside it covers Python. It does not
 //! measure anything, and does not judge sleeps: they delay a test, but do not fail it.
 //!
-//! usage: roster-lint-clocks [ROOT]
+//! usage: `roster-lint-clocks [ROOT]`
 
 mod clocks;
 mod exceptions;
