@@ -5,6 +5,7 @@ Finds programs and modules below a folder that `make install` with DESTDIR= fill
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ def install_tree(repository, folder, commit, build):
     make = ["make", "--no-print-directory"]
     # Called by make, its own variables would come first.
     environment = os.environ | {"DESTDIR": str(folder), "PREFIX": "/usr", "MAKEFLAGS": ""}
+    shutil.rmtree(folder, ignore_errors=True)
     for target in (["build"] if build else []) + ["install"]:
         subprocess.run([*make, target], cwd=repository, check=True, stdout=sys.stderr, env=environment)
     return installed(NEW, folder, commit)

@@ -83,11 +83,10 @@ def compared(run, repository, attempts, save):
                 if name not in parts:
                     parts[name] = PARTS[name](run)
                 measured = blocks.measure(run, parts[name], attempt)
-            except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+                lines += [line_of(name, line, pairs) for line, pairs in measured.items()]
+            except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
                 # The other parts' lines are worth having.
                 results["failures"].append(f"{name}: {error}")
-                continue
-            lines += [line_of(name, line, pairs) for line, pairs in measured.items()]
         took = time.monotonic() - begin
         averages = [load_average, os.getloadavg()[0]]
         results["tries"].append({"lines": lines, "seconds": took, "load_averages": averages})
