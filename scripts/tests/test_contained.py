@@ -11,7 +11,7 @@ import time
 import unittest
 
 CONTAINED = pathlib.Path(__file__).resolve().parent.parent / "contained"
-ENDED_WITHIN_S = 60
+ENDED_WITHIN_S = 120
 # Everything that tests start: a daemon in a session of its own, a mount, sockets, a namespace, a control group.
 STARTS_ALL = r"""
 setsid sleep {seconds} &
@@ -28,8 +28,9 @@ time.sleep({seconds})'
 """
 
 
-def run(*command):
-    return subprocess.run([CONTAINED, *command], capture_output=True, text=True, timeout=ENDED_WITHIN_S)
+def run(*command, grace_s="60"):
+    environment = os.environ | {"CONTAINED_GRACE_S": grace_s}
+    return subprocess.run([CONTAINED, *command], capture_output=True, text=True, timeout=ENDED_WITHIN_S, env=environment)
 
 
 def processes(words):
@@ -43,9 +44,11 @@ def processes(words):
     return found
 
 
-def groups():
-    mounted = re.search(r" (\S+) (\S+) - cgroup2 ", pathlib.Path("/proc/self/mountinfo").read_text())
-    return set(pathlib.Path(mounted.group(1)).rglob("roster-contained-*")) if mounted else set()
+def group_of(pid):
+    """The folder of the control group of a process, or None without cgroup2."""
+    mounted = re.search(r" (/\S*) (/\S*) \S+ (?:\S+ )*- cgroup2 ", pathlib.Path("/proc/self/mountinfo").read_text())
+    own = re.search(r"^0::(.*)$", pathlib.Path(f"/proc/{pid}/cgroup").read_text(), re.MULTILINE)
+    return pathlib.Path(mounted.group(2) + own.group(1)) if mounted and own else None
 
 
 class Contained(unittest.TestCase):
@@ -64,7 +67,7 @@ class Contained(unittest.TestCase):
     def test_process_left_behind_is_named_and_ended(self):
         for options in ([], ["--machine-pids"]):
             with self.subTest(options=options):
-                done = run(*options, "sh", "-c", "setsid sleep 86399 &")
+                done = run(*options, "sh", "-c", "setsid sleep 86399 &", grace_s="1")
                 self.assertEqual(done.returncode, 70)
                 self.assertRegex(done.stderr, r"process left behind: \d+ sleep 86399")
                 self.assertEqual(done.stderr.count("left behind"), 1)
@@ -81,6 +84,11 @@ class Contained(unittest.TestCase):
         ignored = int(done.stdout.split()[1], 16)
         named = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
         self.assertEqual([number for number in named if ignored & 1 << (number - 1)], [])
+
+    def test_closed_streams_do_not_end_the_command(self):
+        for closed in ("<&-", ">&-", "<&- >&- 2>&-"):
+            done = subprocess.run(["sh", "-c", f'"$0" sh -c "exit 3" {closed}', CONTAINED], timeout=ENDED_WITHIN_S)
+            self.assertEqual(done.returncode, 3, closed)
 
     def test_orphan_that_ends_is_no_failure(self):
         done = run("sh", "-c", "sh -c 'setsid sleep 0.2 &'")
@@ -110,7 +118,6 @@ class Contained(unittest.TestCase):
 
     def kill_and_look(self, options):
         seconds = 80_000 + os.getpid() % 1000
-        before = groups()
         with subprocess.Popen(
             [CONTAINED, *options, "sh", "-c", STARTS_ALL.replace("{seconds}", str(seconds))], stdout=subprocess.PIPE, text=True
         ) as started:
@@ -119,9 +126,11 @@ class Contained(unittest.TestCase):
             self.assertGreaterEqual(len(inside), 2)
             namespaces = {os.readlink(f"/proc/{pid}/ns/net") for pid in inside}
             self.assertEqual(len(namespaces), 2)
+            group = group_of(started.pid)
+            self.assertIn("roster-contained-", str(group))
             started.send_signal(signal.SIGKILL)
         self.eventually("processes end", lambda: not processes(str(seconds)))
-        self.eventually("control groups are removed", lambda: groups() <= before)
+        self.eventually("the control group is removed", lambda: not group.exists())
         self.assertNotIn(f"contained-{seconds}", pathlib.Path("/proc/net/unix").read_text())
         with socket.socket(socket.AF_UNIX) as free:
             free.bind(f"\0contained-{seconds}")

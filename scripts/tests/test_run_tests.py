@@ -35,7 +35,7 @@ test crates/x/src/lib.rs - g (line 9) ... ignored
 
 test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out
 """
-PYTHON = "Ran 7 tests in 1.5s\n\nFAILED (failures=1, errors=1, skipped=2)\n"
+PYTHON = "Ran 7 tests in 1.5s\n\nFAILED (failures=1, errors=1, skipped=2, expected failures=1)\n"
 
 
 def done(output, failure="", seconds=1.0):
@@ -77,6 +77,31 @@ class Report(unittest.TestCase):
         status, text = report(done("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured"))
         self.assertEqual(status, 1)
         self.assertIn("failed: no test ran\n", text)
+
+    def test_executable_without_result_fails(self):
+        self.assertEqual(run_tests.failure_of(0, "running 3 tests\n"), "ended without a result")
+        self.assertEqual(run_tests.failure_of(0, "Ran 0 tests in 0.000s\n\nOK\n"), "no test ran")
+        self.assertEqual(run_tests.failure_of(134, RUST), "three")
+        self.assertEqual(run_tests.failure_of(134, ""), "exit status 134")
+        self.assertEqual(run_tests.failure_of(0, DOCUMENTATION), "")
+
+    def test_dead_executable_counts_as_failed(self):
+        fine = done("test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured")
+        status, text = report(fine, done("running 3 tests\n", "exit status 134"))
+        self.assertEqual(status, 1)
+        self.assertEqual(text.splitlines()[-1], "tests: 5 passed, 1 failed, 0 skipped")
+
+    def test_no_executable_fails(self):
+        status, text = report()
+        self.assertEqual(status, 1)
+        self.assertIn("failed: no test ran\n", text)
+
+    def test_skipped_python_test_is_listed(self):
+        skipped = "test_x (test_y.Z.test_x) ... skipped 'needs root'\n\nRan 2 tests in 0.1s\n\nOK (skipped=1)\n"
+        status, text = report(done(skipped))
+        self.assertEqual(status, 0)
+        self.assertIn("ignored: some.rs: test_x: 'needs root'\n", text)
+        self.assertEqual(text.splitlines()[-1], "tests: 1 passed, 0 failed, 1 skipped")
 
     def test_slowest_start_first(self):
         slow = run_tests.SLOWEST.read_text().split()

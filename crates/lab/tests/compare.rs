@@ -4,22 +4,27 @@ mod common;
 
 use common::{DN, PASSWORD, run, slapd};
 use resvg::tiny_skia::Pixmap;
-use roster_system_tests::{Server, tool};
+use roster_system_tests::servers::Relay;
+use roster_system_tests::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// Two runs at a slapd: one that reuses connections, and one with a connection for each bind.
+/// Two runs at a slapd: one that reuses connections, and one with a connection for each bind and with replies that a
+/// relay delays by more than a busy machine does.
 fn two_runs() -> (TempDir, [PathBuf; 2]) {
     let folder = tempfile::tempdir().expect("make a folder");
     let slapd = slapd(|_| {});
-    let uri = slapd.uri();
-    let files = ["reuse", "new"].map(|how| {
+    let relay = Relay::to(slapd.port());
+    let uri = relay.uri();
+    let files = [("reuse", 0), ("new", 100)].map(|(how, delay_ms)| {
+        relay.slow_down(Duration::from_millis(delay_ms));
         let file = folder.path().join(format!("{how}.json"));
         let what = ["ldap", "--uri", &uri, "--dn", DN, "--password", PASSWORD, "--users", "2"];
         let how = ["--connections", how, "--duration", "2", "--warm-up", "200ms", "--probe", "0"];
