@@ -9,7 +9,7 @@
 //! keep them when code moves.
 //!
 //! Does not measure time (`bench/run` does) and does not compare (`bench/counts/compare` does).
-// What gungraun makes of the lines.
+// gungraun generates undocumented items.
 #![allow(missing_docs, unused_qualifications)]
 // gungraun hands values to teardown functions.
 #![allow(clippy::needless_pass_by_value)]
