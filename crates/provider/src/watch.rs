@@ -311,8 +311,11 @@ mod tests {
         seen(watch).await.is_some()
     }
 
-    async fn is_quiet(watch: &mut Watch) -> bool {
-        tokio::time::timeout(Duration::from_millis(300), watch.changed()).await.is_err()
+    async fn expect_quiet(watch: &mut Watch, what: &str) {
+        assert!(
+            tokio::time::timeout(Duration::from_millis(300), watch.changed()).await.is_err(),
+            "{what}"
+        );
     }
 
     #[tokio::test]
@@ -321,12 +324,12 @@ mod tests {
         let file = folder.path().join("passwd");
         fs::write(&file, "a").expect("write");
         let mut watch = Watch::new([file.clone()]).expect("a watch");
-        assert!(is_quiet(&mut watch).await);
+        expect_quiet(&mut watch, "nothing happened").await;
         fs::write(&file, "b").expect("write in place");
         assert!(is_seen(&mut watch).await, "written in place");
         let new = folder.path().join("passwd.new");
         fs::write(&new, "c").expect("write beside");
-        assert!(is_quiet(&mut watch).await, "another file");
+        expect_quiet(&mut watch, "another file").await;
         fs::rename(&new, &file).expect("rename");
         assert_eq!(seen(&mut watch).await, Some(Change::Replaced));
         fs::write(&file, "d").expect("write in place");
@@ -354,7 +357,7 @@ mod tests {
     /// Begins to wait and drops that at once, when there is something to be told; whether it was not
     /// over yet.
     async fn is_dropped(watch: &mut Watch) -> bool {
-        let ready = timeout_at(Instant::now() + Duration::from_secs(2), watch.inotify.readable());
+        let ready = tokio::time::timeout(SOON, watch.inotify.readable());
         ready.await.expect("events").expect("readable").retain_ready();
         let mut changed = std::pin::pin!(watch.changed());
         std::future::poll_fn(|context| Poll::Ready(changed.as_mut().poll(context).is_pending()))
@@ -453,7 +456,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("v1", path("current")).expect("link");
         let mut watch = Watch::new([path("current/lab/passwd")]).expect("a watch");
-        assert!(is_quiet(&mut watch).await);
+        expect_quiet(&mut watch, "nothing happened").await;
         // As `ln -sfn` and most that deploys does it.
         std::os::unix::fs::symlink("v2", path("new")).expect("link");
         fs::rename(path("new"), path("current")).expect("rename");
@@ -461,10 +464,10 @@ mod tests {
         fs::write(path("v2/lab/passwd"), "again").expect("write");
         assert!(is_seen(&mut watch).await, "written where it leads now");
         fs::write(path("v1/lab/passwd"), "again").expect("write");
-        assert!(is_quiet(&mut watch).await, "where it led before");
+        expect_quiet(&mut watch, "where it led before").await;
         fs::create_dir(path("lab.new")).expect("create");
         fs::write(path("lab.new/passwd"), "c").expect("write");
-        assert!(is_quiet(&mut watch).await, "beside");
+        expect_quiet(&mut watch, "beside").await;
         fs::rename(path("v2/lab"), path("v2/lab.old")).expect("rename");
         fs::rename(path("lab.new"), path("v2/lab")).expect("rename");
         assert!(is_seen(&mut watch).await, "another folder took the place");

@@ -1,6 +1,6 @@
 //! The list of accepted findings. Knows no Rust; `main` compares it with what `clocks` finds.
 
-/// Accepted findings by file and function, each with a reason.
+/// Accepted findings by file, function and source line, each with a reason.
 pub struct Exceptions {
     entries: Vec<Entry>,
 }
@@ -9,37 +9,37 @@ struct Entry {
     line: usize,
     path: String,
     function: String,
+    text: String,
     used: bool,
 }
 
 impl Exceptions {
-    /// Parses lines `FILE: FUNCTION: REASON`; `#` begins a comment line.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Parses lines ``FILE: FUNCTION: `SOURCE LINE`: REASON`` on files that end with `suffix`; `#` begins
+    /// a comment line.
+    pub fn parse(text: &str, suffix: &str) -> Result<Self, String> {
         let mut entries = Vec::new();
         for (index, line) in text.lines().enumerate() {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let fields: Vec<&str> = line.splitn(3, ": ").map(str::trim).collect();
-            let [path, function, reason] = fields[..] else {
-                return Err(format!(
-                    "exceptions: line {}: expected FILE: FUNCTION: REASON",
+            let entry = Entry::parse(index + 1, line).ok_or_else(|| {
+                format!(
+                    "exceptions: line {}: expected FILE: FUNCTION: `SOURCE LINE`: REASON",
                     index + 1
-                ));
-            };
-            if reason.is_empty() {
-                return Err(format!("exceptions: line {}: the reason is missing", index + 1));
+                )
+            })?;
+            if entry.path.ends_with(suffix) {
+                entries.push(entry);
             }
-            let (path, function) = (path.to_owned(), function.to_owned());
-            entries.push(Entry { line: index + 1, path, function, used: false });
         }
         Ok(Self { entries })
     }
 
-    /// Whether a finding in this function is accepted. Marks the entry as used.
-    pub fn accept(&mut self, path: &str, function: &str) -> bool {
-        let mut entries = self.entries.iter_mut();
-        let found = entries.find(|entry| entry.path == path && entry.function == function);
+    /// Whether a finding is accepted. Each entry accepts one finding.
+    pub fn accept(&mut self, path: &str, function: &str, text: &str) -> bool {
+        let found = self.entries.iter_mut().find(|entry| {
+            !entry.used && entry.path == path && entry.function == function && entry.text == text
+        });
         found.is_some_and(|entry| {
             entry.used = true;
             true
@@ -52,5 +52,15 @@ impl Exceptions {
             .iter()
             .filter(|entry| !entry.used)
             .map(|entry| (entry.line, entry.path.as_str(), entry.function.as_str()))
+    }
+}
+
+impl Entry {
+    fn parse(line: usize, entry: &str) -> Option<Self> {
+        let (place, rest) = entry.split_once(": `")?;
+        let (path, function) = place.split_once(": ")?;
+        let (text, reason) = rest.rsplit_once("`: ")?;
+        let [path, function, text] = [path, function, text].map(str::to_owned);
+        (!reason.trim().is_empty()).then_some(Self { line, path, function, text, used: false })
     }
 }

@@ -1,11 +1,11 @@
-//! The lint `clocks in tests`: no test asserts on elapsed time. `make lint` runs it on the tree.
+//! The lint `clocks in tests`: no test depends on a clock. `make lint` runs it on the tree.
 //!
 //! A busy machine delays any process by any time. A test that compares times fails there without a
 //! fault in the code. Tests therefore show that something waited for something: the outcome happens
 //! although the other side is still blocked, and the test releases it afterwards.
 //!
-//! The lint covers the Rust sources of the workspace; `python.py` beside it covers Python. It does not
-//! measure anything, and does not judge sleeps: they delay a test, but do not fail it.
+//! The lint covers the Rust sources of the workspace; `python.py` beside it covers Python. `clocks` has
+//! the rule. Sleeps are out of scope, also those after which a test expects an outcome.
 //!
 //! usage: `roster-lint-clocks [ROOT]`
 
@@ -45,16 +45,14 @@ fn main() -> ExitCode {
 fn check(root: &Path) -> Result<String, String> {
     let list = root.join(EXCEPTIONS);
     let list = std::fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;
-    let mut exceptions = Exceptions::parse(&list)?;
+    let mut exceptions = Exceptions::parse(&list, ".rs")?;
     let sources = source::read_tree(root, &ROOTS)?;
     let mut report = String::new();
-    for finding in clocks::find(&sources) {
-        if !exceptions.accept(&finding.path, &finding.function) {
-            let _ = writeln!(
-                report,
-                "{}:{}: {}: {}",
-                finding.path, finding.line, finding.function, finding.message
-            );
+    for clocks::Finding { path, line, function, message } in clocks::find(&sources) {
+        let file = std::fs::read_to_string(root.join(&path)).map_err(|e| format!("{path}: {e}"))?;
+        let text = file.lines().nth(line - 1).unwrap_or_default().trim();
+        if !exceptions.accept(&path, &function, text) {
+            let _ = writeln!(report, "{path}:{line}: {function}: {message}: `{text}`");
         }
     }
     for (line, path, function) in exceptions.unused() {
@@ -66,7 +64,7 @@ fn check(root: &Path) -> Result<String, String> {
     if !report.is_empty() {
         report.push_str(
             "Show that something waited for something, and bound waits by 30 s or more; or add a \
-             line `FILE: FUNCTION: REASON` to the exceptions.\n",
+             line ``FILE: FUNCTION: `SOURCE LINE`: REASON`` to the exceptions.\n",
         );
     }
     Ok(report)
@@ -97,6 +95,9 @@ mod tests {
     const TIMED: &str = "#[test]\nfn answer_is_quick() {\n    let start = Instant::now();\n    \
                          assert!(start.elapsed() < Duration::from_secs(1));\n}\n";
 
+    const EXCEPTED: &str = "crates/one/tests/it.rs: answer_is_quick: \
+        `assert!(start.elapsed() < Duration::from_secs(1));`: the figure is the subject\n";
+
     #[test]
     fn report_finding_names_file_line_function() {
         let report = report(TIMED, "").unwrap();
@@ -105,21 +106,28 @@ mod tests {
 
     #[test]
     fn report_excepted_finding_is_accepted() {
-        let list = "# why\n\ncrates/one/tests/it.rs: answer_is_quick: the figure is the subject\n";
-        assert_eq!(report(TIMED, list).unwrap(), "");
+        assert_eq!(report(TIMED, &format!("# why\n\n{EXCEPTED}")).unwrap(), "");
+    }
+
+    #[test]
+    fn report_second_finding_needs_second_exception() {
+        let twice =
+            TIMED.replace("}\n", "    assert!(start.elapsed() < Duration::from_secs(1));\n}\n");
+        assert!(report(&twice, EXCEPTED).unwrap().starts_with("crates/one/tests/it.rs:5: "));
+        assert_eq!(report(&twice, &EXCEPTED.repeat(2)).unwrap(), "");
     }
 
     #[test]
     fn report_stale_exception_fails() {
-        let list = "crates/one/tests/it.rs: answer_is_quick: a reason\n";
-        let report = report("#[test]\nfn answer_is_quick() {}\n", list).unwrap();
+        let report = report("#[test]\nfn answer_is_quick() {}\n", EXCEPTED).unwrap();
         assert!(report.contains("exceptions.txt:1: crates/one/tests/it.rs"), "{report}");
         assert!(report.contains("matches nothing"), "{report}");
     }
 
     #[test]
     fn report_exception_without_reason_is_rejected() {
-        let error = report(TIMED, "crates/one/tests/it.rs: answer_is_quick:\n").unwrap_err();
+        let list = EXCEPTED.replace("the figure is the subject", "");
+        let error = report(TIMED, &list).unwrap_err();
         assert!(error.contains("line 1"), "{error}");
     }
 

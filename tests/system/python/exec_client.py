@@ -109,10 +109,9 @@ def malformed():
 
 
 def slow():
-    """A byte a second is too slow; a second command's time begins with its first byte."""
+    """A byte each half second is too slow: the daemon ends the connection before it has the request."""
     connection = connect()
     data = request("sh", "-c", "exit 0")
-    began = time.monotonic()
     send(connection, data[:1])
     try:
         for byte in data[1:]:
@@ -120,7 +119,7 @@ def slow():
             connection.sendall(bytes([byte]))
     except (BrokenPipeError, ConnectionResetError):
         pass
-    print(answer(connection), "late" if time.monotonic() - began > 30 else "in time")
+    print(answer(connection))
 
 
 def inherited():
@@ -165,22 +164,38 @@ def large():
     variables = ["A=" + "x" * 100_000] * 40
     data = request("sh", "-c", "exit 0", variables=variables)
     print(len(data) > 3 << 20, answers(data))
-    held = []
-    for _ in range(12):
-        connection = connect()
-        try:
-            send(connection, data[: 3 << 20])
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-        held.append(connection)
-    told = []
-    for connection in held:
-        connection.settimeout(1)
-        try:
-            told.append(answer(connection))
-        except TimeoutError:
-            told.append("held")
-    print(told.count("held"), told.count("D 4"))
+    # The daemon gives a request up 5 s after its first byte. On a machine that took longer: once more.
+    for _ in range(20):
+        held, refused = [begun(data) for _ in range(4)], [begun(data) for _ in range(8)]
+        told = [answer(connection) for connection in refused]
+        waiting = sum(waits(connection) for connection in held)
+        for connection in held + refused:
+            connection.close()
+        if waiting == len(held):
+            break
+    print(waiting, told.count("D 4"))
+
+
+def begun(data):
+    """A connection with the first 3 MiB of a request, as far as the daemon reads them."""
+    connection = connect()
+    try:
+        send(connection, data[: 3 << 20])
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    return connection
+
+
+def waits(connection):
+    """Whether the daemon has neither answered nor ended the connection."""
+    connection.setblocking(False)
+    try:
+        connection.recv(1)
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        pass
+    return False
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ rest = {}
 
 def expect(terminal, text):
     """Waits until the terminal shows a text; what comes behind it is for the next time."""
-    seen, until = rest.get(terminal, ""), time.monotonic() + SOON
+    seen = rest.get(terminal, "")
     while text not in seen:
-        if not select.select([terminal], [], [], max(0, until - time.monotonic()))[0]:
+        if not select.select([terminal], [], [], SOON)[0]:
             raise SystemExit(f"no {text!r} in {seen!r}")
         try:
             seen += os.read(terminal, 4096).decode()

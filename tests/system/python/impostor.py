@@ -20,7 +20,7 @@ import sys
 CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4
 F_ADD_SEALS, ALL_SEALS = 1033, 15
 BUS = "org.freedesktop.DBus"
-ANSWER_WITHIN_SECONDS = 15
+ANSWER_WITHIN_SECONDS = 60
 
 # Flags of an image: nothing is missing, and it is as the directory is now.
 COMPLETE, CURRENT = 1, 2

@@ -19,13 +19,14 @@ if pid == 0:
     os.execvp(command[0], command)
 
 shown, read_until = "", 0
-until = time.monotonic() + SOON
+# Looks, 0.01 s apart, that take at least SOON.
+looks = iter(range(100 * SOON))
 
 
 def read():
     """More of what it shows; false once the command has ended and all is read."""
     global shown
-    if not select.select([terminal], [], [], max(0, until - time.monotonic()))[0]:
+    if not select.select([terminal], [], [], SOON)[0]:
         os.kill(pid, 9)
         sys.exit(f"the terminal says nothing more behind: {shown!r}")
     try:
@@ -37,7 +38,7 @@ def read():
         if ended:
             finish(status)
         time.sleep(0.01)
-        return time.monotonic() < until
+        return next(looks, None) is not None
 
 
 def finish(status):
@@ -48,7 +49,7 @@ def finish(status):
 def wait_until_it_reads():
     """Programs forget what was typed before they had switched the echo off, which is after they asked."""
     sleeping = 0
-    while sleeping < 3 and time.monotonic() < until:
+    while sleeping < 3 and next(looks, None) is not None:
         time.sleep(0.01)
         with open(f"/proc/{os.tcgetpgrp(terminal)}/stat") as stat:
             state = stat.read().rpartition(")")[2].split()[0]

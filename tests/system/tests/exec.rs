@@ -692,7 +692,7 @@ fn what_no_client_would_send_is_the_end_of_its_connection_alone() {
     assert!(lines.len() > 15 && lines[1..].iter().all(|line| line.ends_with(": end")), "{told}");
     assert_eq!(says(&exec, "several"), "S E 0 0\nS E 0 7\nS E 0 0");
     assert_eq!(says(&exec, "out_of_turn"), "S\nE 1 1");
-    assert_eq!(says(&exec, "slow"), "end in time");
+    assert_eq!(says(&exec, "slow"), "end");
     assert_eq!(exec.run(ALICE, &["sh", "-c", "exit 3"]).code, 3);
 }
 
@@ -704,7 +704,7 @@ fn large_requests_are_held_within_bounds() {
     let (first, counts) = told.split_once('\n').unwrap();
     assert_eq!(first, "True S E 0 0");
     let counts: Vec<usize> = counts.split(' ').map(|count| count.parse().unwrap()).collect();
-    // Sixteen MiB are four requests of nearly four; the others are told at once.
+    // Sixteen MiB are four requests of nearly four; the others are refused while those are held.
     assert_eq!((counts[0], counts[1]), (4, 8), "{told}");
 }
 

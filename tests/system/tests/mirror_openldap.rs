@@ -3,7 +3,6 @@
 
 use roster_system_tests::rosterd::Source;
 use roster_system_tests::{Directory, Domain, Rosterd, Schema, Setup, Slapd, scenario};
-use std::time::Instant;
 
 const USERS: u32 = 10_000;
 const GROUPS: u32 = 10_000;
@@ -12,15 +11,11 @@ const MEMBERS: u32 = 10;
 fn mirrored(schema: Schema) {
     let ldif = Directory::new(schema).populated(USERS, GROUPS, MEMBERS);
     let slapd = Slapd::serving(Setup::new(schema), &ldif);
-    let start = Instant::now();
     let mut rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
     rosterd.wait_for_snapshot();
-    println!("first snapshot after {:?}", start.elapsed());
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    println!("mirrored after {:?}", start.elapsed());
     scenario::changes_are_seen(&slapd, &rosterd);
     scenario::changes_in_a_gap_are_seen(&slapd, &mut rosterd);
-    println!("all changes seen after {:?}", start.elapsed());
 }
 
 #[test]

@@ -12,7 +12,6 @@ use roster_system_tests::{
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
-use std::time::Instant;
 
 /// A number of the environment, for a longer run than there is time for every day.
 fn number_of(variable: &str, usual: usize) -> usize {
@@ -134,7 +133,6 @@ fn clients_of_every_age_live_through_all_switches_and_keep_one_map_of_each_table
     host.publish(&generation(1));
     let served = Responder::start(host);
     let host = served.host();
-    let start = Instant::now();
     let mut clients = vec![Client::start(host, 1)];
     for number in 2..=switches {
         host.publish(&generation(number));
@@ -149,7 +147,6 @@ fn clients_of_every_age_live_through_all_switches_and_keep_one_map_of_each_table
             clients.push(Client::start(host, number));
         }
     }
-    println!("{switches} generations in {:?}", start.elapsed());
     for client in &mut clients {
         wait_until(SOON, "the newest generation is seen", || {
             client.look();

@@ -11,12 +11,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long the threads run, unless `ROSTER_SECONDS` says otherwise.
-const UNDER_LOAD: Duration = Duration::from_secs(5);
-/// 100 publications a second.
-const PERIOD: Duration = Duration::from_millis(10);
+/// How many seconds' generations are published, unless `ROSTER_SECONDS` says otherwise.
+const UNDER_LOAD_S: usize = 5;
+/// Generations published in a second, by a machine that publishes at once.
+const PER_SECOND: u16 = 100;
 /// The promise: a publication is seen this much later at the latest.
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
 
@@ -45,8 +45,8 @@ fn generation(number: usize) -> Corpus {
 #[test]
 fn thirty_two_threads_never_see_a_wrong_torn_or_missing_answer() {
     let under_load = match std::env::var("ROSTER_SECONDS") {
-        Ok(text) => Duration::from_secs(text.parse().expect("ROSTER_SECONDS is a number")),
-        Err(_) => UNDER_LOAD,
+        Ok(text) => text.parse().expect("ROSTER_SECONDS is a number"),
+        Err(_) => UNDER_LOAD_S,
     };
     let host = Host::in_memory(&generation(1), ROSTER);
     host.publish(&generation(1));
@@ -66,30 +66,25 @@ fn a_thread_that_is_long_in_opening_the_first_generation_takes_nobody_back() {
     strace.args(["-n", "19"]).arg(tool("strace", "strace"));
     strace.args(["-f", "-o", "/dev/null", "-P", "/var/lib/roster/roster.snap"]);
     strace.args(["-e", "trace=mmap", "-e", "inject=mmap:delay_exit=200000:when=1..2"]);
-    replaced_under(&host, strace, Duration::from_secs(2), &["5"]);
+    replaced_under(&host, strace, 2, &["5"]);
 }
 
-/// Publishes generations for that long while `c/threads.c` looks up, started by the end of `command`;
-/// the threads begin
-/// `apart` milliseconds. None of the calls is wrong.
-fn replaced_under(host: &Host, mut command: Command, under_load: Duration, apart: &[&str]) {
+/// Publishes the generations of so many seconds while `c/threads.c` looks up, started by the end of
+/// `command`; the threads begin `apart` milliseconds. None of the calls is wrong.
+fn replaced_under(host: &Host, mut command: Command, seconds: usize, apart: &[&str]) {
+    let last = seconds * usize::from(PER_SECOND);
     let mut threads = command
         .arg(c_program("threads"))
-        .arg((under_load + 3 * SOON).as_secs().to_string())
+        .arg((Duration::from_secs(10 * seconds as u64) + 3 * SOON).as_secs().to_string())
         .args(apart)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("start the threads");
-    let start = Instant::now();
-    let mut last = 1;
-    // So few that the slowest machine makes them, and enough for the claim to mean something.
-    while start.elapsed() < under_load || last < 20 {
-        let due = start + PERIOD * u32::try_from(last).expect("a count of centiseconds");
-        sleep(due.saturating_duration_since(Instant::now()));
-        last += 1;
-        host.publish(&generation(last));
+    for number in 2..=last {
+        sleep(Duration::from_secs(1) / u32::from(PER_SECOND));
+        host.publish(&generation(number));
     }
     // The threads look until they see it, too.
     let mut input = threads.stdin.take().expect("was piped");
@@ -99,7 +94,6 @@ fn replaced_under(host: &Host, mut command: Command, under_load: Duration, apart
     let mut stdout = threads.stdout.take().expect("was piped");
     stdout.read_to_string(&mut told).expect("read the count");
     let done = threads.wait_with_output().expect("wait for the threads");
-    println!("{last} generations in {:?}: {told}", start.elapsed());
     assert!(done.status.success(), "{told}{}", String::from_utf8_lossy(&done.stderr));
     assert!(told.contains(&format!("newest generation {last},")), "{told}, published {last}");
 }

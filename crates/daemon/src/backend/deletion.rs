@@ -72,6 +72,7 @@ mod tests {
 
     #[test]
     fn removals_at_once_are_held_above_the_share_and_from_ten_on() {
+        let now = Instant::now();
         for (share, population, held, removals, verdict) in [
             (0.5, 100, 0, 50, Verdict::LetGo),
             (0.5, 100, 0, 51, Verdict::Hold),
@@ -86,7 +87,7 @@ mod tests {
             (1.0, 100, 0, 100, Verdict::LetGo),
             (0.5, 0, 0, 0, Verdict::LetGo),
         ] {
-            let found = Guard::new(share).judge(Instant::now(), population, held, removals);
+            let found = Guard::new(share).judge(now, population, held, removals);
             assert_eq!(found, verdict, "{share} of {population}: {held} held, {removals} more");
         }
     }

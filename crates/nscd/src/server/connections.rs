@@ -447,25 +447,26 @@ mod tests {
     }
 
     /// What is handed over is no map here.
-    fn handed(connections: &mut Connections, client: OwnedFd, uid: u32) -> u64 {
-        let token = connections.welcome(client, of(uid), Instant::now()).unwrap();
+    fn handed(connections: &mut Connections, now: Instant, client: OwnedFd, uid: u32) -> u64 {
+        let token = connections.welcome(client, of(uid), now).unwrap();
         let (socket, _) = connections.peer(token).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         socket::hand_over(socket, b"passwd", 1, null.as_fd()).unwrap();
-        connections.was_handed(token, Instant::now());
+        connections.was_handed(token, now);
         connections.poll(token);
         token
     }
 
     #[test]
     fn a_map_that_is_not_taken_counts_whatever_its_client_says_until_it_is_gone() {
+        let now = Instant::now();
         let mut connections = connections(1024);
         let (ours, theirs) = pair();
-        let first = handed(&mut connections, ours, 1000);
+        let first = handed(&mut connections, now, ours, 1000);
         let clients: Vec<_> = (1..HANDED_MAX)
             .map(|_| {
                 let (ours, theirs) = pair();
-                handed(&mut connections, ours, 1000);
+                handed(&mut connections, now, ours, 1000);
                 theirs
             })
             .collect();
@@ -478,26 +479,27 @@ mod tests {
             shutdown(&theirs, how).unwrap();
             assert!(connections.hear(first).is_none());
         }
-        connections.close_late(Instant::now() + HANDED * 2);
+        connections.close_late(now + HANDED * 2);
         assert!(!connections.may_be_handed(1000), "all of them lie there");
         while connections.make_room() {}
         assert_eq!(connections.len(), HANDED_MAX);
         // One has received it, and one is gone.
         drop(theirs);
         socket::receive(&clients[0], &mut Vec::new(), 64).unwrap();
-        connections.close_late(Instant::now() + HANDED * 4);
+        connections.close_late(now + HANDED * 4);
         assert_eq!(connections.len(), HANDED_MAX - 2);
         assert!(connections.may_be_handed(1000));
     }
 
     #[test]
     fn many_users_who_take_no_maps_do_not_take_all_places() {
+        let now = Instant::now();
         let mut connections = connections(64);
         let mut clients = Vec::new();
         for uid in 1..100 {
             if connections.may_be_handed(uid) {
                 let (ours, theirs) = pair();
-                handed(&mut connections, ours, uid);
+                handed(&mut connections, now, ours, uid);
                 clients.push(theirs);
             }
         }
@@ -506,12 +508,17 @@ mod tests {
     }
 
     /// Sends an answer of so many bytes to a user who has room for it. Gives the other end.
-    fn told(connections: &mut Connections, uid: u32, bytes: usize) -> Option<OwnedFd> {
+    fn told(
+        connections: &mut Connections,
+        now: Instant,
+        uid: u32,
+        bytes: usize,
+    ) -> Option<OwnedFd> {
         if !connections.has_room_for(uid, bytes) {
             return None;
         }
         let (ours, theirs) = pair();
-        let token = connections.welcome(ours, of(uid), Instant::now()).unwrap();
+        let token = connections.welcome(ours, of(uid), now).unwrap();
         connections.send(token, vec![7; bytes]);
         Some(theirs)
     }
@@ -526,38 +533,40 @@ mod tests {
 
     #[test]
     fn large_answers_that_are_not_read_are_few_and_count_until_they_are() {
+        let now = Instant::now();
         let mut connections = connections(1024);
         // They lie in the socket: for this server all is done, for the system it is not.
         let mut unread: Vec<_> =
-            std::iter::from_fn(|| told(&mut connections, 1000, 100_000)).collect();
+            std::iter::from_fn(|| told(&mut connections, now, 1000, 100_000)).collect();
         assert_eq!(unread.len(), HANDED_MAX);
         assert!(!connections.may_be_handed(1000), "they are like maps");
         assert!(connections.has_room_for(1000, LARGE_BYTES), "small ones go on");
         assert!(connections.has_room_for(1001, 100_000) && connections.has_room_for(0, 100_000));
-        connections.close_late(Instant::now() + HANDED * 2);
+        connections.close_late(now + HANDED * 2);
         while connections.make_room() {}
         assert_eq!(connections.len(), HANDED_MAX, "nobody forgets them");
         // One reads, to an end that is there, and one goes.
         assert_eq!(read_to_end(&unread.remove(0)), 100_000);
         unread.pop();
-        connections.close_late(Instant::now() + HANDED * 4);
+        connections.close_late(now + HANDED * 4);
         assert_eq!(connections.len(), HANDED_MAX - 2);
         assert!(connections.has_room_for(1000, 100_000));
         // Root's are closed at once.
-        assert_eq!(read_to_end(&told(&mut connections, 0, 100_000).unwrap()), 100_000);
+        assert_eq!(read_to_end(&told(&mut connections, now, 0, 100_000).unwrap()), 100_000);
         assert_eq!(connections.len(), HANDED_MAX - 2);
     }
 
     #[test]
     fn memory_for_answers_that_nobody_reads_has_a_bound() {
+        let now = Instant::now();
         let mut connections = connections(1024);
         let large = 10 << 20;
-        let mut unread = vec![told(&mut connections, 1000, large).unwrap()];
-        assert!(told(&mut connections, 1000, large).is_none(), "more than one user's share");
-        unread.extend((1001..2000).filter_map(|uid| told(&mut connections, uid, large)));
+        let mut unread = vec![told(&mut connections, now, 1000, large).unwrap()];
+        assert!(told(&mut connections, now, 1000, large).is_none(), "more than one user's share");
+        unread.extend((1001..2000).filter_map(|uid| told(&mut connections, now, uid, large)));
         assert_eq!(unread.len(), UNSENT_BYTES_MAX / large);
         // When its time is over only what the system keeps is left of each.
-        connections.close_late(Instant::now() + ANSWERING);
+        connections.close_late(now + ANSWERING);
         assert!(connections.has_room_for(1000, large));
         assert_eq!(connections.len(), unread.len());
         assert!(read_to_end(&unread[0]) < 1 << 20);

@@ -28,12 +28,13 @@ pub use sssd::Sssd;
 
 use crate::host::{Output, run, tool};
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The naming context of a server, unless a test wants two.
@@ -279,8 +280,7 @@ pub fn free_port() -> u16 {
     const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Test binaries that run at the same time begin in different places.
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_micros());
-    let place = u16::try_from((std::process::id() * 37 + time) % u32::from(COUNT)).unwrap_or(0);
+    let place = u16::try_from(RandomState::new().hash_one(0) % u64::from(COUNT)).unwrap_or(0);
     let _ = NEXT.compare_exchange(0, place.max(1), Ordering::Relaxed, Ordering::Relaxed);
     (0..COUNT)
         .map(|_| FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT)
