@@ -17,7 +17,10 @@ use quote::ToTokens;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, BinOp, Expr, FnArg, ImplItem, Item, Lit, Pat, Signature, Token, Type};
+use syn::{
+    Attribute, BinOp, Expr, FnArg, ImplItem, ImplItemFn, Item, ItemFn, Lit, Pat, Signature, Token,
+    Type,
+};
 
 use crate::source::Source;
 
@@ -48,14 +51,13 @@ pub fn find(sources: &[Source]) -> Vec<Finding> {
     let known = Known::of(sources);
     let mut findings = Vec::new();
     for source in sources {
-        each_part(&source.items, &mut |name, attributes, signature, tokens| {
+        each_part(&source.items, &mut |name, attributes, limits, tokens| {
             let text = attributes.iter().map(|one| one.to_token_stream().to_string());
             let text: String = text.chain([tokens.to_string()]).collect();
             if text.contains("start_paused = true") || text.contains("time :: pause (") {
                 return;
             }
             let is_test = attributes.iter().any(is_test);
-            let limits = signature.map(limits_of).unwrap_or_default();
             let mut part =
                 Part { known: &known, source, is_test, has_read: false, limits, out: vec![] };
             part.scan(tokens, Around::default());
@@ -77,26 +79,25 @@ fn is_test(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "test")
 }
 
-/// Calls `visit` with each function, and with each other item that is no module.
+/// Calls `visit` with each function, and with each other item that may read a clock.
 fn each_part(
     items: &[Item],
-    visit: &mut impl FnMut(String, &[Attribute], Option<&Signature>, TokenStream),
+    visit: &mut impl FnMut(String, &[Attribute], Vec<String>, TokenStream),
 ) {
     for item in items {
         match item {
-            Item::Fn(item) => {
-                let (name, body) = (item.sig.ident.to_string(), item.block.to_token_stream());
-                visit(name, &item.attrs, Some(&item.sig), body);
+            Item::Fn(ItemFn { attrs, sig, block, .. }) => {
+                visit(sig.ident.to_string(), attrs, limits_of(sig), block.to_token_stream());
             }
             Item::Impl(item) => {
                 for item in &item.items {
-                    match item {
-                        ImplItem::Fn(item) => {
-                            let name = item.sig.ident.to_string();
-                            let body = item.block.to_token_stream();
-                            visit(name, &item.attrs, Some(&item.sig), body);
-                        }
-                        other => visit("impl".to_owned(), &[], None, other.to_token_stream()),
+                    if let ImplItem::Fn(ImplItemFn { attrs, sig, block, .. }) = item {
+                        visit(
+                            sig.ident.to_string(),
+                            attrs,
+                            limits_of(sig),
+                            block.to_token_stream(),
+                        );
                     }
                 }
             }
@@ -104,7 +105,7 @@ fn each_part(
                 each_part(item.content.as_ref().map_or(&[], |(_, items)| items), visit);
             }
             Item::Use(_) => {}
-            other => visit("item".to_owned(), &[], None, other.to_token_stream()),
+            other => visit("item".to_owned(), &[], Vec::new(), other.to_token_stream()),
         }
     }
 }

@@ -508,7 +508,7 @@ fn members_of_a_large_group_are_asked_about_by_the_hundred() {
     wanted.sort_unstable();
     for lab in in_both_modes(&lab) {
         let rosterd = asking(&[on_demand("corp", &corp), lab]);
-            let mut answer = String::new();
+        let mut answer = String::new();
         let made = searches(&corp, || answer = first_answer(&rosterd, "all-lab"));
         let mut found: Vec<_> = answer.rsplit(':').next().unwrap_or_default().split(',').collect();
         found.sort_unstable();
