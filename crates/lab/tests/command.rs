@@ -32,13 +32,13 @@ fn report_of(words: &[&str], options: &[&str]) -> (i32, serde_json::Value) {
 fn a_load_curve_has_the_start_of_a_process_apart() {
     let how =
         ["command", "--users", "1,2", "--duration", "500ms", "--probe", "300ms", "--json", "-"];
-    let (code, report) = common::read(&run(&[&how[..], &["--", "sleep", "0.05"]].concat()));
+    let (code, report) = common::read(&run(&[&how[..], &["--", "sleep", "0.5"]].concat()));
     assert_eq!((code, report["stages"].as_array().map(Vec::len)), (0, Some(2)), "{report}");
     for stage in ["/stages/0", "/stages/1"] {
         let startup = number(&report, &format!("{stage}/startup_ms"));
         let whole = number(&report, &format!("{stage}/latency_ms/p50"));
         // The machine may be busy; a command that sleeps takes its sleep longer than one that does not.
-        assert!(startup > 0.0 && whole >= 50.0 && startup < whole, "{report}");
+        assert!(startup > 0.0 && whole >= 500.0 && startup < whole, "{report}");
     }
     let output = run(&["command", "--users", "1", "--duration", "300ms", "--", "true"]);
     let said = String::from_utf8_lossy(&output.stdout);

@@ -78,7 +78,7 @@ fn each_scheme_is_measured_and_the_server_is_as_it_was() {
     ] {
         let one = of(name);
         assert_eq!(one["stored"]["rounds"].as_u64(), rounds, "{one}");
-        assert!(one["rate"].as_f64().expect("a rate") > 1.0, "{one}");
+        assert!(one["rate"].as_f64().expect("a rate") > 0.0, "{one}");
         assert!(one["server_cpu_ms"].is_number(), "{one}");
     }
     let rounds = of("PBKDF2_SHA256")["stored"]["rounds"].as_u64().expect("rounds");

@@ -17,9 +17,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What a slow directory takes for an answer, and what no other hop takes, on a busy machine neither.
+/// What a slow directory takes for an answer.
 const SLOW: Duration = Duration::from_millis(300);
-const QUICK_MS: f64 = 150.0;
+const SLOW_MS: f64 = 300.0;
+/// Times in a report are exact up to rounding.
+const ROUNDING_MS: f64 = 0.001;
 /// Until probes are in place.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Far longer than a test asks.
@@ -99,6 +101,12 @@ fn percentile(row: &Value, wanted: f64) -> f64 {
     found.unwrap_or_else(|| panic!("{wanted}: {row}"))[1].as_f64().expect("a time")
 }
 
+/// The sum of the times of a row that has five: its percentiles have each.
+fn sum_of_five(row: &Value) -> f64 {
+    assert_eq!(count(row, "/count"), 5, "{row}");
+    [0.0, 25.0, 50.0, 75.0, 100.0].iter().map(|at| percentile(row, *at)).sum()
+}
+
 fn provider(hop: &str) -> Option<&'static str> {
     let has_one = hop.contains("back-end") || hop == "directory";
     has_one.then_some("corp (ldap)")
@@ -157,8 +165,8 @@ fn every_hop_is_seen_as_often_as_somebody_asked_and_a_slow_directory_at_its_own_
         assert_eq!(times, if ["request", "responder"].contains(&hop) { 22 } else { 21 }, "{hop}");
         assert!(text.contains(hop), "{text}");
     }
-    // A back-end now and then asks whether the server is still there.
-    assert!((21..=22).contains(&searches), "{searches} searches");
+    // A back-end now and then asks whether the server is still there, too.
+    assert!(searches >= 21, "{searches} searches");
 
     relay.slow_down(SLOW);
     let trace = Trace::of(&mut rosterd);
@@ -166,17 +174,17 @@ fn every_hop_is_seen_as_often_as_somebody_asked_and_a_slow_directory_at_its_own_
         assert!(finds(&rosterd, &format!("u{user}")), "u{user}");
     }
     let (_, report) = trace.end();
-    for hop in HOPS {
+    let least = HOPS.map(|hop| {
         let row = row(&report, hop, provider(hop));
         assert_eq!(count(row, "/count"), 10, "{hop}");
-        if ["request", "directory"].contains(&hop) {
-            let least = percentile(row, 0.0);
-            assert!(least >= SLOW.as_secs_f64() * 1e3, "{hop}: {least} ms");
-        } else {
-            let median = percentile(row, 50.0);
-            assert!(median < QUICK_MS, "{hop}: {median} ms");
-        }
-    }
+        let least = percentile(row, 0.0);
+        let is_slow = ["request", "directory"].contains(&hop);
+        assert!(!is_slow || least >= SLOW_MS, "{hop}: {least} ms");
+        least
+    });
+    // The directory's time is of its own hop alone, or the hops would be longer than the request.
+    let hops: f64 = least[1..].iter().sum();
+    assert!(hops <= least[0] + ROUNDING_MS, "{hops} ms of {} ms: {report}", least[0]);
     assert!(number(&report, "/seconds") >= 10.0 * SLOW.as_secs_f64());
 }
 
@@ -204,12 +212,13 @@ fn of_two_providers_the_slow_one_is_named() {
         (row(&report, "directory", Some(slow)), row(&report, "directory", Some(quick)));
     // corp is asked first whether it has the name, and then whether it has the ids.
     assert!(count(corp, "/count") > 5, "{corp}");
-    assert!(percentile(corp, 0.0) >= SLOW.as_secs_f64() * 1e3, "{corp}");
-    assert_eq!(count(lab, "/count"), 5);
-    assert!(percentile(lab, 50.0) < QUICK_MS, "{lab}");
-    for place in [slow, quick] {
-        assert!(percentile(row(&report, "back-end", Some(place)), 50.0) < QUICK_MS, "{place}");
-    }
+    assert!(percentile(corp, 0.0) >= SLOW_MS, "{corp}");
+    // The slow directory's time is not the other's nor a back-end's, or they would be longer than the requests.
+    let at_least = |row: &Value| count(row, "/count") as f64 * percentile(row, 0.0);
+    let back_ends = [slow, quick].map(|place| at_least(row(&report, "back-end", Some(place))));
+    let parts = at_least(corp) + sum_of_five(lab) + back_ends.iter().sum::<f64>();
+    let requests = sum_of_five(row(&report, "request", None));
+    assert!(parts <= requests + ROUNDING_MS, "{parts} ms of {requests} ms: {report}");
 }
 
 #[test]
@@ -240,10 +249,12 @@ fn the_probes_that_sssd_has_tell_of_its_searches_too() {
     assert!(count(of("directory"), "/count") >= 5 && count(of("cache"), "/count") >= 5);
     for hop in ["LDAP provider", "directory"] {
         let median = percentile(of(hop), 50.0);
-        assert!(median >= SLOW.as_secs_f64() * 1e3, "{hop}: {median} ms");
+        assert!(median >= SLOW_MS, "{hop}: {median} ms");
     }
-    let median = percentile(of("cache"), 50.0);
-    assert!(median < QUICK_MS, "{median} ms");
+    // A look-up has a search and a transaction of the cache, one after the other.
+    let parts = percentile(of("directory"), 0.0) + percentile(of("cache"), 0.0);
+    let longest = percentile(of("LDAP provider"), 100.0);
+    assert!(parts <= longest + ROUNDING_MS, "{parts} ms of {longest} ms: {report}");
 }
 
 /// What it says when it cannot do what it was told, and how it ends.
