@@ -222,22 +222,26 @@ def graceful():
 
 def client_killed():
     """The daemon ends, what runs for the client ends first, and nothing is left."""
-    mark = os.path.join(FOLDER, 'mark')
+    begun, go, mark = (os.path.join(FOLDER, name) for name in ('begun', 'go', 'mark'))
+    waits = f'echo > {begun}; until [ -e {go} ]; do sleep 0.05; done; echo > {mark}'
     script = (
         'import sys, threading, time\n'
         'from oslo_rootwrap import client\n'
         f'c = client.Client([{DAEMON!r}, {CONF!r}])\n'
         'c.execute(["echo"])\n'
-        f'go = lambda: c.execute(["sh", "-c", "sleep 1; echo > {mark}"])\n'
+        f'go = lambda: c.execute(["sh", "-c", {waits!r}])\n'
         'threading.Thread(target=go).start()\n'
         'print(c._process.pid, c._manager.address, flush=True)\n'
         'time.sleep(600)\n'
     )
     process = subprocess.Popen([sys.executable, '-c', script], stdout=subprocess.PIPE, universal_newlines=True)
     pid, path = process.stdout.readline().split()
-    time.sleep(0.3)
+    eventually(lambda: os.path.exists(begun), 'the command runs')
     process.kill()
     process.wait()
+    assert not is_gone(pid), 'the daemon waits for the command'
+    with open(go, 'w'):
+        pass
     eventually(lambda: is_gone(pid), 'the daemon ends with its client')
     assert os.path.exists(mark)
     assert not os.path.exists(os.path.dirname(path))
