@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{count, number, report, run, warnings};
+use common::{count, number, report, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,8 @@ fn log_ins_are_as_many_as_the_modules_write_down() {
     for user in 0..5 {
         assert!(services.lines(&format!("auth u{user}")) > 0, "each had a turn");
     }
-    assert!(!warnings(&report).contains(&"generator"), "threads that wait are no limit: {report}");
+    // Processors are the limit on a busy machine, and threads that wait for the module never are.
+    assert!(!report.to_string().contains("the generator was the limit"), "{report}");
     assert!(!report.to_string().contains("secret"), "passwords stay out of reports");
 }
 
