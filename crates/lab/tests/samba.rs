@@ -42,7 +42,7 @@ impl Samba {
         assert_eq!((code, count(&report, "/failures")), (0, 0), "{arguments:?}: {failed}");
         let told = count(&report, "/requests") + count(&report, "/warm_up_requests");
         let made = self.logged(words) - before - before_the_run;
-        assert!(told > 10 && told == made, "{arguments:?}: {made} were written down: {report}");
+        assert!(told > 0 && told == made, "{arguments:?}: {made} were written down: {report}");
     }
 }
 
