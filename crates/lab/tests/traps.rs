@@ -80,7 +80,7 @@ fn results_that_389ds_keeps_of_hashed_passwords_are_told() {
     let what = ["ldap", "--uri", &server.uri(), "--dn", DN, "--password", PASSWORD];
     let (code, report) = whole_report(&[&what[..], &["--duration", "1"]].concat());
     assert_eq!((code, count(&report, "/failures")), (0, 0), "{report}");
-    assert!(warnings(&report).contains(&"cache") && count(&report, "/probe_requests") > 100);
+    assert!(warnings(&report).contains(&"cache") && count(&report, "/probe_requests") > 0);
     drop(server);
     // A scheme whose results are not kept.
     let server = ds389("SSHA512");
