@@ -38,6 +38,7 @@ use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
 use crate::track::dynamic::Dynamic;
 use crate::track::enumerate::Enumeration;
 use crate::track::lookout::Lookout;
+use crate::track::ranges::Ranges;
 use crate::track::rereading::{Rereading, Want, Wanted};
 use crate::track::sweep::{Pace, Sweep};
 use crate::track::sync::Synchronization;
@@ -120,6 +121,11 @@ enum Served {
     Stopped,
 }
 
+/// What completes the lists of a search's groups.
+fn ranges(search: &PartSearch) -> Option<Box<dyn Track>> {
+    search.has_groups().then(|| Box::new(Ranges::new(search.clone())) as Box<dyn Track>)
+}
+
 /// The value, also after a panic elsewhere: what is kept under these locks is whole at any time.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -190,6 +196,7 @@ impl Ldap {
                 .chain(self.searches.iter().flat_map(|search| self.beside(method, search, &root)))
                 .chain(self.sweep(method, &root))
                 .chain(self.searches.iter().filter_map(|one| self.dynamic(method, one, &root)))
+                .chain(self.searches.iter().filter_map(ranges))
                 .collect();
             end = follow(
                 &mut connection,

@@ -13,9 +13,11 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::link::{Answer, Open, Question};
 use crate::message::{Operation, RawEntry, Response, Scope, printable};
-use crate::schema::{Mapping, PartSearch, entry_id, group_id};
+use crate::schema::{
+    Mapping, PartSearch, Read, ReadGroup, ShownMembers, entry_id, group_id, no_rest,
+};
 use roster_config::Schema;
-use roster_provider::{Entry, EntryId, Group, Keys, LookUp, Of, Part, Sink, Unanswered};
+use roster_provider::{Entry, EntryId, Group, Keys, LookUp, Of, Part, Rejected, Sink, Unanswered};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::slice;
@@ -518,7 +520,10 @@ impl LookUps {
                     found.push(FoundUser { id, dn: entry.dn.to_vec(), names });
                 }
                 Ok(_) => {}
-                Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
+                Err(reason) => {
+                    let name = printable(entry.dn);
+                    sink.rejected(part, id, &Rejected { name: &name, reference: b"", reason: &reason });
+                }
             }
             Ok(())
         })
@@ -553,21 +558,84 @@ impl LookUps {
         let member = with_members.then_some(&self.member);
         let answer = self.search(asker, &self.groups, &filter, member).await?;
         let key = self.key(asker);
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         each_entry(&answer, |entry| {
-            let part = self.groups.part;
             let id = group_id(id_of(entry, &key)?);
             match self.mapping.group(entry, with_members)? {
-                Ok(group) if wanted.takes(&group.name, &group.reference) => {
-                    found.push(FoundGroup { id, dn: entry.dn.to_vec(), group: owned(group) });
+                Ok(ReadGroup { group, rest_from })
+                    if wanted.takes(&group.name, &group.reference) =>
+                {
+                    let found = FoundGroup { id, dn: entry.dn.to_vec(), group: owned(group) };
+                    all.push((found, rest_from));
                 }
                 Ok(_) => {}
-                Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
+                Err(reason) => self.reject_group(sink, id, entry, &reason),
             }
             Ok(())
         })
         .map_err(|error| failed(asker, error))?;
+        let mut found = Vec::with_capacity(all.len());
+        for (mut group, rest_from) in all {
+            match self.read_rest(asker, &mut group, rest_from).await? {
+                Ok(()) => found.push(group),
+                Err(reason) => {
+                    let (name, reference) = (printable(&group.dn), &group.group.reference);
+                    let rejection = Rejected { name: &name, reference, reason: &reason };
+                    sink.rejected(self.groups.part, group.id, &rejection);
+                }
+            }
+        }
         Ok(found)
+    }
+
+    /// Fetches the members that the server has not shown yet, piece by piece, until the list is whole or
+    /// longer than is told.
+    async fn read_rest(
+        &self,
+        asker: &mut Asker<'_>,
+        found: &mut FoundGroup,
+        mut rest_from: Option<u32>,
+    ) -> Result<Read<()>, Unanswered> {
+        while let (Some(from), Some(members)) = (rest_from, &mut found.group.members) {
+            if members.len() > REPORTED_MAX {
+                return Ok(Ok(()));
+            }
+            let Ok(base) = std::str::from_utf8(&found.dn) else {
+                return Ok(Err("its DN is not UTF-8".to_owned()));
+            };
+            let question = Question {
+                base: base.into(),
+                scope: Scope::Base,
+                filter: self.groups.filter.clone(),
+                attributes: Arc::new([self.mapping.rest_of_members(from)]),
+            };
+            let answer = asker.ask(question).await?;
+            let mut piece = None;
+            each_entry(&answer, |entry| {
+                let shown = self.mapping.members(entry, from)?;
+                piece = Some(shown.map(|ShownMembers { values, rest_from }| {
+                    (values.into_iter().map(own).collect::<Vec<_>>(), rest_from)
+                }));
+                Ok(())
+            })
+            .map_err(|error| failed(asker, error))?;
+            match piece.unwrap_or_else(|| Err(no_rest(from))) {
+                Ok((values, next)) if !values.is_empty() || next.is_none() => {
+                    members.extend(values);
+                    rest_from = next;
+                }
+                Ok(_) => return Ok(Err(no_rest(from))),
+                Err(reason) => return Ok(Err(reason)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn reject_group(&self, sink: &dyn Sink, id: EntryId, entry: &RawEntry<'_>, reason: &str) {
+        let reference = self.mapping.group_reference(entry);
+        let rejection =
+            Rejected { name: &printable(entry.dn), reference: &reference, reason };
+        sink.rejected(self.groups.part, id, &rejection);
     }
 
     fn key(&self, asker: &Asker<'_>) -> String {
@@ -610,8 +678,11 @@ fn unknown(groups: &[FoundGroup], sink: &dyn Sink, seen: &mut HashSet<Vec<u8>>) 
     unknown
 }
 
-fn owned(group: Group<'_>) -> Group<'static> {
-    let own = |bytes: Cow<'_, [u8]>| Cow::Owned(bytes.into_owned());
+pub(crate) fn own(bytes: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
+    Cow::Owned(bytes.into_owned())
+}
+
+pub(crate) fn owned(group: Group<'_>) -> Group<'static> {
     let Group { name, gid, reference, members } = group;
     let members = members.map(|members| members.into_iter().map(own).collect());
     Group { name: own(name), gid, reference: own(reference), members }

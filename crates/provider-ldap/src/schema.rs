@@ -143,44 +143,131 @@ impl Mapping {
         Ok(account)
     }
 
-    /// Reads a group, with its members if they were asked for.
+    /// Reads a group, with the members that the entry shows if they were asked for. A list with another
+    /// option than a range from its beginning makes the group unreadable: what it leaves out is not known.
     pub fn group<'a>(
         &self,
         entry: &RawEntry<'a>,
         with_members: bool,
-    ) -> Result<Read<Group<'a>>, Malformed> {
+    ) -> Result<Read<ReadGroup<'a>>, Malformed> {
         let names = &self.attributes;
-        let [name, gid, member] =
-            find(entry, [&names.group_name, &names.group_gid, &names.group_member])?;
-        let members = if with_members { Some(self.members(&member)?) } else { None };
+        let [name, gid] = find(entry, [&names.group_name, &names.group_gid])?;
+        let members = if with_members { Some(self.members(entry, 0)?) } else { None };
         let read = || {
-            Ok(Group {
+            let members = members.transpose()?;
+            let rest_from = members.as_ref().and_then(|members| members.rest_from);
+            let group = Group {
                 name: self.name(name.in_rdn(entry)?),
                 gid: gid.number()?,
-                reference: match self.schema {
-                    Schema::Rfc2307 => Cow::Borrowed(&b""[..]),
-                    Schema::Rfc2307bis => dn::normalise(entry.dn),
-                },
-                members,
-            })
+                reference: self.group_reference(entry),
+                members: members.map(|members| members.values),
+            };
+            Ok(ReadGroup { group, rest_from })
         };
         Ok(read())
     }
 
-    fn members<'a>(&self, found: &Found<'a, '_>) -> Result<Vec<Cow<'a, [u8]>>, Malformed> {
-        let mut members = Vec::with_capacity(found.count);
-        for value in found.values.into_iter().flatten() {
-            let value = value?;
-            let member = match self.schema {
-                Schema::Rfc2307 => self.name(value),
-                Schema::Rfc2307bis => dn::normalise(value),
-            };
-            if !member.is_empty() {
-                members.push(member);
+    /// How member lists name the group of an entry.
+    #[must_use]
+    pub fn group_reference<'a>(&self, entry: &RawEntry<'a>) -> Cow<'a, [u8]> {
+        match self.schema {
+            Schema::Rfc2307 => Cow::Borrowed(&b""[..]),
+            Schema::Rfc2307bis => dn::normalise(entry.dn),
+        }
+    }
+
+    /// The attribute description that asks for the members from a position on.
+    #[must_use]
+    pub fn rest_of_members(&self, from: u32) -> String {
+        format!("{};{RANGE}{from}-*", self.attributes.group_member)
+    }
+
+    /// Reads the members that an entry shows from position `from` on.
+    pub fn members<'a>(
+        &self,
+        entry: &RawEntry<'a>,
+        from: u32,
+    ) -> Result<Read<ShownMembers<'a>>, Malformed> {
+        let name = &self.attributes.group_member;
+        let mut shown = ShownMembers::default();
+        for attribute in entry.attributes() {
+            let (description, values) = attribute?;
+            let Some(options) = options_of(description, name) else { continue };
+            if !options.is_empty() {
+                match range(options) {
+                    Some((first, last)) if first == from => {
+                        shown.rest_from = last.and_then(|last| last.checked_add(1));
+                    }
+                    _ => return Ok(Err(unreadable(description))),
+                }
+            }
+            for value in values {
+                let value = value?;
+                let member = match self.schema {
+                    Schema::Rfc2307 => self.name(value),
+                    Schema::Rfc2307bis => dn::normalise(value),
+                };
+                if !member.is_empty() {
+                    shown.values.push(member);
+                }
             }
         }
-        Ok(members)
+        Ok(Ok(shown))
     }
+}
+
+/// A group, and where the rest of its members begins if the server showed a part of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadGroup<'a> {
+    /// The group with the members that were shown.
+    pub group: Group<'a>,
+    /// Position of the first member that was not shown; `None` when the list is whole.
+    pub rest_from: Option<u32>,
+}
+
+/// The members that one entry of a reply shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownMembers<'a> {
+    /// References of the members.
+    pub values: Vec<Cow<'a, [u8]>>,
+    /// Position of the first member that was not shown; `None` when these are the last ones.
+    pub rest_from: Option<u32>,
+}
+
+/// The option by which Active Directory shows a part of a long list (MS-ADTS 3.1.1.3.1.3.3).
+const RANGE: &str = "range=";
+
+/// The options of an attribute description, if it is of this attribute; empty without options.
+fn options_of<'a>(description: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (of, options) = description.split_at_checked(name.len())?;
+    if !of.eq_ignore_ascii_case(name.as_bytes()) {
+        return None;
+    }
+    if options.is_empty() { Some(options) } else { options.strip_prefix(b";") }
+}
+
+/// First and last position of the option `range=first-last`; no last one for `range=first-*`.
+fn range(option: &[u8]) -> Option<(u32, Option<u32>)> {
+    let (name, positions) = option.split_at_checked(RANGE.len())?;
+    let positions = std::str::from_utf8(positions).ok()?;
+    let (first, last) = positions.split_once('-')?;
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten()
+    };
+    let first = number(first)?;
+    let last = if last == "*" { None } else { Some(number(last)?) };
+    let is_range = name.eq_ignore_ascii_case(RANGE.as_bytes());
+    (is_range && last.is_none_or(|last| last >= first && last < u32::MAX)).then_some((first, last))
+}
+
+/// Why a group is not taken whose list the server began to show.
+pub(crate) fn no_rest(from: u32) -> String {
+    format!("the server shows the first {from} members and not the rest")
+}
+
+/// Why a list of members is not taken: parts of it may be missing.
+fn unreadable(description: &[u8]) -> String {
+    format!("{} is not a list that can be read whole", printable(description))
 }
 
 /// The attributes that tell of accounts. Two facts may be in one attribute.
@@ -681,21 +768,77 @@ mod tests {
         let attributes: [Values<'_>; 3] =
             [("cn", &[b"staff"]), GID, ("member", &[b"uid=a,dc=x", b"UID=B, dc=x", b""])];
         let message = entry("cn=staff,dc=x", &attributes);
-        let group =
-            mapping(Schema::Rfc2307bis, false).group(&raw(&message), true).unwrap().unwrap();
-        let members = group.members.unwrap();
+        let read = mapping(Schema::Rfc2307bis, false).group(&raw(&message), true).unwrap().unwrap();
+        assert_eq!(read.rest_from, None);
+        let members = read.group.members.unwrap();
         assert_eq!(members, [&b"uid=a,dc=x"[..], b"uid=b,dc=x"]);
         assert!(matches!(members[0], Cow::Borrowed(_)));
-        let group =
+        let read =
             mapping(Schema::Rfc2307bis, false).group(&raw(&message), false).unwrap().unwrap();
-        assert_eq!(group.members, None);
+        assert_eq!(read.group.members, None);
     }
 
     #[test]
     fn a_group_by_rfc2307_cannot_be_a_member() {
         let message = entry("cn=alice,dc=x", &[("cn", &[b"alice"]), GID]);
-        let group = mapping(Schema::Rfc2307, false).group(&raw(&message), true).unwrap().unwrap();
-        assert!(group.reference.is_empty());
+        let read = mapping(Schema::Rfc2307, false).group(&raw(&message), true).unwrap().unwrap();
+        assert!(read.group.reference.is_empty());
+    }
+
+    /// The members of a group with this list, and where the rest begins.
+    fn members(description: &str, from: u32) -> Read<(usize, Option<u32>)> {
+        let list: Values<'_> = (description, &[b"uid=a,dc=x", b"uid=b,dc=x"]);
+        let message = entry("cn=staff,dc=x", &[("cn", &[b"staff"]), GID, ("member", &[]), list]);
+        let mapping = mapping(Schema::Rfc2307bis, false);
+        let shown = mapping.members(&raw(&message), from).unwrap()?;
+        if from == 0 {
+            let read = mapping.group(&raw(&message), true).unwrap()?;
+            assert_eq!(read.rest_from, shown.rest_from);
+            assert_eq!(read.group.members.as_ref(), Some(&shown.values));
+        }
+        Ok((shown.values.len(), shown.rest_from))
+    }
+
+    #[test]
+    fn members_in_a_range_tell_where_the_rest_begins() {
+        assert_eq!(members("member;range=0-1499", 0), Ok((2, Some(1500))));
+        assert_eq!(members("MEMBER;Range=0-*", 0), Ok((2, None)));
+        assert_eq!(members("member;range=1500-2999", 1500), Ok((2, Some(3000))));
+        assert_eq!(members("member;range=1500-*", 1500), Ok((2, None)));
+        assert_eq!(mapping(Schema::Rfc2307bis, false).rest_of_members(1500), "member;range=1500-*");
+    }
+
+    #[test]
+    fn members_with_another_option_are_unreadable() {
+        for (description, from) in [
+            ("member;lang-ja", 0),
+            ("member;range=0-1499;lang-ja", 0),
+            ("member;range=1-1499", 0),
+            ("member;range=0-1499", 1500),
+            ("member;range=5-4", 5),
+            ("member;range=0-4294967295", 0),
+            ("member;range=-1", 0),
+            ("member;range=+0-*", 0),
+            ("member;range=0", 0),
+            ("member;range=", 0),
+            ("member;", 0),
+        ] {
+            let read = members(description, from);
+            if description == "member;" {
+                assert_eq!(read, Ok((2, None)), "no option");
+            } else {
+                assert!(read.unwrap_err().contains(description), "{description}");
+            }
+        }
+        assert_eq!(members("memberOf;range=0-1", 0), Ok((0, None)), "another attribute");
+    }
+
+    #[test]
+    fn attributes_with_options_of_a_user_are_left_aside() {
+        let japanese: Values<'_> = ("uid;lang-ja", &[b"arisu"]);
+        let binary: Values<'_> = ("uidNumber;binary", &[b"1"]);
+        let all = [NAME, japanese, UID, binary, GID, HOME];
+        assert_eq!(read("uid=Alice,dc=x", &all), Ok("alice".to_owned()));
     }
 
     #[test]

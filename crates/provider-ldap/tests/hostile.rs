@@ -411,3 +411,139 @@ fn of_two_entries_with_one_uuid_the_second_is_told_of_and_takes_nobodys_place() 
         "asked twice, ended once"
     );
 }
+
+/// The group of the servers below: more members than one reply shows.
+const STAFF: &str = "cn=staff,ou=groups,dc=example,dc=com";
+
+/// The entry of the group with one attribute of members, named as given.
+fn staff(id: u32, description: &str, members: &[String], controls: &[u8]) -> Vec<u8> {
+    let attributes = [
+        ("objectClass", vec![&b"posixGroup"[..]]),
+        ("cn", vec![b"staff"]),
+        ("gidNumber", vec![b"6000"]),
+        ("entryUUID", vec![b"00000000-0000-0000-0000-000000000009"]),
+        ("memberUid", Vec::new()),
+        (description, members.iter().map(String::as_bytes).collect()),
+    ];
+    entry_of(id, STAFF, &attributes, controls)
+}
+
+fn members(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|number| format!("member{number}")).collect()
+}
+
+/// A piece of the members as a server shows it that shows `most` of `all` at once.
+fn piece(id: u32, request: &[u8], all: u32, most: u32) -> Vec<u8> {
+    let asked = |from: u32| holds(request, &format!("memberUid;range={from}-*"));
+    let from = (0..=all).find(|&from| asked(from)).unwrap_or(0);
+    let end = (from + most).min(all);
+    let last = if end == all { "*".to_owned() } else { (end - 1).to_string() };
+    staff(id, &format!("memberUid;range={from}-{last}"), &members(from..end), &[])
+}
+
+/// A server that shows few members at once, of a group that its refresh lists.
+fn ranged(all: u32, most: u32) -> String {
+    played(move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let shown = format!("memberUid;range=0-{}", most - 1);
+            let group = staff(id, &shown, &members(0..most), &added([9; 16]));
+            send(stream, &[group, refreshed(id)].concat());
+        } else if kind == SEARCH && holds(request, "memberUid;range=") {
+            send(stream, &[piece(id, request, all, most), done(id, 0x65, 0)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    })
+}
+
+#[test]
+fn members_in_ranges_are_mirrored_whole() {
+    for (all, most) in [(7, 3), (6, 3), (1501, 1500)] {
+        let mirror = mirror_of(&ranged(all, most));
+        mirror.until("the group", |book| book.groups().contains_key("staff"));
+        let names = members(0..all).iter().map(|name| format!("?{name}")).collect();
+        assert_eq!(mirror.book.groups()["staff"], (6000, names), "{all} in pieces of {most}");
+        assert_eq!(mirror.book.rejected(), [].into());
+    }
+}
+
+#[test]
+fn members_in_ranges_are_published_whole_or_not() {
+    // The third piece comes when the test has looked.
+    let (go_on, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Arc::new(std::sync::Mutex::new(gate));
+    let (reached, at_gate) = mpsc::channel();
+    let mirror = mirror_of(&played(move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
+            send(stream, &[synchronized(id), group, refreshed(id)].concat());
+        } else if kind == SEARCH && holds(request, "memberUid;range=") {
+            if holds(request, "memberUid;range=6-*") {
+                let _ = reached.send(());
+                let _ = gate.lock().unwrap().recv();
+            }
+            send(stream, &[piece(id, request, 7, 3), done(id, 0x65, 0)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    }));
+    at_gate.recv_timeout(common::SOON).expect("the third piece is asked for");
+    assert_eq!(mirror.book.flushes(), 0, "nothing was let out");
+    drop(go_on);
+    mirror.until("the group", |book| book.groups().contains_key("staff"));
+    assert_eq!(mirror.book.groups()["staff"].1.len(), 7);
+}
+
+#[test]
+fn members_whose_rest_is_refused_make_the_group_unreadable() {
+    let mirror = mirror_of(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
+            send(stream, &[group, refreshed(id)].concat());
+        } else if kind == SEARCH && holds(request, "memberUid;range=") {
+            send(stream, &done(id, 0x65, 50));
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    }));
+    mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
+    assert!(mirror.book.rejected()[STAFF].contains("shows the first 3 members and not the rest"));
+    assert!(!mirror.book.groups().contains_key("staff"));
+}
+
+#[test]
+fn members_with_an_unknown_option_make_the_group_unreadable() {
+    let mirror = mirror_of(&played(|stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            let group = staff(id, "memberUid;x-part", &members(0..3), &added([9; 16]));
+            send(stream, &[group, refreshed(id)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    }));
+    mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
+    assert!(mirror.book.rejected()[STAFF].contains("memberUid;x-part"));
+    assert!(!mirror.book.groups().contains_key("staff"));
+}
+
+#[test]
+fn members_in_ranges_are_looked_up_whole() {
+    let mirror = asked(&played(|stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        if holds(request, "memberUid;range=") {
+            send(stream, &piece(id, request, 7, 3));
+        } else if holds(request, "staff") && holds(request, "memberUid") {
+            send(stream, &staff(id, "memberUid;range=0-2", &members(0..3), &[]));
+        }
+        send(stream, &done(id, 0x65, 0));
+    }));
+    assert_eq!(mirror.look_up(LookUp::GroupByName(b"staff".to_vec())), Ok(true));
+    let names = members(0..7).iter().map(|name| format!("?{name}")).collect();
+    assert_eq!(mirror.book.groups()["staff"], (6000, names));
+}

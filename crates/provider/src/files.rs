@@ -8,8 +8,8 @@
 use crate::account::Account;
 use crate::settled::{Marks, SETTLED};
 use crate::watch::{Change, Watch, changed};
-use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Of, Part, Provider, Sink, Unmentioned};
-use crate::{Unanswered, User, overrides};
+use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Of, Part, Provider, Rejected, Sink};
+use crate::{Unanswered, Unmentioned, User, overrides};
 use roster_config::{Files, Overrides};
 use roster_record::is_nis;
 use roster_record::text::{self, GroupLine, Line};
@@ -162,7 +162,8 @@ impl FilesProvider {
         for (number, line) in (1_u64..).zip(text.split(|&byte| byte == b'\n')) {
             let reject = |reason: &str| {
                 let id = entry_id(part, b"line", &number.to_le_bytes());
-                self.sink.rejected(part, id, &format!("{}:{number}", path.display()), reason);
+                let name = format!("{}:{number}", path.display());
+                self.sink.rejected(part, id, &Rejected { name: &name, reference: b"", reason });
             };
             match parse(line) {
                 Line::Blank => {}

@@ -134,8 +134,8 @@ pub trait Sink: Send + Sync {
     /// The entry is gone. Means nothing for an id that is not known.
     fn removed(&self, part: Part, id: EntryId);
     /// The entry is there and cannot be read as a user or a group; an earlier good version of it is
-    /// not served any more. `name` is what an administrator would look for, a DN or a line's place.
-    fn rejected(&self, part: Part, id: EntryId, name: &str, reason: &str);
+    /// not served any more.
+    fn rejected(&self, part: Part, id: EntryId, rejected: &Rejected<'_>);
     /// The refresh of a part is whole. A refresh that fails midway is never ended.
     fn refresh_ended(&self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>);
     /// All changes so far are those up to this cookie.
@@ -155,6 +155,18 @@ pub trait Sink: Send + Sync {
     /// Whether there is room for more. Where there is none, what came is still to be written to a slow
     /// disk, and whoever can wait a moment should.
     fn has_room(&self) -> bool;
+}
+
+/// An entry that cannot be read as a user or a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected<'a> {
+    /// What an administrator would look for, a DN or a line's place.
+    pub name: &'a str,
+    /// How member lists name the entry if it is a group; else empty. The members of a group around it are
+    /// then not known whole.
+    pub reference: &'a [u8],
+    /// Why it cannot be read.
+    pub reason: &'a str,
 }
 
 /// A question to a directory that is asked on demand.

@@ -3,7 +3,9 @@
 use roster_config::{Files, Overrides};
 use roster_provider::files::FilesProvider;
 use roster_provider::settled::SETTLED;
-use roster_provider::{Cookie, Entry, EntryId, LookUp, Part, Provider, Sink, Unmentioned};
+use roster_provider::{
+    Cookie, Entry, EntryId, LookUp, Part, Provider, Rejected, Sink, Unmentioned,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -102,7 +104,8 @@ impl Sink for Notes {
 
     fn removed(&self, _part: Part, _id: EntryId) {}
 
-    fn rejected(&self, _part: Part, id: EntryId, name: &str, reason: &str) {
+    fn rejected(&self, _part: Part, id: EntryId, rejected: &Rejected<'_>) {
+        let Rejected { name, reason, .. } = *rejected;
         let mut known = self.known();
         known.mentioned.push(id);
         known.rejected.insert(name.to_owned(), reason.to_owned());

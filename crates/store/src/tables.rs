@@ -55,6 +55,8 @@ pub struct Header {
 pub struct Rejection {
     /// What an administrator would look for.
     pub name: String,
+    /// How member lists name the entry if it is a group; else empty.
+    pub reference: Vec<u8>,
     /// Why.
     pub reason: String,
 }
@@ -119,6 +121,7 @@ impl Rejection {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_bytes(&mut bytes, self.name.as_bytes());
+        put_bytes(&mut bytes, &self.reference);
         bytes.extend_from_slice(self.reason.as_bytes());
         bytes
     }
@@ -126,8 +129,9 @@ impl Rejection {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Bytes(bytes);
         let name = std::str::from_utf8(reader.bytes()?).ok()?.to_owned();
+        let reference = reader.bytes()?.to_vec();
         let reason = std::str::from_utf8(reader.0).ok()?.to_owned();
-        Some(Self { name, reason })
+        Some(Self { name, reference, reason })
     }
 }
 

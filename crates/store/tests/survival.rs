@@ -110,7 +110,11 @@ fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
         let (refreshed_unix, read_unix, held, doubts) = (1, 2, vec![[7; 16]], vec![8]);
         writer
             .part(0, &Part { complete: true, cookie, refreshed_unix, read_unix, held, doubts })?;
-        let why = Rejection { name: "uid=x".into(), reason: "no uidNumber".into() };
+        let why = Rejection {
+            name: "cn=x".into(),
+            reference: b"cn=x".into(),
+            reason: "no gidNumber".into(),
+        };
         writer.rejected(key(ENTRIES), Some(&why))?;
         writer.next_number(ENTRIES)
     })

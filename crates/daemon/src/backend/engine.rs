@@ -26,12 +26,12 @@ use super::doubts::Doubts;
 use super::entries::{Entries, Kind, Slot};
 use super::image::View;
 use super::references::{Interned, References};
-use super::rejected::Rejected;
+use super::rejected::Rejections;
 use super::writer::Why;
 use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, TooLong};
 use roster_bus::interfaces;
 use roster_config::Mode;
-use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned, User};
+use roster_provider::{Cookie, Entry, EntryId, Part, Rejected, Sink, Unmentioned, User};
 use roster_store::{self as store, Key, Rejection, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -108,7 +108,7 @@ struct State {
     parts: BTreeMap<u8, PartState>,
     entries: Entries,
     references: References,
-    rejected: Rejected,
+    rejected: Rejections,
     /// Nothing in a mirror.
     asked: Asked,
     guards: [Guard; Kind::ALL.len()],
@@ -298,7 +298,7 @@ impl Engine {
         let state = self.state();
         let listed = state.rejected.list(from as usize).take(at_most as usize);
         let listed = listed.map(|(_, rejection)| {
-            let Rejection { name, reason } = rejection.clone();
+            let Rejection { name, reason, .. } = rejection.clone();
             interfaces::Rejected { kind: "entry".into(), name, reason }
         });
         listed.collect()
@@ -416,8 +416,12 @@ impl Sink for Engine {
         state.remove_all(&self.settings, &[key]);
     }
 
-    fn rejected(&self, part: Part, id: EntryId, name: &str, reason: &str) {
-        let rejection = Rejection { name: name.to_owned(), reason: reason.to_owned() };
+    fn rejected(&self, part: Part, id: EntryId, rejected: &Rejected<'_>) {
+        let rejection = Rejection {
+            name: rejected.name.to_owned(),
+            reference: rejected.reference.to_vec(),
+            reason: rejected.reason.to_owned(),
+        };
         self.state().reject(&self.settings, key_of(part, id), rejection);
     }
 
@@ -590,7 +594,11 @@ impl State {
             Ok(reference) => reference,
             Err(reason) => {
                 let name = String::from_utf8_lossy(name).into_owned();
-                return self.reject(settings, key, Rejection { name, reason });
+                let reference = match entry {
+                    Entry::User(_) => Vec::new(),
+                    Entry::Group(group) => group.reference.to_vec(),
+                };
+                return self.reject(settings, key, Rejection { name, reference, reason });
             }
         };
         let seen = match settings.mode {

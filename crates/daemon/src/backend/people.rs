@@ -64,6 +64,8 @@ struct Known {
     by_reference: HashMap<u32, u32>,
     /// By the names that were asked for.
     members: BTreeMap<String, Option<Arc<Members>>>,
+    /// The state of the rejected entries that these go with.
+    rejections: u64,
 }
 
 struct Group {
@@ -178,15 +180,21 @@ impl People {
         // Who has it is taking in what changed.
         let Ok(known) = self.known.try_lock() else { return false };
         self.engine.is_at(known.sequence)
+            && self.engine.rejection_changes() == known.rejections
             && groups.iter().all(|group| known.members.contains_key(group))
     }
 
     /// What is known, with everything that changed since the last question.
     fn up_to_date(&self) -> Result<MutexGuard<'_, Known>, Untold> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let rejections = self.engine.rejection_changes();
+        if rejections != known.rejections {
+            known.members.clear();
+            known.rejections = rejections;
+        }
         let Some(view) = self.engine.changes(known.sequence)? else { return Ok(known) };
         if view.header.since == 0 {
-            *known = Known::default();
+            *known = Known { rejections, ..Known::default() };
         }
         let mut of_groups = false;
         view.records(|number, records| {
@@ -240,7 +248,11 @@ impl Known {
         if next.is_empty() {
             return Ok(None);
         }
-        let mut members = Members { is_whole: next.len() == 1, ..Members::default() };
+        // What is in a group that cannot be read is not known, nor in those around it.
+        let unreadable = engine.unreadable_groups();
+        let is_whole = next.len() == 1 && (unreadable.is_some() || mode == Mode::OnDemand);
+        let unreadable = unreadable.unwrap_or_default();
+        let mut members = Members { is_whole, ..Members::default() };
         while let Some(number) = next.pop() {
             let Some(group) = self.groups.get(&number) else { continue };
             if !members.numbers.insert(number) {
@@ -260,6 +272,7 @@ impl Known {
                 Some(list) => {
                     for reference in list.iter() {
                         members.references.insert(reference);
+                        members.is_whole &= !unreadable.contains(&reference);
                         next.extend(self.by_reference.get(&reference));
                     }
                 }

@@ -2,19 +2,23 @@
 //! look at, and the number of all.
 
 use roster_store::{Key, Rejection};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Entries that are listed. Beyond them they are counted.
 pub const LISTED_MAX: usize = 100_000;
 
 /// The list.
 #[derive(Default)]
-pub struct Rejected {
+pub struct Rejections {
     listed: BTreeMap<u64, Listed>,
     places: HashMap<Key, u64>,
     next: u64,
     /// By part, how many the present refresh brought beyond those that are listed.
     unlisted: HashMap<u8, u64>,
+    /// Parts with groups among these.
+    unlisted_groups: HashSet<u8>,
+    /// Counts what came and went.
+    changes: u64,
 }
 
 struct Listed {
@@ -23,17 +27,22 @@ struct Listed {
     mark: u32,
 }
 
-impl Rejected {
+impl Rejections {
     /// Lists an entry, `mark` being the refresh that brought it. Whether it is news that the list
     /// has room for.
     pub fn add(&mut self, key: Key, rejection: Rejection, mark: u32) -> bool {
         if let Some(listed) = self.places.get(&key).and_then(|place| self.listed.get_mut(place)) {
             listed.mark = mark;
             let news = listed.rejection != rejection;
+            self.changes += u64::from(news);
             listed.rejection = rejection;
             return news;
         }
+        self.changes += 1;
         if self.listed.len() >= LISTED_MAX {
+            if !rejection.reference.is_empty() {
+                self.unlisted_groups.insert(key.part);
+            }
             *self.unlisted.entry(key.part).or_default() += 1;
             return false;
         }
@@ -50,6 +59,7 @@ impl Rejected {
             return false;
         }
         let place = self.places.remove(&key);
+        self.changes += u64::from(place.is_some());
         place.is_some_and(|place| self.listed.remove(&place).is_some())
     }
 
@@ -62,6 +72,9 @@ impl Rejected {
     /// A refresh of the part begins.
     pub fn refresh_began(&mut self, part: u8) {
         self.unlisted.remove(&part);
+        if self.unlisted_groups.remove(&part) {
+            self.changes += 1;
+        }
     }
 
     /// Takes off what the refresh did not mention.
@@ -83,6 +96,19 @@ impl Rejected {
         self.listed.values().skip(from).map(|listed| (&listed.key, &listed.rejection))
     }
 
+    /// Another number whenever the list has changed.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How member lists name the groups among them; `None` where these are too many to be listed.
+    #[must_use]
+    pub fn groups(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let references = self.listed.values().map(|listed| &*listed.rejection.reference);
+        self.unlisted_groups.is_empty().then(|| references.filter(|name| !name.is_empty()))
+    }
+
     /// How many there are, listed or not.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -101,12 +127,12 @@ mod tests {
     }
 
     fn why(reason: &str) -> Rejection {
-        Rejection { name: "somebody".into(), reason: reason.into() }
+        Rejection { name: "uid=a".into(), reference: Vec::new(), reason: reason.into() }
     }
 
     #[test]
     fn an_entry_is_listed_once_with_its_last_reason() {
-        let mut rejected = Rejected::default();
+        let mut rejected = Rejections::default();
         assert!(rejected.add(key(1), why("no uid"), 1));
         assert!(!rejected.add(key(1), why("no uid"), 1));
         assert!(rejected.add(key(1), why("no gid"), 1));
@@ -118,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_a_refresh_does_not_mention_leaves_the_list() {
-        let mut rejected = Rejected::default();
+        let mut rejected = Rejections::default();
         for number in 0..3 {
             rejected.add(key(number), why("no uid"), 1);
         }
@@ -130,8 +156,29 @@ mod tests {
     }
 
     #[test]
+    fn groups_beyond_the_bound_are_not_known() {
+        let mut rejected = Rejections::default();
+        let group = |reference: &[u8]| Rejection { reference: reference.into(), ..why("cut") };
+        rejected.add(key(0), group(b"cn=a"), 1);
+        let changes = rejected.changes();
+        let groups = |rejected: &Rejections| {
+            rejected.groups().map(|groups| groups.map(<[u8]>::to_vec).collect::<Vec<_>>())
+        };
+        assert_eq!(groups(&rejected), Some(vec![b"cn=a".to_vec()]));
+        for number in 1..=LISTED_MAX as u32 {
+            rejected.add(key(number), why("no uid"), 1);
+        }
+        assert_eq!(groups(&rejected), Some(vec![b"cn=a".to_vec()]), "users are no members of it");
+        rejected.add(key(u32::MAX), group(b"cn=b"), 1);
+        assert_eq!(groups(&rejected), None);
+        assert!(rejected.changes() > changes);
+        rejected.refresh_began(0);
+        assert_eq!(groups(&rejected), Some(vec![b"cn=a".to_vec()]));
+    }
+
+    #[test]
     fn beyond_its_bound_the_list_counts() {
-        let mut rejected = Rejected::default();
+        let mut rejected = Rejections::default();
         for number in 0..LISTED_MAX as u32 + 5 {
             rejected.add(key(number), why("no uid"), 1);
         }

@@ -12,7 +12,7 @@ use crate::testing::SOON;
 use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
 use roster_config::{Auth, AuthMethod, Domain, Files, Mode, Overrides};
 use roster_provider::account::Account;
-use roster_provider::{Cookie, Entry, EntryId, Group, Part, Sink, Unmentioned, User};
+use roster_provider::{Cookie, Entry, EntryId, Group, Part, Rejected, Sink, Unmentioned, User};
 use roster_store::{self as store, Opened, Store};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -89,6 +89,11 @@ pub(super) fn user(name: &str, uid: u32) -> Entry<'_> {
         reference: name.as_bytes().into(),
         account: Account::default(),
     })
+}
+
+/// What cannot be read, and is no group.
+pub(super) fn unreadable<'a>(name: &'a str, reason: &'a str) -> Rejected<'a> {
+    Rejected { name, reference: b"", reason }
 }
 
 pub(super) fn group<'a>(name: &'a str, gid: u32, members: Option<&[&'a str]>) -> Entry<'a> {
@@ -537,7 +542,7 @@ fn changes_lead_to_what_everything_is_whatever_happens() {
             let name = &crowd[next(60) as usize];
             match next(6) {
                 0 => engine.removed(USERS, named(name)),
-                1 => engine.rejected(USERS, named(name), name, "no uid"),
+                1 => engine.rejected(USERS, named(name), &unreadable(name, "no uid")),
                 2 => engine.put(GROUPS, named("staff"), group("staff", 1, Some(&[name]))),
                 _ => engine.put(USERS, named(name), user(name, next(3) as u32)),
             }
@@ -562,7 +567,7 @@ fn a_rejected_entry_is_not_served_until_it_can_be_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = cached(folder.path(), Mode::Replicate);
     refresh(&engine, &["alice", "bob"], &[], "1");
-    engine.rejected(USERS, named("bob"), "uid=bob,dc=corp", "it has two uidNumbers");
+    engine.rejected(USERS, named("bob"), &unreadable("uid=bob,dc=corp", "it has two uidNumbers"));
     engine.flush();
     assert_eq!(fetched(&engine).names(), ["alice"]);
     end(engine);
@@ -584,7 +589,7 @@ fn rejected_entries_are_listed_page_by_page_within_bounds() {
     let engine = engine(Mode::Replicate);
     engine.refresh_began(USERS);
     for number in 0..LISTED_MAX as u32 + 10 {
-        engine.rejected(USERS, id(number), &format!("entry {number}"), "no uid");
+        engine.rejected(USERS, id(number), &unreadable(&format!("entry {number}"), "no uid"));
     }
     engine.refresh_ended(USERS, Unmentioned::Gone, None);
     assert_eq!(engine.status().rejected, LISTED_MAX as u64 + 10);
@@ -689,7 +694,7 @@ fn entries_that_all_become_unreadable_are_held_too() {
     refresh(&engine, &all(&crowd), &[], "1");
     engine.refresh_began(USERS);
     for name in &crowd {
-        engine.rejected(USERS, named(name), name, "it has no uidNumber");
+        engine.rejected(USERS, named(name), &unreadable(name, "it has no uidNumber"));
     }
     engine.refresh_ended(USERS, Unmentioned::Gone, None);
     engine.flush();

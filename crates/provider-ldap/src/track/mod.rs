@@ -6,7 +6,8 @@
 //! what comes, keeps the deadlines, and lets changes be published in batches. Beside each search a
 //! [`lookout`] watches what its entries lie under, and where the server tells of changes a [`sweep`]
 //! finds out from time to time what it does not tell. Groups whose members the server works out are read
-//! anew ([`dynamic`]), however it tells of changes.
+//! anew ([`dynamic`]), however it tells of changes. Lists that a server shows in parts are completed
+//! ([`ranges`]).
 
 pub mod dynamic;
 pub mod enumerate;
@@ -14,6 +15,7 @@ mod folders;
 mod history;
 pub mod lookout;
 mod notices;
+pub mod ranges;
 pub mod rereading;
 pub mod sweep;
 pub mod sync;
@@ -28,10 +30,11 @@ use crate::message::{
     Operation, Outcome, RawEntry, Request, Response, Scope, SearchRequest, code, printable,
 };
 use crate::network::Network;
-use crate::schema::{Mapping, PartSearch, group_id, has_dynamic_class};
+use crate::schema::{Mapping, PartSearch, ReadGroup, group_id, has_dynamic_class};
 use folders::{Folders, Question};
+use ranges::Unfinished;
 use rereading::{Want, Wanted};
-use roster_provider::{Cookie, Entry, EntryId, Part, Sink, Unmentioned};
+use roster_provider::{Cookie, Entry, EntryId, Part, Rejected, Sink, Unmentioned};
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
@@ -102,6 +105,8 @@ pub(crate) struct Ear {
     /// There are groups whose members the server works out.
     knows_dynamic: bool,
     twins: Twins,
+    /// Groups of whose members the server has shown a part.
+    unfinished: Unfinished,
     is_changed: bool,
 }
 
@@ -127,6 +132,7 @@ impl Ear {
             has_news: false,
             knows_dynamic: false,
             twins: Twins::default(),
+            unfinished: Unfinished::default(),
             is_changed: false,
         };
         for (part, Cookie { binding, value }) in cookies {
@@ -160,6 +166,7 @@ impl Ear {
         self.listings.remove(&part);
         if lists_all {
             self.behind.remove(&part);
+            self.unfinished.forget_all(part);
             let listing = Folders::listing(self.folders.get(&part));
             self.listings.insert(part, listing);
         }
@@ -251,22 +258,45 @@ impl Ear {
         let sink = &self.sink;
         if let Verdict::Twin { is_news } = verdict {
             let reason = format!("has the same UUID ({id}) as another entry, which is served");
-            sink.rejected(part, twin_id(id, &name), &printable(entry.dn), &reason);
+            let reference = if is.group { self.mapping.group_reference(entry) } else { b"".into() };
+            let rejected =
+                Rejected { name: &printable(entry.dn), reference: &reference, reason: &reason };
+            sink.rejected(part, twin_id(id, &name), &rejected);
             return Ok(is_news);
         }
         if is.user {
             match self.mapping.user(entry)? {
                 Ok(user) => sink.put(part, id, Entry::User(user)),
-                Err(reason) => sink.rejected(part, id, &printable(entry.dn), &reason),
+                Err(reason) => {
+                    let name = printable(entry.dn);
+                    let rejected = Rejected { name: &name, reference: b"", reason: &reason };
+                    sink.rejected(part, id, &rejected);
+                }
             }
         } else if search.has_users() && !is_listing {
             sink.removed(part, id);
         }
         let group = group_id(id);
+        self.unfinished.forget(part, group);
         if is.group {
             match self.mapping.group(entry, true)? {
-                Ok(entry) => sink.put(part, group, Entry::Group(entry)),
-                Err(reason) => sink.rejected(part, group, &printable(entry.dn), &reason),
+                Ok(ReadGroup { group: entry, rest_from: None }) => {
+                    sink.put(part, group, Entry::Group(entry));
+                }
+                Ok(ReadGroup { group: begun, rest_from: Some(from) }) => {
+                    // Until the rest is here the group stays as it was.
+                    sink.present(part, group);
+                    self.unfinished.begin(part, group, entry.dn, begun, from);
+                }
+                Err(reason) => {
+                    let reference = self.mapping.group_reference(entry);
+                    let rejected = Rejected {
+                        name: &printable(entry.dn),
+                        reference: &reference,
+                        reason: &reason,
+                    };
+                    sink.rejected(part, group, &rejected);
+                }
             }
         } else if search.has_groups() && !is_listing {
             sink.removed(part, group);
@@ -496,6 +526,7 @@ impl Ear {
         }
         self.is_stirred |= search.has_groups() || search.is_worked_out;
         if search.has_groups() {
+            self.unfinished.forget(search.part, group_id(id));
             self.sink.removed(search.part, group_id(id));
         }
         self.twins.removed(search.part, id)
@@ -676,7 +707,10 @@ impl Driver<'_> {
                     break;
                 }
             }
-            if self.tracks.iter().all(|track| track.is_settled()) && self.ear.behind.is_empty() {
+            if self.tracks.iter().all(|track| track.is_settled())
+                && self.ear.behind.is_empty()
+                && self.ear.unfinished.is_empty()
+            {
                 self.settled.get_or_insert(last_traffic);
                 self.ear.flush();
             }

@@ -8,8 +8,8 @@ use roster_config::{
 };
 use roster_provider::account::Account;
 use roster_provider::{
-    Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Of, Part, Provider, Sink, Unanswered,
-    Unmentioned, User,
+    Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Of, Part, Provider, Rejected, Sink,
+    Unanswered, Unmentioned, User,
 };
 use roster_provider_ldap::Ldap;
 use roster_system_tests as system;
@@ -234,7 +234,8 @@ impl Sink for Book {
         self.now.lock().unwrap().forget(id);
     }
 
-    fn rejected(&self, part: Part, id: EntryId, name: &str, reason: &str) {
+    fn rejected(&self, part: Part, id: EntryId, rejected: &Rejected<'_>) {
+        let Rejected { name, reason, .. } = *rejected;
         let mut now = self.now.lock().unwrap();
         now.forget(id);
         now.mention(part, id);

@@ -2,6 +2,7 @@
 
 use super::{Engine, NoView, StoreError, View};
 use roster_bus::exchange::Header;
+use std::collections::HashSet;
 
 impl Engine {
     /// What leads from one state of this process to the present one, or everything where that is 0 or too
@@ -28,6 +29,19 @@ impl Engine {
     pub fn is_at(&self, sequence: u64) -> bool {
         let state = self.state();
         state.serving && state.sequence == sequence
+    }
+
+    /// Another number whenever the rejected entries have changed.
+    pub fn rejection_changes(&self) -> u64 {
+        self.state().rejected.changes()
+    }
+
+    /// Numbers of the references that lead to groups which are there and cannot be read. `None` where the
+    /// rejected groups are too many to be told.
+    pub fn unreadable_groups(&self) -> Option<HashSet<u32>> {
+        let state = self.state();
+        let groups = state.rejected.groups()?;
+        Some(groups.filter_map(|reference| state.references.number(reference)).collect())
     }
 
     /// What is known of an entry's account, see `roster_provider::account`.

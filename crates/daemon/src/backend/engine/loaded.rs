@@ -3,7 +3,7 @@
 use super::super::asked::{Answer, Asked, Seen};
 use super::super::entries::{Entries, Kind, Slot};
 use super::super::references::{References, Used};
-use super::super::rejected::Rejected;
+use super::super::rejected::Rejections;
 use super::PartState;
 use super::renumber::renumber;
 use roster_config::Mode;
@@ -20,7 +20,7 @@ pub struct Loaded {
     pub(super) parts: BTreeMap<u8, PartState>,
     pub(super) entries: Entries,
     pub(super) references: References,
-    pub(super) rejected: Rejected,
+    pub(super) rejected: Rejections,
     pub(super) asked: Asked,
     pub(super) next_number: u32,
 }

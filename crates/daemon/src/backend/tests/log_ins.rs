@@ -149,3 +149,38 @@ fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
     put("again", nested("outer", 5003, &[]));
     assert_eq!(is_in("bob", "outer"), Unknown, "which of the two groups is meant");
 }
+
+#[test]
+fn membership_through_an_unreadable_group_is_unknown() {
+    let named_group = |name: &'static str, members: &[&'static str]| {
+        let members = members.iter().map(|name| name.as_bytes().into()).collect();
+        let (reference, name) = (name.as_bytes().into(), name.as_bytes().into());
+        Entry::Group(Group { name, gid: 5000, reference, members: Some(members) })
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[], "1");
+    put(&engine, GROUPS, "outer", named_group("outer", &["inner", "alice"]));
+    let is_in = |people: &People, name: &str, group: &str| {
+        people.membership(&people.find(name.as_bytes(), uid_of(name)).unwrap(), group)
+    };
+    let followed = people(&engine, Mode::Replicate);
+    assert_eq!(is_in(&followed, "bob", "outer"), Membership::NotMember, "inner is not there");
+    assert!(followed.is_at_hand(&["outer".to_owned()]));
+
+    // The directory has it now, and nothing that is served has changed.
+    let cut = Rejected { name: "cn=inner", reference: b"inner", reason: "a part of the list" };
+    engine.rejected(GROUPS, named("inner"), &cut);
+    engine.flush();
+    assert!(!followed.is_at_hand(&["outer".to_owned()]));
+    assert_eq!(is_in(&followed, "bob", "outer"), Membership::Unknown);
+    assert_eq!(is_in(&followed, "alice", "outer"), Membership::Member, "named by outer itself");
+    end(engine);
+
+    let engine = cached(folder.path(), Mode::Replicate);
+    let after_restart = people(&engine, Mode::Replicate);
+    assert_eq!(is_in(&after_restart, "bob", "outer"), Membership::Unknown);
+    put(&engine, GROUPS, "inner", named_group("inner", &[]));
+    assert_eq!(is_in(&after_restart, "bob", "outer"), Membership::NotMember);
+    end(engine);
+}

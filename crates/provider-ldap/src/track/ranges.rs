@@ -1,0 +1,177 @@
+//! Completes groups of which the server shows a part of the members: Active Directory answers with
+//! `member;range=0-1499` where a group has more, and the client asks for the rest, piece by piece.
+//!
+//! A group is told of when its list is whole, and nothing is published before. A list that stays in parts
+//! makes the group unreadable. `schema` reads the ranges; `look_up` does the same for single lookups.
+
+use super::{Ear, Track};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::look_up::{own, owned};
+use crate::message::{Operation, Request, Response, Scope, SearchRequest, printable};
+use crate::schema::{PartSearch, Read, no_rest};
+use roster_provider::{Entry, EntryId, Group, Part, Rejected};
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// Groups whose members are not all here yet.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    groups: BTreeMap<(Part, EntryId), Begun>,
+    /// Counts the groups that began, so that a reply about an earlier state of a group is told apart.
+    begun: u64,
+}
+
+/// A group with the members that the server has shown so far.
+struct Begun {
+    number: u64,
+    dn: Vec<u8>,
+    group: Group<'static>,
+    /// Position of the first member that is missing.
+    rest_from: u32,
+}
+
+impl Unfinished {
+    /// The server has shown the members before `rest_from`.
+    pub fn begin(&mut self, part: Part, id: EntryId, dn: &[u8], group: Group<'_>, rest_from: u32) {
+        self.begun += 1;
+        let begun = Begun { number: self.begun, dn: dn.to_vec(), group: owned(group), rest_from };
+        self.groups.insert((part, id), begun);
+    }
+
+    /// What came of the group is out of date.
+    pub fn forget(&mut self, part: Part, id: EntryId) {
+        self.groups.remove(&(part, id));
+    }
+
+    /// Everything of the part is listed anew.
+    pub fn forget_all(&mut self, part: Part) {
+        self.groups.retain(|(of, _), _| *of != part);
+    }
+
+    /// Whether all groups are whole.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    fn first_of(&self, part: Part) -> Option<(EntryId, &Begun)> {
+        let mut of_part = self.groups.range((part, EntryId([0; 16]))..);
+        of_part.next().filter(|((of, _), _)| *of == part).map(|((_, id), begun)| (*id, begun))
+    }
+}
+
+/// A piece of a list that is on its way.
+struct Asked {
+    request: u32,
+    id: EntryId,
+    number: u64,
+    /// What the server said so far: where the next piece begins, or why there is none.
+    told: Option<Read<Option<u32>>>,
+}
+
+/// Fetches the rest of lists in one search's groups.
+pub(crate) struct Ranges {
+    search: PartSearch,
+    asked: Option<Asked>,
+}
+
+impl Ranges {
+    pub fn new(search: PartSearch) -> Self {
+        Self { search, asked: None }
+    }
+}
+
+impl Track for Ranges {
+    fn act(&mut self, connection: &mut Connection, ear: &mut Ear, _now: Instant) {
+        while self.asked.is_none()
+            && let Some((id, begun)) = ear.unfinished.first_of(self.search.part)
+        {
+            let Ok(base) = std::str::from_utf8(&begun.dn) else {
+                ear.given_up(self.search.part, id, "its DN is not UTF-8");
+                continue;
+            };
+            let request = SearchRequest {
+                base,
+                scope: Scope::Base,
+                filter: &Filter::present("objectClass"),
+                attributes: &[&ear.mapping.rest_of_members(begun.rest_from)],
+                entries_max: 0,
+            };
+            let request = connection.queue(&Request::Search(request), &[]);
+            self.asked = Some(Asked { request, id, number: begun.number, told: None });
+        }
+    }
+
+    fn owns(&self, id: u32) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.request == id)
+    }
+
+    fn hear(&mut self, response: &Response<'_>, ear: &mut Ear) -> Result<(), Error> {
+        let part = self.search.part;
+        let Some(asked) = &mut self.asked else { return Ok(()) };
+        let current = ear.unfinished.groups.get_mut(&(part, asked.id));
+        let Some(begun) = current.filter(|begun| begun.number == asked.number) else {
+            // The group has changed or gone meanwhile.
+            if matches!(response.operation, Operation::SearchDone(_)) {
+                self.asked = None;
+            }
+            return Ok(());
+        };
+        match response.operation {
+            Operation::Entry(entry) => {
+                let shown = ear.mapping.members(&entry, begun.rest_from)?;
+                asked.told = Some(shown.and_then(|shown| {
+                    if shown.values.is_empty() && shown.rest_from.is_some() {
+                        return Err(no_rest(begun.rest_from));
+                    }
+                    let members = begun.group.members.get_or_insert_default();
+                    members.extend(shown.values.into_iter().map(own));
+                    Ok(shown.rest_from)
+                }));
+            }
+            Operation::SearchDone(outcome) => {
+                let id = asked.id;
+                let told = asked.told.take().unwrap_or_else(|| {
+                    Err(format!("{}: {outcome}", no_rest(begun.rest_from)))
+                });
+                self.asked = None;
+                match told {
+                    Ok(Some(next)) => begun.rest_from = next,
+                    Ok(None) => ear.completed(part, id),
+                    Err(reason) => ear.given_up(part, id, &reason),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn awaits(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.asked.is_none()
+    }
+}
+
+impl Ear {
+    /// All members of the group are here.
+    fn completed(&mut self, part: Part, id: EntryId) {
+        if let Some(begun) = self.unfinished.groups.remove(&(part, id)) {
+            self.is_changed = true;
+            self.sink.put(part, id, Entry::Group(begun.group));
+        }
+    }
+
+    /// The rest of the group's members cannot be had.
+    fn given_up(&mut self, part: Part, id: EntryId, reason: &str) {
+        if let Some(Begun { dn, group, .. }) = self.unfinished.groups.remove(&(part, id)) {
+            self.is_changed = true;
+            let rejected =
+                Rejected { name: &printable(&dn), reference: &group.reference, reason };
+            self.sink.rejected(part, id, &rejected);
+        }
+    }
+}
