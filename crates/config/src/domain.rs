@@ -8,7 +8,6 @@ use crate::{
     Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Krb5, Ldap, Mode, Offline,
     Overrides, Provider, Schema, Search, Server, Validate,
 };
-use std::net::IpAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -311,6 +310,7 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap {
     let tls_ca: Option<PathBuf> = section.take_if("tls_ca");
     section.note_unset("tls_ca");
     let allow_clear_password: bool = section.take("allow_clear_password");
+    let allow_clear_identities: bool = section.take("allow_clear_identities");
     let allow_clear_user_passwords: bool = section.take("allow_clear_user_passwords");
     let transport = transport(section, &servers, discover.is_some(), start_tls);
     if let (true, false, Some(server)) =
@@ -323,10 +323,11 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap {
              allow_clear_user_passwords = true",
         );
     }
+    if !start_tls {
+        identities_in_clear(section, &servers, discover.is_some(), allow_clear_identities);
+    }
     let in_clear = matches!(bind, Bind::Simple { .. }) && !allow_clear_password;
-    if !in_clear {
-        warn_of_clear_text(section, &servers, discover.is_some(), start_tls);
-    } else if let Some(server) = transport.without_tls {
+    if let (true, Some(server)) = (in_clear, transport.without_tls) {
         section.wrong(
             "bind_password_file",
             format!("the password would travel to {server} for everybody on the way to read"),
@@ -355,45 +356,42 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap {
         start_tls,
         tls_ca,
         allow_clear_password,
+        allow_clear_identities,
         allow_clear_user_passwords,
     }
 }
 
-/// Without TLS, whoever is on the way to a server says who this host's users are.
-fn warn_of_clear_text(
+/// Without TLS, each router on the way to a server can change the users and groups of this host.
+fn identities_in_clear(
     section: &mut Section<'_, '_, '_, '_>,
     servers: &[Server],
     discover: bool,
-    start_tls: bool,
+    is_allowed: bool,
 ) {
-    if start_tls {
-        return;
-    }
     let what = |server: &str| {
-        format!("everybody on the way to {server} can change what this host takes for its users")
+        format!("each router on the way to {server} can change the users and groups of this host")
     };
+    let (tls, allow) = ("use ldaps://, or set start_tls = true", "allow_clear_identities = true");
     for server in servers {
-        if let Server::Ldap { host, .. } = server
-            && !is_this_host(host)
-        {
-            section.warn_at(
-                "uris",
-                |text| syntax::server(text).as_ref() == Ok(server),
-                what(&server.to_string()),
-                "use ldaps://, or set start_tls = true",
-            );
+        if matches!(server, Server::Ldap { .. }) && !server.is_this_host() {
+            let at = |text: &str| syntax::server(text).as_ref() == Ok(server);
+            let what = what(&server.to_string());
+            if is_allowed {
+                section.warn_at("uris", at, what, tls);
+            } else {
+                let remedy = format!("{tls}; if the network is to be trusted, {allow}");
+                section.wrong_at("uris", at, what, remedy);
+            }
         }
     }
     if discover {
-        section.warn("discover", what("servers that DNS names"), "set start_tls = true");
-    }
-}
-
-fn is_this_host(host: &str) -> bool {
-    let name = host.trim_end_matches('.').to_ascii_lowercase();
-    match host.parse::<IpAddr>() {
-        Ok(address) => address.is_loopback(),
-        Err(_) => name == "localhost" || name.ends_with(".localhost"),
+        let what = what("servers that DNS names");
+        if is_allowed {
+            section.warn("discover", what, "set start_tls = true");
+        } else {
+            let remedy = format!("set start_tls = true; if the network is to be trusted, {allow}");
+            section.wrong("discover", what, remedy);
+        }
     }
 }
 
@@ -509,7 +507,9 @@ fn transport(
                 "write ldap:// here, or remove start_tls",
             ),
             Server::Ldaps { .. } => found.tls = true,
-            Server::Ldap { .. } if !start_tls => found.without_tls = Some(server.to_string()),
+            Server::Ldap { .. } if !start_tls && !server.is_this_host() => {
+                found.without_tls = Some(server.to_string());
+            }
             Server::Ldapi { .. } if start_tls => section.warn_at(
                 "uris",
                 |text| syntax::server(text).as_ref() == Ok(server),

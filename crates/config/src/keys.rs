@@ -681,15 +681,22 @@ pub const KEYS: &[Key] = &[
         "allow_clear_password",
         Kind::Boolean,
         Unset::Is("false"),
-        "Whether the password may be sent over a connection without TLS, for everybody on the way to \
-         read.",
+        "Whether the bind password may cross a network without TLS. Each router on the way can read it. Loopback \
+         addresses and ldapi:// count as protected.",
+    ),
+    ldap(
+        "allow_clear_identities",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether users and groups may cross a network without TLS. Each router on the way can change them. \
+         Loopback addresses and ldapi:// count as protected.",
     ),
     ldap(
         "allow_clear_user_passwords",
         Kind::Boolean,
         Unset::Is("false"),
-        "Whether users' passwords may be sent over a connection without TLS, for everybody on the way to read, \
-         and to a server that has not proven which one it is. With auth = \"ldap\".",
+        "Whether users' passwords may cross a network without TLS, to a server without a checked certificate. Each \
+         router on the way can read them. Loopback addresses and ldapi:// count as protected. With auth = \"ldap\".",
     ),
     ldap(
         "page_size",

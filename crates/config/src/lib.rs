@@ -27,6 +27,7 @@ pub use secrets::{NO_ANCHORS, host_anchors, read_keytab, trust_anchors};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -317,6 +318,8 @@ pub struct Ldap {
     pub tls_ca: Option<PathBuf>,
     /// Whether a simple bind may send its password over a connection in clear.
     pub allow_clear_password: bool,
+    /// Whether users and groups may come over a network without TLS.
+    pub allow_clear_identities: bool,
     /// Whether users' passwords may be sent so.
     pub allow_clear_user_passwords: bool,
     /// Entries a page when pages are asked for.
@@ -362,6 +365,23 @@ pub enum Server {
 }
 
 /// The URI, without the port that goes without saying.
+impl Server {
+    /// Whether the server is reached without a network: by a socket of this host, or by a loopback address.
+    #[must_use]
+    pub fn is_this_host(&self) -> bool {
+        match self {
+            Self::Ldapi { .. } => true,
+            Self::Ldap { host, .. } | Self::Ldaps { host, .. } => {
+                let name = host.trim_end_matches('.').to_ascii_lowercase();
+                match host.parse::<IpAddr>() {
+                    Ok(address) => address.is_loopback(),
+                    Err(_) => name == "localhost" || name.ends_with(".localhost"),
+                }
+            }
+        }
+    }
+}
+
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host, port, usual) = match self {

@@ -155,6 +155,7 @@ fn every_key_can_be_set() {
         start_tls = true
         tls_ca = "/etc/ca.pem"
         allow_clear_password = false
+        allow_clear_identities = false
         allow_clear_user_passwords = false
         page_size = 500
         connect_timeout = "500ms"
@@ -498,7 +499,7 @@ fn a_password_does_not_travel_in_clear_unless_told_to() {
         )
     };
     assert_eq!(
-        mistakes(&domain("ldap://ldap1", "")),
+        mistakes(&domain("ldap://ldap1", "allow_clear_identities = true")),
         [
             "roster.toml:8: domain.corp.bind_password_file: the password would travel to ldap://ldap1 \
           for everybody on the way to read; use ldaps:// in uris or start_tls = true; if the \
@@ -507,7 +508,9 @@ fn a_password_does_not_travel_in_clear_unless_told_to() {
     );
     assert_eq!(mistakes(&domain("ldaps://ldap1", "discover = \"x.test\"")).len(), 1);
     quiet(&domain("ldap://ldap1", "start_tls = true"));
-    quiet(&domain("ldap://127.0.0.1", "allow_clear_password = true"));
+    for here in ["localhost", "127.1.2.3", "[::1]:3890"] {
+        quiet(&domain(&format!("ldap://{here}"), ""));
+    }
     quiet(&domain("ldaps://ldap1", ""));
     quiet(&domain("ldapi://%2Frun%2Fldapi", ""));
 }
@@ -519,7 +522,9 @@ fn nor_do_passwords_of_users() {
     let told = mistakes(&auth.replace("ldaps:", "ldap:"));
     let what = "domain.corp.auth: users' passwords would travel to ldap://ldap1";
     assert!(told.iter().any(|mistake| mistake.contains(what)), "{told:?}");
-    well(&corp("auth = \"ldap\"\nallow_clear_user_passwords = true").replace("ldaps:", "ldap:"));
+    let clear = "auth = \"ldap\"\nallow_clear_user_passwords = true\nallow_clear_identities = true";
+    well(&corp(clear).replace("ldaps:", "ldap:"));
+    quiet(&auth.replace("ldaps://ldap1", "ldap://127.0.0.1"));
     let told = mistakes(&corp("auth = \"ldap\"\ndiscover = 'x.test'"));
     assert!(told.iter().any(|mistake| mistake.contains("servers that DNS names")), "{told:?}");
 }
@@ -564,19 +569,35 @@ fn keys_of_log_ins_without_effect_are_warned_of() {
 }
 
 #[test]
-fn users_that_come_in_clear_are_warned_of() {
+fn identities_in_clear_are_refused_unless_allowed() {
     let warnings = |text: &str| rendered(&well(text).warnings);
     let plain = corp("").replace("ldaps:", "ldap:");
-    let expected = "roster.toml:5: warning: domain.corp.uris: everybody on the way to ldap://ldap1 \
-                    can change what this host takes for its users; use ldaps://, or set \
-                    start_tls = true";
-    assert_eq!(warnings(&plain), [expected]);
-    let simple = "bind_dn = 'cn=x'\nbind_password_file = '/p'\nallow_clear_password = true";
-    assert_eq!(warnings(&corp(simple).replace("ldaps:", "ldap:")), [expected]);
+    let of = "each router on the way to ldap://ldap1 can change the users and groups of this host";
     assert_eq!(
-        warnings(&corp("discover = 'x.test'")),
-        ["roster.toml:7: warning: domain.corp.discover: everybody on the way to servers that DNS \
-          names can change what this host takes for its users; set start_tls = true"]
+        mistakes(&plain),
+        [format!(
+            "roster.toml:5: domain.corp.uris: {of}; use ldaps://, or set start_tls = true; if the \
+             network is to be trusted, allow_clear_identities = true"
+        )]
+    );
+    let expected = format!(
+        "roster.toml:5: warning: domain.corp.uris: {of}; use ldaps://, or set start_tls = true"
+    );
+    let allowed = corp("allow_clear_identities = true").replace("ldaps:", "ldap:");
+    assert_eq!(warnings(&allowed), [expected]);
+    let discovered = |more: &str| corp(&format!("discover = 'x.test'\n{more}"));
+    let of = "each router on the way to servers that DNS names can change the users and groups of \
+              this host";
+    assert_eq!(
+        mistakes(&discovered("")),
+        [format!(
+            "roster.toml:7: domain.corp.discover: {of}; set start_tls = true; if the network is to \
+             be trusted, allow_clear_identities = true"
+        )]
+    );
+    assert_eq!(
+        warnings(&discovered("allow_clear_identities = true")),
+        [format!("roster.toml:7: warning: domain.corp.discover: {of}; set start_tls = true")]
     );
     for here in ["localhost", "127.1.2.3", "[::1]:3890"] {
         quiet(&plain.replace("ldap://ldap1", &format!("ldap://{here}")));

@@ -82,11 +82,11 @@ impl Settings {
         Self::new(&nobody, secrets)
     }
 
-    /// Whether what is said on a connection to that server is nobody else's business.
+    /// Whether a connection to that server is protected by TLS or stays on this host.
     pub fn is_private(&self, server: &Server) -> bool {
         match server {
             Server::Ldapi { .. } | Server::Ldaps { .. } => true,
-            Server::Ldap { .. } => self.start_tls,
+            Server::Ldap { .. } => self.start_tls || server.is_this_host(),
         }
     }
 

@@ -522,7 +522,11 @@ impl LookUps {
                 Ok(_) => {}
                 Err(reason) => {
                     let name = printable(entry.dn);
-                    sink.rejected(part, id, &Rejected { name: &name, reference: b"", reason: &reason });
+                    sink.rejected(
+                        part,
+                        id,
+                        &Rejected { name: &name, reference: b"", reason: &reason },
+                    );
                 }
             }
             Ok(())
@@ -633,8 +637,7 @@ impl LookUps {
 
     fn reject_group(&self, sink: &dyn Sink, id: EntryId, entry: &RawEntry<'_>, reason: &str) {
         let reference = self.mapping.group_reference(entry);
-        let rejection =
-            Rejected { name: &printable(entry.dn), reference: &reference, reason };
+        let rejection = Rejected { name: &printable(entry.dn), reference: &reference, reason };
         sink.rejected(self.groups.part, id, &rejection);
     }
 

@@ -148,6 +148,11 @@ fn a_password_does_not_cross_the_network_in_clear() {
     let mut domain = domain(&slapd);
     keys(&mut domain).allow_clear_password = false;
     let mirror = Mirror::start(&domain, &secrets(None));
+    mirror.until("alice", |book| book.users().contains_key("alice"));
+    // Not a loopback address by its range, and slapd answers there.
+    let mapped = slapd.uri().replace("127.0.0.1", "[::ffff:127.0.0.1]");
+    keys(&mut domain).servers = vec![address(&mapped)];
+    let mirror = Mirror::start(&domain, &secrets(None));
     let reason = offline_reason(&mirror);
     assert!(reason.contains("allow_clear_password"), "{reason}");
 }

@@ -71,7 +71,6 @@ impl Domain {
             .with("schema", &format!("{:?}", server.schema().key()))
             .with("bind_dn", &format!("{:?}", server.reader()))
             .with("bind_password_file", &format!("{password:?}"))
-            .with("allow_clear_password", "true")
     }
 
     /// A domain out of text files.

@@ -23,6 +23,8 @@ fn discovered(server: &Slapd) -> Domain {
     Domain::ldap("corp", server)
         .without("uris")
         .with("discover", &format!("{DOMAIN:?}"))
+        .with("allow_clear_password", "true")
+        .with("allow_clear_identities", "true")
         .with("fail_back", "\"1s\"")
 }
 

@@ -349,11 +349,7 @@ fn a_certificate_that_is_expired_or_of_another_host_is_refused_and_the_snapshot_
     setup.anonymous = false;
     let mut slapd = Slapd::serving(setup, &directory().populated(USERS, GROUPS, 10));
     let authority = format!("{:?}", slapd.authority());
-    let tls = |uri: &str| {
-        Domain::ldap_through("corp", &slapd, &[uri])
-            .with("tls_ca", &authority)
-            .without("allow_clear_password")
-    };
+    let tls = |uri: &str| Domain::ldap_through("corp", &slapd, &[uri]).with("tls_ca", &authority);
     let start_tls = tls(&slapd.uri().replace("127.0.0.1", "localhost")).with("start_tls", "true");
     let mut rosterd = Rosterd::start(&[tls(&slapd.ldaps_uri())]);
     let mut by_start_tls = Rosterd::start(&[start_tls]);
@@ -389,7 +385,7 @@ fn an_authority_that_the_host_comes_to_know_is_trusted_without_a_restart() {
     let setup = Setup { certificate: Some(Certificate::Good), ..Setup::new(Schema::Rfc2307) };
     let slapd = Slapd::serving(setup, &directory().populated(20, 10, 3));
     let domain = Domain::ldap_through("corp", &slapd, &[&slapd.ldaps_uri()]);
-    let mut rosterd = Rosterd::prepared(&[domain.without("allow_clear_password")]);
+    let mut rosterd = Rosterd::prepared(&[domain]);
     let authorities = rosterd.host().path("authorities");
     let file = authorities.join("ca-certificates.crt");
     fs::create_dir(&authorities).expect("create a folder");

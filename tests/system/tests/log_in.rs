@@ -363,7 +363,7 @@ fn log_in_during_thousand_guesses_does_not_queue() {
     let slapd = pam::directory(&["alice", "bob"]);
     let relay = Relay::to(slapd.port());
     let domain = log_in_by(Domain::ldap_through("corp", &slapd, &[&relay.uri()]));
-    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
+    let rosterd = started(&[domain]);
     let pam = Pam::on(&rosterd, "bob");
     let tried = || relay.times_sent("guess ");
     // On a busy machine all guesses may be over before bob's program has started: then once more.
@@ -416,7 +416,7 @@ fn log_in_silent_directory_is_asked_once() {
     let mut slapd = pam::directory(&["alice"]);
     let relay = Relay::to(slapd.port());
     let domain = log_in_by(Domain::ldap_through("corp", &slapd, &[&relay.uri()]));
-    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
+    let rosterd = started(&[domain]);
     let pam = Pam::on(&rosterd, "alice");
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
     relay.fall_silent();
@@ -449,7 +449,7 @@ fn log_in_silent_server_next_one_is_asked() {
     let uris = [relay.uri(), slapd.uri()];
     let uris: Vec<_> = uris.iter().map(String::as_str).collect();
     let domain = log_in_by(Domain::ldap_through("corp", &slapd, &uris));
-    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
+    let rosterd = started(&[domain]);
     let pam = Pam::on(&rosterd, "alice");
     assert_eq!(pam.authenticate("alice", PASSWORD), SUCCESS);
     relay.fall_silent();
@@ -511,7 +511,7 @@ fn log_in_unknown_user_costs_the_directory_a_bind() {
     let slapd = pam::directory(&["alice"]);
     let relay = Relay::to(slapd.port());
     let domain = log_in_by(Domain::ldap_through("corp", &slapd, &[&relay.uri()]));
-    let rosterd = started(&[domain.with("allow_clear_user_passwords", "true")]);
+    let rosterd = started(&[domain]);
     let pam = Pam::on(&rosterd, "alice");
     // The times are figures of `make bench`. They are even because the directory has the same work.
     pam.service("slow", "auth required MODULE\n");

@@ -47,7 +47,6 @@ impl World {
     fn with(slapd: Slapd, uris: &[&str], configure: impl FnOnce(Domain) -> Domain) -> Self {
         let domain = Domain::ldap_through("corp", &slapd, uris)
             .with("auth", "\"ldap\"")
-            .with("allow_clear_user_passwords", "true")
             .with("connect_timeout", "\"1s\"")
             .with("auth_timeout", "\"3s\"")
             .with("offline_failures", "3")

@@ -132,9 +132,10 @@ impl Track for Ranges {
             }
             Operation::SearchDone(outcome) => {
                 let id = asked.id;
-                let told = asked.told.take().unwrap_or_else(|| {
-                    Err(format!("{}: {outcome}", no_rest(begun.rest_from)))
-                });
+                let told = asked
+                    .told
+                    .take()
+                    .unwrap_or_else(|| Err(format!("{}: {outcome}", no_rest(begun.rest_from))));
                 self.asked = None;
                 match told {
                     Ok(Some(next)) => begun.rest_from = next,
@@ -169,8 +170,7 @@ impl Ear {
     fn given_up(&mut self, part: Part, id: EntryId, reason: &str) {
         if let Some(Begun { dn, group, .. }) = self.unfinished.groups.remove(&(part, id)) {
             self.is_changed = true;
-            let rejected =
-                Rejected { name: &printable(&dn), reference: &group.reference, reason };
+            let rejected = Rejected { name: &printable(&dn), reference: &group.reference, reason };
             self.sink.rejected(part, id, &rejected);
         }
     }

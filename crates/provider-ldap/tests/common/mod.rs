@@ -344,6 +344,7 @@ pub fn domain(server: &impl system::Server) -> Domain {
         start_tls: false,
         tls_ca: None,
         allow_clear_password: true,
+        allow_clear_identities: true,
         allow_clear_user_passwords: true,
         page_size: 500,
         connect_timeout: Duration::from_secs(5),
