@@ -5,7 +5,7 @@ use crate::explain::Setting;
 use crate::keys::{self, DOMAINS_MAX, Table};
 use crate::problem::{Problem, Severity, Wrong, nearest};
 use crate::read::{Report, Section, Value, entry};
-use crate::{Config, Domain, Host, Log, Metrics, Mode, Nscd, Pam, Publisher};
+use crate::{Config, Domain, Exceptions, Host, Log, Metrics, Mode, Nscd, Pam, Publisher};
 use toml::de::{DeTable, DeValue};
 
 /// A configuration in which everything holds, and what came up on the way.
@@ -212,8 +212,16 @@ fn host(report: &mut Report<'_>, root: &DeTable<'_>) -> (Host, Vec<String>) {
         min_id: section.take("min_id"),
         max_id: section.take("max_id"),
         allowed_local_gids: section.take("allowed_local_gids"),
+        exceptions: Exceptions {
+            unnamed_gids: section.take("allowed_unnamed_gids"),
+            subordinate_ids: section.take("allow_subordinate_ids"),
+            names: section.take("allowed_names"),
+            name_characters: section.take("allowed_name_characters"),
+        },
         passwd: section.take("passwd"),
         group: section.take("group"),
+        subuid: section.take("subuid"),
+        subgid: section.take("subgid"),
     };
     check_ids(&mut section, host.min_id, host.max_id);
     section.refuse_strangers(None);

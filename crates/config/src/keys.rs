@@ -163,6 +163,8 @@ pub enum Kind {
     Users,
     /// Names of users or groups of a domain.
     Names,
+    /// Printable ASCII characters of names.
+    Characters,
     /// Some of some words.
     Choices {
         /// What each of them is.
@@ -201,6 +203,7 @@ impl Kind {
             Self::Gids => "list of gids".to_owned(),
             Self::Users => "list of user names".to_owned(),
             Self::Names => "list of names".to_owned(),
+            Self::Characters => "string of characters".to_owned(),
             Self::Choices { of, .. } => format!("list of {}", quoted(of)),
             Self::KeyOptions => "list of options".to_owned(),
             Self::Listen => "\"unix:PATH\" or \"ADDRESS:PORT\"".to_owned(),
@@ -344,7 +347,41 @@ pub const KEYS: &[Key] = &[
         Unset::Is("[]"),
         "Gids below min_id, or of local groups, that users of a directory may have as their primary \
          group. For directories in which everybody is in group 100 (users), write [100]. The \
-         groups themselves are still the host's own.",
+         groups themselves are still the host's own. Gid 100 needs no line where the host's group 100 is \
+         called users.",
+    ),
+    of(
+        Table::Host,
+        "allowed_unnamed_gids",
+        Kind::Gids,
+        Unset::Is("[]"),
+        "Gids that a local user has as primary group although the group file has no line for them. Groups and primary \
+         groups of a directory with such a gid are rejected, because they share the files of that user. These are \
+         served.",
+    ),
+    of(
+        Table::Host,
+        "allow_subordinate_ids",
+        Kind::Boolean,
+        Unset::Is("false"),
+        "Whether uids and gids of a directory may lie in the ranges of subuid and subgid. A local user can take such an \
+         id in a user namespace, and with it the files of its owner.",
+    ),
+    of(
+        Table::Host,
+        "allowed_names",
+        Kind::Names,
+        Unset::Is("[]"),
+        "Names that a directory may have although they belong to privileged accounts on many hosts, such as docker, \
+         wheel and admin. Members of such a group become privileged when the program is installed later.",
+    ),
+    of(
+        Table::Host,
+        "allowed_name_characters",
+        Kind::Characters,
+        Unset::Is("\"\""),
+        "Further ASCII characters of names, such as \" \" for names with a space. Allowed in any case are letters, digits, \
+         '.', '_', '-', '@', '+', a final '$', and characters beyond ASCII. Shells take most others for something else.",
     ),
     of(
         Table::Host,
@@ -360,6 +397,20 @@ pub const KEYS: &[Key] = &[
         Kind::Path,
         Unset::Is("\"/etc/group\""),
         "The host's own groups, likewise.",
+    ),
+    of(
+        Table::Host,
+        "subuid",
+        Kind::Path,
+        Unset::Is("\"/etc/subuid\""),
+        "Uids that the host's own users have in user namespaces, see subuid(5). The file is watched, and may be missing.",
+    ),
+    of(
+        Table::Host,
+        "subgid",
+        Kind::Path,
+        Unset::Is("\"/etc/subgid\""),
+        "The same of gids, see subgid(5).",
     ),
     of(
         Table::Domain,

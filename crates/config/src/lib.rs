@@ -86,10 +86,29 @@ pub struct Host {
     pub max_id: u32,
     /// Gids below `min_id`, or of local groups, that a directory user may have as primary group.
     pub allowed_local_gids: Vec<u32>,
+    /// What else of directories is served.
+    pub exceptions: Exceptions,
     /// The host's own users, with which no directory user may clash.
     pub passwd: PathBuf,
     /// The host's own groups.
     pub group: PathBuf,
+    /// Ranges of uids that the host's own users have in user namespaces.
+    pub subuid: PathBuf,
+    /// The same of gids.
+    pub subgid: PathBuf,
+}
+
+/// Entries that are served although a rule refuses them by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exceptions {
+    /// Primary gids of local users without a line in the group file.
+    pub unnamed_gids: Vec<u32>,
+    /// Ids within the ranges of `subuid` and `subgid`.
+    pub subordinate_ids: bool,
+    /// Names of privileged accounts.
+    pub names: Vec<String>,
+    /// ASCII characters of names.
+    pub name_characters: String,
 }
 
 /// `[domain.NAME]`.

@@ -596,6 +596,7 @@ fn single(kind: Kind, value: &DeValue<'_>) -> Result<Value, Wrong> {
         Kind::DnsDomain => Value::Text(syntax::dns_name(text(value)?)?),
         Kind::Realm => checked(value, syntax::realm)?,
         Kind::Cache => checked(value, syntax::cache)?,
+        Kind::Characters => checked(value, syntax::name_characters)?,
         Kind::Listen => Value::Listen(syntax::listen(text(value)?)?),
         Kind::Uris
         | Kind::Domains

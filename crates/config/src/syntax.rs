@@ -87,6 +87,14 @@ pub fn user_name(name: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Printable ASCII characters, without those that no name of an account can have.
+pub fn name_characters(text: &str) -> Result<(), Wrong> {
+    match text.chars().find(|c| !matches!(c, ' '..='~') || matches!(c, ':' | ',' | '/')) {
+        None => Ok(()),
+        Some(c) => Err(Wrong::new(format!("{c:?} is in no name that can be served"), "remove it")),
+    }
+}
+
 /// The name of a user or group of a domain.
 pub fn entry_name(name: &str) -> Result<(), Wrong> {
     if name.is_empty() || name.len() > USER_BYTES_MAX || name.contains([':', '\n', '\0', ',']) {

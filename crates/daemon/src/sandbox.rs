@@ -104,7 +104,10 @@ const RESOLVER: [&str; 12] = [
 /// Files that a role follows: they are replaced, and so are folders and links on the way to them.
 pub fn followed(config: &RoleConfig) -> Vec<&Path> {
     match config {
-        RoleConfig::Publisher(publisher) => vec![&publisher.host.passwd, &publisher.host.group],
+        RoleConfig::Publisher(publisher) => {
+            let host = &publisher.host;
+            vec![&host.passwd, &host.group, &host.subuid, &host.subgid]
+        }
         RoleConfig::Backend(backend) => match &backend.domain.provider {
             Provider::Files(files) => vec![&files.passwd, &files.group],
             Provider::Ldap(_) => Vec::new(),

@@ -86,7 +86,9 @@ impl FilesProvider {
             }
             let settle_in = texts.settle_in();
             let has_settled = change == Change::Replaced
-                || marks.is_some_and(|marks| marks.had_settled(SystemTime::now(), settle_in));
+                || marks
+                    .as_ref()
+                    .is_some_and(|marks| marks.had_settled(SystemTime::now(), settle_in));
             if has_settled && self.marks().await == marks {
                 return Ok(texts);
             }
@@ -115,7 +117,7 @@ impl FilesProvider {
     async fn marks(&self) -> Option<Marks> {
         let Files { passwd, group } = self.files.clone();
         // Where reading may wait, so may this.
-        let marks = tokio::task::spawn_blocking(move || Marks::of(&passwd, &group));
+        let marks = tokio::task::spawn_blocking(move || Marks::of(&[&passwd, &group], &[]));
         marks.await.ok().flatten()
     }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long nobody may have written for the files to be believed whole.
 pub const SETTLED: Duration = Duration::from_secs(1);
 
-/// What tells the two files from what they are after anybody wrote: which they are, how long, and when
+/// What tells files from what they are after anybody wrote: which they are, how long, and when
 /// they changed, which unlike the time of writing nobody can set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marks([Mark; 2]);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks(Vec<Option<Mark>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
@@ -24,16 +24,20 @@ struct Mark {
 }
 
 impl Marks {
-    /// As the files are now; nothing when they cannot be seen.
-    pub fn of(passwd: &Path, group: &Path) -> Option<Self> {
-        Some(Self([Mark::of(passwd)?, Mark::of(group)?]))
+    /// As the files are now; `None` when one that must be there cannot be seen.
+    #[must_use]
+    pub fn of(needed: &[&Path], optional: &[&Path]) -> Option<Self> {
+        let needed: Option<Vec<_>> = needed.iter().map(|file| Mark::of(file).map(Some)).collect();
+        let optional = optional.iter().map(|file| Mark::of(file));
+        Some(Self(needed?.into_iter().chain(optional).collect()))
     }
 
     /// Whether the files had been left alone for so long by then, by the clock. One that was moved back
     /// says no.
+    #[must_use]
     pub fn had_settled(&self, by: SystemTime, within: Duration) -> bool {
         let by = by.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.iter().all(|mark| by.saturating_sub(mark.changed) >= within)
+        self.0.iter().flatten().all(|mark| by.saturating_sub(mark.changed) >= within)
     }
 }
 
@@ -58,7 +62,7 @@ mod tests {
         let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
         fs::write(&passwd, "").expect("write");
         fs::write(&group, "").expect("write");
-        let marks = Marks::of(&passwd, &group).expect("both are there");
+        let marks = Marks::of(&[&passwd, &group], &[]).expect("both are there");
         let now = SystemTime::now();
         let hour = Duration::from_secs(3600);
         assert!(marks.had_settled(now + hour, SETTLED));

@@ -475,6 +475,20 @@ pub fn remedy(reason: &str) -> Option<String> {
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]"
         )),
+        [.., gid, "is", "a", "local", "user's", "primary", "gid"] => Some(format!(
+            "if the directory may share it: allowed_unnamed_gids = [{gid}] under [host]"
+        )),
+        [.., "subordinate", "id", "of", "a", "local", "user"]
+        | [.., "subordinate", "ids", "of", "local", "users"] => Some(
+            "if local users may take such ids: allow_subordinate_ids = true under [host]".to_owned(),
+        ),
+        ["the", "name", "belongs", "to", "a", "privileged", ..] => Some(
+            "if the directory may give out its rights: allowed_names = [\"NAME\"] under [host]"
+                .to_owned(),
+        ),
+        ["the", "name", "has", "characters", "other", "than", ..] => Some(
+            "if such names are to be served: allowed_name_characters under [host]".to_owned(),
+        ),
         ["uid", _, "is", "below", "min_id", ..] => {
             Some("if such users are to be served, lower min_id".to_owned())
         }

@@ -2,7 +2,9 @@
 //! every entry that any interface ever serves has passed [`Rules::user`] or [`Rules::group`]. What
 //! several domains claim at once is decided in `merge`.
 
+use super::locals::IdRanges;
 use super::model::{Group, User};
+use roster_config::Exceptions;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -12,6 +14,90 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const TEXT_BYTES_MAX: usize = 1024;
 /// Ids with a meaning of their own whoever gives them out: `nobody`, and the ends of 16 and 32 bits.
 const RESERVED: [u32; 4] = [0, 65_534, 65_535, u32::MAX];
+/// The group of all users on Debian and its kin, which directories have as everybody's primary group.
+pub const USERS_GID: u32 = 100;
+/// Its name.
+pub const USERS_NAME: &[u8] = b"users";
+/// Names of accounts that programs and distributions bring, in order: groups whose members are privileged, and users and
+/// groups of services. A directory that has one before the package is installed would get its rights.
+const PRIVILEGED: [&str; 72] = [
+    "_apt",
+    "_chrony",
+    "_ssh",
+    "adm",
+    "admin",
+    "apache",
+    "avahi",
+    "backup",
+    "bin",
+    "chrony",
+    "colord",
+    "crontab",
+    "daemon",
+    "dbus",
+    "disk",
+    "dnsmasq",
+    "docker",
+    "gdm",
+    "geoclue",
+    "google-sudoers",
+    "incus",
+    "incus-admin",
+    "input",
+    "kmem",
+    "kvm",
+    "libvirt",
+    "libvirt-qemu",
+    "lp",
+    "lpadmin",
+    "lxc",
+    "lxd",
+    "mail",
+    "man",
+    "messagebus",
+    "microk8s",
+    "mysql",
+    "named",
+    "netdev",
+    "news",
+    "nginx",
+    "nobody",
+    "nogroup",
+    "ntp",
+    "operator",
+    "podman",
+    "polkitd",
+    "postfix",
+    "postgres",
+    "proxy",
+    "qemu",
+    "redis",
+    "render",
+    "rpc",
+    "rtkit",
+    "sambashare",
+    "sgx",
+    "shadow",
+    "sshd",
+    "ssl-cert",
+    "sssd",
+    "sudo",
+    "sys",
+    "tape",
+    "tss",
+    "tty",
+    "utmp",
+    "uucp",
+    "vboxusers",
+    "video",
+    "wheel",
+    "wireshark",
+    "www-data",
+];
+/// Longest of these names.
+const PRIVILEGED_BYTES_MAX: usize = 14;
+/// What the names of other such accounts begin with.
+const PRIVILEGED_PREFIXES: [&str; 2] = ["systemd-", "roster-"];
 
 /// What may be served from one domain.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +108,8 @@ pub struct Rules {
     pub max_id: u32,
     /// Primary gids that are allowed though they are below `min_id` or of a local group.
     pub allowed_local_gids: Vec<u32>,
+    /// What else is allowed.
+    pub exceptions: Exceptions,
 }
 
 /// The host's own accounts, which no directory may touch.
@@ -32,6 +120,12 @@ pub struct Locals {
     pub uids: HashSet<u32>,
     pub group_names: HashSet<Vec<u8>>,
     pub gids: HashSet<u32>,
+    /// Primary gids of local users.
+    pub primary_gids: HashSet<u32>,
+    pub subuids: IdRanges,
+    pub subgids: IdRanges,
+    /// Whether group [`USERS_GID`] has the name [`USERS_NAME`].
+    pub has_users_group: bool,
 }
 
 /// Proof that an entry passed. Made here alone.
@@ -70,6 +164,12 @@ pub enum Refusal {
     LocalGroupName,
     /// A local user or group has the id.
     Local(Id, u32),
+    /// A local user has the gid as primary one, and no local group has it.
+    Unnamed(Id, u32),
+    /// A local user may take the id in a user namespace.
+    Subordinate(Id, u32),
+    /// The name is one of [`PRIVILEGED`].
+    Privileged,
     /// The name, and what is wrong with it.
     Name(&'static str),
     /// A text, and what is wrong with it.
@@ -117,6 +217,11 @@ impl fmt::Display for Refusal {
             Self::LocalGroupName => write!(f, "a local group has this name"),
             Self::Local(Id::Uid, id) => write!(f, "uid {id} is a local user's"),
             Self::Local(kind, id) => write!(f, "{kind} {id} is a local group's"),
+            Self::Unnamed(kind, id) => write!(f, "{kind} {id} is a local user's primary gid"),
+            Self::Subordinate(kind, id) => {
+                write!(f, "{kind} {id} is a subordinate id of a local user")
+            }
+            Self::Privileged => write!(f, "the name belongs to a privileged account on many hosts"),
             Self::Name(fault) => write!(f, "the name {fault}"),
             Self::Text(what, fault) => write!(f, "the {what} {fault}"),
             Self::NameTaken(owner) => write!(f, "{owner} has this name"),
@@ -144,6 +249,10 @@ impl Refusal {
             Self::Reserved(kind, _) => format!("{kind}s that are reserved"),
             Self::Local(Id::Uid, _) => "uids of local users".into(),
             Self::Local(kind, _) => format!("{kind}s of local groups"),
+            Self::Unnamed(kind, _) => format!("{kind}s that are primary gids of local users"),
+            Self::Subordinate(kind, _) => {
+                format!("{kind}s that are subordinate ids of local users")
+            }
             Self::IdTaken(kind, _, owner) => format!("{kind}s that {owner} has"),
             Self::ForeignGroup(_) => "primary gids that are groups of an earlier domain".into(),
             Self::ForeignMembers(_) => {
@@ -166,9 +275,12 @@ impl fmt::Display for Owner {
 impl Rules {
     /// Whether the user may be served.
     pub fn user<'a>(&self, user: &'a User, locals: &Locals) -> Result<Admitted<'a, User>, Refusal> {
-        name(user.name())?;
+        self.name(user.name())?;
         self.id(Id::Uid, user.uid)?;
         self.primary_gid(user.gid, locals)?;
+        if !self.exceptions.subordinate_ids && locals.subuids.contains(user.uid) {
+            return Err(Refusal::Subordinate(Id::Uid, user.uid));
+        }
         if locals.user_names.contains(user.name()) {
             return Err(Refusal::LocalUserName);
         }
@@ -189,7 +301,7 @@ impl Rules {
         group: &'a Group,
         locals: &Locals,
     ) -> Result<Admitted<'a, Group>, Refusal> {
-        name(&group.name)?;
+        self.name(&group.name)?;
         self.id(Id::Gid, group.gid)?;
         if locals.group_names.contains(&*group.name) {
             return Err(Refusal::LocalGroupName);
@@ -197,7 +309,18 @@ impl Rules {
         if locals.gids.contains(&group.gid) {
             return Err(Refusal::Local(Id::Gid, group.gid));
         }
+        self.shared_gid(Id::Gid, group.gid, locals)?;
         Ok(Admitted(group))
+    }
+
+    /// Names that no program takes for something else, and that give no rights beyond the directory's.
+    fn name(&self, name: &[u8]) -> Result<(), Refusal> {
+        let Exceptions { names, name_characters, .. } = &self.exceptions;
+        check_name(name, name_characters.as_bytes()).map_err(Refusal::Name)?;
+        if is_privileged(name) && !names.iter().any(|one| one.as_bytes() == name) {
+            return Err(Refusal::Privileged);
+        }
+        Ok(())
     }
 
     fn id(&self, kind: Id, id: u32) -> Result<(), Refusal> {
@@ -215,20 +338,49 @@ impl Rules {
 
     /// A primary gid makes its user a member: of a local group only where that was allowed.
     fn primary_gid(&self, gid: u32, locals: &Locals) -> Result<(), Refusal> {
-        if gid != 0 && self.allowed_local_gids.contains(&gid) {
+        let is_users = gid == USERS_GID && locals.has_users_group;
+        if is_users || gid != 0 && self.allowed_local_gids.contains(&gid) {
             return Ok(());
         }
         self.id(Id::PrimaryGid, gid)?;
         if locals.gids.contains(&gid) {
             return Err(Refusal::Local(Id::PrimaryGid, gid));
         }
+        self.shared_gid(Id::PrimaryGid, gid, locals)
+    }
+
+    /// A gid that no local group has may still open files of local users.
+    fn shared_gid(&self, kind: Id, gid: u32, locals: &Locals) -> Result<(), Refusal> {
+        let Exceptions { unnamed_gids, subordinate_ids, .. } = &self.exceptions;
+        if locals.primary_gids.contains(&gid) && !unnamed_gids.contains(&gid) {
+            return Err(Refusal::Unnamed(kind, gid));
+        }
+        if !subordinate_ids && locals.subgids.contains(gid) {
+            return Err(Refusal::Subordinate(kind, gid));
+        }
         Ok(())
     }
 }
 
+fn is_privileged(name: &[u8]) -> bool {
+    let begins_with = |prefix: &&str| {
+        name.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix.as_bytes()))
+    };
+    let mut lower = [0; PRIVILEGED_BYTES_MAX];
+    let is_listed = lower.get_mut(..name.len()).is_some_and(|lower| {
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        PRIVILEGED.binary_search_by(|one| one.as_bytes().cmp(lower)).is_ok()
+    });
+    is_listed || PRIVILEGED_PREFIXES.iter().any(begins_with)
+}
+
 /// Names that no program takes for something else: not for an id, an option, a NIS line, a path, a
-/// list, or two names.
-fn name(name: &[u8]) -> Result<(), Refusal> {
+/// list, two names, or an expression of a shell. `also` are further ASCII characters that are allowed.
+fn check_name(name: &[u8], also: &[u8]) -> Result<(), &'static str> {
+    let is_usual =
+        |byte: u8| !byte.is_ascii() || byte.is_ascii_alphanumeric() || b"._-@+".contains(&byte);
+    let checked = name.strip_suffix(b"$").unwrap_or(name);
     let fault = if name.is_empty() {
         "is empty"
     } else if name.len() > NAME_BYTES_MAX {
@@ -249,10 +401,12 @@ fn name(name: &[u8]) -> Result<(), Refusal> {
         "starts with '-', '+' or '~', or starts or ends with a space"
     } else if name.iter().all(u8::is_ascii_digit) {
         "is a number"
+    } else if !checked.iter().all(|byte| is_usual(*byte) || also.contains(byte)) {
+        "has characters other than letters, digits, '.', '_', '-', '@' and '+'"
     } else {
         return Ok(());
     };
-    Err(Refusal::Name(fault))
+    Err(fault)
 }
 
 fn text(what: &'static str, text: &[u8]) -> Result<(), Refusal> {
@@ -309,4 +463,20 @@ fn has_control_characters(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| {
         text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn privileged_names_are_in_order() {
+        assert!(PRIVILEGED.is_sorted());
+        let longest = PRIVILEGED.iter().map(|name| name.len()).max();
+        assert_eq!(longest, Some(PRIVILEGED_BYTES_MAX));
+        assert!(
+            is_privileged(b"docker") && is_privileged(b"Docker") && is_privileged(b"systemd-x")
+        );
+        assert!(!is_privileged(b"dockers") && !is_privileged(b"staff") && !is_privileged(b""));
+    }
 }

@@ -51,7 +51,7 @@ use crate::role::{self, Context, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
 use kept::Remade;
-use locals::Believed;
+use locals::{Believed, LocalFiles};
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
@@ -61,7 +61,7 @@ use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
 use roster_bus::names::Role;
 use roster_bus::zbus;
 use roster_config::Mode;
-use roster_provider::settled::{Marks, SETTLED};
+use roster_provider::settled::SETTLED;
 use roster_provider::watch::Watch;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::Image as SnapshotImage;
@@ -171,10 +171,9 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         object: context.role.path(),
         asker,
     });
-    let watch = Watch::new([config.host.passwd.clone(), config.host.group.clone()])
-        .context("cannot watch the host's own accounts")?;
-    let host = config.host.clone();
-    tokio::spawn(follow_locals(Arc::clone(&hub), host.passwd, host.group, watch));
+    let local_files = LocalFiles::new(&config.host);
+    let watch = Watch::new(local_files.paths()).context("cannot watch the host's own accounts")?;
+    tokio::spawn(follow_locals(Arc::clone(&hub), local_files, watch));
     for (position, (domain, proxy)) in config.domains.iter().zip(proxies).enumerate() {
         tokio::spawn(lose_patience(Arc::clone(&hub), position, proxy.clone()));
         tokio::spawn(follow_domain(Arc::clone(&hub), position, domain.name.clone(), proxy));
@@ -567,13 +566,13 @@ impl Hub {
 }
 
 /// Reads the host's own accounts, now and whenever they change.
-async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch: Watch) {
+async fn follow_locals(hub: Arc<Hub>, files: LocalFiles, mut watch: Watch) {
     let mut believed = Believed::default();
     let now = SystemTime::now();
     // How the files were at the beginning of a quiet time that is over.
-    let mut left = Marks::of(&passwd, &group).filter(|marks| marks.had_settled(now, SETTLED));
+    let mut left = files.marks().filter(|marks| marks.had_settled(now, SETTLED));
     loop {
-        let read = locals::read_settled(&passwd, &group, left);
+        let read = files.read_settled(left);
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
         hub.update(|status| {
             if !error.is_empty() && status.locals_error != error {
@@ -599,7 +598,7 @@ async fn follow_locals(hub: Arc<Hub>, passwd: PathBuf, group: PathBuf, mut watch
                 None
             }
             false => {
-                let marks = Marks::of(&passwd, &group);
+                let marks = files.marks();
                 let quiet = timeout(SETTLED, watch.changed()).await.is_err();
                 marks.filter(|_| quiet)
             }

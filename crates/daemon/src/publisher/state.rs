@@ -418,7 +418,12 @@ impl State {
         Some(Kept {
             bytes: Arc::clone(&previous.bytes),
             locals: Arc::clone(locals),
-            rules: Rules { min_id, max_id, allowed_local_gids: allowed_local_gids.collect() },
+            rules: Rules {
+                min_id,
+                max_id,
+                allowed_local_gids: allowed_local_gids.collect(),
+                exceptions: self.domains.first()?.rules.exceptions.clone(),
+            },
             min_id: self.min_id,
             domains,
             served: self.served.clone(),
@@ -605,7 +610,12 @@ impl DomainState {
             counts: DomainCounts { domain: name.clone(), ..DomainCounts::default() },
             name,
             mode,
-            rules: Rules { min_id, max_id, allowed_local_gids },
+            rules: Rules {
+                min_id,
+                max_id,
+                allowed_local_gids,
+                exceptions: host.exceptions.clone(),
+            },
             entries: Domain::new(mode == Mode::Replicate),
             learnt: Learnt::default(),
             refused: Vec::new(),

@@ -3,6 +3,7 @@
 use super::admit::Locals;
 use super::kept::{Displaced, Remade, Unusable};
 use super::learnt::Found;
+use super::locals::IdRanges;
 use super::model::{self, NUMBERS_MAX, Refused};
 use super::places::Places;
 use super::served::{Counts, Served};
@@ -10,7 +11,7 @@ use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
 use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, Records};
 use roster_bus::interfaces::Kind as LookUp;
-use roster_config::{Host, Mode};
+use roster_config::{Exceptions, Host, Mode};
 use roster_snapshot::Snapshot;
 use std::io::Cursor;
 use std::path::Path;
@@ -165,8 +166,11 @@ fn config(domains: &[&str]) -> Publisher {
             min_id: 1000,
             max_id: 4_000_000_000,
             allowed_local_gids: vec![100],
+            exceptions: Exceptions::default(),
             passwd: "/etc/passwd".into(),
             group: "/etc/group".into(),
+            subuid: "/etc/subuid".into(),
+            subgid: "/etc/subgid".into(),
         },
         publisher: roster_config::Publisher { interval: Duration::ZERO },
         domains: domains.iter().map(rules).collect(),
@@ -179,6 +183,7 @@ pub(super) fn locals(users: &[(&str, u32)], groups: &[(&str, u32)]) -> Locals {
         uids: users.iter().map(|(_, uid)| *uid).collect(),
         group_names: groups.iter().map(|(name, _)| name.as_bytes().to_owned()).collect(),
         gids: groups.iter().map(|(_, gid)| *gid).collect(),
+        ..Locals::default()
     }
 }
 
@@ -324,13 +329,150 @@ fn names_that_could_be_taken_for_something_else_are_refused() {
 
 #[test]
 fn names_of_real_directories_are_served() {
-    for name in
-        ["alice", "a.b-c_d", "domain users", "CORP\\alice", "alice@example.com", "müller", "u$"]
-    {
+    for name in ["alice", "a.b-c_d", "alice@example.com", "müller", "u$", "a+b", "_"] {
         let mut state = host(&["corp"]);
         let image = Image::full().user(1, name, 5000, 5000).bytes();
         take_bytes(&mut state, 0, &image).expect("well formed");
         assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, name)), Some(5000), "{name}");
+    }
+}
+
+/// A host with these exceptions and accounts of its own.
+fn host_with(exceptions: Exceptions, locals: Locals) -> State {
+    let mut config = config(&["corp"]);
+    config.host.exceptions = exceptions;
+    let mut state = State::new(&config, Path::new("/run/roster/nss"), Served::default(), None);
+    state.set_locals(locals);
+    state
+}
+
+#[test]
+fn names_that_shells_take_apart_need_an_exception() {
+    for (name, characters) in [
+        ("domain users", " "),
+        ("CORP\\alice", "\\"),
+        ("*", "*"),
+        ("x)(uid=*", ")(=*"),
+        ("weird $(id)`x`", " $()`"),
+        ("a$b", "$"),
+        ("$", ""),
+    ] {
+        let served = |name_characters: &str| {
+            let exceptions =
+                Exceptions { name_characters: name_characters.to_owned(), ..Exceptions::default() };
+            let mut state = host_with(exceptions, Locals::default());
+            let image = Image::full().user(1, name, 5000, 5000).group(2, name, 5000, &[]);
+            take(&mut state, 0, image).expect("well formed");
+            let served = published(&mut state, |snapshot| {
+                uid_of(snapshot, name).is_some() && members_of(snapshot, name).is_some()
+            });
+            (served, reasons(&state, "corp"))
+        };
+        let (is_served, rejected) = served("");
+        if characters.is_empty() {
+            assert!(is_served, "{name}: a '$' at the end is usual");
+            continue;
+        }
+        assert!(!is_served && rejected.len() == 2, "{name}");
+        assert!(rejected[0].contains("has characters other than letters"), "{rejected:?}");
+        assert_eq!(served(characters), (true, Vec::new()), "{name}");
+    }
+}
+
+#[test]
+fn names_of_privileged_accounts_need_an_exception() {
+    for name in ["docker", "wheel", "Admin", "LXD", "systemd-resolve", "roster-publisher", "nobody"]
+    {
+        let image = || Image::full().user(1, name, 5000, 5000).group(2, name, 5000, &[1]);
+        let mut state = host_with(Exceptions::default(), Locals::default());
+        take(&mut state, 0, image()).expect("well formed");
+        published(&mut state, |snapshot| assert_eq!(uid_of(snapshot, name), None, "{name}"));
+        let reason = "the name belongs to a privileged account on many hosts";
+        let expected = [format!("user {name}: {reason}"), format!("group {name}: {reason}")];
+        assert_eq!(reasons(&state, "corp"), expected);
+        let exceptions = Exceptions { names: vec![name.to_owned()], ..Exceptions::default() };
+        let mut state = host_with(exceptions, Locals::default());
+        take(&mut state, 0, image()).expect("well formed");
+        published(&mut state, |snapshot| {
+            assert_eq!(members_of(snapshot, name), Some(vec![name.to_owned()]), "{name}");
+        });
+    }
+}
+
+#[test]
+fn gids_of_local_users_need_an_exception() {
+    // bob's primary group has no line in the group file.
+    let bob = || {
+        let locals = locals(&[("root", 0), ("bob", 1500)], &[("root", 0)]);
+        Locals { primary_gids: [0, 1500].into(), ..locals }
+    };
+    let image = || Image::full().user(1, "mallory", 5000, 1500).group(2, "bobsgroup", 1500, &[1]);
+    let mut state = host_with(Exceptions::default(), bob());
+    take(&mut state, 0, image()).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(uid_of(snapshot, "mallory"), None);
+        assert_eq!(members_of(snapshot, "bobsgroup"), None);
+    });
+    assert_eq!(
+        reasons(&state, "corp"),
+        [
+            "user mallory: primary gid 1500 is a local user's primary gid",
+            "group bobsgroup: gid 1500 is a local user's primary gid"
+        ]
+    );
+    let exceptions = Exceptions { unnamed_gids: vec![1500], ..Exceptions::default() };
+    let mut state = host_with(exceptions, bob());
+    take(&mut state, 0, image()).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(members_of(snapshot, "bobsgroup"), Some(vec!["mallory".to_owned()]));
+    });
+}
+
+#[test]
+fn subordinate_ids_need_an_exception() {
+    let bob = || Locals {
+        subuids: IdRanges::new(vec![(100_000, 165_535)]),
+        subgids: IdRanges::new(vec![(200_000, 265_535)]),
+        ..Locals::default()
+    };
+    let image = || {
+        let image = Image::full().user(1, "victim", 100_500, 5000).user(2, "other", 5000, 200_000);
+        image.group(3, "staff", 265_535, &[]).user(4, "beside", 165_536, 5000)
+    };
+    let mut state = host_with(Exceptions::default(), bob());
+    take(&mut state, 0, image()).expect("well formed");
+    published(&mut state, |snapshot| {
+        assert_eq!(uid_of(snapshot, "beside"), Some(165_536));
+        assert_eq!(snapshot.shape().users, 1);
+    });
+    assert_eq!(
+        reasons(&state, "corp"),
+        [
+            "user victim: uid 100500 is a subordinate id of a local user",
+            "user other: primary gid 200000 is a subordinate id of a local user",
+            "group staff: gid 265535 is a subordinate id of a local user"
+        ]
+    );
+    let exceptions = Exceptions { subordinate_ids: true, ..Exceptions::default() };
+    let mut state = host_with(exceptions, bob());
+    take(&mut state, 0, image()).expect("well formed");
+    published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 3));
+}
+
+#[test]
+fn gid_100_named_users_is_a_primary_gid() {
+    let image = || Image::full().user(1, "alice", 5000, 100).group(2, "users", 100, &[1]);
+    for (has_users_group, expected) in [(true, Some(5000)), (false, None)] {
+        let locals = locals(&[("root", 0)], &[("root", 0), ("users", 100)]);
+        let mut config = config(&["corp"]);
+        config.host.allowed_local_gids.clear();
+        let mut state = State::new(&config, Path::new("/run/roster/nss"), Served::default(), None);
+        state.set_locals(Locals { has_users_group, ..locals });
+        take(&mut state, 0, image()).expect("well formed");
+        published(&mut state, |snapshot| {
+            assert_eq!(uid_of(snapshot, "alice"), expected);
+            assert_eq!(members_of(snapshot, "users"), None, "the host's own group is served");
+        });
     }
 }
 
