@@ -27,6 +27,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Reasons of refusal that are shown of a domain; `roster domain rejected` has all.
 const REASONS_SHOWN: usize = 3;
+/// A domain is not well when more than one in so many of its entries is rejected for one reason.
+const REJECTED_SHARE: u64 = 10;
 
 /// Local users, as the daemon reads them.
 const PASSWD: &str = "/etc/passwd";
@@ -357,10 +359,16 @@ fn of_domain(
         ));
     }
     let unreadable = status.as_ref().map_or(0, |status| status.rejected);
+    let served = counts.map_or(0, |counts| counts.users + counts.groups);
+    let all = served + refused(counts) + unreadable;
+    let level = |number: u64| match number.saturating_mul(REJECTED_SHARE) > all {
+        true => Level::Problem,
+        false => Level::Warning,
+    };
     if unreadable > 0 {
         let entries = counted(unreadable, "entry");
         found.push((
-            Level::Warning,
+            level(unreadable),
             format!("{name}: {entries} rejected: not readable as users or groups"),
             format!("which, and why: roster domain rejected {name}"),
         ));
@@ -404,7 +412,7 @@ fn of_domain(
         let advice =
             remedy(reason).unwrap_or_else(|| format!("which ones: roster domain rejected {name}"));
         let entries = counted(*number, "entry");
-        found.push((Level::Warning, format!("{name}: {entries} rejected: {reason}"), advice));
+        found.push((level(*number), format!("{name}: {entries} rejected: {reason}"), advice));
     }
     if !others.is_empty() {
         let entries = counted(others.iter().map(|(_, number)| number).sum(), "entry");
@@ -916,7 +924,7 @@ All well.
     fn rejected_entries_are_named_with_reason_and_remedy_and_are_no_failure() {
         let mut report = report();
         let reasons = [
-            ("gid 100 is below min_id (1000)", 9812),
+            ("gid 100 is below min_id (1000)", 812),
             ("a local user has this name", 2),
             ("uid 7 is below min_id (1000)", 1),
             ("uid 8 is below min_id (1000)", 1),
@@ -926,7 +934,7 @@ All well.
         assert_eq!(
             said(&report),
             [
-                "! corp: 9,812 entries rejected: gid 100 is below min_id (1000)\n    → if users may \
+                "! corp: 812 entries rejected: gid 100 is below min_id (1000)\n    → if users may \
                  have the host's own group 100 as their primary group: allowed_local_gids = [100] \
                  under [host]",
                 "! corp: 2 entries rejected: a local user has this name\n    → which ones: roster \
@@ -938,7 +946,21 @@ All well.
             ]
         );
         assert!(is_well(&judge(&report)));
-        assert!(domain_table(&report).contains("9,817"));
+        assert!(domain_table(&report).contains("817"));
+    }
+
+    #[test]
+    fn status_tenth_rejected_for_one_reason_fails() {
+        // 20,301 are served.
+        for (number, is_well_then) in [(2_255, true), (2_256, false)] {
+            let mut rejected = report();
+            refuse(&mut rejected, &[("primary gid 100 is a local group's", number)]);
+            assert_eq!(is_well(&judge(&rejected)), is_well_then, "{number}");
+            assert!(said(&rejected).concat().contains("allowed_local_gids = [100] under [host]"));
+            let mut unreadable = report();
+            change(&mut unreadable, |status| status.rejected = number);
+            assert_eq!(is_well(&judge(&unreadable)), is_well_then, "{number}");
+        }
     }
 
     #[test]
