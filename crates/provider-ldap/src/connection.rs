@@ -209,27 +209,27 @@ impl Connection {
     }
 
     async fn establish(server: &Server, settings: &Settings) -> Result<Self, Error> {
-        let (mut connection, private) = match server {
+        let mut connection = match server {
             Server::Ldapi { path } => {
                 let stream = UnixStream::connect(path).await.map_err(Error::Connect)?;
-                (Self::over(Box::new(stream), settings), true)
+                Self::over(Box::new(stream), settings)
             }
             Server::Ldaps { host, port } => {
                 let stream = dial(host, *port, settings).await?;
-                (Self::over(secure(stream, host, settings).await?, settings), true)
+                Self::over(secure(stream, host, settings).await?, settings)
             }
             Server::Ldap { host, port } => {
                 let stream = dial(host, *port, settings).await?;
                 if settings.start_tls {
                     let stream = ask_for_tls(stream, settings).await?;
-                    (Self::over(secure(stream, host, settings).await?, settings), true)
+                    Self::over(secure(stream, host, settings).await?, settings)
                 } else {
                     let plain = Self::over(Box::new(stream), settings);
-                    (Self { may_be_for_tls: true, ..plain }, false)
+                    Self { may_be_for_tls: true, ..plain }
                 }
             }
         };
-        connection.bind(settings, private).await?;
+        connection.bind(settings, settings.is_private(server)).await?;
         Ok(connection)
     }
 

@@ -434,7 +434,7 @@ fn members(range: std::ops::Range<u32>) -> Vec<String> {
 
 /// A piece of the members as a server shows it that shows `most` of `all` at once.
 fn piece(id: u32, request: &[u8], all: u32, most: u32) -> Vec<u8> {
-    let asked = |from: u32| holds(request, &format!("memberUid;range={from}-*"));
+    let asked = |from: u32| holds(request, &format!("memberuid;range={from}-*"));
     let from = (0..=all).find(|&from| asked(from)).unwrap_or(0);
     let end = (from + most).min(all);
     let last = if end == all { "*".to_owned() } else { (end - 1).to_string() };
@@ -448,7 +448,7 @@ fn ranged(all: u32, most: u32) -> String {
             let shown = format!("memberUid;range=0-{}", most - 1);
             let group = staff(id, &shown, &members(0..most), &added([9; 16]));
             send(stream, &[group, refreshed(id)].concat());
-        } else if kind == SEARCH && holds(request, "memberUid;range=") {
+        } else if kind == SEARCH && holds(request, "memberuid;range=") {
             send(stream, &[piece(id, request, all, most), done(id, 0x65, 0)].concat());
         } else if kind == SEARCH {
             let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
@@ -478,8 +478,8 @@ fn members_in_ranges_are_published_whole_or_not() {
         if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
             send(stream, &[synchronized(id), group, refreshed(id)].concat());
-        } else if kind == SEARCH && holds(request, "memberUid;range=") {
-            if holds(request, "memberUid;range=6-*") {
+        } else if kind == SEARCH && holds(request, "memberuid;range=") {
+            if holds(request, "memberuid;range=6-*") {
                 let _ = reached.send(());
                 let _ = gate.lock().unwrap().recv();
             }
@@ -502,7 +502,7 @@ fn members_whose_rest_is_refused_make_the_group_unreadable() {
         if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
             send(stream, &[group, refreshed(id)].concat());
-        } else if kind == SEARCH && holds(request, "memberUid;range=") {
+        } else if kind == SEARCH && holds(request, "memberuid;range=") {
             send(stream, &done(id, 0x65, 50));
         } else if kind == SEARCH {
             let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
@@ -536,9 +536,9 @@ fn members_in_ranges_are_looked_up_whole() {
         if kind != SEARCH {
             return;
         }
-        if holds(request, "memberUid;range=") {
+        if holds(request, "memberuid;range=") {
             send(stream, &piece(id, request, 7, 3));
-        } else if holds(request, "staff") && holds(request, "memberUid") {
+        } else if holds(request, "staff") && holds(request, "memberuid") {
             send(stream, &staff(id, "memberUid;range=0-2", &members(0..3), &[]));
         }
         send(stream, &done(id, 0x65, 0));

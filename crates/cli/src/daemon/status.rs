@@ -1133,12 +1133,12 @@ All well.
     #[test]
     fn json_holds_what_a_monitoring_system_asks() {
         let mut report = report();
-        refuse(&mut report, &[("gid 100 is below min_id (1000)", 9812)]);
+        refuse(&mut report, &[("gid 100 is below min_id (1000)", 812)]);
         let value = as_json(&report, &judge(&report));
         assert_eq!(value["ok"], true);
         assert_eq!(value["snapshot"]["generation"], 123);
         assert_eq!(value["domains"][0]["domain"], "corp");
-        assert_eq!(value["domains"][0]["refused"][0]["entries"], 9812);
+        assert_eq!(value["domains"][0]["refused"][0]["entries"], 812);
         assert_eq!(value["domains"][0]["reason"], Value::Null);
         assert_eq!(value["roles"][2]["sandbox"], "landlock, seccomp");
         assert_eq!(value["findings"][0]["level"], "warning");

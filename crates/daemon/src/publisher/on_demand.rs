@@ -936,7 +936,7 @@ mod tests {
         let staff = state.claimant(&by_name(Kind::GroupByName, "staff")).expect("there");
         learn(&mut state, 0, Image::full().unasked(2, "staff", 6000)).expect("well formed");
         assert!(!state.lacks_list(Kind::GroupByName, staff));
-        learn(&mut state, 0, Image::full().unasked(2, "wheel", 6000)).expect("well formed");
+        learn(&mut state, 0, Image::full().unasked(2, "riders", 6000)).expect("well formed");
         assert!(state.lacks_list(Kind::GroupByName, staff), "another group");
     }
 
@@ -1031,7 +1031,7 @@ mod tests {
     async fn behind_a_domain_that_is_as_it_was_whoever_was_served_is_answered_for() {
         let mut state = host(&["corp", "asked"]);
         let corp = Image::full().user(1, "alice", 5001, 5001).user(2, "zed", 5001, 5001);
-        take(&mut state, 0, corp.group(3, "wheel", 6000, &[1])).expect("well formed");
+        take(&mut state, 0, corp.group(3, "riders", 6000, &[1])).expect("well formed");
         let bob = Image::full().user(1, "bob", 7001, 7001).group(4, "team", 7500, &[1, 2]);
         take(&mut state, 1, bob.groups_of(1, &[4])).expect("well formed");
         let mut anew = succeeded(&state, &["corp", "asked"]);
@@ -1051,7 +1051,7 @@ mod tests {
             (by_name(Kind::UserByName, "bob"), user("bob", 7001)),
             (by_name(Kind::GroupsOf, "bob"), Answer::Gids(vec![7500])),
             (by_name(Kind::GroupByName, "team"), group(b"team", 7500, b"bob")),
-            (by_name(Kind::GroupByName, "wheel"), group(b"wheel", 6000, b"alice")),
+            (by_name(Kind::GroupByName, "riders"), group(b"riders", 6000, b"alice")),
             (by_name(Kind::UserByName, "nobody-there"), Answer::Absent),
         ] {
             assert_eq!(look_up(&directory, &question).await, Ok(wanted), "{question:?}");

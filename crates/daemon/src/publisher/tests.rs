@@ -337,6 +337,12 @@ fn names_of_real_directories_are_served() {
     }
 }
 
+fn sorted_reasons(state: &State) -> Vec<String> {
+    let mut reasons = reasons(state, "corp");
+    reasons.sort();
+    reasons
+}
+
 /// A host with these exceptions and accounts of its own.
 fn host_with(exceptions: Exceptions, locals: Locals) -> State {
     let mut config = config(&["corp"]);
@@ -388,8 +394,8 @@ fn names_of_privileged_accounts_need_an_exception() {
         take(&mut state, 0, image()).expect("well formed");
         published(&mut state, |snapshot| assert_eq!(uid_of(snapshot, name), None, "{name}"));
         let reason = "the name belongs to a privileged account on many hosts";
-        let expected = [format!("user {name}: {reason}"), format!("group {name}: {reason}")];
-        assert_eq!(reasons(&state, "corp"), expected);
+        let expected = [format!("group {name}: {reason}"), format!("user {name}: {reason}")];
+        assert_eq!(sorted_reasons(&state), expected);
         let exceptions = Exceptions { names: vec![name.to_owned()], ..Exceptions::default() };
         let mut state = host_with(exceptions, Locals::default());
         take(&mut state, 0, image()).expect("well formed");
@@ -414,10 +420,10 @@ fn gids_of_local_users_need_an_exception() {
         assert_eq!(members_of(snapshot, "bobsgroup"), None);
     });
     assert_eq!(
-        reasons(&state, "corp"),
+        sorted_reasons(&state),
         [
-            "user mallory: primary gid 1500 is a local user's primary gid",
-            "group bobsgroup: gid 1500 is a local user's primary gid"
+            "group bobsgroup: gid 1500 is a local user's primary gid",
+            "user mallory: primary gid 1500 is a local user's primary gid"
         ]
     );
     let exceptions = Exceptions { unnamed_gids: vec![1500], ..Exceptions::default() };
@@ -446,11 +452,11 @@ fn subordinate_ids_need_an_exception() {
         assert_eq!(snapshot.shape().users, 1);
     });
     assert_eq!(
-        reasons(&state, "corp"),
+        sorted_reasons(&state),
         [
-            "user victim: uid 100500 is a subordinate id of a local user",
+            "group staff: gid 265535 is a subordinate id of a local user",
             "user other: primary gid 200000 is a subordinate id of a local user",
-            "group staff: gid 265535 is a subordinate id of a local user"
+            "user victim: uid 100500 is a subordinate id of a local user"
         ]
     );
     let exceptions = Exceptions { subordinate_ids: true, ..Exceptions::default() };
@@ -551,7 +557,7 @@ fn of_two_domains_the_first_wins_and_the_other_is_listed() {
 #[test]
 fn a_primary_group_of_another_domain_makes_nobody_its_member() {
     let mut state = host(&["first", "second"]);
-    take(&mut state, 0, Image::full().group(1, "wheel", 6000, &[])).expect("well formed");
+    take(&mut state, 0, Image::full().group(1, "riders", 6000, &[])).expect("well formed");
     take(&mut state, 1, Image::full().user(1, "mallory", 7000, 6000)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "mallory")), None);
     let reason = "user mallory: primary gid 6000 is a group of an earlier domain";
@@ -585,7 +591,7 @@ fn a_later_domain_takes_no_user_from_an_earlier_one_by_a_group() {
 #[test]
 fn who_is_refused_leaves_the_name_to_nobody_of_a_later_domain() {
     let mut state = host(&["first", "corp", "lab"]);
-    take(&mut state, 0, Image::full().group(1, "wheel", 6000, &[])).expect("well formed");
+    take(&mut state, 0, Image::full().group(1, "riders", 6000, &[])).expect("well formed");
     take(&mut state, 1, Image::full().user(1, "alice", 5001, 6000)).expect("well formed");
     take(&mut state, 2, Image::full().user(1, "alice", 9001, 9001)).expect("well formed");
     assert_eq!(published(&mut state, |snapshot| uid_of(snapshot, "alice")), None);
@@ -836,7 +842,7 @@ fn bytes_of(state: &State) -> (Vec<u8>, Served) {
 fn what_is_waited_for_keeps_no_local_account_from_displacing() {
     let mut state = host(&["corp", "lab"]);
     let corp = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
-    let corp = corp.group(3, "wheel", 6000, &[1, 2]).group(4, "staff", 6001, &[1]);
+    let corp = corp.group(3, "riders", 6000, &[1, 2]).group(4, "staff", 6001, &[1]);
     take(&mut state, 0, corp).expect("well formed");
     let lab = Image::full().user(1, "carol", 7001, 7001).group(2, "guests", 8000, &[1]);
     take(&mut state, 1, lab).expect("well formed");
@@ -859,7 +865,7 @@ fn what_is_waited_for_keeps_no_local_account_from_displacing() {
     assert_eq!(left, counts((1, 2), (1, 0)));
     let snapshot = Snapshot::open(&bytes).expect("a snapshot");
     assert_eq!((uid_of(&snapshot, "alice"), uid_of(&snapshot, "bob")), (None, Some(5002)));
-    assert_eq!(members_of(&snapshot, "wheel"), Some(vec!["bob".into()]));
+    assert_eq!(members_of(&snapshot, "riders"), Some(vec!["bob".into()]));
     assert_eq!(
         (members_of(&snapshot, "staff"), members_of(&snapshot, "guests")),
         (Some(vec![]), None)
@@ -874,7 +880,7 @@ fn what_is_waited_for_keeps_no_local_account_from_displacing() {
     let (bytes, left) = kept(&mut anew).expect("others are displaced, and alice is back");
     assert_eq!(left, counts((1, 2), (0, 1)));
     let snapshot = Snapshot::open(&bytes).expect("a snapshot");
-    assert_eq!(members_of(&snapshot, "wheel"), Some(vec!["alice".into()]));
+    assert_eq!(members_of(&snapshot, "riders"), Some(vec!["alice".into()]));
     assert_eq!(gids_of(&snapshot, "alice"), [6000, 6001]);
     assert_eq!((uid_of(&snapshot, "bob"), uid_of(&snapshot, "carol")), (None, None));
     assert_eq!(members_of(&snapshot, "guests"), Some(vec![]));
@@ -1047,7 +1053,7 @@ fn after_somebody_was_displaced_it_is_known_what_each_domain_has() {
 fn behind_two_restored_domains_nobody_is_served_who_is_new_behind_the_last() {
     let mut state = host(&["first", "corp", "lab"]);
     let one = |name, id| Image::full().user(1, name, id, id);
-    let corp = one("alice", 5001).group(2, "wheel", 6000, &[1]).group(3, "wheel", 6001, &[1]);
+    let corp = one("alice", 5001).group(2, "riders", 6000, &[1]).group(3, "riders", 6001, &[1]);
     take(&mut state, 0, one("fred", 4001)).expect("well formed");
     take(&mut state, 1, corp.user(4, "bob", 5002, 6001)).expect("well formed");
     take(&mut state, 2, one("carol", 7001)).expect("well formed");
@@ -1137,7 +1143,7 @@ fn what_a_kept_snapshot_leaves_open_stays_open() {
     let mut state = host(&["corp", "asked", "lab"]);
     let asked = Image::full().user(1, "alice", 5001, 5001).user(2, "bob", 5002, 5002);
     // Of alice the groups are known, of staff the members are not.
-    let asked = asked.group(3, "wheel", 6000, &[1, 2]).unasked(4, "staff", 6001);
+    let asked = asked.group(3, "riders", 6000, &[1, 2]).unasked(4, "staff", 6001);
     take(&mut state, 1, asked.groups_of(1, &[3, 4])).expect("well formed");
     let corp = Image::full().user(1, "carol", 7001, 7001).user(2, "dora", 7002, 7002);
     take(&mut state, 0, corp.group(3, "guests", 8000, &[1, 2])).expect("well formed");
@@ -1157,14 +1163,14 @@ fn what_a_kept_snapshot_leaves_open_stays_open() {
         });
         assert_eq!(flags[0], flags[1], "{name}");
     }
-    for name in ["wheel", "guests", "late"] {
+    for name in ["riders", "guests", "late"] {
         let flags = [before, after].map(|snapshot| {
             let group = snapshot.group_by_name(name.as_bytes()).expect("undamaged").expect(name);
             (group.ask_first(), group.members_unknown())
         });
         assert_eq!(flags[0], flags[1], "{name}");
     }
-    assert_eq!(members_of(&after, "wheel"), members_of(&before, "wheel"));
+    assert_eq!(members_of(&after, "riders"), members_of(&before, "riders"));
     assert_eq!(members_of(&after, "late"), members_of(&before, "late"));
     assert_eq!(members_of(&after, "guests"), Some(vec!["carol".into()]));
     assert_eq!(gids_of(&before, "alice"), [6000, 6001]);
