@@ -28,6 +28,23 @@ fn everything_is_there_after_a_refresh() {
 }
 
 #[test]
+fn users_with_language_options_are_served() {
+    for schema in SCHEMAS {
+        let directory = Directory::new(schema);
+        let japanese = |ldif: String| {
+            format!("{}\ncn;lang-ja: arisu\nuid;lang-ja: arisu\n\n", ldif.trim_end())
+        };
+        let users = [("alice", 5001), ("bob", 5002)];
+        let users = users.map(|(name, uid)| japanese(directory.user(name, uid))).concat();
+        let slapd = Slapd::serving(Setup::new(schema), &(directory.tree() + &users));
+        let mirror = Mirror::start(&domain(&slapd), &secrets(None));
+        mirror.until("both users", |book| book.users().len() == 2);
+        assert_eq!(mirror.book.users().into_keys().collect::<Vec<_>>(), ["alice", "bob"]);
+        assert_eq!(mirror.book.rejected(), [].into());
+    }
+}
+
+#[test]
 fn changes_are_seen_as_they_happen() {
     for schema in SCHEMAS {
         let directory = Directory::new(schema);
