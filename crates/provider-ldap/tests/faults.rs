@@ -4,6 +4,7 @@ mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::Bind;
+use roster_config::Server::Ldap;
 use roster_system_tests::servers::{Certificate, Relay};
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 use std::sync::Arc;
@@ -150,8 +151,8 @@ fn a_password_does_not_cross_the_network_in_clear() {
     let mirror = Mirror::start(&domain, &secrets(None));
     mirror.until("alice", |book| book.users().contains_key("alice"));
     // Not a loopback address by its range, and slapd answers there.
-    let mapped = slapd.uri().replace("127.0.0.1", "[::ffff:127.0.0.1]");
-    keys(&mut domain).servers = vec![address(&mapped)];
+    let mapped = Ldap { host: "::ffff:127.0.0.1".to_owned(), port: slapd.port() };
+    keys(&mut domain).servers = vec![mapped];
     let mirror = Mirror::start(&domain, &secrets(None));
     let reason = offline_reason(&mirror);
     assert!(reason.contains("allow_clear_password"), "{reason}");
