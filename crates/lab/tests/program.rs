@@ -3,11 +3,10 @@
 mod common;
 
 use common::{count, lab, number, run};
+use roster_system_tests::wait::{SOON, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 #[test]
 fn reports_go_where_they_are_asked_to() {
@@ -55,7 +54,7 @@ fn a_report_that_cannot_be_written_is_said_before_the_run() {
 #[test]
 fn a_full_disk_costs_no_figures() {
     for option in ["--json", "--hdr", "--html"] {
-        let brief = ["--users", "1", "--duration", "200ms", "--warm-up", "0", "--probe", "0"];
+        let brief = ["--users", "1", "--duration", "2", "--warm-up", "0", "--probe", "0"];
         let output =
             run(&[&["command", option, "/dev/full"], &brief[..], &["--", "true"]].concat());
         let said = String::from_utf8_lossy(&output.stderr);
@@ -95,7 +94,9 @@ fn no_live_view_is_drawn_where_there_is_no_terminal() {
     ]);
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said, "", "nothing but mistakes and warnings goes to standard error");
+    // A command that the machine holds up is waited for.
+    let said: Vec<_> = said.lines().filter(|line| !line.contains("waits for the last")).collect();
+    assert!(said.is_empty(), "nothing but mistakes and warnings goes to standard error: {said:?}");
 }
 
 #[test]
@@ -110,14 +111,15 @@ fn threads_have_their_open_files_whatever_a_shell_allows() {
 
 #[test]
 fn a_terminal_that_goes_away_ends_the_run_with_its_report_unless_nohup_says_otherwise() {
-    let short = ["--users", "1", "--probe", "0", "--warm-up", "0", "--duration", "2", "--", "true"];
-    for (program, code, least) in [("env", 130, 0.0), ("nohup", 0, 1.9)] {
+    for (program, code, duration) in [("env", 130, "600"), ("nohup", 0, "2")] {
         let folder = tempfile::tempdir().expect("make a folder");
-        let json = folder.path().join("run.json");
+        let (json, begun) = (folder.path().join("run.json"), folder.path().join("begun"));
+        let how = ["--users", "1", "--probe", "0", "--warm-up", "0", "--duration", duration];
         let mut command = Command::new(program);
-        command.arg(lab(&[]).get_program()).args(["command", "--json"]).arg(&json).args(short);
+        command.arg(lab(&[]).get_program()).args(["command", "--json"]).arg(&json).args(how);
+        command.args(["--", "touch"]).arg(&begun);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
-        thread::sleep(Duration::from_millis(700));
+        wait_until(SOON, "the run begins", || begun.exists());
         kill_process(Pid::from_child(&child), Signal::HUP).expect("signal");
         let output = child.wait_with_output().expect("wait");
         assert_eq!(output.status.code(), Some(code), "{program}");
@@ -126,7 +128,11 @@ fn a_terminal_that_goes_away_ends_the_run_with_its_report_unless_nohup_says_othe
         let rate = number(&report, "/rate");
         #[expect(clippy::cast_precision_loss, reason = "a count of a few seconds")]
         let seconds = count(&report, "/requests") as f64 / rate;
-        assert!(seconds >= least && (program == "nohup" || seconds < 1.9), "{program}: {seconds}");
+        let is_whole = seconds >= 1.9;
+        assert!(
+            if program == "nohup" { is_whole } else { seconds < 599.0 },
+            "{program}: {seconds}"
+        );
     }
 }
 

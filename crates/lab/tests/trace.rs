@@ -101,12 +101,6 @@ fn percentile(row: &Value, wanted: f64) -> f64 {
     found.unwrap_or_else(|| panic!("{wanted}: {row}"))[1].as_f64().expect("a time")
 }
 
-/// The sum of the times of a row that has five: its percentiles have each.
-fn sum_of_five(row: &Value) -> f64 {
-    assert_eq!(count(row, "/count"), 5, "{row}");
-    [0.0, 25.0, 50.0, 75.0, 100.0].iter().map(|at| percentile(row, *at)).sum()
-}
-
 fn provider(hop: &str) -> Option<&'static str> {
     let has_one = hop.contains("back-end") || hop == "directory";
     has_one.then_some("corp (ldap)")
@@ -213,12 +207,11 @@ fn of_two_providers_the_slow_one_is_named() {
     // corp is asked first whether it has the name, and then whether it has the ids.
     assert!(count(corp, "/count") > 5, "{corp}");
     assert!(percentile(corp, 0.0) >= SLOW_MS, "{corp}");
-    // The slow directory's time is not the other's nor a back-end's, or they would be longer than the requests.
-    let at_least = |row: &Value| count(row, "/count") as f64 * percentile(row, 0.0);
-    let back_ends = [slow, quick].map(|place| at_least(row(&report, "back-end", Some(place))));
-    let parts = at_least(corp) + sum_of_five(lab) + back_ends.iter().sum::<f64>();
-    let requests = sum_of_five(row(&report, "request", None));
-    assert!(parts <= requests + ROUNDING_MS, "{parts} ms of {requests} ms: {report}");
+    // The slow directory's time is not the other's nor a back-end's: the machine does not hold up all of them as long.
+    assert!(count(lab, "/count") == 5 && percentile(lab, 0.0) < SLOW_MS, "{lab}");
+    for place in [slow, quick] {
+        assert!(percentile(row(&report, "back-end", Some(place)), 0.0) < SLOW_MS, "{place}");
+    }
 }
 
 #[test]

@@ -413,7 +413,7 @@ fn of_two_entries_with_one_uuid_the_second_is_told_of_and_takes_nobodys_place() 
 }
 
 /// The group of the servers below: more members than one reply shows.
-const STAFF: &str = "cn=staff,ou=groups,dc=example,dc=com";
+const STAFF: &str = "cn=staff,dc=example,dc=com";
 
 /// The entry of the group with one attribute of members, named as given.
 fn staff(id: u32, description: &str, members: &[String], controls: &[u8]) -> Vec<u8> {

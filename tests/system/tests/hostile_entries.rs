@@ -94,6 +94,10 @@ fn bad_users() -> Vec<User> {
         User::named("plus", "NIS", b"+"),
         User::named("comma", "name", b"com,ma"),
         User::named("number", "name", b"12345"),
+        User::named("space-within", "name", b"two words"),
+        User::named("star", "name", b"*"),
+        User::named("filter", "name", b"x)(uid=*"),
+        User::named("privileged", "name", b"docker"),
         User::named("long", "name", &long),
         User::named("local-root", "local", b"root"),
         User::named("local-daemon", "local", b"daemon"),
@@ -102,7 +106,7 @@ fn bad_users() -> Vec<User> {
     for (rdn, gid) in [
         ("gid-0", "0"),
         ("gid-42", "42"),
-        ("gid-100", "100"),
+        ("gid-99", "99"),
         ("gid-local", "1500"),
         ("gid-max", "4294967295"),
     ] {
@@ -149,13 +153,13 @@ fn worse_users() -> Vec<User> {
 
 /// Users and groups that are good, however odd.
 fn good(directory: &Directory) -> String {
-    let space = User {
+    let dot = User {
         gecos: "Zoë O'Brien, room 1 \"x\" (ü)".into(),
-        ..User::named("space", "", b"first last")
+        ..User::named("dot", "", b"first.last")
     };
     [
         directory.user_in("good", 80_001, 80_000),
-        space.ldif(900),
+        dot.ldif(900),
         User { gecos: Vec::new(), shell: Vec::new(), ..User::new("bare", "") }.ldif(901),
         User::named("accents", "", "zoë".as_bytes()).ldif(902),
         User::named("dollar", "", b"machine$").ldif(903),
@@ -198,7 +202,7 @@ fn listed(rosterd: &Rosterd, database: &str) -> Vec<String> {
 
 fn only_the_good_are_served(server: &dyn Server, rosterd: &Rosterd, bad: &[User]) {
     let groups = bad_groups(&Directory::new(server.schema()));
-    let users = ["bare", "first last", "good", "machine$", "zoë"];
+    let users = ["bare", "first.last", "good", "machine$", "zoë"];
     wait_for(SOON, || {
         let found = (listed(rosterd, "passwd"), listed(rosterd, "group"));
         let right = found.0 == users && found.1 == ["mixed", "proper"];

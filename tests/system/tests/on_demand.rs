@@ -337,8 +337,12 @@ fn both_domains_are_asked_and_their_order_decides() {
     let mut setup = Setup::new(Schema::Rfc2307);
     let corp = Slapd::serving(
         setup.clone(),
-        &[corp_dir.tree(), corp_dir.user("alice", 5000), corp_dir.group("riders", 6000, &["alice"])]
-            .concat(),
+        &[
+            corp_dir.tree(),
+            corp_dir.user("alice", 5000),
+            corp_dir.group("riders", 6000, &["alice"]),
+        ]
+        .concat(),
     );
     setup.base = LAB.to_owned();
     let lab = Slapd::serving(

@@ -9,11 +9,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Most of the users have the host's own group `users` as their primary group.
-const PASSWD: &str = "ann:x:5000:5000:Ann:/home/ann:/bin/sh\nben:x:5001:100::/home/ben:/bin/sh\n\
-                      cy:x:5002:100::/home/cy:/bin/sh\nlocal:x:5003:5000::/:/bin/sh\n\
+/// Some of the users have a primary group of the host's own.
+const PASSWD: &str = "ann:x:5000:5000:Ann:/home/ann:/bin/sh\nben:x:5001:99::/home/ben:/bin/sh\n\
+                      cy:x:5002:99::/home/cy:/bin/sh\nlocal:x:5003:5000::/:/bin/sh\n\
                       odd:x:many:5000::/:/bin/sh\n";
+/// So many more make those that are rejected few.
+const MORE: u32 = 40;
 const GROUP: &str = "lab:x:5000:ben,cy\n";
+
+fn passwd() -> String {
+    let more = (0..MORE).map(|n| format!("more{n}:x:{}:5000::/home/more:/bin/sh\n", 7000 + n));
+    PASSWD.to_owned() + &more.collect::<String>()
+}
 
 struct Lab {
     // Before the files that it reads.
@@ -24,7 +31,7 @@ struct Lab {
 impl Lab {
     fn start() -> Self {
         let files = tempfile::tempdir().expect("make a folder");
-        fs::write(files.path().join("passwd"), PASSWD).expect("write");
+        fs::write(files.path().join("passwd"), passwd()).expect("write");
         fs::write(files.path().join("group"), GROUP).expect("write");
         let domain =
             Domain::files("lab", &files.path().join("passwd"), &files.path().join("group"));
@@ -52,7 +59,7 @@ fn a_responder_that_is_off_needs_no_user_and_one_that_is_on_names_the_user_it_la
     }
     let files = tempfile::tempdir().expect("make a folder");
     let (passwd, group) = (files.path().join("passwd"), files.path().join("group"));
-    fs::write(&passwd, PASSWD).expect("write");
+    fs::write(&passwd, self::passwd()).expect("write");
     fs::write(&group, GROUP).expect("write");
     let mut rosterd = Rosterd::installed(&[Domain::files("lab", &passwd, &group)]);
     let locals = rosterd.host().path("etc/passwd");
@@ -89,12 +96,12 @@ fn status_shows_roles_domains_and_snapshot_and_what_is_rejected_with_the_remedy(
     let text = lab.said(&["status"], 0);
     for part in [
         "generation ",
-        "1 user, 1 group, 0 memberships",
+        "41 users, 1 group, 0 memberships",
         "\nlab     online ",
         "\npublisher    running ",
         "\nbackend:lab  running ",
-        "! lab: 2 entries rejected: gid 100 is below min_id",
-        "allowed_local_gids = [100] under [host]",
+        "! lab: 2 entries rejected: gid 99 is below min_id",
+        "allowed_local_gids = [99] under [host]",
         "! lab: 1 entry rejected: a local user has this name",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -102,12 +109,12 @@ fn status_shows_roles_domains_and_snapshot_and_what_is_rejected_with_the_remedy(
 
     // And the remedy is one.
     let config = fs::read_to_string(lab.rosterd.config()).expect("read");
-    let more = config.replacen("[host]", "[host]\nallowed_local_gids = [100]", 1);
+    let more = config.replacen("[host]", "[host]\nallowed_local_gids = [99]", 1);
     fs::write(lab.rosterd.config(), more).expect("write");
     let mut lab = lab;
     lab.rosterd.process().signal(Signal::HUP);
-    lab.rosterd.expect("passwd", "ben", Some("ben:*:5001:100::/home/ben:/bin/sh"));
-    assert!(!lab.said(&["status"], 0).contains("gid 100"));
+    lab.rosterd.expect("passwd", "ben", Some("ben:*:5001:99::/home/ben:/bin/sh"));
+    assert!(!lab.said(&["status"], 0).contains("gid 99"));
 }
 
 #[test]
@@ -143,7 +150,7 @@ fn entries_are_shown_with_why_they_are_not_served() {
     let text = lab.said(&["domain", "rejected", "lab"], 0);
     for part in [
         "lab: 4 entries rejected",
-        "2 entries rejected: gid 100 is below min_id",
+        "2 entries rejected: gid 99 is below min_id",
         "    user ben\n    user cy\n",
         "1 entry rejected: a local user has this name\n    user local\n",
         "passwd:5\n",
@@ -156,7 +163,7 @@ fn entries_are_shown_with_why_they_are_not_served() {
         lab.said(&["cache", "show", "user", "ann"], 0).starts_with("user ann of lab: served\n")
     );
     let text = lab.said(&["cache", "show", "user", "ben"], 0);
-    assert!(text.starts_with("user ben of lab: not served: gid 100 is below min_id"), "{text}");
+    assert!(text.starts_with("user ben of lab: not served: gid 99 is below min_id"), "{text}");
     assert_eq!(lab.json(&["cache", "show", "group", "lab", "--json"])[0]["gid"], 5000);
     lab.said(&["cache", "show", "user", "nobody-by-this-name"], 1);
 }
@@ -195,7 +202,7 @@ fn a_role_that_hangs_is_named_and_the_rest_is_still_told() {
     kill_process(backend, Signal::STOP).expect("stop it");
     let text = lab.said(&["status"], 1);
     assert!(text.contains("✗ backend:lab does not answer"), "{text}");
-    assert!(text.contains("1 user, 1 group"), "{text}");
+    assert!(text.contains("41 users, 1 group"), "{text}");
     // Had the monitor not ended it before.
     let _ = kill_process(backend, Signal::CONT);
 }
@@ -278,7 +285,7 @@ fn doctor_takes_over_what_the_daemon_says_of_itself() {
     }
     let files = tempfile::tempdir().expect("make a folder");
     fs::set_permissions(files.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
-    fs::write(files.path().join("passwd"), PASSWD).expect("write");
+    fs::write(files.path().join("passwd"), passwd()).expect("write");
     fs::write(files.path().join("group"), GROUP).expect("write");
     let domain = Domain::files("lab", &files.path().join("passwd"), &files.path().join("group"));
     let mut rosterd = Rosterd::installed(&[domain]);
@@ -289,7 +296,7 @@ fn doctor_takes_over_what_the_daemon_says_of_itself() {
         String::from_utf8_lossy(&done.stdout).into_owned()
     };
     let text = doctor();
-    assert!(text.contains("! lab: 2 entries rejected: gid 100 is below min_id"), "{text}");
+    assert!(text.contains("! lab: 2 entries rejected: gid 99 is below min_id"), "{text}");
     assert!(!text.contains("✗ lab"), "{text}");
     fs::remove_file(files.path().join("passwd")).expect("remove");
     wait_until(SOON, "doctor tells of it", || doctor().contains("✗ lab is offline for "));
