@@ -78,7 +78,7 @@ impl<'c> Attempt<'c> {
         let client = if request.is_principal {
             self.context.principal(&request.name)
         } else {
-            self.context.user(&request.name, &self.setup.realm)
+            self.context.user(&request.name, &self.setup.realm.name)
         };
         let client = match client {
             Ok(client) => client,

@@ -5,13 +5,15 @@
 //! before it gives up its rights, and sends it log-ins as [`message::Request`]s. The PAM module starts
 //! `roster-krb5 session`, once for each thing it wants done, with what the back-end's answer brought:
 //! a [`tickets::Tickets`] that stays opaque to everybody in between.
+//!
+//! Both pass fields, never text of a krb5.conf: see [`realm`].
 #![forbid(unsafe_code)]
 
 mod codec;
 pub mod file;
 pub mod message;
 pub mod outcome;
-pub mod profile;
+pub mod realm;
 pub mod tickets;
 
 pub use codec::Malformed;

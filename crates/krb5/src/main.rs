@@ -1,14 +1,16 @@
 //! The one program of Roster that is linked with libkrb5. People do not call it: a back-end starts
 //! `roster-krb5 serve` ([`serve`]), the PAM module `roster-krb5 session …` ([`session`]).
 //!
-//! It reads no configuration, of its own or of Kerberos, and takes nothing from the environment: what it
-//! goes by is handed to it. It has one thread.
+//! It reads no configuration, of its own or of Kerberos, and takes nothing from the environment. Callers
+//! hand it fields, of which it builds libkrb5's configuration ([`profile`]). It has one thread.
 
+mod account;
 mod attempt;
 mod confine;
 mod library;
 mod memory;
 mod process;
+mod profile;
 mod serve;
 mod session;
 mod sys;
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
+    process::clear_environment();
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match *words {

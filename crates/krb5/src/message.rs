@@ -4,6 +4,7 @@
 
 use crate::codec::{Malformed, Reader, Writer};
 use crate::outcome::Outcome;
+use crate::realm::Realm;
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -17,10 +18,8 @@ pub const PRINCIPAL_BYTES_MAX: usize = 512;
 /// What the program goes by.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// See [`crate::profile`].
-    pub profile: String,
-    /// The realm of users.
-    pub realm: String,
+    /// The realm of users, and its servers.
+    pub realm: Realm,
     /// Bytes of a keytab with keys of this host; empty when the KDC is not to be verified.
     pub keytab: Zeroizing<Vec<u8>>,
     /// How long tickets are to hold; 0 is what the KDC gives.
@@ -59,8 +58,8 @@ pub struct Request {
     pub name: String,
     /// What `name` is.
     pub is_principal: bool,
-    /// What to go by this once, in place of what [`Setup`] says; empty for that.
-    pub profile: String,
+    /// The realm to use for this request in place of the one in [`Setup`].
+    pub realm: Option<Realm>,
     /// The password.
     pub password: Zeroizing<Vec<u8>>,
     /// The new one, with [`Want::Change`].
@@ -74,8 +73,9 @@ pub struct Reply {
     pub id: u64,
     /// What became of it.
     pub outcome: Outcome,
-    /// Of a refusal: whether a KDC that knows this host's key is there to have said so. Errors of KDCs are signed
-    /// by nobody. Of a change: whether the new password was shown to be the right one.
+    /// Of a log-in: whether the KDC has shown that it knows a key of this host. Of a refusal: whether a KDC that
+    /// knows it is there to have said so; errors of KDCs are not signed. Of a change: whether such a KDC has
+    /// shown that the new password is the right one.
     pub is_sure: bool,
     /// Of a change that is no success: whether it was surely not done.
     pub is_undone: bool,
@@ -95,11 +95,9 @@ impl Setup {
     /// As a message, length in front.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let length =
-            self.profile.len() + self.realm.len() + self.keytab.len() + 2 * self.ports.len();
+        let length = self.realm.encoded_bytes() + self.keytab.len() + 2 * self.ports.len();
         framed(length, |out| {
-            out.bytes(self.profile.as_bytes());
-            out.bytes(self.realm.as_bytes());
+            self.realm.encode(out);
             out.bytes(&self.keytab);
             out.number(self.life_seconds);
             out.number(self.renewable_seconds);
@@ -112,8 +110,7 @@ impl Setup {
     pub fn decode(message: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(message);
         let setup = Self {
-            profile: reader.text()?.to_owned(),
-            realm: reader.text()?.to_owned(),
+            realm: Realm::decode(&mut reader)?,
             keytab: Zeroizing::new(reader.bytes()?.to_vec()),
             life_seconds: reader.number()?,
             renewable_seconds: reader.number()?,
@@ -135,8 +132,8 @@ impl Request {
     /// As a message, length in front.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let texts = self.name.len() + self.profile.len();
-        let length = texts + self.password.len() + self.new_password.len();
+        let realm = self.realm.as_ref().map_or(0, Realm::encoded_bytes);
+        let length = self.name.len() + realm + self.password.len() + self.new_password.len();
         framed(length, |out| {
             out.long(self.id);
             out.number(u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX));
@@ -148,7 +145,10 @@ impl Request {
             });
             out.bytes(self.name.as_bytes());
             out.byte(self.is_principal.into());
-            out.bytes(self.profile.as_bytes());
+            out.byte(self.realm.is_some().into());
+            if let Some(realm) = &self.realm {
+                realm.encode(out);
+            }
             out.bytes(&self.password);
             out.bytes(&self.new_password);
         })
@@ -170,7 +170,10 @@ impl Request {
             },
             name: reader.text()?.to_owned(),
             is_principal: reader.flag()?,
-            profile: reader.text()?.to_owned(),
+            realm: match reader.flag()? {
+                true => Some(Realm::decode(&mut reader)?),
+                false => None,
+            },
             password: password(&mut reader)?,
             new_password: password(&mut reader)?,
         };
@@ -310,6 +313,10 @@ impl Drop for Incoming {
 mod tests {
     use super::*;
 
+    fn realm() -> Realm {
+        Realm { name: "LAB.TEST".into(), kdcs: vec!["kdc1:88".into()], ..Realm::default() }
+    }
+
     fn request() -> Request {
         Request {
             id: 7,
@@ -317,7 +324,7 @@ mod tests {
             want: Want::Change,
             name: "alice".into(),
             is_principal: false,
-            profile: "[libdefaults]\n".into(),
+            realm: Some(realm()),
             password: Zeroizing::new(b"old".to_vec()),
             new_password: Zeroizing::new(b"new".to_vec()),
         }
@@ -348,12 +355,8 @@ mod tests {
             assert!(Request::decode(&found[0]) == Ok(request()));
             assert!(Reply::decode(&found[1]) == Ok(reply.clone()));
         }
-        let setup = Setup {
-            realm: "LAB.TEST".into(),
-            forwardable: true,
-            ports: vec![88, 464],
-            ..Setup::default()
-        };
+        let setup =
+            Setup { realm: realm(), forwardable: true, ports: vec![88, 464], ..Setup::default() };
         assert!(Setup::decode(&setup.encode()[4..]) == Ok(setup));
     }
 

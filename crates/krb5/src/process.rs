@@ -1,4 +1,4 @@
-//! fork(2), of a process that has one thread.
+//! Calls that are sound because this process has one thread: fork(2), clearenv(3), getpwuid(3).
 
 #![allow(unsafe_code)]
 
@@ -27,4 +27,24 @@ pub fn fork(without: &[BorrowedFd<'_>], child: impl FnOnce()) -> io::Result<Pid>
         }
         pid => Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error),
     }
+}
+
+/// Removes all environment variables: several of them steer libraries, such as the C library's resolver
+/// and the name service modules.
+pub fn clear_environment() {
+    // SAFETY: there is one thread, and no pointer into the environment.
+    unsafe { libc::clearenv() };
+}
+
+/// The primary group of the user with this uid, from the name services.
+pub fn primary_gid(uid: u32) -> io::Result<u32> {
+    // SAFETY: there is one thread, so the record stays until it is read here.
+    let gid = unsafe {
+        *libc::__errno_location() = 0;
+        libc::getpwuid(uid).as_ref().map(|record| record.pw_gid)
+    };
+    gid.ok_or_else(|| match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(0) => io::ErrorKind::NotFound.into(),
+        error => error,
+    })
 }

@@ -9,6 +9,7 @@ use crate::confine;
 use crate::library::{Context, Keytab};
 use crate::memory;
 use crate::process;
+use crate::profile;
 use roster_krb5::message::{Incoming, MESSAGE_BYTES_MAX, Reply, Request, Setup};
 use roster_krb5::outcome::Outcome;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,7 +50,7 @@ pub fn serve() -> io::Result<()> {
     let failed = |what: &str, error: io::Error| {
         Reply::of(0, Outcome::Misconfigured, format!("{what}: {error}"))
     };
-    let context = match Context::new(&setup.profile) {
+    let context = match Context::new(&profile::of_realm(&setup.realm)) {
         Ok(context) => context,
         Err(error) => return send(&mut socket, &failed("Kerberos cannot be used", error)),
     };
@@ -62,7 +63,7 @@ pub fn serve() -> io::Result<()> {
         }
     };
     // What the first log-in loads would otherwise be loaded by each.
-    let warm = context.warm_up(&setup.realm).map_err(io::Error::other);
+    let warm = context.warm_up(&setup.realm.name).map_err(io::Error::other);
     if let Err(error) = warm {
         return send(&mut socket, &failed("Kerberos cannot be used", error));
     }
@@ -211,14 +212,14 @@ impl Server<'_> {
     /// In the process that is the request's own.
     fn reply(&self, request: &Request, early: &mut dyn FnMut(&Reply)) -> Reply {
         let Self { setup, .. } = *self;
-        if request.profile.is_empty() {
+        let Some(realm) = &request.realm else {
             let attempt = Attempt { context: self.context, setup, keytab: self.keytab };
             return attempt.run(request, early);
-        }
+        };
         let failed = |error: io::Error| {
             Reply::of(request.id, Outcome::Failed, format!("Kerberos cannot be used: {error}"))
         };
-        let context = match Context::new(&request.profile) {
+        let context = match Context::new(&profile::of_realm(realm)) {
             Ok(context) => context,
             Err(error) => return failed(error),
         };

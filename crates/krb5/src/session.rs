@@ -4,9 +4,12 @@
 //! Called by the PAM module, which may be in root's process: the first thing that is done is to become
 //! the user, whose files, keys and names of files cannot be used against anybody else then. What was
 //! made is told on standard output, as `KRB5CCNAME` has it.
+//!
+//! The caller may be a taken-over daemon that an AppArmor profile confines. So it chooses neither a group
+//! nor a system user ([`crate::account`]), and no line of libkrb5's configuration ([`crate::profile`]).
 
 use crate::library::{Cache, Context, Credentials, Times};
-use crate::{memory, process};
+use crate::{account, memory, process, profile};
 use roster_krb5::message::MESSAGE_BYTES_MAX;
 use roster_krb5::tickets::Tickets;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,7 +44,7 @@ pub fn store(uid: &str, gid: &str) -> io::Result<()> {
     let session = rustix::process::getppid();
     become_user(uid, gid)?;
     let tickets = input()?;
-    let context = Context::new(&tickets.profile)?;
+    let context = Context::new(&profile::of_realm(&tickets.realm))?;
     let name = if tickets.cache.starts_with(FILE) {
         new_file(&tickets.cache, &tickets.file)?
     } else {
@@ -74,7 +77,7 @@ pub fn store(uid: &str, gid: &str) -> io::Result<()> {
 pub fn refresh(uid: &str, gid: &str, name: &str) -> io::Result<()> {
     become_user(uid, gid)?;
     let tickets = input()?;
-    let context = Context::new(&tickets.profile)?;
+    let context = Context::new(&profile::of_realm(&tickets.realm))?;
     let held = Held::new(&tickets.file)?;
     let (mut all, source) = held.read(&context)?;
     let principal = source.principal().map_err(io::Error::other)?;
@@ -99,7 +102,7 @@ pub fn delete(uid: &str, gid: &str, name: &str) -> io::Result<()> {
             Err(error) => Err(error.into()),
         },
         None => {
-            let context = Context::new("[libdefaults]\n")?;
+            let context = Context::new(profile::EMPTY)?;
             let cache = context.cache(name).map_err(io::Error::other)?;
             cache.destroy().map_err(io::Error::other)
         }
@@ -109,10 +112,10 @@ pub fn delete(uid: &str, gid: &str, name: &str) -> io::Result<()> {
 /// Gives up everything but what this user may. Without root there is nothing to give up, and nobody
 /// else to become.
 fn become_user(uid: &str, gid: &str) -> io::Result<()> {
-    let number = |text: &str| text.parse::<u32>().ok().filter(|&id| id != 0 && id != u32::MAX);
-    let (Some(uid), Some(gid)) = (number(uid), number(gid)) else {
-        return Err(io::Error::other("root and nobody have no tickets of a directory's"));
+    let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse()) else {
+        return Err(io::Error::other(format!("{uid} {gid}: these are not a uid and a gid")));
     };
+    account::check(uid, gid)?;
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     if geteuid().is_root() {
         set_thread_groups(&[])?;
@@ -166,8 +169,7 @@ struct Collection {
 impl Collection {
     fn new(name: &str) -> io::Result<Self> {
         let kind = name.split(':').next().unwrap_or_default().to_owned();
-        let profile = format!("[libdefaults]\ndefault_ccache_name = {name}\n");
-        Ok(Self { context: Context::new(&profile)?, kind })
+        Ok(Self { context: Context::new(&profile::of_collection(name))?, kind })
     }
 
     fn cache(&self) -> io::Result<Cache<'_>> {

@@ -3,10 +3,13 @@
 //! `roster-krb5 session` as the user.
 
 use crate::codec::{Malformed, Reader, Writer};
+use crate::realm::{Realm, has_only};
 use zeroize::Zeroizing;
 
 /// First bytes, which tell the version.
-const MAGIC: &[u8] = b"RKT1";
+const MAGIC: &[u8] = b"RKT2";
+/// Longest name of a cache.
+const CACHE_BYTES_MAX: usize = 512;
 
 /// A ticket for a session. Never logged, hence no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,8 +17,8 @@ pub struct Tickets {
     /// Where it is to be kept: `FILE:/path/…XXXXXX` for a file of its own, or a collection,
     /// `KEYRING:persistent:UID`, `KCM:` or `DIR:/path`, in which a cache is made.
     pub cache: String,
-    /// What libkrb5 goes by when it is renewed, see [`crate::profile`].
-    pub profile: String,
+    /// The realm whose KDCs renew it.
+    pub realm: Realm,
     /// Whether it is renewed for as long as the session lasts.
     pub renew: bool,
     /// A file of [`crate::file`].
@@ -26,11 +29,11 @@ impl Tickets {
     /// As bytes.
     #[must_use]
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let length = self.cache.len() + self.profile.len() + self.file.len();
+        let length = self.cache.len() + self.realm.encoded_bytes() + self.file.len();
         let mut out = Writer::new(length + 32);
         out.bytes(MAGIC);
         out.bytes(self.cache.as_bytes());
-        out.bytes(self.profile.as_bytes());
+        self.realm.encode(&mut out);
         out.byte(self.renew.into());
         out.bytes(&self.file);
         out.0
@@ -40,7 +43,7 @@ impl Tickets {
     ///
     /// # Errors
     ///
-    /// They are none of these.
+    /// The bytes are of another format, or a field holds a value that no configuration allows.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         if reader.bytes()? != MAGIC {
@@ -48,31 +51,87 @@ impl Tickets {
         }
         let tickets = Self {
             cache: reader.text()?.to_owned(),
-            profile: reader.text()?.to_owned(),
+            realm: Realm::decode(&mut reader)?,
             renew: reader.flag()?,
             file: Zeroizing::new(reader.bytes()?.to_vec()),
         };
         reader.end()?;
-        Ok(tickets)
+        if is_cache(&tickets.cache) { Ok(tickets) } else { Err(Malformed) }
     }
+}
+
+/// Whether this names a kind of cache that `krb5_cache` in roster.toml(5) allows. The name stands on a line
+/// of its own in libkrb5's configuration.
+fn is_cache(name: &str) -> bool {
+    let is_known = match name.split_once(':') {
+        Some(("FILE" | "DIR", path)) => path.starts_with('/'),
+        Some(("KEYRING", rest)) => rest.starts_with("persistent:"),
+        Some(("KCM", rest)) => rest.is_empty(),
+        _ => false,
+    };
+    is_known && name.len() <= CACHE_BYTES_MAX && has_only(name, b"/._-:")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn tickets_come_back_as_they_were_and_nothing_else_is_taken_for_some() {
-        let tickets = Tickets {
+    fn tickets() -> Tickets {
+        Tickets {
             cache: "FILE:/tmp/krb5cc_1_XXXXXX".into(),
-            profile: "[libdefaults]\n".into(),
+            realm: Realm {
+                name: "LAB.TEST".into(),
+                kdcs: vec!["kdc1:88".into()],
+                ..Realm::default()
+            },
             renew: true,
             file: Zeroizing::new(vec![5, 4]),
-        };
-        let bytes = tickets.encode();
-        assert!(Tickets::decode(&bytes) == Ok(tickets));
+        }
+    }
+
+    #[test]
+    fn tickets_whole_survive_cut_refused() {
+        let bytes = tickets().encode();
+        assert!(Tickets::decode(&bytes) == Ok(tickets()));
         for length in 0..bytes.len() {
             assert!(Tickets::decode(&bytes[..length]).is_err());
+        }
+        for cache in ["DIR:/run/user/1/krb5cc", "KEYRING:persistent:1", "KCM:"] {
+            let tickets = Tickets { cache: cache.into(), ..tickets() };
+            assert!(Tickets::decode(&tickets.encode()) == Ok(tickets), "{cache}");
+        }
+    }
+
+    #[test]
+    fn tickets_configuration_text_is_malformed() {
+        let plugins = "[plugins]\nhostrealm = {\nmodule = x:/tmp/x.so\n}\n";
+        let mut before = Writer::new(256);
+        before.bytes(b"RKT1");
+        before.bytes(b"KCM:");
+        before.bytes(plugins.as_bytes());
+        before.byte(1);
+        before.bytes(&[5, 4]);
+        assert!(Tickets::decode(&before.0).is_err(), "the format that carried text");
+        let realm =
+            |name: String| Tickets { realm: Realm { name, ..tickets().realm }, ..tickets() };
+        assert!(Tickets::decode(&realm(format!("LAB.TEST\n{plugins}")).encode()).is_err());
+        let long = format!("DIR:/{}", "x".repeat(CACHE_BYTES_MAX));
+        let caches = [
+            &format!("DIR:/tmp\n{plugins}"),
+            "DIR:/tmp/%{TEMP}",
+            "DIR:tmp",
+            "DIR:/a b",
+            "MEMORY:x",
+            "API:x",
+            "KCM:x",
+            "KEYRING:session:x",
+            "/tmp/krb5cc",
+            "",
+            &long,
+        ];
+        for cache in caches {
+            let tickets = Tickets { cache: cache.into(), ..tickets() };
+            assert!(Tickets::decode(&tickets.encode()).is_err(), "{cache}");
         }
     }
 }

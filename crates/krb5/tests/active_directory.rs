@@ -5,7 +5,7 @@ mod common;
 use common::{Program, setup};
 use roster_krb5::message::Want;
 use roster_krb5::outcome::Outcome;
-use roster_krb5::profile::Realm;
+use roster_krb5::realm::Realm;
 use roster_system_tests::servers::Samba;
 use roster_system_tests::{needs_root, run};
 use std::path::Path;

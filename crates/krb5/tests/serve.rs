@@ -6,7 +6,7 @@ mod common;
 use common::{Program, SOON, commands, realm, setup};
 use roster_krb5::message::Want;
 use roster_krb5::outcome::Outcome;
-use roster_krb5::profile::Realm;
+use roster_krb5::realm::Realm;
 use roster_system_tests::host::tool;
 use roster_system_tests::servers::Kdc;
 use roster_system_tests::{c_program_with, needs_root, wait_until};

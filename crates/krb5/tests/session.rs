@@ -5,10 +5,11 @@ mod common;
 
 use common::{Program, SOON, commands, realm, setup};
 use roster_krb5::message::Want;
+use roster_krb5::realm::Realm;
 use roster_krb5::tickets::Tickets;
 use roster_system_tests::host::tool;
 use roster_system_tests::servers::{Kcm, Kdc};
-use roster_system_tests::wait_until;
+use roster_system_tests::{c_program_with, wait_until};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -21,10 +22,14 @@ const UID: u32 = 1_734_005;
 const GID: u32 = 1_734_006;
 /// Who has a session in which a ticket is renewed.
 const RENEWED_UID: u32 = 1_734_007;
+/// Becomes `$2 …` in mounts of its own, where `$1` is /etc/passwd.
+const WITH_USERS: &str = r#"mount --bind "$1" /etc/passwd; shift; exec "$@""#;
 
 struct World {
     kdc: Kdc,
     folder: tempfile::TempDir,
+    /// The host's local users, and those of these tests.
+    passwd: tempfile::NamedTempFile,
     life_seconds: u32,
 }
 
@@ -40,22 +45,61 @@ impl World {
             ]),
             "max_renewable_life = 1d",
         );
-        Self { kdc, folder, life_seconds }
+        let mut passwd = tempfile::NamedTempFile::new().unwrap();
+        fs::set_permissions(passwd.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        passwd.write_all(&fs::read("/etc/passwd").unwrap()).unwrap();
+        for uid in [UID, RENEWED_UID] {
+            writeln!(passwd, "test-{uid}:x:{uid}:{GID}::/nonexistent:/bin/sh").unwrap();
+        }
+        Self { kdc, folder, passwd, life_seconds }
+    }
+
+    /// A command that becomes this program, where the users of these tests exist.
+    fn on_host(&self, program: &str) -> Command {
+        let mut command = Command::new(tool("unshare", "util-linux"));
+        command.env_clear().args(self.arguments(program));
+        command
+    }
+
+    /// The arguments of unshare(1) for that.
+    fn arguments(&self, program: &str) -> [String; 7] {
+        let passwd = self.passwd.path().to_str().unwrap();
+        ["-m", "sh", "-ec", WITH_USERS, "host", passwd, program].map(str::to_owned)
+    }
+
+    fn session(&self, words: &[&str], input: &[u8]) -> Output {
+        let mut command = self.on_host(env!("CARGO_BIN_EXE_roster-krb5"));
+        fed(command.arg("session").args(words), input)
+    }
+
+    /// For the usual user; gives the name of the cache.
+    #[track_caller]
+    fn does(&self, words: &[&str], input: &[u8]) -> String {
+        let ids = [UID.to_string(), GID.to_string()];
+        let words = [&words[..1], &[&ids[0], &ids[1]], &words[1..]].concat();
+        let done = self.session(&words, input);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    }
+
+    #[track_caller]
+    fn is_refused(&self, words: &[&str], input: &[u8], why: &str) {
+        let done = self.session(words, input);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success() && done.stdout.is_empty() && said.contains(why), "{said}");
     }
 
     /// What a log-in hands on.
     fn tickets(&self, user: &str, cache: &str) -> Vec<u8> {
+        self.fields(user, cache).encode().to_vec()
+    }
+
+    fn fields(&self, user: &str, cache: &str) -> Tickets {
         let realm = realm(&self.kdc);
         let mut setup = setup(&realm, None);
         setup.life_seconds = self.life_seconds;
         let reply = Program::ready(&setup).ask(Want::Ticket, user, "secret", "");
-        let tickets = Tickets {
-            cache: cache.into(),
-            profile: realm.text(None),
-            renew: true,
-            file: reply.ticket,
-        };
-        tickets.encode().to_vec()
+        Tickets { cache: cache.into(), realm, renew: true, file: reply.ticket }
     }
 
     fn file_cache(&self) -> String {
@@ -73,11 +117,6 @@ impl World {
     }
 }
 
-fn session(words: &[&str], input: &[u8]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_roster-krb5"));
-    fed(command.arg("session").args(words).env_clear(), input)
-}
-
 fn fed(command: &mut Command, input: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
@@ -90,23 +129,6 @@ fn fed(command: &mut Command, input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// For the usual user; gives the name of the cache.
-#[track_caller]
-fn does(words: &[&str], input: &[u8]) -> String {
-    let ids = [UID.to_string(), GID.to_string()];
-    let words = [&words[..1], &[&ids[0], &ids[1]], &words[1..]].concat();
-    let done = session(&words, input);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim().to_owned()
-}
-
-#[track_caller]
-fn is_refused(words: &[&str], input: &[u8], why: &str) {
-    let done = session(words, input);
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(!done.status.success() && done.stdout.is_empty() && said.contains(why), "{said}");
-}
-
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -115,7 +137,7 @@ fn text(output: &Output) -> String {
 fn a_cache_is_the_users_alone_and_goes_when_it_is_told_to() {
     let world = World::new(3600);
     let alice = world.tickets("alice", &world.file_cache());
-    let name = does(&["store"], &alice);
+    let name = world.does(&["store"], &alice);
     let path = name.strip_prefix("FILE:").unwrap();
     let found = fs::symlink_metadata(path).unwrap();
     assert_eq!((found.uid(), found.gid(), found.mode()), (UID, GID, 0o100_600));
@@ -124,23 +146,23 @@ fn a_cache_is_the_users_alone_and_goes_when_it_is_told_to() {
     assert!(listed.contains("krbtgt/LAB.TEST@LAB.TEST"), "{listed}");
 
     // One more session has one of its own.
-    let other = does(&["store"], &alice);
+    let other = world.does(&["store"], &alice);
     assert_ne!(other, name);
 
     // A later log-in in the same session fills it anew, and another user's does not.
     let before = fs::read(path).unwrap();
-    assert_eq!(does(&["refresh", &name], &world.tickets("alice", "KCM:")), name);
+    assert_eq!(world.does(&["refresh", &name], &world.tickets("alice", "KCM:")), name);
     assert_ne!(fs::read(path).unwrap(), before);
     let found = fs::symlink_metadata(path).unwrap();
     assert_eq!((found.uid(), found.mode()), (UID, 0o100_600));
     let ids = [UID.to_string(), GID.to_string()];
     let bob = world.tickets("bob", "KCM:");
-    is_refused(&["refresh", &ids[0], &ids[1], &name], &bob, "alice@LAB.TEST's");
+    world.is_refused(&["refresh", &ids[0], &ids[1], &name], &bob, "alice@LAB.TEST's");
 
-    does(&["delete", &name], b"");
+    world.does(&["delete", &name], b"");
     assert!(!Path::new(path).exists() && world.klist(&other).status.success());
-    does(&["delete", &name], b"");
-    does(&["delete", &other], b"");
+    world.does(&["delete", &name], b"");
+    world.does(&["delete", &other], b"");
     assert_eq!(fs::read_dir(world.folder.path()).unwrap().count(), 0);
 }
 
@@ -149,23 +171,91 @@ fn what_is_not_a_users_own_is_left_alone() {
     let world = World::new(3600);
     let alice = world.tickets("alice", &world.file_cache());
     let ids = [UID.to_string(), GID.to_string()];
-    is_refused(&["store", "0", "0"], &alice, "no tickets");
-    is_refused(&["store", "-1", &ids[1]], &alice, "no tickets");
-    is_refused(&["store", &ids[0], &ids[1]], b"nothing of ours", "not a message");
+    world.is_refused(&["store", "0", "0"], &alice, "system user");
+    world.is_refused(&["store", "-1", &ids[1]], &alice, "not a uid");
+    world.is_refused(&["store", &ids[0], &ids[1]], b"nothing of ours", "not a message");
     let shared = world.tickets("alice", "FILE:/tmp/krb5cc_1");
-    is_refused(&["store", &ids[0], &ids[1]], &shared, "would share it");
+    world.is_refused(&["store", &ids[0], &ids[1]], &shared, "would share it");
     // A file of root's by the name that a session is made to give back.
     let path = world.folder.path().join("root");
     fs::write(&path, "root's").unwrap();
     let name = format!("FILE:{}", path.display());
-    is_refused(&["delete", &ids[0], &ids[1], &name], b"", "not permitted");
+    world.is_refused(&["delete", &ids[0], &ids[1], &name], b"", "not permitted");
     symlink(&path, world.folder.path().join("link")).unwrap();
     let link = format!("FILE:{}/link", world.folder.path().display());
-    is_refused(&["refresh", &ids[0], &ids[1], &link], &alice, "");
+    world.is_refused(&["refresh", &ids[0], &ids[1], &link], &alice, "");
     assert_eq!(fs::read(&path).unwrap(), b"root's");
     // A folder in which the user may make nothing.
     let closed = world.tickets("alice", "FILE:/root/krb5cc_XXXXXX");
-    is_refused(&["store", &ids[0], &ids[1]], &closed, "Permission denied");
+    world.is_refused(&["store", &ids[0], &ids[1]], &closed, "Permission denied");
+}
+
+#[test]
+fn session_system_users_and_foreign_groups_refused() {
+    let world = World::new(3600);
+    let alice = world.tickets("alice", &world.file_cache());
+    let [uid, gid] = [UID.to_string(), GID.to_string()];
+    // Groups of devices and of /etc/shadow, and another user's.
+    for foreign in ["6", "42", "1734007", "0", "4294967295"] {
+        world.is_refused(&["store", &uid, foreign], &alice, "the primary group of uid 1734005");
+    }
+    for (uid, gid) in [("33", "33"), ("33", "6"), ("65534", "65534"), ("0", &*gid)] {
+        world.is_refused(&["store", uid, gid], &alice, "system user");
+    }
+    world.is_refused(&["store", "1734999", &gid], &alice, "cannot look up");
+    let name = world.does(&["store"], &alice);
+    world.is_refused(&["refresh", &uid, "6", &name], &alice, "the primary group");
+    world.is_refused(&["delete", &uid, "6", &name], b"", "the primary group");
+    assert_eq!(fs::read_dir(world.folder.path()).unwrap().count(), 1);
+    world.does(&["delete", &name], b"");
+}
+
+/// A field as the blob has it.
+fn field(bytes: &[u8]) -> Vec<u8> {
+    [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
+}
+
+#[test]
+fn session_blob_with_plugins_refused() {
+    // A ticket past half of its life: a process would renew it at once.
+    let world = World::new(2);
+    let cache = world.file_cache();
+    let fields = world.fields("alice", &cache);
+    let plugin = world.folder.path().join("libkrb5/plugin.so");
+    fs::create_dir(plugin.parent().unwrap()).unwrap();
+    fs::set_permissions(plugin.parent().unwrap(), fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::copy(c_program_with("plugin", "plugin.so", &["-shared", "-fPIC"]), &plugin).unwrap();
+    let lines = format!(
+        "[libdefaults]\nplugin_base_dir = {}\n[plugins]\ntls = {{\nmodule = k5tls:{}\n}}\n",
+        world.folder.path().display(),
+        plugin.display(),
+    );
+    let kdc = world.kdc.address();
+    let text =
+        format!("{lines}[realms]\nLAB.TEST = {{\nkdc = https://{kdc}/KdcProxy\nkdc = {kdc}\n}}\n");
+    // The format in which callers passed libkrb5's configuration as text.
+    let mut before = [field(b"RKT1"), field(cache.as_bytes()), field(text.as_bytes())].concat();
+    before.push(1);
+    before.extend(field(&fields.file));
+    let realm = |realm: Realm| Tickets { realm, ..fields.clone() }.encode().to_vec();
+    let name = format!("LAB.TEST\n{lines}");
+    let crafted = [
+        before,
+        realm(Realm { name, ..fields.realm.clone() }),
+        realm(Realm { kdcs: vec![format!("{kdc}\n}}\n{lines}")], ..fields.realm.clone() }),
+        realm(Realm { kdcs: vec![format!("https://{kdc}/KdcProxy")], ..fields.realm.clone() }),
+        realm(Realm { kpasswds: vec![format!("{kdc}\n}}\n{lines}")], ..fields.realm.clone() }),
+        Tickets { cache: format!("DIR:/tmp\n{lines}"), ..fields.clone() }.encode().to_vec(),
+    ];
+    let [uid, gid] = [UID.to_string(), GID.to_string()];
+    for blob in &crafted {
+        world.is_refused(&["store", &uid, &gid], blob, "not a message");
+        world.is_refused(&["refresh", &uid, &gid, &cache], blob, "not a message");
+    }
+    let loaded = plugin.with_extension("so.loaded");
+    assert!(!loaded.exists(), "roster-krb5 loads what its caller names");
+    let left = fs::read_dir(world.folder.path()).unwrap();
+    assert_eq!(left.count(), 1, "a cache was made");
 }
 
 #[test]
@@ -177,18 +267,18 @@ fn collections_have_a_cache_for_each_session() {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
     for collection in [format!("DIR:{}", dir.display()), format!("KEYRING:persistent:{UID}")] {
         let blob = world.tickets("alice", &collection);
-        let (one, two) = (does(&["store"], &blob), does(&["store"], &blob));
+        let (one, two) = (world.does(&["store"], &blob), world.does(&["store"], &blob));
         assert_ne!(one, two);
         assert_eq!(one.split(':').next(), collection.split(':').next());
         for name in [&one, &two] {
             let listed = text(&world.klist(name));
             assert!(listed.contains("alice@LAB.TEST"), "{name}: {listed}");
         }
-        assert_eq!(does(&["refresh", &one], &blob), one);
-        does(&["delete", &one], b"");
+        assert_eq!(world.does(&["refresh", &one], &blob), one);
+        world.does(&["delete", &one], b"");
         assert!(!world.klist(&one).status.success(), "{one} is still there");
         assert!(world.klist(&two).status.success());
-        does(&["delete", &two], b"");
+        world.does(&["delete", &two], b"");
     }
 }
 
@@ -199,7 +289,8 @@ fn a_server_of_caches_has_one_for_each_session_and_keeps_users_apart() {
     let blob = world.tickets("alice", "KCM:");
     let user = [UID.to_string(), GID.to_string()];
     let session = |words: &[&str], input: &[u8]| {
-        let mut command = kcm.inside(env!("CARGO_BIN_EXE_roster-krb5"));
+        let mut command = kcm.inside("unshare");
+        command.args(world.arguments(env!("CARGO_BIN_EXE_roster-krb5")));
         let words = [&["session", words[0], &user[0], &user[1]], &words[1..]].concat();
         let done = fed(command.args(words), input);
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -233,7 +324,7 @@ fn where_no_server_of_caches_answers_that_is_said() {
     let world = World::new(3600);
     let ids = [UID.to_string(), GID.to_string()];
     let blob = world.tickets("alice", "KCM:");
-    is_refused(&["store", &ids[0], &ids[1]], &blob, "KCM");
+    world.is_refused(&["store", &ids[0], &ids[1]], &blob, "KCM");
 }
 
 /// The end of the ticket, as klist prints it.
@@ -275,7 +366,8 @@ fn a_ticket_is_renewed_for_as_long_as_its_session_lives() {
     // A program with a session: it stores what a log-in brought, and goes on.
     let script = "\"$1\" session store \"$2\" \"$3\" <\"$4\" >\"$5\"; echo; exec sleep 600";
     let name_file = world.folder.path().join("name");
-    let program = Command::new("sh")
+    let program = world
+        .on_host("sh")
         .args(["-c", script, "program", env!("CARGO_BIN_EXE_roster-krb5")])
         .args([RENEWED_UID.to_string(), GID.to_string()])
         .args([&held, &name_file])

@@ -59,8 +59,7 @@ impl Helper {
         let keytab = keytab.filter(|_| krb5.validate != Validate::Off).unwrap_or_default();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let setup = Setup {
-            profile: crate::profile(krb5),
-            realm: krb5.realm.clone(),
+            realm: crate::realm(krb5),
             keytab: Zeroizing::new(keytab.to_vec()),
             life_seconds: seconds(krb5.lifetime),
             renewable_seconds: seconds(krb5.renewable),

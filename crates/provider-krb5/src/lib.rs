@@ -15,7 +15,7 @@ use helper::Line;
 use roster_config::{Krb5, Validate};
 use roster_krb5::message::{Reply, Request, Want};
 use roster_krb5::outcome::Outcome;
-use roster_krb5::profile::Realm;
+use roster_krb5::realm::Realm;
 use roster_krb5::tickets::Tickets;
 use roster_provider::log_in::{Answer, Authenticator, Person};
 use roster_secret::Secret;
@@ -40,7 +40,7 @@ const PATIENCE_MAX: Duration = Duration::from_millis(800);
 /// A password that expires within this time is told of.
 const EXPIRY_TOLD_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The realm as libkrb5 is told of it.
+/// The realm as `roster-krb5` is told of it.
 fn realm(krb5: &Krb5) -> Realm {
     let Krb5 { realm, kdcs, kpasswd, discover, .. } = krb5;
     Realm {
@@ -49,11 +49,6 @@ fn realm(krb5: &Krb5) -> Realm {
         kpasswds: kpasswd.clone(),
         discover: *discover,
     }
-}
-
-/// The same as text.
-fn profile(krb5: &Krb5) -> String {
-    realm(krb5).text(None)
 }
 
 impl Kerberos {
@@ -129,7 +124,7 @@ impl Kerberos {
         let cache = self.realm.cache.as_ref()?;
         let tickets = Tickets {
             cache: cache.replace("%{uid}", &person.uid.to_string()),
-            profile: profile(&self.realm),
+            realm: realm(&self.realm),
             renew: !self.realm.renewable.is_zero(),
             file,
         };
@@ -158,7 +153,7 @@ fn request(
         want,
         name: name.to_owned(),
         is_principal: false,
-        profile: String::new(),
+        realm: None,
         password: Zeroizing::new(password.to_vec()),
         new_password: Zeroizing::new(new_password.to_vec()),
     }

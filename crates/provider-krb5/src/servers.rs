@@ -8,7 +8,7 @@ use crate::presence::Presence;
 use crate::{NOBODY, request};
 use roster_krb5::message::{Reply, Request, Want};
 use roster_krb5::outcome::Outcome;
-use roster_krb5::profile::Realm;
+use roster_krb5::realm::Realm;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::lookup_host;
@@ -74,7 +74,7 @@ impl Servers {
                 format!("no KDC has answered for {seconds} s; they are asked again meanwhile");
             return Reply { is_undone: true, ..Reply::of(0, Outcome::Unreachable, why) };
         }
-        request.profile = self.profile();
+        request.realm = self.preferred_realm();
         let begun = Instant::now();
         let asked = self.line.ask(request);
         tokio::pin!(asked);
@@ -125,14 +125,13 @@ impl Servers {
         }
     }
 
-    /// What libkrb5 is to go by in place of what it was told first; empty for that.
-    fn profile(&self) -> String {
+    /// The realm with the KDC that answered last in front; none for the order of the configuration.
+    fn preferred_realm(&self) -> Option<Realm> {
         let mut preferred = self.preferred.lock().unwrap_or_else(PoisonError::into_inner);
         if preferred.as_ref().is_some_and(|(_, until)| *until <= Instant::now()) {
             *preferred = None;
         }
-        let Some((kdc, _)) = &*preferred else { return String::new() };
-        self.realm.clone().with_first(kdc).text(None)
+        preferred.as_ref().map(|(kdc, _)| self.realm.clone().with_first(kdc))
     }
 
     fn prefer(&self, kdc: String) {
@@ -194,7 +193,7 @@ impl Servers {
     }
 
     async fn ask_one(&self, kdc: String, deadline: Duration) -> Found {
-        let found = self.probe(&self.realm.clone().with_only(&kdc), deadline).await;
+        let found = self.probe(self.realm.clone().with_only(&kdc), deadline).await;
         if found == Found::Somebody {
             self.prefer(kdc);
         }
@@ -204,12 +203,12 @@ impl Servers {
     /// libkrb5 alone knows these, and asks them one after the other.
     async fn ask_those_of_dns(self: Arc<Self>) -> Found {
         let realm = Realm { kdcs: Vec::new(), ..self.realm.clone() };
-        self.probe(&realm, self.timeout).await
+        self.probe(realm, self.timeout).await
     }
 
-    async fn probe(&self, realm: &Realm, deadline: Duration) -> Found {
+    async fn probe(&self, realm: Realm, deadline: Duration) -> Found {
         let mut probe = request(NOBODY, Want::Presence, b"none", b"", deadline);
-        probe.profile = realm.text(None);
+        probe.realm = Some(realm);
         match self.line.ask(probe).await.outcome {
             Outcome::Unreachable => Found::Nobody,
             Outcome::Failed => Found::Unclear,

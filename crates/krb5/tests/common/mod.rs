@@ -3,7 +3,7 @@
 
 use roster_krb5::message::{Incoming, Reply, Request, Setup, Want};
 use roster_krb5::outcome::Outcome;
-use roster_krb5::profile::Realm;
+use roster_krb5::realm::Realm;
 use roster_system_tests::servers::Kdc;
 use std::fs;
 use std::io::{Read, Write};
@@ -81,7 +81,7 @@ impl Program {
             want,
             name: name.into(),
             is_principal: false,
-            profile: String::new(),
+            realm: None,
             password: Zeroizing::new(password.into()),
             new_password: Zeroizing::new(new.into()),
         };
@@ -142,8 +142,7 @@ pub fn realm(kdc: &Kdc) -> Realm {
 pub fn setup(realm: &Realm, keytab: Option<&Path>) -> Setup {
     let servers = realm.kdcs.iter().chain(&realm.kpasswds);
     Setup {
-        profile: realm.text(None),
-        realm: realm.name.clone(),
+        realm: realm.clone(),
         keytab: Zeroizing::new(keytab.map(|path| fs::read(path).unwrap()).unwrap_or_default()),
         life_seconds: 3600,
         renewable_seconds: 7200,
