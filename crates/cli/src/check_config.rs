@@ -1,6 +1,6 @@
 //! `roster check-config`: what rosterd would say of its configuration, before it reads it.
 
-use crate::cli::CheckConfig;
+use crate::cli::{CheckConfig, STATE_DIR};
 use crate::terminal::{counted, lossy};
 use anyhow::{Result, bail};
 use roster_config::explain::{Origin, Setting, explain};
@@ -29,7 +29,7 @@ pub fn run(args: &CheckConfig, out: &mut dyn Write) -> Result<bool> {
         Ok(text) => check(text, &args.bus.run_dir),
         Err(error) => (None, vec![no_text(&text, error.valid_up_to())]),
     };
-    let well = problems.iter().all(|problem| problem.severity < Severity::Error);
+    let well = problems.iter().all(|problem| problem.severity < Severity::Refusal);
     if args.json {
         writeln!(out, "{:#}", as_json(args, well, parsed.as_ref(), &problems))?;
         return Ok(well);
@@ -107,7 +107,9 @@ fn check(text: &str, run_dir: &Path) -> (Option<Parsed>, Vec<Problem>) {
     match parse(text) {
         Ok(parsed) => {
             let mut problems = parsed.warnings.clone();
-            problems.extend(parsed.read_secrets().err().unwrap_or_default());
+            let was_used = roster_config::was_keytab_used(Path::new(STATE_DIR));
+            problems.extend(parsed.read_secrets(was_used).err().unwrap_or_default());
+            problems.extend(parsed.check_keytabs(was_used));
             problems.extend(parsed.warn_of_authorities(roster_config::host_anchors));
             problems.extend(too_long(&parsed, run_dir));
             problems.extend(absent(&parsed));
@@ -135,7 +137,7 @@ fn too_long(parsed: &Parsed, run_dir: &Path) -> Option<Problem> {
 }
 
 fn verdict(file: &Path, parsed: Option<&Parsed>, problems: &[Problem]) -> String {
-    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    let errors = problems.iter().filter(|problem| problem.severity > Severity::Warning).count();
     let warnings = counted((problems.len() - errors) as u64, "warning");
     let file = file.display();
     match (parsed, errors) {
@@ -148,21 +150,25 @@ fn verdict(file: &Path, parsed: Option<&Parsed>, problems: &[Problem]) -> String
         _ => {
             let and =
                 if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
-            format!("{file}: {}{and}; rosterd would not use it", counted(errors as u64, "error"))
+            let worst = problems.iter().map(|problem| problem.severity).max();
+            let effect = match worst {
+                Some(Severity::Refusal) => "rosterd would refuse log-ins",
+                _ => "rosterd would not use it",
+            };
+            format!("{file}: {}{and}; {effect}", counted(errors as u64, "error"))
         }
     }
 }
 
 fn as_json(args: &CheckConfig, well: bool, parsed: Option<&Parsed>, problems: &[Problem]) -> Value {
-    let of = |severity| {
-        let found = problems.iter().filter(|problem| problem.severity == severity);
-        found.map(problem_json).collect::<Vec<_>>()
-    };
+    let (warnings, errors): (Vec<_>, Vec<_>) =
+        problems.iter().partition(|problem| problem.severity == Severity::Warning);
+    let of = |found: Vec<&Problem>| found.into_iter().map(problem_json).collect::<Vec<_>>();
     let mut report = json!({
         "file": lossy(&args.file),
         "ok": well,
-        "errors": of(Severity::Error),
-        "warnings": of(Severity::Warning),
+        "errors": of(errors),
+        "warnings": of(warnings),
     });
     if let (Some(parsed), true) = (parsed, args.explain) {
         report["settings"] = parsed.settings.iter().map(setting_json).collect();

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Where rosterd reads its configuration unless told otherwise.
 pub const CONFIG: &str = "/etc/roster/roster.toml";
+/// Where rosterd keeps its state.
+pub const STATE_DIR: &str = "/var/lib/roster";
 
 /// Where its sockets are, likewise.
 pub const RUN_DIR: &str = "/run/roster";

@@ -147,9 +147,9 @@ fn krb5(section: &mut Section<'_, '_, '_, '_>, method: AuthMethod) -> Option<Krb
         discover: section.take("krb5_discover"),
         keytab: section.take("krb5_keytab"),
         validate: match validate.as_str() {
-            "required" => Validate::Required,
+            "auto" => Validate::Auto,
             "off" => Validate::Off,
-            _ => Validate::Auto,
+            _ => Validate::Required,
         },
         cache: Some(cache).filter(|cache| cache != "none"),
         lifetime: section.take("krb5_lifetime"),
@@ -177,13 +177,6 @@ fn krb5(section: &mut Section<'_, '_, '_, '_>, method: AuthMethod) -> Option<Krb
             if section.has("krb5_kdcs") { "krb5_kdcs" } else { "auth" },
             "no KDC is named",
             "name some, krb5_kdcs = [\"kdc1.example.com\"], or find them by DNS, krb5_discover = true",
-        );
-    }
-    if krb5.discover && krb5.validate == Validate::Off {
-        section.warn(
-            "krb5_discover",
-            "whoever can forge answers of DNS could name a KDC that lets everybody in",
-            "remove krb5_validate, and have a key for this host in krb5_keytab",
         );
     }
     Some(krb5)

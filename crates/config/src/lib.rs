@@ -15,14 +15,16 @@ mod domain;
 pub mod explain;
 pub mod filter;
 pub mod keys;
+mod keytab;
 mod problem;
 mod read;
 mod secrets;
 mod syntax;
 
 pub use check::{Parsed, parse};
+pub use keytab::{KEYTAB_MARK, KEYTAB_MARK_DIRECTORY, Keytab, Unverified, was_keytab_used};
 pub use problem::{Problem, Severity};
-pub use secrets::{NO_ANCHORS, host_anchors, read_keytab, trust_anchors};
+pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -232,7 +234,7 @@ pub struct Krb5 {
     pub discover: bool,
     /// Keys of this host.
     pub keytab: PathBuf,
-    /// Whether a KDC has to know one.
+    /// When a KDC has to know one.
     pub validate: Validate,
     /// Where tickets are kept, with `%{uid}`; none where they are not.
     pub cache: Option<String>,
@@ -247,9 +249,9 @@ pub struct Krb5 {
 /// `krb5_validate = …`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Validate {
-    /// If there is a keytab.
+    /// Once this host has used a keytab.
     Auto,
-    /// There must be one.
+    /// Always.
     Required,
     /// Never.
     Off,
@@ -547,6 +549,6 @@ pub struct Secrets {
     pub bind_password: Option<String>,
     /// The text of `tls_ca`.
     pub tls_ca: Option<String>,
-    /// The bytes of `krb5_keytab`; none when there is none, or no use for one.
-    pub keytab: Option<Vec<u8>>,
+    /// What was found of `krb5_keytab`.
+    pub keytab: Keytab,
 }

@@ -4,9 +4,7 @@
 //! check-config` throws it away. The host's own authorities every back-end reads for itself.
 
 use crate::explain::Origin;
-use crate::{
-    Bind, Domain, Krb5, Ldap, Parsed, Problem, Provider, Secrets, Server, Severity, Validate,
-};
+use crate::{Bind, Domain, Ldap, Parsed, Problem, Provider, Secrets, Server, Severity};
 use rustls_pki_types::{CertificateDer, TrustAnchor, pem::PemObject};
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,15 +16,15 @@ use webpki::anchor_from_trusted_cert;
 const PASSWORD_BYTES_MAX: u64 = 4096;
 /// Several times all authorities that distributions ship.
 const CA_BYTES_MAX: u64 = 4 << 20;
-/// Room for thousands of keys.
-const KEYTAB_BYTES_MAX: u64 = 64 << 10;
 /// Rights that nobody but the owner has on a password: a group may read it, if the owner says so.
-const OTHERS: u32 = 0o037;
+pub(crate) const OTHERS: u32 = 0o037;
 
 impl Parsed {
     /// Reads the secrets of all domains, in their order. An error is everything that is wrong with
-    /// the files, by the lines that name them.
-    pub fn read_secrets(&self) -> Result<Vec<Secrets>, Vec<Problem>> {
+    /// the files, by the lines that name them. An unusable keytab is no such error, for it stops only the
+    /// log-ins of its domain: see [`check_keytabs`](Self::check_keytabs). `was_used` is
+    /// [`was_keytab_used`](crate::was_keytab_used).
+    pub fn read_secrets(&self, was_used: bool) -> Result<Vec<Secrets>, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut all = Vec::new();
         for domain in &self.config.domains {
@@ -46,10 +44,7 @@ impl Parsed {
                 }
             }
             if let Some(krb5) = &domain.auth.krb5 {
-                match keytab(krb5) {
-                    Ok(keytab) => secrets.keytab = keytab,
-                    Err(why) => problems.push(self.problem(domain, "krb5_keytab", why)),
-                }
+                secrets.keytab = krb5.read_keytab(was_used);
             }
             all.push(secrets);
         }
@@ -74,7 +69,12 @@ impl Parsed {
         domains.into_iter().map(warning).collect()
     }
 
-    fn problem(&self, domain: &Domain, key: &str, (what, instead): (String, String)) -> Problem {
+    pub(crate) fn problem(
+        &self,
+        domain: &Domain,
+        key: &str,
+        (what, instead): (String, String),
+    ) -> Problem {
         let table = crate::domain::domain_path(&domain.name);
         let setting = self.settings.iter().find(|set| set.table == table && set.key == key);
         let line = match setting.map(|setting| setting.origin) {
@@ -86,7 +86,8 @@ impl Parsed {
     }
 }
 
-type Wrong = (String, String);
+/// What is wrong, and how to fix it.
+pub(crate) type Wrong = (String, String);
 
 /// What to do where the host has no authorities.
 pub const NO_ANCHORS: &str = "install ca-certificates, or name a PEM file with tls_ca";
@@ -112,31 +113,6 @@ fn password(path: &Path) -> Result<String, Wrong> {
         return Err((format!("{} is empty", path.display()), "write the password into it".into()));
     }
     Ok(password.to_owned())
-}
-
-/// The bytes of a keytab; none where no key is used, or where there is none and need not be.
-///
-/// # Errors
-///
-/// What is wrong with the file, in words.
-pub fn read_keytab(krb5: &Krb5) -> Result<Option<Vec<u8>>, String> {
-    keytab(krb5).map_err(|(what, _)| what)
-}
-
-fn keytab(krb5: &Krb5) -> Result<Option<Vec<u8>>, Wrong> {
-    let path = &krb5.keytab;
-    match krb5.validate {
-        Validate::Off => return Ok(None),
-        Validate::Auto if !path.exists() => return Ok(None),
-        Validate::Auto | Validate::Required => {}
-    }
-    let bytes = read_bytes(path, KEYTAB_BYTES_MAX, OTHERS)?;
-    // MIT's and Heimdal's; the library reads the rest.
-    if !bytes.starts_with(&[5]) {
-        let instead = "name a keytab, as kadmin's ktadd, adcli or ipa-getkeytab make it";
-        return Err((format!("{} is no keytab", path.display()), instead.to_owned()));
-    }
-    Ok(Some(bytes))
 }
 
 fn authorities(path: &Path) -> Result<String, Wrong> {
@@ -187,7 +163,7 @@ fn read(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<String, Wrong>
     })
 }
 
-fn read_bytes(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<Vec<u8>, Wrong> {
+pub(crate) fn read_bytes(path: &Path, bytes_max: u64, refused_mode: u32) -> Result<Vec<u8>, Wrong> {
     let name = path.display();
     let failed = |error: std::io::Error| {
         let instead = match error.kind() {
@@ -253,7 +229,7 @@ o9vdqCHOxm2Y2iLQ
     }
 
     fn said(folder: &Path) -> Vec<String> {
-        let problems = parsed(folder).read_secrets().err().unwrap_or_default();
+        let problems = parsed(folder).read_secrets(false).err().unwrap_or_default();
         let place = format!("{}/", folder.display());
         problems.iter().map(|p| format!("{}: {p}", p.line).replace(&place, "")).collect()
     }
@@ -264,7 +240,7 @@ o9vdqCHOxm2Y2iLQ
         write(folder.path().join("password"), " se cret \n").unwrap();
         write(folder.path().join("ca"), format!("x\n{AUTHORITY}")).unwrap();
         set_permissions(folder.path().join("password"), Permissions::from_mode(0o600)).unwrap();
-        let secrets = parsed(folder.path()).read_secrets().unwrap_or_default();
+        let secrets = parsed(folder.path()).read_secrets(false).unwrap_or_default();
         assert_eq!(secrets.len(), 1);
         assert_eq!(secrets[0].bind_password.as_deref(), Some(" se cret "));
         assert!(secrets[0].tls_ca.as_deref().is_some_and(|text| text.starts_with("x\n---")));

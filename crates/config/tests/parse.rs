@@ -799,7 +799,11 @@ fn a_realm_says_who_is_asked_there_and_where_tickets_are_kept() {
     let krb5 = "auth = 'krb5'\nkrb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']\n";
     let parsed = parse(&domain(krb5)).unwrap();
     let found = parsed.config.domains[0].auth.krb5.as_deref().unwrap();
-    assert_eq!((found.validate, found.discover), (Validate::Auto, false));
+    assert_eq!((found.validate, found.discover), (Validate::Required, false));
+    for (text, validate) in [("auto", Validate::Auto), ("off", Validate::Off)] {
+        let parsed = parse(&domain(&format!("{krb5}krb5_validate = '{text}'\n"))).unwrap();
+        assert_eq!(parsed.config.domains[0].auth.krb5.as_deref().unwrap().validate, validate);
+    }
     assert_eq!(found.cache.as_deref(), Some("FILE:/tmp/krb5cc_%{uid}_XXXXXX"));
     let none = parse(&domain(&format!("{krb5}krb5_cache = 'none'\n"))).unwrap();
     assert_eq!(none.config.domains[0].auth.krb5.as_deref().unwrap().cache, None);

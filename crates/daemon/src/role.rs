@@ -442,7 +442,7 @@ fn serve(
 fn helper(config: &RoleConfig) -> Option<Result<Helper, String>> {
     let RoleConfig::Backend(backend) = config else { return None };
     let krb5 = backend.domain.auth.krb5.as_ref()?;
-    Some(Helper::start(krb5, backend.secrets.keytab.as_deref()))
+    Some(Helper::start(krb5, &backend.secrets.keytab))
 }
 
 async fn run(

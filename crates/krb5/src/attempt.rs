@@ -60,17 +60,6 @@ impl Refusal {
     }
 }
 
-/// The reply to what was granted, with a ticket if there is one.
-fn granting(request: &Request, client: &Principal<'_>, granted: Option<&Granted<'_>>) -> Reply {
-    Reply {
-        is_sure: true,
-        password_expires: granted.map_or(0, |granted| granted.password_expires),
-        ticket: granted.map(|granted| granted.tickets.to_file()).unwrap_or_default(),
-        principal: client.text().unwrap_or_default(),
-        ..Reply::of(request.id, Outcome::Success, "")
-    }
-}
-
 impl<'c> Attempt<'c> {
     /// What becomes of a request. `early` is told what is known already while there is more to be done, which
     /// counts if nothing more is said.
@@ -94,11 +83,28 @@ impl<'c> Attempt<'c> {
             Want::Change => return self.changed(request, &client, early),
         };
         match done {
-            Ok(granted) => granting(request, &client, granted.as_ref()),
+            Ok(granted) => self.granting(request, &client, granted.as_ref()),
             Err(refusal) => {
                 let is_sure = request.want == Want::Ticket && self.is_sure(refusal.outcome);
                 Reply { is_sure, ..refusal.into_reply(request.id) }
             }
+        }
+    }
+
+    /// The reply to what was granted, with a ticket if there is one. It is sure when the KDC has shown by
+    /// this ticket that it knows this host's key: an unverified KDC may be anybody's.
+    fn granting(
+        &self,
+        request: &Request,
+        client: &Principal<'_>,
+        granted: Option<&Granted<'_>>,
+    ) -> Reply {
+        Reply {
+            is_sure: granted.is_some() && self.keytab.is_some(),
+            password_expires: granted.map_or(0, |granted| granted.password_expires),
+            ticket: granted.map(|granted| granted.tickets.to_file()).unwrap_or_default(),
+            principal: client.text().unwrap_or_default(),
+            ..Reply::of(request.id, Outcome::Success, "")
         }
     }
 
@@ -110,7 +116,7 @@ impl<'c> Attempt<'c> {
         client: &Principal<'_>,
         early: &mut dyn FnMut(&Reply),
     ) -> Reply {
-        let unshown = || Reply { is_sure: false, ..granting(request, client, None) };
+        let unshown = || self.granting(request, client, None);
         let change = self.change(client, &request.password, &request.new_password, &mut || {
             early(&unshown());
         });
@@ -121,7 +127,7 @@ impl<'c> Attempt<'c> {
             Change::NotDone(refusal, is_undone) => {
                 Reply { is_undone, ..refusal.into_reply(request.id) }
             }
-            Change::Shown(granted) => granting(request, client, Some(&granted)),
+            Change::Shown(granted) => self.granting(request, client, Some(&granted)),
             // Another KDC may have said that it is done.
             Change::Unshown(refusal) if refusal.outcome == Outcome::NotVerified => {
                 refusal.into_reply(request.id)

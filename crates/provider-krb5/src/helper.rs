@@ -1,6 +1,6 @@
 //! The program `roster-krb5`: started, told what to go by, and asked.
 
-use roster_config::{Krb5, Validate};
+use roster_config::{Keytab, Krb5};
 use roster_krb5::message::{Incoming, Reply, Request, Setup};
 use roster_krb5::outcome::Outcome;
 use std::collections::HashMap;
@@ -30,19 +30,23 @@ const READ_BYTES: usize = 16 << 10;
 /// The program, started.
 pub struct Helper {
     socket: Blocking,
-    has_keytab: bool,
     /// It ends when the socket closes, and is the process's child until this one ends.
     _child: Child,
 }
 
 impl Helper {
     /// Starts it, which a process can do as long as it may execute programs, and hands it what to go by.
-    /// `keytab` is what the monitor has read. An error is for the log and for whoever tries to log in.
+    /// `keytab` is what the monitor has found. An error is for the log and for whoever tries to log in.
     ///
     /// # Errors
     ///
-    /// It is not installed, or cannot be started.
-    pub fn start(krb5: &Krb5, keytab: Option<&[u8]>) -> Result<Self, String> {
+    /// It is not installed, cannot be started, or would have to do without the keys that it needs.
+    pub fn start(krb5: &Krb5, keytab: &Keytab) -> Result<Self, String> {
+        let keytab = match keytab {
+            Keytab::None => &[][..],
+            Keytab::Keys(bytes) => bytes,
+            Keytab::Unusable { why, instead } => return Err(format!("{why}; {instead}")),
+        };
         let program = program().ok_or_else(|| {
             format!("{PROGRAM} is not installed, without which nobody logs in by Kerberos")
         })?;
@@ -56,7 +60,6 @@ impl Helper {
             .stdout(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let keytab = keytab.filter(|_| krb5.validate != Validate::Off).unwrap_or_default();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let setup = Setup {
             realm: crate::realm(krb5),
@@ -68,13 +71,7 @@ impl Helper {
         };
         // It is shorter than what a socket takes without being read.
         (&ours).write_all(&setup.encode()).map_err(failed)?;
-        Ok(Self { socket: ours, has_keytab: !keytab.is_empty(), _child: child })
-    }
-
-    /// Whether KDCs have to know a key of this host.
-    #[must_use]
-    pub fn has_keytab(&self) -> bool {
-        self.has_keytab
+        Ok(Self { socket: ours, _child: child })
     }
 }
 
@@ -115,7 +112,7 @@ struct State {
 
 impl Line {
     pub fn new(helper: Result<Helper, String>) -> Arc<Self> {
-        let joined = helper.and_then(|Helper { socket, _child: child, .. }| {
+        let joined = helper.and_then(|Helper { socket, _child: child }| {
             let stream = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
             Ok((stream.map_err(|error| format!("{PROGRAM} cannot be asked: {error}"))?, child))
         });

@@ -12,7 +12,7 @@ mod servers;
 pub use helper::Helper;
 
 use helper::Line;
-use roster_config::{Krb5, Validate};
+use roster_config::Krb5;
 use roster_krb5::message::{Reply, Request, Want};
 use roster_krb5::outcome::Outcome;
 use roster_krb5::realm::Realm;
@@ -60,14 +60,6 @@ impl Kerberos {
     /// Outside of a runtime.
     #[must_use]
     pub fn new(krb5: &Krb5, timeout: Duration, helper: Result<Helper, String>) -> Self {
-        let is_validated = helper.as_ref().is_ok_and(Helper::has_keytab);
-        if krb5.validate == Validate::Auto && !is_validated {
-            tracing::warn!(
-                "there is no keytab {}: whoever can answer in place of a KDC can log in as anybody; \
-                 have a key for this host there, or say krb5_validate = \"off\"",
-                krb5.keytab.display()
-            );
-        }
         Self {
             realm: krb5.clone(),
             timeout,

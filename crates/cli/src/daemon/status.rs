@@ -42,6 +42,8 @@ pub const NEVER_RESUMED: &str = "syncrepl, never resumed";
 /// What it says where the server, besides, does not show what changes are found by.
 pub const POLLS_EVERYTHING: &str = "polling, everything each time";
 
+const CHECK_CONFIG: &str = "`roster check-config` says how to fix it";
+
 const SEE_LOG: &str = "see its log: journalctl -u rosterd";
 
 /// What every role said, or why it did not.
@@ -302,6 +304,20 @@ fn of_domain(
             if !status.cache_error.is_empty() {
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
+            }
+            if !status.log_in_error.is_empty() {
+                found.push((
+                    Level::Problem,
+                    format!("{name}: {}", status.log_in_error),
+                    CHECK_CONFIG.to_owned(),
+                ));
+            }
+            if !status.log_in_warning.is_empty() {
+                found.push((
+                    Level::Warning,
+                    format!("{name}: {}", status.log_in_warning),
+                    CHECK_CONFIG.to_owned(),
+                ));
             }
             if status.tracking == POLLING || status.tracking == POLLS_EVERYTHING {
                 found.push((
@@ -737,6 +753,8 @@ pub fn domain_json(
                 "last_refresh_unix": time(status.last_refresh_unix),
                 "sequence": status.sequence,
                 "cache_error": some(&status.cache_error),
+                "log_in_error": some(&status.log_in_error),
+                "log_in_warning": some(&status.log_in_warning),
             });
             merge(&mut value, more);
         }

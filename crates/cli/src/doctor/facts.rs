@@ -4,10 +4,11 @@
 //! waited for. What cannot be read is a fact too.
 
 use super::Finding;
-use crate::cli::{CONFIG, RUN_DIR};
+use crate::cli::{CONFIG, RUN_DIR, STATE_DIR};
 use crate::daemon::{Unreached, status};
 use crate::get::NOT_FOUND;
 use crate::snapshot_file::{DEFAULT, SHADOW_NAME};
+use roster_config::Unverified;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::verify::verify;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
@@ -126,6 +127,9 @@ pub struct LogIns {
     pub stack: Option<String>,
     /// A name of the module there under which PAM finds none.
     pub missing: Option<String>,
+    /// Domains that do not verify KDCs, or refuse log-ins for want of a keytab. Of this host alone: an image
+    /// need not have its keys.
+    pub unverified: Vec<(String, Unverified)>,
 }
 
 /// rosterd, which keeps the snapshot true to directories where there is one.
@@ -359,6 +363,18 @@ impl Lookup {
     }
 }
 
+/// Domains by how they verify KDCs. Whether a keytab can be read is root's to see.
+fn unverified(domains: &[roster_config::Domain]) -> Vec<(String, Unverified)> {
+    let was_used = roster_config::was_keytab_used(Path::new(STATE_DIR));
+    let is_root = rustix::process::geteuid().is_root();
+    let judged = domains.iter().filter_map(|domain| {
+        let krb5 = domain.auth.krb5.as_ref()?;
+        let found = krb5.unverified(&krb5.read_keytab(was_used))?;
+        (is_root || !found.is_refused).then(|| (domain.name.clone(), found))
+    });
+    judged.collect()
+}
+
 fn is_here(root: &Path) -> bool {
     root == Path::new("/")
 }
@@ -579,9 +595,11 @@ impl Host {
             Ok(text) => roster_config::parse(&text).ok().map(|parsed| parsed.config.domains),
             Err(error) => (error.kind() == ErrorKind::NotFound).then(Vec::new),
         };
+        let unverified = config.as_deref().filter(|_| self.is_here()).map(unverified);
         let log_in = |domain: roster_config::Domain| domain.has_log_ins().then_some(domain.name);
         let domains = config.map(|domains| domains.into_iter().filter_map(log_in).collect());
-        let mut found = LogIns { domains, ..LogIns::default() };
+        let unverified = unverified.unwrap_or_default();
+        let mut found = LogIns { domains, unverified, ..LogIns::default() };
         for name in self.names(STACKS) {
             let text = self.text(Path::new(STACKS).join(&name)).unwrap_or_default();
             for module in pam_modules(&text) {

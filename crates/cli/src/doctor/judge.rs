@@ -456,7 +456,7 @@ fn daemon(facts: &Facts) -> Vec<Finding> {
 fn log_ins(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "log-ins";
     const TAKE_OUT: &str = "`pam-auth-update --disable roster` (Debian)";
-    let LogIns { domains, stack, missing } = &facts.log_ins;
+    let LogIns { domains, stack, missing, unverified } = &facts.log_ins;
     let finding = match (domains.as_deref(), stack, missing) {
         (_, Some(stack), Some(module)) => problem(
             CHECK,
@@ -486,7 +486,18 @@ fn log_ins(facts: &Facts) -> Vec<Finding> {
         }
         (None, Some(_), None) | (None | Some([]), None, _) => return Vec::new(),
     };
-    vec![finding]
+    let mut findings = vec![finding];
+    // A running daemon has said so itself, see [`daemon`].
+    if !matches!(facts.daemon.running, Running::Yes { .. }) {
+        findings.extend(unverified.iter().map(|(domain, found)| {
+            let message = format!("{domain}: {}", found.what);
+            match found.is_refused {
+                true => problem(CHECK, message, found.instead.clone()),
+                false => warning(CHECK, message, found.instead.clone()),
+            }
+        }));
+    }
+    findings
 }
 
 /// Why readers refuse a snapshot: somebody else could have written it. The rule is the module's, to
@@ -825,6 +836,7 @@ fn denials(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::doctor::facts::{Content, Daemon, Machine, Module, Selinux};
+    use roster_config::Unverified;
     use std::path::PathBuf;
     use std::time::UNIX_EPOCH;
 
@@ -957,7 +969,12 @@ mod tests {
         let (corp, stack) = (Some(vec!["corp".to_owned()]), Some("common-auth".to_owned()));
         let log_ins = |domains: &Option<Vec<String>>, stack: &Option<String>, missing: bool| {
             let missing = missing.then(|| "pam_roster.so".to_owned());
-            LogIns { domains: domains.clone(), stack: stack.clone(), missing }
+            LogIns {
+                domains: domains.clone(),
+                stack: stack.clone(),
+                missing,
+                unverified: Vec::new(),
+            }
         };
         assert_worst(Level::Warning, "no stack", |f| f.log_ins = log_ins(&corp, &None, false));
         let nobodys = Some(Vec::new());
@@ -973,6 +990,26 @@ mod tests {
             let (level, message) = worst(|f| f.log_ins = log_ins(domains, stack, false));
             assert_eq!(level, Level::Ok, "{message}");
         }
+    }
+
+    #[test]
+    fn log_ins_unverified_kdcs_reported_once() {
+        let found = |is_refused| Unverified {
+            is_refused,
+            what: "KDCs are not verified".to_owned(),
+            instead: "write a key".to_owned(),
+        };
+        let unverified = |facts: &mut Facts, is_refused| {
+            facts.log_ins.domains = Some(vec!["corp".to_owned()]);
+            facts.log_ins.stack = Some("common-auth".to_owned());
+            facts.log_ins.unverified = vec![("corp".to_owned(), found(is_refused))];
+        };
+        assert_worst(Level::Warning, "corp: KDCs", |facts| unverified(facts, false));
+        assert_worst(Level::Problem, "corp: KDCs", |facts| unverified(facts, true));
+        let mut facts = healthy();
+        unverified(&mut facts, true);
+        facts.daemon.running = Running::Yes { snapshot: None, findings: Vec::new() };
+        assert!(log_ins(&facts).iter().all(|finding| finding.level == Level::Ok));
     }
 
     #[test]

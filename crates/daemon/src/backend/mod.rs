@@ -153,6 +153,8 @@ async fn serve<P: Provider + 'static>(
     };
     let log_ins = Arc::new(LogIns::new(authority, Arc::clone(&offline), access));
     let path = context.role.path();
+    let krb5 = domain.auth.krb5.as_ref();
+    let unverified = krb5.and_then(|krb5| krb5.unverified(&context.config.secrets.keytab));
     let object = Object::new(
         Arc::clone(&engine),
         Arc::clone(&provider),
@@ -160,6 +162,7 @@ async fn serve<P: Provider + 'static>(
         Arc::clone(&log_ins),
         provider_name,
         place,
+        unverified,
     );
     context.connection.object_server().at(path.clone(), object).await?;
     context.ready().await?;

@@ -11,6 +11,7 @@ use roster_bus::interfaces::{
 };
 use roster_bus::secrets;
 use roster_bus::zbus::{self, OwnedFd, interface, object_server::SignalEmitter};
+use roster_config::Unverified;
 use roster_provider::log_in::Answer;
 use roster_provider::{LookUp, Provider};
 use roster_secret::Secret;
@@ -31,6 +32,7 @@ pub struct Object<P> {
     /// As people write it in the configuration.
     provider_name: &'static str,
     place: Arc<Place>,
+    unverified: Option<Unverified>,
     images: Semaphore,
 }
 
@@ -42,6 +44,7 @@ impl<P: Provider + 'static> Object<P> {
         log_ins: Arc<LogIns<Authority>>,
         provider_name: &'static str,
         place: Arc<Place>,
+        unverified: Option<Unverified>,
     ) -> Self {
         Self {
             engine,
@@ -50,8 +53,15 @@ impl<P: Provider + 'static> Object<P> {
             log_ins,
             provider_name,
             place,
+            unverified,
             images: Semaphore::new(IMAGES_MAX),
         }
+    }
+
+    /// What is wrong with how KDCs are verified, if it refuses log-ins or if it does not; may be empty.
+    fn unverified_kdcs(&self, is_refused: bool) -> String {
+        let found = self.unverified.as_ref().filter(|found| found.is_refused == is_refused);
+        found.map(|found| found.what.clone()).unwrap_or_default()
     }
 
     fn answer(
@@ -170,6 +180,8 @@ impl<P: Provider + 'static> Object<P> {
         DomainStatus {
             provider: self.provider_name.into(),
             tracking: self.provider.tracking().into_owned(),
+            log_in_error: self.unverified_kdcs(true),
+            log_in_warning: self.unverified_kdcs(false),
             ..self.engine.status()
         }
     }

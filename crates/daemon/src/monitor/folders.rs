@@ -9,7 +9,7 @@ use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
-use roster_config::Listen;
+use roster_config::{KEYTAB_MARK, KEYTAB_MARK_DIRECTORY, Listen};
 use roster_descriptors::refuse;
 use roster_nscd::server::socket::owner;
 use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Folder of caches in the state folder.
-const DOMAINS: &str = "domains";
+const DOMAINS: &str = KEYTAB_MARK_DIRECTORY;
 /// Folder of the bus's socket in the run-time folder: the bus, which makes the socket, owns it, and only
 /// roles and root get in. Who connects and says nothing takes a place that a role may need.
 const BUS: &str = "dbus";
@@ -136,6 +136,15 @@ impl Folders {
             }
         }
         Ok(())
+    }
+
+    /// Marks this host as one that has used a keytab, durably: `krb5_validate = "auto"` then never does
+    /// without again. The mark lies in the directory of the caches, which is root's.
+    pub fn mark_keytab(&self) -> std::io::Result<()> {
+        let how = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mark = fs::openat(&self.domains, KEYTAB_MARK, how, Mode::from_raw_mode(0o644))?;
+        fs::fsync(mark)?;
+        Ok(fs::fsync(&self.domains)?)
     }
 
     /// Where the bus listens.
@@ -442,6 +451,23 @@ mod tests {
             assert_eq!(handed.is_ok(), is_fine, "{folder_of:?} {file_of:?} {handed:?}");
             let uid = |path: &Path| path.symlink_metadata().unwrap().uid();
             assert_eq!(uid(&file) == owner.uid && uid(&lab) == owner.uid, is_fine);
+        }
+    }
+
+    #[test]
+    fn folders_keytab_mark_is_found_again() {
+        let state = tempfile::TempDir::new().unwrap();
+        std::fs::create_dir(state.path().join(DOMAINS)).unwrap();
+        let folders = Folders {
+            state: state.path().to_owned(),
+            run: state.path().to_owned(),
+            domains: File::open(state.path().join(DOMAINS)).unwrap().into(),
+            _lock: tempfile::tempfile().unwrap(),
+        };
+        assert!(!roster_config::was_keytab_used(&folders.state));
+        for _ in 0..2 {
+            folders.mark_keytab().unwrap();
+            assert!(roster_config::was_keytab_used(&folders.state));
         }
     }
 

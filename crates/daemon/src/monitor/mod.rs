@@ -219,6 +219,7 @@ impl Monitor {
             settings,
             users,
         };
+        monitor.mark_keytab();
         let plan = plan(&monitor.settings, &monitor.users, &monitor.folders.run)
             .status(exit::CANNOT_CREATE)?;
         let sockets = monitor.open_sockets(&plan).status(exit::CANNOT_CREATE)?;

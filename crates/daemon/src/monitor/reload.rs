@@ -30,9 +30,10 @@ impl Monitor {
         }
         self.reading = true;
         let (reader, config) = (self.reader.clone(), self.config.clone());
+        let (state, uses_keytab) = (self.folders.state.clone(), self.settings.use_keytab());
         let news = self.news.clone();
         tokio::spawn(async move {
-            let settings = reader.read(config).await.map(Box::new);
+            let settings = reader.read(config, state, uses_keytab).await.map(Box::new);
             let _ = news.send(News::Read { settings, done }).await;
         });
     }
@@ -81,6 +82,7 @@ impl Monitor {
         let form_changed = log.json != self.settings.config.log.json;
         let bus_moved = users.bus() != self.users.bus();
         self.settings = settings;
+        self.mark_keytab();
         self.users = users;
         // Nothing can fail any more.
         if bus_moved {

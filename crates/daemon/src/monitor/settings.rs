@@ -1,7 +1,7 @@
 //! Reads the configuration and the files that it names, which nobody but the monitor may.
 
 use anyhow::{Context as _, anyhow, bail};
-use roster_config::{Config, Problem, Secrets};
+use roster_config::{Config, Keytab, Problem, Secrets};
 use roster_record::text::{Line, passwd_line};
 use std::fs::{self, File};
 use std::io::Read;
@@ -31,10 +31,20 @@ impl Reader {
         Self { turn: Arc::new(Semaphore::new(1)), wait: READ_WAIT }
     }
 
-    /// Reads everything, in time. An error says all that is wrong, a line each.
-    pub async fn read(&self, path: PathBuf) -> anyhow::Result<Settings> {
+    /// Reads everything, in time. An error says all that is wrong, a line each. `state` is the state
+    /// directory, whose mark says that this host has used a keytab; so does `uses_keytab`.
+    pub async fn read(
+        &self,
+        path: PathBuf,
+        state: PathBuf,
+        uses_keytab: bool,
+    ) -> anyhow::Result<Settings> {
         let shown = path.display().to_string();
-        self.run(shown, move || Settings::read(&path)).await
+        let read = move || {
+            let was_used = uses_keytab || roster_config::was_keytab_used(&state);
+            Settings::read(&path, was_used)
+        };
+        self.run(shown, read).await
     }
 
     /// Runs what reads, in time.
@@ -78,7 +88,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn read(path: &Path) -> anyhow::Result<Self> {
+    fn read(path: &Path, was_used: bool) -> anyhow::Result<Self> {
         let text = match text(path) {
             Err(error) if is_not_there(&error) => {
                 bail!(
@@ -91,13 +101,19 @@ impl Settings {
         };
         let refused = |problems: Vec<Problem>| anyhow!(lines(path, &problems).join("\n"));
         let parsed = roster_config::parse(&text).map_err(refused)?;
-        let secrets = parsed.read_secrets().map_err(refused)?;
+        let secrets = parsed.read_secrets(was_used).map_err(refused)?;
         let mut warnings = lines(path, &parsed.warnings);
         warnings.extend(lines(path, &parsed.warn_of_authorities(roster_config::host_anchors)));
+        warnings.extend(lines(path, &parsed.check_keytabs(was_used)));
         let config = parsed.config;
         let names = config.pam.iter().flat_map(|pam| &pam.trusted_users);
         let trusted = trusted(names, &config.host.passwd, &mut warnings)?;
         Ok(Self { config, secrets, trusted, read: SystemTime::now(), warnings })
+    }
+
+    /// Whether any domain uses a keytab.
+    pub fn use_keytab(&self) -> bool {
+        self.secrets.iter().any(|secrets| matches!(secrets.keytab, Keytab::Keys(_)))
     }
 
     /// Names of the domains, in order of precedence.

@@ -55,14 +55,15 @@ fn monitor(
     hangup: Signal,
 ) -> Result<(), Failure> {
     let reader = Reader::new();
-    let settings = runtime.block_on(reader.read(options.config.clone())).status(exit::CONFIG)?;
+    let state_dir = options.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
+    let settings = reader.read(options.config.clone(), state_dir.to_owned(), false);
+    let settings = runtime.block_on(settings).status(exit::CONFIG)?;
     let users = users(options, settings.config.domains.len())?;
     let bus_program = bus_program()?;
     let _ = rustix::thread::set_no_new_privs(true);
     // The memory of this process holds passwords.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     let _ = rustix::process::set_dumpable_behavior(hidden);
-    let state_dir = options.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
     let publisher = Some(&users).filter(|users| users.are_separate());
     let publisher = publisher.and_then(|users| users.of(&Role::Publisher, &[]));
     let folders = Folders::take(state_dir, &options.run_dir, publisher)?;

@@ -399,7 +399,7 @@ pub fn secrets(authority: Option<&Path>) -> Secrets {
     Secrets {
         bind_password: Some(system::servers::READER_PASSWORD.to_owned()),
         tls_ca: authority.map(|path| std::fs::read_to_string(path).expect("read the authority")),
-        keytab: None,
+        keytab: roster_config::Keytab::None,
     }
 }
 
