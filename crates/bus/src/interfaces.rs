@@ -326,10 +326,10 @@ pub struct DomainStatus {
     pub sequence: u64,
     /// What went wrong with the cache, empty when nothing did.
     pub cache_error: String,
-    /// Why all log-ins are refused, empty when they are not.
-    pub log_in_error: String,
-    /// Why log-ins are not protected as they should be, empty when they are.
-    pub log_in_warning: String,
+    /// Why all logins are refused, empty when they are not.
+    pub login_error: String,
+    /// Why logins are not protected as they should be, empty when they are.
+    pub login_warning: String,
 }
 
 /// An entry that is not served, and why.

@@ -152,7 +152,7 @@ fn verdict(file: &Path, parsed: Option<&Parsed>, problems: &[Problem]) -> String
                 if problems.len() > errors { format!(" and {warnings}") } else { String::new() };
             let worst = problems.iter().map(|problem| problem.severity).max();
             let effect = match worst {
-                Some(Severity::Refusal) => "rosterd would refuse log-ins",
+                Some(Severity::Refusal) => "rosterd would refuse logins",
                 _ => "rosterd would not use it",
             };
             format!("{file}: {}{and}; {effect}", counted(errors as u64, "error"))

@@ -558,11 +558,11 @@ pub const KEYS: &[Key] = &[
         "krb5_validate",
         Kind::Choice { noun: "way to validate", of: &["required", "auto", "off"] },
         Unset::Is("\"required\""),
-        "When a KDC has to show with each log-in that it knows this host's key. Otherwise any host that answers as \
-         a KDC can log in as any user. required: always; log-ins are refused while krb5_keytab cannot be read. \
+        "When a KDC has to show with each login that it knows this host's key. Otherwise any host that answers as \
+         a KDC can log in as any user. required: always; logins are refused while krb5_keytab cannot be read. \
          auto: once this host has used a keytab; from then on, as required. The mark of that is \
          /var/lib/roster/domains/.keytab-used. off: never, for networks that are to be trusted. Passwords that \
-         an unverified KDC accepts are not kept for offline log-ins.",
+         an unverified KDC accepts are not kept for offline logins.",
     ),
     of(
         Table::Domain,

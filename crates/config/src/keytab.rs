@@ -1,8 +1,8 @@
 //! Keys of this host, by which a KDC shows that it is the right one: whether a domain needs them, whether
-//! they can be read, and what that means for log-ins.
+//! they can be read, and what that means for logins.
 //!
 //! Without them any host that answers as a KDC can log in as any user. So only `krb5_validate = "off"`, or
-//! `"auto"` on a host that never had a keytab, does without; everything else refuses log-ins.
+//! `"auto"` on a host that never had a keytab, does without; everything else refuses logins.
 
 use crate::problem::{Problem, Severity};
 use crate::secrets::{OTHERS, read_bytes};
@@ -28,7 +28,7 @@ pub enum Keytab {
     None,
     /// The bytes of the file.
     Keys(Vec<u8>),
-    /// Keys are needed and cannot be read: log-ins are refused.
+    /// Keys are needed and cannot be read: logins are refused.
     Unusable {
         /// What is wrong with the file.
         why: String,
@@ -37,10 +37,10 @@ pub enum Keytab {
     },
 }
 
-/// Why KDCs are not verified, or log-ins refused.
+/// Why KDCs are not verified, or logins refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unverified {
-    /// Whether log-ins are refused rather than unprotected.
+    /// Whether logins are refused rather than unprotected.
     pub is_refused: bool,
     /// What is wrong.
     pub what: String,
@@ -94,7 +94,7 @@ impl Krb5 {
         )
     }
 
-    /// What the state of the keytab means for log-ins; none when each KDC has to show a key of this host.
+    /// What the state of the keytab means for logins; none when each KDC has to show a key of this host.
     #[must_use]
     pub fn unverified(&self, keytab: &Keytab) -> Option<Unverified> {
         let why = match (keytab, self.validate) {
@@ -102,7 +102,7 @@ impl Krb5 {
             (Keytab::Unusable { why, instead }, _) => {
                 return Some(Unverified {
                     is_refused: true,
-                    what: format!("log-ins are refused: {why}"),
+                    what: format!("logins are refused: {why}"),
                     instead: instead.clone(),
                 });
             }
@@ -120,7 +120,7 @@ impl Krb5 {
             is_refused: false,
             what: format!(
                 "KDCs are not verified, for {why}: a host that {forger} can log in as any user; no password \
-                 is kept for offline log-ins"
+                 is kept for offline logins"
             ),
             instead: format!("{}; then set krb5_validate = \"required\"", self.join()),
         })

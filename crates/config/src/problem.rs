@@ -9,7 +9,7 @@ use std::path::Path;
 pub enum Severity {
     /// The file is used; something in it is most likely not what was meant.
     Warning,
-    /// The file is used, and log-ins of a domain are refused until this is fixed.
+    /// The file is used, and logins of a domain are refused until this is fixed.
     Refusal,
     /// The file is not used.
     Error,

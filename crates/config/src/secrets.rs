@@ -22,7 +22,7 @@ pub(crate) const OTHERS: u32 = 0o037;
 impl Parsed {
     /// Reads the secrets of all domains, in their order. An error is everything that is wrong with
     /// the files, by the lines that name them. An unusable keytab is no such error, for it stops only the
-    /// log-ins of its domain: see [`check_keytabs`](Self::check_keytabs). `was_used` is
+    /// logins of its domain: see [`check_keytabs`](Self::check_keytabs). `was_used` is
     /// [`was_keytab_used`](crate::was_keytab_used).
     pub fn read_secrets(&self, was_used: bool) -> Result<Vec<Secrets>, Vec<Problem>> {
         let mut problems = Vec::new();

@@ -85,6 +85,10 @@ const SECTIONS: &[Section] = &[
                 "The cache of a domain. It may be deleted while rosterd does not run: the domain is \
                  then fetched anew.",
             ),
+            (
+                "/var/lib/roster/domains/.keytab-used",
+                "The mark that this host has used a keytab: krb5_validate = \"auto\" then requires one.",
+            ),
             ("/run/roster/bus", "The message bus, for root and the user that rosterd runs as."),
             (
                 "/run/roster/nss",

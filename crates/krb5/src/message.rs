@@ -73,7 +73,7 @@ pub struct Reply {
     pub id: u64,
     /// What became of it.
     pub outcome: Outcome,
-    /// Of a log-in: whether the KDC has shown that it knows a key of this host. Of a refusal: whether a KDC that
+    /// Of a login: whether the KDC has shown that it knows a key of this host. Of a refusal: whether a KDC that
     /// knows it is there to have said so; errors of KDCs are not signed. Of a change: whether such a KDC has
     /// shown that the new password is the right one.
     pub is_sure: bool,

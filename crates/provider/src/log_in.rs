@@ -40,7 +40,7 @@ pub struct Answer {
     /// Whether the directory was away, and what is kept on this host was believed.
     pub is_offline: bool,
     /// Whether any host of the network may have sent it. The verdict holds for this request, and neither keeps
-    /// a password for offline log-ins nor forgets one. Of a change that was done: nothing has shown that the
+    /// a password for offline logins nor forgets one. Of a change that was done: nothing has shown that the
     /// new password is the right one, so it is not kept.
     pub is_hearsay: bool,
     /// Of a change that is no success: whether it was surely not done. Otherwise the verdict tells.

@@ -193,15 +193,142 @@ fn a_kdc_in_another_ones_place_logs_nobody_in() {
     assert!(world.caches().is_empty());
 }
 
+/// What the finding says of a domain that does not verify KDCs.
+const OPEN: &str = "can log in as any user";
+/// What a program is told while logins are refused.
+const UNAVAILABLE: &str = "Authentication service cannot retrieve authentication info";
+/// Passwords are kept, and soon.
+const KEPT: [(&str, &str); 2] =
+    [("offline_credentials", "true"), ("password_hash_time", "\"10ms\"")];
+
+/// A finding of `roster status` that has these words, with its level.
+fn finding(world: &World, words: &str) -> Result<String, String> {
+    let status = world.rosterd.status()?;
+    let all = status["findings"].as_array().ok_or("no findings")?;
+    let has = |finding: &&serde_json::Value| finding.to_string().contains(words);
+    let found = all.iter().find(has).map(|finding| finding["level"].as_str().unwrap().to_owned());
+    found.ok_or_else(|| status["findings"].to_string())
+}
+
+/// The KDC of somebody else in the place of the right one: it knows alice by another password.
+fn rogue(world: &mut World) -> Kdc {
+    world.kdc.replaced_by(&[
+        "addprinc +requires_preauth -pw attackers alice".to_owned(),
+        "addprinc -randkey host/client.lab.test".to_owned(),
+    ])
+}
+
 #[test]
-fn a_host_without_a_keytab_says_what_that_means() {
+fn krb5_unverified_log_in_leaves_nothing_offline() {
     if !needs_root() {
         return;
     }
-    let world = World::new(&[], false);
+    for validate in ["\"auto\"", "\"off\""] {
+        let keys = [&KEPT[..], &[("krb5_validate", validate)]].concat();
+        let mut world = World::new(&keys, false);
+        let mut fake = rogue(&mut world);
+        {
+            let pam = Pam::on(&world.rosterd, "alice");
+            assert_eq!(authenticate(&pam, "alice", "attackers"), "successfully authenticated");
+            pam.expect_logged("krb5_validate", OPEN);
+            wait_for(SOON, || match finding(&world, OPEN)?.as_str() {
+                "warning" => Ok(()),
+                level => Err(level.to_owned()),
+            });
+        }
+        fake.stop();
+        let pam = Pam::on(&world.rosterd, "alice");
+        // The refusal comes after all addresses of the KDC were asked: a hash takes a hundredth of that.
+        assert_eq!(authenticate(&pam, "alice", "attackers"), UNAVAILABLE, "{validate}");
+        assert_eq!(authenticate(&pam, "alice", "attackers"), UNAVAILABLE, "{validate}");
+        let kept = world.rosterd.roster(&["cache", "credentials"]);
+        assert!(!kept.text().contains("alice"), "{}", kept.text());
+        assert!(!world.rosterd.log().contains("offline=true"), "{}", world.rosterd.log());
+    }
+}
+
+#[test]
+fn krb5_auto_refuses_once_a_keytab_was_used() {
+    if !needs_root() {
+        return;
+    }
+    let mut world = World::new(&[("krb5_validate", "\"auto\"")], true);
+    let right = "successfully authenticated";
+    assert_eq!(authenticate(&Pam::on(&world.rosterd, "alice"), "alice", PASSWORD), right);
+    let mark = world.rosterd.host().state().join("domains/.keytab-used");
+    let found = fs::symlink_metadata(&mark).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o022), (0, 0), "it is root's");
+    // The keytab is lost, and somebody else answers in the KDC's place.
+    let keytab = world.kdc.keytab("host/client.lab.test");
+    let kept = world.folder.path().join("kept keytab");
+    fs::copy(&keytab, &kept).unwrap();
+    fs::remove_file(&keytab).unwrap();
+    let mut fake = rogue(&mut world);
+    for link in [false, true] {
+        if link {
+            // A link that leads nowhere is a keytab that cannot be read, as well.
+            std::os::unix::fs::symlink("/no/such/keytab", &keytab).unwrap();
+        }
+        world.rosterd.stop();
+        world.rosterd.launch();
+        let pam = Pam::on(&world.rosterd, "alice");
+        wait_until_it_serves(&pam);
+        assert_eq!(authenticate(&pam, "alice", "attackers"), UNAVAILABLE);
+        let refused = "logins are refused: cannot read";
+        wait_for(SOON, || match finding(&world, refused)?.as_str() {
+            "problem" => Ok(()),
+            level => Err(level.to_owned()),
+        });
+        assert_ne!(world.rosterd.roster(&["status"]).code, 0);
+        let config = world.rosterd.config().display().to_string();
+        let checked = world
+            .rosterd
+            .inside(Path::new("/run/bin/roster"))
+            .args(["check-config", &config])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&checked.stdout);
+        assert!(
+            !checked.status.success() && said.contains("krb5_keytab: logins are refused"),
+            "{said}"
+        );
+        assert!(said.contains("rosterd would refuse logins"), "{said}");
+    }
+    // The key comes back, and with it logins by the right KDC alone.
+    fs::remove_file(&keytab).unwrap();
+    fs::rename(&kept, &keytab).unwrap();
     let pam = Pam::on(&world.rosterd, "alice");
-    assert_eq!(authenticate(&pam, "alice", PASSWORD), "successfully authenticated");
-    pam.expect_logged("no keytab", "can log in as anybody");
+    pam.expect_logged("the keytab of corp", "in force");
+    wait_until_it_serves(&pam);
+    wait_for(SOON, || {
+        assert_ne!(authenticate(&pam, "alice", "attackers"), right);
+        match finding(&world, "logins are refused") {
+            Err(_) => Ok(()),
+            Ok(level) => Err(level),
+        }
+    });
+    fake.stop();
+    world.kdc.launch(&[]);
+    let pam = Pam::on(&world.rosterd, "alice");
+    wait_for(SOON, || match authenticate(&pam, "alice", PASSWORD).as_str() {
+        said if said == right => Ok(()),
+        said => Err(said.to_owned()),
+    });
+}
+
+#[test]
+fn krb5_default_without_keytab_refuses() {
+    if !needs_root() {
+        return;
+    }
+    let world = World::new(&KEPT, false);
+    let pam = Pam::on(&world.rosterd, "alice");
+    wait_until_it_serves(&pam);
+    assert_eq!(authenticate(&pam, "alice", PASSWORD), UNAVAILABLE);
+    pam.expect_logged("logins are refused: cannot read", "no keytab");
+    assert_eq!(said(&pam.test("alone", "alice", &SESSION, &[PASSWORD])), UNAVAILABLE);
+    assert!(world.caches().is_empty());
+    assert!(world.rosterd.getent("passwd", "alice").is_some(), "look-ups go on");
 }
 
 /// The process of `roster-krb5 serve`, the one child of the back-end.
@@ -248,8 +375,7 @@ fn a_key_that_is_changed_is_taken_up_and_who_logged_in_before_does_so_without_a_
     if !needs_root() {
         return;
     }
-    let mut world =
-        World::new(&[("offline_credentials", "true"), ("password_hash_time", "\"10ms\"")], true);
+    let mut world = World::new(&KEPT, true);
     let pam = Pam::on(&world.rosterd, "alice");
     let right = "successfully authenticated";
     assert_eq!(authenticate(&pam, "alice", PASSWORD), right);
@@ -345,9 +471,9 @@ fn what_a_kdc_in_another_ones_place_refuses_makes_nobody_forgotten() {
     if !needs_root() {
         return;
     }
-    let kept = [("offline_credentials", "true"), ("password_hash_time", "\"10ms\"")];
     for has_keytab in [true, false] {
-        let mut world = World::new(&kept, has_keytab);
+        // Passwords that a verified KDC took: those of others are not kept.
+        let mut world = World::new(&KEPT, true);
         let people = ["alice", "bob", "carol"];
         let right = "successfully authenticated";
         let known = |world: &World| {
@@ -361,6 +487,15 @@ fn what_a_kdc_in_another_ones_place_refuses_makes_nobody_forgotten() {
                 assert_eq!(authenticate(&pam, name, PASSWORD), right);
             }
             wait_until(SOON, "the passwords are kept", || known(&world));
+        }
+        if !has_keytab {
+            world.rosterd.stop();
+            let domain = World::domain(&world.kdc, world.folder.path(), false);
+            let domain = domain.with("krb5_validate", "\"off\"");
+            let with = |domain: Domain, (key, value): (&str, &str)| domain.with(key, value);
+            world.rosterd.set_domains(&[KEPT.into_iter().fold(domain, with)]);
+            world.rosterd.launch();
+            wait_until_it_serves(&Pam::on(&world.rosterd, "alice"));
         }
         // One change of a password is begun with the right KDC.
         let mut changing = begin_change(&world, "alice");

@@ -305,17 +305,17 @@ fn of_domain(
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
             }
-            if !status.log_in_error.is_empty() {
+            if !status.login_error.is_empty() {
                 found.push((
                     Level::Problem,
-                    format!("{name}: {}", status.log_in_error),
+                    format!("{name}: {}", status.login_error),
                     CHECK_CONFIG.to_owned(),
                 ));
             }
-            if !status.log_in_warning.is_empty() {
+            if !status.login_warning.is_empty() {
                 found.push((
                     Level::Warning,
-                    format!("{name}: {}", status.log_in_warning),
+                    format!("{name}: {}", status.login_warning),
                     CHECK_CONFIG.to_owned(),
                 ));
             }
@@ -753,8 +753,8 @@ pub fn domain_json(
                 "last_refresh_unix": time(status.last_refresh_unix),
                 "sequence": status.sequence,
                 "cache_error": some(&status.cache_error),
-                "log_in_error": some(&status.log_in_error),
-                "log_in_warning": some(&status.log_in_warning),
+                "login_error": some(&status.login_error),
+                "login_warning": some(&status.login_warning),
             });
             merge(&mut value, more);
         }

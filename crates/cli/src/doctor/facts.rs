@@ -127,7 +127,7 @@ pub struct LogIns {
     pub stack: Option<String>,
     /// A name of the module there under which PAM finds none.
     pub missing: Option<String>,
-    /// Domains that do not verify KDCs, or refuse log-ins for want of a keytab. Of this host alone: an image
+    /// Domains that do not verify KDCs, or refuse logins for want of a keytab. Of this host alone: an image
     /// need not have its keys.
     pub unverified: Vec<(String, Unverified)>,
 }

@@ -58,7 +58,7 @@ impl<P: Provider + 'static> Object<P> {
         }
     }
 
-    /// What is wrong with how KDCs are verified, if it refuses log-ins or if it does not; may be empty.
+    /// What is wrong with how KDCs are verified, if it refuses logins or if it does not; may be empty.
     fn unverified_kdcs(&self, is_refused: bool) -> String {
         let found = self.unverified.as_ref().filter(|found| found.is_refused == is_refused);
         found.map(|found| found.what.clone()).unwrap_or_default()
@@ -180,8 +180,8 @@ impl<P: Provider + 'static> Object<P> {
         DomainStatus {
             provider: self.provider_name.into(),
             tracking: self.provider.tracking().into_owned(),
-            log_in_error: self.unverified_kdcs(true),
-            log_in_warning: self.unverified_kdcs(false),
+            login_error: self.unverified_kdcs(true),
+            login_warning: self.unverified_kdcs(false),
             ..self.engine.status()
         }
     }

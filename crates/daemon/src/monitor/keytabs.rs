@@ -3,7 +3,7 @@
 //! files are looked at with every round of pings, and back-ends start again with what is new.
 //!
 //! Those tools write in place: what is found counts when it is found a second time. A file that is gone,
-//! or cannot be read, changes nothing here: at a reload or a start it refuses log-ins.
+//! or cannot be read, changes nothing here: at a reload or a start it refuses logins.
 //!
 //! The first keytab that is put in force is marked in the state directory, for `krb5_validate = "auto"`.
 
