@@ -18,7 +18,7 @@ const KEYTAB_BYTES_MAX: u64 = 64 << 10;
 /// can have its name.
 pub const KEYTAB_MARK: &str = ".keytab-used";
 /// The directory of the mark, below the state directory: root's, as the caches in it are not.
-pub const KEYTAB_MARK_DIRECTORY: &str = "domains";
+const KEYTAB_MARK_DIRECTORY: &str = "domains";
 
 /// What the monitor found of `krb5_keytab`. Never logged, hence no `Debug`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

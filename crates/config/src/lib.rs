@@ -22,7 +22,7 @@ mod secrets;
 mod syntax;
 
 pub use check::{Parsed, parse};
-pub use keytab::{KEYTAB_MARK, KEYTAB_MARK_DIRECTORY, Keytab, Unverified, was_keytab_used};
+pub use keytab::{KEYTAB_MARK, Keytab, Unverified, was_keytab_used};
 pub use problem::{Problem, Severity};
 pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
 

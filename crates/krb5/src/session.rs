@@ -1,12 +1,12 @@
 //! `roster-krb5 session`: a credential cache for a user's session, made, filled anew, renewed and
 //! removed as the user.
 //!
-//! Called by the PAM module, which may be in root's process: the first thing that is done is to become
-//! the user, whose files, keys and names of files cannot be used against anybody else then. What was
-//! made is told on standard output, as `KRB5CCNAME` has it.
+//! The PAM module starts it, often from a process of root. It checks uid and gid ([`crate::account`]), and
+//! becomes the user before it opens anything: names of files, files and keys of one user then cannot harm
+//! another. It prints the name of the cache, as `KRB5CCNAME` has it.
 //!
-//! The caller may be a taken-over daemon that an AppArmor profile confines. So it chooses neither a group
-//! nor a system user ([`crate::account`]), and no line of libkrb5's configuration ([`crate::profile`]).
+//! The caller may be a taken-over daemon that an AppArmor profile confines. So callers choose neither a
+//! group nor a system user, and no line of libkrb5's configuration ([`crate::profile`]).
 
 use crate::library::{Cache, Context, Credentials, Times};
 use crate::{account, memory, process, profile};

@@ -9,7 +9,7 @@ use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
-use roster_config::{KEYTAB_MARK, KEYTAB_MARK_DIRECTORY, Listen};
+use roster_config::{KEYTAB_MARK, Listen};
 use roster_descriptors::refuse;
 use roster_nscd::server::socket::owner;
 use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Folder of caches in the state folder.
-const DOMAINS: &str = KEYTAB_MARK_DIRECTORY;
+const DOMAINS: &str = "domains";
 /// Folder of the bus's socket in the run-time folder: the bus, which makes the socket, owns it, and only
 /// roles and root get in. Who connects and says nothing takes a place that a role may need.
 const BUS: &str = "dbus";
