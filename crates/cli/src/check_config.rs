@@ -258,6 +258,36 @@ mod tests {
     }
 
     #[test]
+    fn check_config_unverified_kdcs_reported() {
+        let krb5 = |keys: &str| {
+            let keytab = "krb5_keytab = '/no/such/keytab'";
+            let realm = "krb5_realm = 'LAB.TEST'\nkrb5_kdcs = ['kdc']";
+            format!("{WELL}auth = 'krb5'\n{realm}\n{keytab}\n{keys}")
+        };
+        let (well, text) = printed(&krb5(""), false, false);
+        assert!(!well, "{text}");
+        assert!(
+            text.starts_with(
+                "roster.toml:10: domain.lab.krb5_keytab: logins are refused: cannot read \
+                 /no/such/keytab: No such file"
+            ) && text.ends_with("roster.toml: 1 error; rosterd would refuse logins\n"),
+            "{text}"
+        );
+        let (_, text) = printed(&krb5(""), false, true);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["ok"], false);
+        assert_eq!(report["errors"][0]["key"], "domain.lab.krb5_keytab");
+        for more in ["", "krb5_discover = true\n"] {
+            let (well, text) =
+                printed(&krb5(&format!("krb5_validate = 'off'\n{more}")), false, false);
+            let warning =
+                "roster.toml:11: warning: domain.lab.krb5_validate: KDCs are not verified";
+            assert!(well && text.starts_with(warning), "{text}");
+            assert!(text.ends_with("roster.toml: well, 1 domain (lab), 1 warning\n"), "{text}");
+        }
+    }
+
+    #[test]
     fn what_it_explains_is_a_configuration() {
         let (well, text) = printed(WELL, true, false);
         assert!(well && text.starts_with("[host]\ndomains = [\"lab\"]"), "{text}");

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn keytab_auto_accepts_only_one_never_there() {
+    fn keytab_auto_unmarked_needs_none() {
         let folder = Folder::new();
         assert!(folder.read("auto", false) == Keytab::None);
         assert!(is_unusable(&folder.read("auto", true)), "one was used before");

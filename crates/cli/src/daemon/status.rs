@@ -1033,6 +1033,23 @@ All well.
     }
 
     #[test]
+    fn status_unverified_kdcs_warn_refused_logins_fail() {
+        let mut report = report();
+        change(&mut report, |status| status.login_warning = "KDCs are not verified".to_owned());
+        assert_eq!(
+            said(&report),
+            ["! corp: KDCs are not verified\n    → `roster check-config` says how to fix it"]
+        );
+        assert!(is_well(&judge(&report)));
+        change(&mut report, |status| status.login_error = "logins are refused".to_owned());
+        let found = judge(&report);
+        assert!(!is_well(&found) && found[0].message == "corp: logins are refused", "{found:?}");
+        let json = as_json(&report, &found);
+        assert_eq!(json["domains"][0]["login_error"], "logins are refused");
+        assert_eq!(json["domains"][0]["login_warning"], "KDCs are not verified");
+    }
+
+    #[test]
     fn a_server_that_has_to_be_polled_is_named_with_what_it_costs() {
         let mut report = report();
         change(&mut report, |status| status.tracking = POLLING.to_owned());

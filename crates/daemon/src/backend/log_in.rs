@@ -260,6 +260,7 @@ mod tests {
     use crate::testing::until;
     use roster_config::{Mode, Offline as Settings};
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use tempfile::TempDir;
     use tokio::time::{Instant, sleep};
 
@@ -346,11 +347,15 @@ mod tests {
     struct Away {
         log_in: Mutex<Option<Verdict>>,
         change: Mutex<Option<Verdict>>,
+        /// As a KDC is that has not shown a key of this host.
+        is_unverified: AtomicBool,
     }
 
     impl Authenticator for Away {
         async fn authenticate(&self, _: &Person, _: &Secret, _: Duration) -> Answer {
-            Answer::of(self.log_in.lock().expect("no panic").unwrap_or(Verdict::Unreachable))
+            let verdict = self.log_in.lock().expect("no panic").unwrap_or(Verdict::Unreachable);
+            let is_hearsay = self.is_unverified.load(Ordering::Relaxed);
+            Answer { is_hearsay, ..Answer::of(verdict) }
         }
 
         async fn pretend(&self) -> bool {
@@ -429,6 +434,31 @@ mod tests {
         assert_eq!(host.log_ins.change(&who("alice"), &old, &new).await.verdict, refused);
         sleep(Duration::from_millis(50)).await;
         assert_eq!(host.log_ins.authenticate(&who("alice"), &old).await.verdict, Verdict::Success);
+    }
+
+    #[tokio::test]
+    async fn log_in_unverified_success_keeps_nothing() {
+        let host = Host::new();
+        let (good, forged) = (secret(b"good"), secret(b"forged"));
+        host.log_in("alice", &good).await;
+        let unverified = &host.log_ins.authenticator.is_unverified;
+        unverified.store(true, Ordering::Relaxed);
+        host.answers_log_ins(Some(Verdict::Success));
+        for name in ["alice", "bob"] {
+            let answer = host.log_ins.authenticate(&who(name), &forged).await;
+            assert_eq!(answer.verdict, Verdict::Success);
+        }
+        unverified.store(false, Ordering::Relaxed);
+        // By the time that a later one is kept, these would have been.
+        host.log_in("carol", &good).await;
+        for (name, password, verdict) in [
+            ("alice", &forged, Verdict::WrongPassword),
+            ("alice", &good, Verdict::Success),
+            ("bob", &forged, Verdict::Unreachable),
+        ] {
+            let answer = host.log_ins.authenticate(&who(name), password).await;
+            assert_eq!(answer.verdict, verdict, "{name}");
+        }
     }
 
     #[test]
