@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn keytab_unreadable_is_never_missing() {
         let folder = Folder::new();
-        let cases: [(&str, fn(&Path)); 5] = [
+        type Make = fn(&Path);
+        let cases: [(&str, Make); 5] = [
             ("a link that leads nowhere", |path| symlink("/no/such/keytab", path).unwrap()),
             ("a link in a circle", |path| symlink(path, path).unwrap()),
             ("a folder", |path| create_dir(path).unwrap()),

@@ -41,6 +41,7 @@ fn every_answer_of_a_kdc_is_an_outcome_of_its_own() {
 
     let reply = program.expect("alice", "secret", Outcome::Success);
     assert_eq!(reply.principal, "alice@LAB.TEST");
+    assert!(reply.is_sure, "the KDC has shown this host's key");
     assert_eq!(reply.ticket[..2], [5, 4]);
     program.expect("plain", "secret", Outcome::Success);
     assert!(program.expect("alice", "wrong", Outcome::WrongPassword).is_sure);
@@ -98,7 +99,7 @@ fn a_kdc_that_does_not_know_this_hosts_key_lets_nobody_in() {
     );
     fake.launch_kadmind();
     let mut believer = Program::ready(&setup(&realm(&fake), None));
-    believer.expect("alice", "mine", Outcome::Success);
+    assert!(!believer.expect("alice", "mine", Outcome::Success).is_sure);
     let mut program = Program::ready(&setup(&realm(&fake), Some(&keytab)));
     let reply = program.expect("alice", "mine", Outcome::NotVerified);
     assert!(
