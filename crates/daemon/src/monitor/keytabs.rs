@@ -20,7 +20,9 @@ pub struct Keytabs {
     candidates: BTreeMap<String, Vec<u8>>,
     /// One look at a time.
     looking: bool,
-    /// Whether the mark is on the disk.
+    /// Whether this process has ever put one in force.
+    pub used: bool,
+    /// Whether the mark of that is on the disk.
     marked: bool,
     /// Whether the log has why it is not.
     told: bool,
@@ -43,7 +45,8 @@ impl Monitor {
     /// Marks this host if a keytab is in use. Until the mark is on the disk, each look at the keytabs tries
     /// again; as long as this process lives it knows without.
     pub(super) fn mark_keytab(&mut self) {
-        if self.keytabs.marked || !self.settings.use_keytab() {
+        self.keytabs.used |= self.settings.use_keytab();
+        if self.keytabs.marked || !self.keytabs.used {
             return;
         }
         match self.folders.mark_keytab() {

@@ -30,7 +30,7 @@ impl Monitor {
         }
         self.reading = true;
         let (reader, config) = (self.reader.clone(), self.config.clone());
-        let (state, uses_keytab) = (self.folders.state.clone(), self.settings.use_keytab());
+        let (state, uses_keytab) = (self.folders.state.clone(), self.keytabs.used);
         let news = self.news.clone();
         tokio::spawn(async move {
             let settings = reader.read(config, state, uses_keytab).await.map(Box::new);
