@@ -61,7 +61,8 @@ fn read(response: &Response<'_>) {
                 if let Ok(Ok(user)) = mapping.user(&entry) {
                     assert!(!user.name.is_empty() && !user.dir.is_empty());
                 }
-                if let Ok(Ok(group)) = mapping.group(&entry, true) {
+                if let Ok(Ok(read)) = mapping.group(&entry, true) {
+                    let group = read.group;
                     assert!(!group.name.is_empty());
                     assert!(group.members.unwrap().iter().all(|member| !member.is_empty()));
                 }

@@ -137,9 +137,9 @@ impl LocalFiles {
 
     /// Reads the files. Gives with what they hold whether they had settled and still were as `left` says
     /// when they had been read: a file that is being written would be believed half way otherwise.
-    pub fn read_settled(&self, left: Option<Marks>) -> anyhow::Result<(Locals, bool)> {
+    pub fn read_settled(&self, left: Option<&Marks>) -> anyhow::Result<(Locals, bool)> {
         let read = self.read()?;
-        Ok((read, left.is_some() && left == self.marks()))
+        Ok((read, left.is_some() && left == self.marks().as_ref()))
     }
 
     /// Reads the files. Lines that `files` passes over are passed over.
@@ -236,25 +236,25 @@ mod tests {
         let both = "root:x:0:0:root:/root:/bin/sh\nlocal:x:1500:1500::/:/bin/sh\n";
         fs::write(&passwd, both).expect("write");
         fs::write(&group, "root:x:0:\n").expect("write");
-        let settled = |left| files.read_settled(left).expect("files with root").1;
+        let settled = |left: Option<&Marks>| files.read_settled(left).expect("files with root").1;
         assert!(!settled(None), "nobody waited");
         let left = files.marks();
-        assert!(settled(left.clone()));
+        assert!(settled(left.as_ref()));
         // In place and cut, the time of writing put back and the length kept.
         let written = passwd.metadata().and_then(|file| file.modified()).expect("a time");
         // The kernel's clock for files goes by ticks of some milliseconds.
         std::thread::sleep(Duration::from_millis(50));
         fs::write(&passwd, both.replace("local", "other")).expect("write");
         fs::File::open(&passwd).and_then(|file| file.set_modified(written)).expect("set the time");
-        assert!(!settled(left), "passwd was written");
+        assert!(!settled(left.as_ref()), "passwd was written");
         let left = files.marks();
         fs::write(&subuid, "local:100000:65536\n").expect("write");
-        assert!(!settled(left), "subuid came");
+        assert!(!settled(left.as_ref()), "subuid came");
         let left = files.marks();
         fs::write(folder.path().join("new"), "root:x:0:\n").expect("write");
         fs::rename(folder.path().join("new"), &group).expect("rename");
-        assert!(!settled(left), "group was replaced");
-        assert!(settled(files.marks()));
+        assert!(!settled(left.as_ref()), "group was replaced");
+        assert!(settled(files.marks().as_ref()));
         fs::remove_file(&group).expect("remove");
         assert_eq!(files.marks(), None);
     }

@@ -572,7 +572,7 @@ async fn follow_locals(hub: Arc<Hub>, files: LocalFiles, mut watch: Watch) {
     // How the files were at the beginning of a quiet time that is over.
     let mut left = files.marks().filter(|marks| marks.had_settled(now, SETTLED));
     loop {
-        let read = files.read_settled(left);
+        let read = files.read_settled(left.as_ref());
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
         hub.update(|status| {
             if !error.is_empty() && status.locals_error != error {

@@ -16,7 +16,7 @@ const ERRORS_MAX: u64 = 64 << 10;
 /// Pages for each processor in which the kernel keeps events until bpftrace takes them.
 const PAGES: &str = "1024";
 /// Told to end, it has this long.
-const END_WITHIN: Duration = Duration::from_secs(10);
+const END_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What it says whether anything is wrong or not.
 const NOISE: &str = "couldn't set RLIMIT_MEMLOCK";
