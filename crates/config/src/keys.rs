@@ -346,9 +346,8 @@ pub const KEYS: &[Key] = &[
         Kind::Gids,
         Unset::Is("[]"),
         "Gids below min_id, or of local groups, that users of a directory may have as their primary \
-         group. For directories in which everybody is in group 100 (users), write [100]. The \
-         groups themselves are still the host's own. Gid 100 needs no line where the host's group 100 is \
-         called users.",
+         group. The groups themselves stay the host's own. Gid 100 is allowed without this key \
+         where the host's group 100 is called users.",
     ),
     of(
         Table::Host,

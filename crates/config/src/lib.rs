@@ -385,7 +385,6 @@ pub enum Server {
     },
 }
 
-/// The URI, without the port that goes without saying.
 impl Server {
     /// Whether the server is reached without a network: by a socket of this host, or by a loopback address.
     #[must_use]
@@ -403,6 +402,7 @@ impl Server {
     }
 }
 
+/// The URI, without the default port of its scheme.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host, port, usual) = match self {
@@ -549,6 +549,6 @@ pub struct Secrets {
     pub bind_password: Option<String>,
     /// The text of `tls_ca`.
     pub tls_ca: Option<String>,
-    /// What was found of `krb5_keytab`.
+    /// The keys of `krb5_keytab`, or why there are none.
     pub keytab: Keytab,
 }

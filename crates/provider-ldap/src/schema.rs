@@ -800,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn members_in_a_range_tell_where_the_rest_begins() {
+    fn members_in_range_tell_next_position() {
         assert_eq!(members("member;range=0-1499", 0), Ok((2, Some(1500))));
         assert_eq!(members("MEMBER;Range=0-*", 0), Ok((2, None)));
         assert_eq!(members("member;range=1500-2999", 1500), Ok((2, Some(3000))));
@@ -809,7 +809,7 @@ mod tests {
     }
 
     #[test]
-    fn members_with_another_option_are_unreadable() {
+    fn members_with_other_option_are_unreadable() {
         for (description, from) in [
             ("member;lang-ja", 0),
             ("member;range=0-1499;lang-ja", 0),

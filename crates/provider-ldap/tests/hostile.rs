@@ -497,7 +497,7 @@ fn members_in_ranges_are_published_whole_or_not() {
 }
 
 #[test]
-fn members_whose_rest_is_refused_make_the_group_unreadable() {
+fn members_without_rest_reject_the_group() {
     let mirror = mirror_of(&played(|stream, id, kind, request| {
         if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
@@ -515,7 +515,7 @@ fn members_whose_rest_is_refused_make_the_group_unreadable() {
 }
 
 #[test]
-fn members_with_an_unknown_option_make_the_group_unreadable() {
+fn members_with_unknown_option_reject_the_group() {
     let mirror = mirror_of(&played(|stream, id, kind, request| {
         if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let group = staff(id, "memberUid;x-part", &members(0..3), &added([9; 16]));

@@ -305,19 +305,10 @@ fn of_domain(
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
             }
-            if !status.login_error.is_empty() {
-                found.push((
-                    Level::Problem,
-                    format!("{name}: {}", status.login_error),
-                    CHECK_CONFIG.to_owned(),
-                ));
-            }
-            if !status.login_warning.is_empty() {
-                found.push((
-                    Level::Warning,
-                    format!("{name}: {}", status.login_warning),
-                    CHECK_CONFIG.to_owned(),
-                ));
+            let of_logins =
+                [(Level::Problem, &status.login_error), (Level::Warning, &status.login_warning)];
+            for (level, text) in of_logins.into_iter().filter(|(_, text)| !text.is_empty()) {
+                found.push((level, format!("{name}: {text}"), CHECK_CONFIG.to_owned()));
             }
             if status.tracking == POLLING || status.tracking == POLLS_EVERYTHING {
                 found.push((
@@ -494,13 +485,13 @@ fn held(status: &Result<DomainStatus, String>, counts: Option<&DomainCounts>) ->
 pub fn remedy(reason: &str) -> Option<String> {
     let words: Vec<&str> = reason.split(' ').collect();
     match *words {
+        [.., gid, "is", "a", "local", "user's", "primary", "gid"] => Some(format!(
+            "if the directory may share it: allowed_unnamed_gids = [{gid}] under [host]"
+        )),
         ["gid", gid, "is", "below", "min_id", ..]
         | ["primary", "gid", gid, "is", "a", "local", ..] => Some(format!(
             "if users may have the host's own group {gid} as their primary group: \
                  allowed_local_gids = [{gid}] under [host]"
-        )),
-        [.., gid, "is", "a", "local", "user's", "primary", "gid"] => Some(format!(
-            "if the directory may share it: allowed_unnamed_gids = [{gid}] under [host]"
         )),
         [.., "subordinate", "id", "of", "a", "local", "user"]
         | [.., "subordinate", "ids", "of", "local", "users"] => Some(
@@ -965,6 +956,21 @@ All well.
         );
         assert!(is_well(&judge(&report)));
         assert!(domain_table(&report).contains("817"));
+    }
+
+    #[test]
+    fn remedy_names_the_key_of_its_reason() {
+        for (reason, key) in [
+            ("primary gid 27 is a local group's", "allowed_local_gids = [27]"),
+            ("gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
+            ("primary gid 1500 is a local user's primary gid", "allowed_unnamed_gids = [1500]"),
+            ("uid 7 is a subordinate id of a local user", "allow_subordinate_ids = true"),
+            ("gids that are subordinate ids of local users", "allow_subordinate_ids = true"),
+            ("the name belongs to a privileged account on many hosts", "allowed_names"),
+        ] {
+            let said = remedy(reason).expect("a remedy");
+            assert!(said.contains(key), "{reason}: {said}");
+        }
     }
 
     #[test]
