@@ -94,7 +94,7 @@ impl Krb5 {
         )
     }
 
-    /// What the state of the keytab means for logins; none when each KDC has to show a key of this host.
+    /// The effect of the keytab's state on logins; `None` when each KDC has to show a key of this host.
     #[must_use]
     pub fn unverified(&self, keytab: &Keytab) -> Option<Unverified> {
         let why = match (keytab, self.validate) {

@@ -549,6 +549,6 @@ pub struct Secrets {
     pub bind_password: Option<String>,
     /// The text of `tls_ca`.
     pub tls_ca: Option<String>,
-    /// The keys of `krb5_keytab`, or why there are none.
+    /// The state of `krb5_keytab`, with its keys.
     pub keytab: Keytab,
 }

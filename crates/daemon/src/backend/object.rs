@@ -58,7 +58,7 @@ impl<P: Provider + 'static> Object<P> {
         }
     }
 
-    /// What is wrong with how KDCs are verified, if it refuses logins or if it does not; may be empty.
+    /// The fault of KDC verification that refuses logins, or the one that does not; empty without a fault.
     fn unverified_kdcs(&self, is_refused: bool) -> String {
         let found = self.unverified.as_ref().filter(|found| found.is_refused == is_refused);
         found.map(|found| found.what.clone()).unwrap_or_default()

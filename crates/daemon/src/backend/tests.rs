@@ -91,7 +91,7 @@ pub(super) fn user(name: &str, uid: u32) -> Entry<'_> {
     })
 }
 
-/// What cannot be read, and is no group.
+/// An unreadable entry other than a group.
 pub(super) fn unreadable<'a>(name: &'a str, reason: &'a str) -> Rejected<'a> {
     Rejected { name, reference: b"", reason }
 }

@@ -15,7 +15,7 @@ use roster_provider::{Entry, EntryId, Group, Part, Rejected};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Groups whose members are not all here yet.
+/// Groups with a part of their members.
 #[derive(Default)]
 pub(crate) struct Unfinished {
     groups: BTreeMap<(Part, EntryId), Begun>,
@@ -40,7 +40,7 @@ impl Unfinished {
         self.groups.insert((part, id), begun);
     }
 
-    /// What came of the group is out of date.
+    /// The group has changed: its pieces are out of date.
     pub fn forget(&mut self, part: Part, id: EntryId) {
         self.groups.remove(&(part, id));
     }
