@@ -303,7 +303,9 @@ impl LookUps {
         }
         let is_credible = self.shows_base(asker, target).await?
             && (!needs_any || self.shows_any(asker, target).await?);
-        sink.flush();
+        if mirror_key.is_none() {
+            sink.flush();
+        }
         Ok(Looked { found, is_credible })
     }
 

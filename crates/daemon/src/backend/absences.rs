@@ -122,7 +122,7 @@ impl<P: Provider> Absences<P> {
     /// Gives their number, and that of the entries that stay.
     pub async fn confirm(&self) -> Result<(u64, u64), Unanswered> {
         let _turn = self.turn.lock().await;
-        let mut absent = Vec::new();
+        let (mut held, mut absent) = (0, Vec::new());
         for chunk in self.engine.held_chunks() {
             let looked = self.look_for(&chunk).await?;
             let hidden = chunk.control_absent(&looked);
@@ -133,8 +133,10 @@ impl<P: Provider> Absences<P> {
                     chunk.kind.name()
                 )));
             }
+            held += chunk.missing.len() as u64;
             absent.extend(chunk.absent(&looked));
         }
-        Ok(self.engine.confirm(&absent))
+        let gone = self.engine.confirm(&absent);
+        Ok((gone, held.saturating_sub(gone)))
     }
 }

@@ -657,7 +657,7 @@ fn a_confirmation_lets_held_removals_go_and_the_cookie_on() {
 fn confirm_all(engine: &Engine) -> u64 {
     let chunks = engine.held_chunks();
     let absent: Vec<_> = chunks.iter().flat_map(|chunk| chunk.absent(&Looked::default())).collect();
-    engine.confirm(&absent).0
+    engine.confirm(&absent)
 }
 
 #[test]

@@ -86,18 +86,14 @@ impl Engine {
     #[must_use]
     pub fn missing_chunks(&self) -> Vec<Chunk> {
         let mut state = self.state();
-        for kind in Kind::ALL {
-            if state.missing[kind as usize].len() > LOOKED_FOR_MAX {
-                let keys: Vec<Key> = state.missing[kind as usize].iter().copied().collect();
-                state.hold(&self.settings, kind, &keys);
-            }
-        }
         let chunks = Kind::ALL.map(|kind| {
             let keys: Vec<Key> = state.missing[kind as usize].iter().copied().collect();
+            if keys.len() > LOOKED_FOR_MAX {
+                state.hold(&self.settings, kind, &keys);
+                return Vec::new();
+            }
             state.chunks(kind, &keys)
         });
-        drop(state);
-        self.flush();
         chunks.concat()
     }
 
@@ -137,11 +133,9 @@ impl Engine {
         self.flush();
     }
 
-    /// Removes those of these entries whose removal still waits. Gives how many went, and how many
-    /// others waited until now.
-    pub fn confirm(&self, absent: &[Key]) -> (u64, u64) {
+    /// Removes those of these entries whose removal still waits; their number.
+    pub fn confirm(&self, absent: &[Key]) -> u64 {
         let mut state = self.state();
-        let held = state.held_count();
         let gone: Vec<Key> = absent.iter().filter(|key| state.waits(**key)).copied().collect();
         for key in &gone {
             state.not_held(*key);
@@ -151,7 +145,7 @@ impl Engine {
         state.missing_guards.iter_mut().for_each(Guard::confirmed);
         drop(state);
         self.flush();
-        (gone.len() as u64, held.saturating_sub(gone.len() as u64))
+        gone.len() as u64
     }
 }
 
