@@ -135,6 +135,8 @@ struct State {
     missing_guards: [Guard; Kind::ALL.len()],
     /// Entries that a reply lacked, which are served until a search by their keys decides.
     missing: [HashSet<Key>; Kind::ALL.len()],
+    /// Since when there are any.
+    missing_since: Option<Instant>,
     /// Entries whose removal waits for a confirmation.
     held: [HashSet<Key>; Kind::ALL.len()],
     /// Parts in which other removals wait than the cache knows.
@@ -225,6 +227,7 @@ impl Engine {
             guards: Kind::ALL.map(|_| Guard::named(settings.mass_deletion)),
             missing_guards: Kind::ALL.map(|_| Guard::missing()),
             missing: Default::default(),
+            missing_since: None,
             held,
             held_changed: BTreeSet::new(),
             doubts,
@@ -368,7 +371,7 @@ impl Engine {
             rejected: state.rejected.count(),
             last_change_unix: state.last_change_unix,
             last_refresh_unix: refreshed.unwrap_or_default(),
-            held_removals: state.held_count(),
+            held_removals: state.held_count() + state.undecided_count(),
             epoch: self.epoch,
             sequence: state.sequence,
             cache_error: state.cache_error(&self.settings).to_owned(),

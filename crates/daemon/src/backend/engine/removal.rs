@@ -12,12 +12,14 @@ use roster_provider::{EntryId, Looked, Part, Sink};
 use roster_store::Key;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Keys in one search.
 const KEYS_MAX: usize = 100;
 /// Keys in one search of entries that are missing. The others are of entries that must be there.
 const MISSING_MAX: usize = 75;
+/// After so long without a decision the status counts missing entries with those that wait.
+const UNDECIDED_MAX: Duration = Duration::from_secs(60);
 /// Missing entries of a kind that are looked for. More are held at once.
 const LOOKED_FOR_MAX: usize = 10_000;
 
@@ -185,6 +187,9 @@ impl State {
             self.remove_all(settings, keys);
             return false;
         }
+        if self.missing.iter().all(HashSet::is_empty) {
+            self.missing_since = Some(Instant::now());
+        }
         let mut is_any = false;
         for key in keys {
             if let Some(slot) = self.entries.get(*key)
@@ -301,6 +306,12 @@ impl State {
 
     pub(super) fn held_count(&self) -> u64 {
         self.held.iter().map(HashSet::len).sum::<usize>() as u64
+    }
+
+    /// Missing entries about which searches decide nothing for a while, as when a server refuses them.
+    pub(super) fn undecided_count(&self) -> u64 {
+        let is_long = self.missing_since.is_some_and(|since| since.elapsed() >= UNDECIDED_MAX);
+        if is_long { self.missing.iter().map(HashSet::len).sum::<usize>() as u64 } else { 0 }
     }
 
     /// Whether the entry's removal waits for a confirmation.
