@@ -655,8 +655,9 @@ fn a_confirmation_lets_held_removals_go_and_the_cookie_on() {
 
 /// Confirms that no entry whose removal waits is there.
 fn confirm_all(engine: &Engine) -> u64 {
+    let none = Looked::default();
     let chunks = engine.held_chunks();
-    let absent: Vec<_> = chunks.iter().flat_map(|chunk| chunk.absent(&Looked::default())).collect();
+    let absent: Vec<_> = chunks.iter().flat_map(|chunk| chunk.absent(&none)).collect();
     engine.confirm(&absent)
 }
 
