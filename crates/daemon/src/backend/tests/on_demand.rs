@@ -229,6 +229,7 @@ fn a_cache_whose_numbers_are_mostly_nobodys_is_renumbered() {
     engine.put(GROUPS, named("staff"), group("staff", 5000, None));
     engine.groups_of(named("alice"), &[named("staff"), named("other")]);
     engine.removed(USERS, named("gone"));
+    engine.flush();
     let before = fetched(&engine);
     write(&engine);
     let store = engine.take_store().expect("a cache");
