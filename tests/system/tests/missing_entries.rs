@@ -99,8 +99,9 @@ fn expect_held(rosterd: &Rosterd, least: u64) {
         number => Err(format!("{number} removals wait")),
     });
     let status = rosterd.roster(&["status"]);
-    assert_ne!(status.code, 0, "{}", status.text());
-    assert!(status.text().contains("roster domain confirm corp"), "{}", status.text());
+    let said = String::from_utf8_lossy(&status.stdout);
+    assert_ne!(status.code, 0, "{said}");
+    assert!(said.contains("roster domain confirm corp"), "{said}");
 }
 
 fn listings_hide_a_quarter(mode: &str) {

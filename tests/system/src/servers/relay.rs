@@ -174,14 +174,9 @@ impl State {
             let hidden = *self.hidden.lock().expect("no thread panics");
             let is_hidden = match (answers, kind) {
                 (false, SEARCH_REQUEST) => {
-                    // An equality match of that attribute: a listing only asks for its values.
-                    let name = b"entryUUID";
-                    let is_match = |at: usize| {
-                        content[..at].ends_with(&[0x04, 9])
-                            && content[..at - 2].iter().rev().nth(1) == Some(&0xa3)
-                    };
-                    let mut places = content.windows(name.len()).enumerate();
-                    if places.any(|(at, window)| window == name && at > 3 && is_match(at)) {
+                    // Followed by a value, which an equality match has. A listing asks for values.
+                    let matched = [b"entryUUID", &[0x04, 36][..]].concat();
+                    if content.windows(matched.len()).any(|window| window == matched) {
                         by_key.insert(id);
                     }
                     false
