@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// How long a reply waits for a slow disk. A lookup as a whole has 2.5 s.
-const COMMIT_WAIT: Duration = Duration::from_secs(1);
+const COMMIT_WAIT: Duration = Duration::from_millis(500);
 
 impl Engine {
     /// Returns when there is something to write, at once when it is much, else after `delay`.
