@@ -26,6 +26,10 @@ pub const COMPLETE: u32 = 1;
 /// Bit of [`Header::flags`]: the back-end's process has heard from the directory what changed since its
 /// cache was written. Without it the image may be older than what the process before handed over.
 pub const CURRENT: u32 = 2;
+/// Bit of [`Header::flags`]: what is not here was named as deleted, or its removal was judged by the
+/// back-end, which went on from its cache. Without it the back-end began with nothing, and cannot tell a
+/// removed entry from one that its directory did not show.
+pub const REMOVALS_JUDGED: u32 = 4;
 /// Bit of a group's flags: its members are known, though there may be none.
 pub const MEMBERS_KNOWN: u8 = 1;
 
@@ -45,7 +49,7 @@ pub enum Malformed {
 /// The first bytes of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// [`COMPLETE`] and [`CURRENT`].
+    /// [`COMPLETE`], [`CURRENT`] and [`REMOVALS_JUDGED`].
     pub flags: u32,
     /// The back-end process, by a random number.
     pub epoch: u64,

@@ -267,8 +267,9 @@ pub trait Backend {
     fn status(&self) -> Result<DomainStatus, Error>;
     /// Connects and enumerates anew.
     fn refresh(&self) -> Result<(), Error>;
-    /// Lets held removals happen; gives their number.
-    fn confirm(&self) -> Result<u64, Error>;
+    /// Looks once more for the entries whose removal waits, and removes those that are still not there:
+    /// gives their number, and that of the entries that stay.
+    fn confirm(&self) -> Result<(u64, u64), Error>;
     /// Entries of the directory that cannot be read as users or groups, from that position on.
     fn rejected(&self, from: u32, at_most: u32) -> Result<Vec<Rejected>, Error>;
     /// Forgets what is known of a user (`UserByName`), of a group (`GroupByName`) or, with an empty

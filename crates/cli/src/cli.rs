@@ -297,11 +297,13 @@ pub enum DomainCommand {
     /// each reason with the number of entries, a few of them, and what to do about it.
     #[command(after_long_help = pages::after_help("domain rejected"))]
     Rejected(Rejected),
-    /// Let held removals happen
+    /// Remove held entries that the directory does not have
     ///
-    /// When more of a domain than mass_deletion in roster.toml(5) allows would go at once, its
-    /// entries are kept and served, in case it is the directory that is broken. This says that they
-    /// are meant to go. To keep them, mend the directory: nothing else is to be done.
+    /// rosterd keeps and serves entries that the directory does not show any more when they are more
+    /// than 3 and more than 2 % of the domain's users or groups within ten minutes, and entries that it
+    /// names as deleted when they are more than mass_deletion in roster.toml(5) allows. The command looks
+    /// for each of them once more, removes those that are still not there, and says how many go and how
+    /// many stay. To keep them, fix the directory: rosterd looks again every minute.
     #[command(after_long_help = pages::after_help("domain confirm"))]
     Confirm(OneDomain),
 }

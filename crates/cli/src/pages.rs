@@ -291,9 +291,16 @@ const PAGES: &[Page] = &[
         name: "domain confirm",
         examples: &[
             ("roster domain show corp", "See how many entries are held."),
-            ("roster domain confirm corp", "Let them go."),
+            ("roster domain confirm corp", "Remove those that the directory does not have."),
         ],
-        exit: &[("0", "What was held is gone; or nothing was held."), FAILED, WRONG_USE],
+        exit: &[
+            (
+                "0",
+                "Held entries that the directory does not have are removed; or no entry was held.",
+            ),
+            FAILED,
+            WRONG_USE,
+        ],
         environment: &[ROSTER_RUN_DIR],
         files: &[BUS],
         see_also: &["roster-domain-show(1)", "roster.toml(5)"],

@@ -481,13 +481,13 @@ pub const KEYS: &[Key] = &[
         "mass_deletion",
         Kind::Share,
         Unset::Is("0.5"),
-        "When ten entries or more, and more than this share of the domain's users or of its groups, \
-         would go at once or within ten minutes, they are kept until roster domain confirm NAME says \
-         that they are meant to go. Additions and changes are served meanwhile. The same goes for what a \
-         mirror no longer has that begins anew, after another base or without its cache; until then what \
-         was served goes on being served. In on-demand mode it is asked of ten entries or more that are \
-         asked for again together, when the directory has none of them. 1 lets everything go without a \
-         question.",
+        "Share of the domain's users, or of its groups, that the server may name as deleted at once or \
+         within ten minutes. When more are deleted, and ten or more, they are kept until roster domain \
+         confirm NAME removes them. 1 lets all deletions through that the server names. The same share \
+         holds for entries that become unreadable, and for lines that are gone from text files. Additions \
+         and changes are served meanwhile. For entries that the directory no longer shows, and does not \
+         name as deleted, the limit is always 3 entries or 2 %, whichever is more: see docs/directory-servers.md. \
+         It also holds for a mirror that begins without its cache, or with another base.",
     ),
     of(
         Table::Domain,

@@ -31,7 +31,7 @@ pub use crate::track::reread as reread_kept_cookie;
 use crate::connection::{Connection, Root, Settings};
 use crate::error::Error;
 use crate::link::{Link, Open};
-use crate::look_up::{Asker, LookUps};
+use crate::look_up::{Asker, KeySearch, LookUps};
 use crate::network::Network;
 use crate::schema::{Mapping, PartSearch};
 use crate::servers::{Backoff, Candidate, Servers, Setbacks, describe};
@@ -44,7 +44,9 @@ use crate::track::sweep::{Pace, Sweep};
 use crate::track::sync::Synchronization;
 use crate::track::{Ear, End, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
-use roster_provider::{Cookie, EntryId, Keys, LookUp, Of, Part, Provider, Sink, Unanswered};
+use roster_provider::{
+    Cookie, EntryId, Keys, LookUp, Looked, Of, Part, Provider, Sink, Unanswered,
+};
 use std::borrow::Cow;
 use std::future::pending;
 use std::pin::pin;
@@ -76,6 +78,8 @@ pub struct Ldap {
     refresh: Notify,
     wanted: Arc<Wanted>,
     tracking: Mutex<&'static str>,
+    /// The attribute by whose values a mirror tells entries apart.
+    mirror_key: Mutex<String>,
     /// Searches with entries that do not show the stamps by which changes are found.
     unstamped: Arc<AtomicUsize>,
 }
@@ -157,6 +161,7 @@ impl Ldap {
             refresh: Notify::new(),
             wanted: Arc::default(),
             tracking: Mutex::new(""),
+            mirror_key: Mutex::default(),
             unstamped: Arc::default(),
             config: config.as_ref().clone(),
         })
@@ -188,6 +193,7 @@ impl Ldap {
         let mut end = End::default();
         for method in self.methods(&root) {
             *lock(&self.tracking) = method.describe();
+            *lock(&self.mirror_key) = self.key(method, &root);
             self.unstamped.store(0, Ordering::Relaxed);
             let mut tracks: Vec<Box<dyn Track>> = self
                 .searches
@@ -563,6 +569,38 @@ impl Provider for Ldap {
     async fn look_up_all(&self, of: Of, keys: Keys<'_>) -> Result<(), Unanswered> {
         let mut asker = self.asker().await?;
         self.look_ups.answer_all(of, keys, &mut asker, self.sink.as_ref()).await
+    }
+
+    async fn look_for(
+        &self,
+        of: Of,
+        missing: &[(Part, EntryId)],
+        control: &[EntryId],
+    ) -> Result<Looked, Unanswered> {
+        let mut asker = self.asker().await?;
+        let is_mirror = self.mode == Mode::Replicate;
+        let mirror_key = lock(&self.mirror_key).clone();
+        if is_mirror && mirror_key.is_empty() {
+            return Err(Unanswered::Unreachable("no server is mirrored yet".to_owned()));
+        }
+        let ids: Vec<EntryId> =
+            missing.iter().map(|(_, id)| *id).chain(control.iter().copied()).collect();
+        let search = KeySearch {
+            of_groups: matches!(of, Of::Groups | Of::GroupsWithMembers),
+            ids: &ids,
+            needs_any: control.is_empty(),
+            mirror_key: is_mirror.then_some(mirror_key.as_str()),
+        };
+        let of_groups = search.of_groups;
+        let looked = self.look_ups.look_for(&mut asker, self.sink.as_ref(), search).await?;
+        if is_mirror {
+            // Read by the connection that follows the changes, which knows what else it told of them.
+            let found = missing.iter().filter(|(_, id)| looked.found.contains(id));
+            self.wanted.add(found.map(|&(part, id)| {
+                (part, Want::Entry(if of_groups { schema::group_id(id) } else { id }))
+            }));
+        }
+        Ok(looked)
     }
 
     fn refresh(&self) {

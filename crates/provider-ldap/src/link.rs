@@ -45,6 +45,8 @@ pub(crate) struct Question {
     pub scope: Scope,
     pub filter: Filter,
     pub attributes: Arc<[String]>,
+    /// Entries that are enough; 0 asks for all.
+    pub entries_max: u32,
 }
 
 /// The messages with the entries that answer a question.
@@ -337,6 +339,8 @@ impl Link {
 
 struct Pending {
     answer: Answer,
+    /// A part of the answer is enough.
+    is_sample: bool,
     bytes: usize,
     base: Arc<str>,
     reply: oneshot::Sender<Result<Answer, Error>>,
@@ -406,11 +410,13 @@ impl Serving {
             scope: question.scope,
             filter: &question.filter,
             attributes: &attributes,
-            entries_max: 0,
+            entries_max: question.entries_max,
         });
         let id = self.connection.queue(&request, &[]);
         let (answer, base, sent) = (Answer::new(), question.base, Instant::now());
-        self.pending.insert(id, Pending { answer, bytes: 0, base, reply, sent, deadline });
+        let is_sample = question.entries_max > 0;
+        let pending = Pending { answer, is_sample, bytes: 0, base, reply, sent, deadline };
+        self.pending.insert(id, pending);
     }
 
     /// Lets go of questions whose answers are of no use any more. If the server has said nothing since
@@ -470,6 +476,7 @@ impl Serving {
                 self.bytes -= one.bytes;
                 let result = match outcome.code {
                     code::SUCCESS => Ok(one.answer),
+                    code::SIZE_LIMIT if one.is_sample && !one.answer.is_empty() => Ok(one.answer),
                     _ => Err(Error::Search {
                         base: one.base.to_string(),
                         outcome: outcome.to_string(),

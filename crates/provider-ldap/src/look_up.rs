@@ -16,8 +16,11 @@ use crate::message::{Operation, RawEntry, Response, Scope, printable};
 use crate::schema::{
     Mapping, PartSearch, Read, ReadGroup, ShownMembers, entry_id, group_id, no_rest,
 };
+use crate::track::key_values;
 use roster_config::Schema;
-use roster_provider::{Entry, EntryId, Group, Keys, LookUp, Of, Part, Rejected, Sink, Unanswered};
+use roster_provider::{
+    Entry, EntryId, Group, Keys, LookUp, Looked, Of, Part, Rejected, Sink, Unanswered,
+};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::slice;
@@ -84,6 +87,18 @@ struct FoundGroup {
     id: EntryId,
     dn: Vec<u8>,
     group: Group<'static>,
+}
+
+/// What a search by keys is to find, and what becomes of it.
+pub(crate) struct KeySearch<'a> {
+    /// Whether the keys are those of groups.
+    pub of_groups: bool,
+    /// The entries to look for.
+    pub ids: &'a [EntryId],
+    /// No entry is known to be there: the directory has to show one of the kind.
+    pub needs_any: bool,
+    /// The attribute of the keys of a mirror. Without it the entries that are found are reported.
+    pub mirror_key: Option<&'a str>,
 }
 
 /// Which entries of an answer count.
@@ -156,6 +171,7 @@ impl LookUps {
             scope: Scope::Subtree,
             filter: Filter::all([&target.filter, &Filter::equals(target.name(), b"roster")]),
             attributes: Arc::new(["1.1".to_owned()]),
+            entries_max: 0,
         };
         [&self.users, &self.groups].map(plain).into()
     }
@@ -247,6 +263,106 @@ impl LookUps {
         })
         .map_err(|error| failed(asker, error))?;
         Ok(found)
+    }
+
+    /// Searches for entries by their keys, and reads what has to be there for the reply to be credible.
+    pub async fn look_for(
+        &self,
+        asker: &mut Asker<'_>,
+        sink: &dyn Sink,
+        wanted: KeySearch<'_>,
+    ) -> Result<Looked, Unanswered> {
+        let KeySearch { of_groups, ids, needs_any, mirror_key } = wanted;
+        let target = if of_groups { &self.groups } else { &self.users };
+        let key = mirror_key.map_or_else(|| self.key(asker), str::to_owned);
+        let mut found = HashSet::new();
+        for ids in ids.chunks(KEYS_PER_SEARCH) {
+            // The key of a group is that of its entry, changed in a fixed way.
+            let entry = |id: &EntryId| if of_groups { group_id(*id) } else { *id };
+            let keys = ids.iter().flat_map(|id| key_values(&key, entry(id))).collect::<Vec<_>>();
+            let filter = Filter::equals_any(&key, &keys);
+            match (mirror_key, of_groups) {
+                (Some(_), _) => {
+                    let answer = self.search_keys(asker, target, &filter, &key).await?;
+                    each_entry(&answer, |one| {
+                        found.insert(entry(&id_of(one, &key)?));
+                        Ok(())
+                    })
+                    .map_err(|error| failed(asker, error))?;
+                }
+                (None, false) => {
+                    let users = self.users(asker, sink, filter, &Wanted::All).await?;
+                    found.extend(users.iter().map(|user| user.id));
+                }
+                (None, true) => {
+                    let groups = self.groups(asker, sink, filter, false, &Wanted::All).await?;
+                    found.extend(groups.iter().map(|group| group.id));
+                    groups.into_iter().for_each(|group| self.report(sink, group));
+                }
+            }
+        }
+        let is_credible = self.shows_base(asker, target).await?
+            && (!needs_any || self.shows_any(asker, target).await?);
+        if mirror_key.is_none() {
+            sink.flush();
+        }
+        Ok(Looked { found, is_credible })
+    }
+
+    async fn search_keys(
+        &self,
+        asker: &mut Asker<'_>,
+        target: &Target,
+        filter: &Filter,
+        key: &str,
+    ) -> Result<Answer, Unanswered> {
+        let question = Question {
+            base: Arc::clone(&target.base),
+            scope: Scope::Subtree,
+            filter: Filter::all([&target.filter, filter]),
+            attributes: Arc::new([key.to_owned()]),
+            entries_max: 0,
+        };
+        asker.ask(question).await
+    }
+
+    /// Whether the search base itself can be read.
+    async fn shows_base(&self, asker: &mut Asker<'_>, target: &Target) -> Result<bool, Unanswered> {
+        let question = Question {
+            base: Arc::clone(&target.base),
+            scope: Scope::Base,
+            filter: Filter::present("objectClass"),
+            attributes: Arc::new(["1.1".to_owned()]),
+            entries_max: 0,
+        };
+        self.has_entry(asker, question).await
+    }
+
+    /// Whether the directory shows any entry of the kind.
+    async fn shows_any(&self, asker: &mut Asker<'_>, target: &Target) -> Result<bool, Unanswered> {
+        let question = Question {
+            base: Arc::clone(&target.base),
+            scope: Scope::Subtree,
+            filter: target.filter.clone(),
+            attributes: Arc::new(["1.1".to_owned()]),
+            entries_max: 1,
+        };
+        self.has_entry(asker, question).await
+    }
+
+    async fn has_entry(
+        &self,
+        asker: &mut Asker<'_>,
+        question: Question,
+    ) -> Result<bool, Unanswered> {
+        let answer = asker.ask(question).await?;
+        let mut is_found = false;
+        each_entry(&answer, |_| {
+            is_found = true;
+            Ok(())
+        })
+        .map_err(|error| failed(asker, error))?;
+        Ok(is_found)
     }
 
     /// The DN and the uid of the one user of that name.
@@ -612,6 +728,7 @@ impl LookUps {
                 scope: Scope::Base,
                 filter: self.groups.filter.clone(),
                 attributes: Arc::new([self.mapping.rest_of_members(from)]),
+                entries_max: 0,
             };
             let answer = asker.ask(question).await?;
             let mut piece = None;
@@ -659,6 +776,7 @@ impl LookUps {
             scope: Scope::Subtree,
             filter: Filter::all([&target.filter, filter]),
             attributes,
+            entries_max: 0,
         };
         asker.ask(question).await
     }

@@ -4,10 +4,10 @@ mod common;
 
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::Mode;
-use roster_provider::{LookUp, Of};
+use roster_provider::{EntryId, LookUp, Looked, Of, Part, Provider};
 use roster_system_tests::servers::Relay;
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -217,4 +217,74 @@ fn a_group_around_one_with_too_many_members_is_told_without_any() {
     assert_eq!(mirror.look_up_all(Of::GroupsWithMembers, &["around"]), Ok(()));
     assert_eq!(mirror.look_up_all(Of::GroupsWithMembers, &["staff"]), Ok(()));
     assert!(mirror.book.members_known("staff"));
+}
+
+fn is_base(dn: &str) -> bool {
+    dn == "dc=example,dc=com"
+}
+
+fn is_any(dn: &str) -> bool {
+    !dn.is_empty()
+}
+
+#[test]
+fn key_search_finds_entries_in_both_modes() {
+    for schema in [Schema::Rfc2307, Schema::Rfc2307bis] {
+        let directory = Directory::new(schema);
+        for mode in [Mode::Replicate, Mode::OnDemand] {
+            let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+            let relay = Relay::to(slapd.port());
+            let mut domain = domain(&slapd);
+            domain.mode = mode;
+            keys(&mut domain).servers = vec![address(&relay.uri())];
+            let mirror = Mirror::start(&domain, &secrets(None));
+            mirror.until("online", |book| book.online().is_some());
+            if mode == Mode::OnDemand {
+                mirror.look_up_all(Of::Users, &["alice", "bob"]).expect("a reply");
+                mirror.look_up_all(Of::Groups, &["staff", "admins"]).expect("a reply");
+            }
+            let id = |name: &str| {
+                mirror.until(name, |book| book.id(name).is_some());
+                mirror.book.id(name).expect("known")
+            };
+            let [alice, bob, staff, admins] = ["alice", "bob", "staff", "admins"].map(id);
+            let look = |of, missing: EntryId, control: Option<EntryId>| {
+                let (missing, control) = (vec![(Part(0), missing)], Vec::from_iter(control));
+                let looked = mirror
+                    .ask(move |ldap| async move { ldap.look_for(of, &missing, &control).await });
+                let Looked { found, is_credible } = looked.expect("a reply");
+                (found, is_credible)
+            };
+            let both = |one, other| (HashSet::from([one, other]), true);
+            assert_eq!(look(Of::Users, alice, Some(bob)), both(alice, bob));
+            assert_eq!(look(Of::Groups, staff, Some(admins)), both(staff, admins));
+            // A user's key is none of a group.
+            assert_eq!(look(Of::Groups, alice, None), (HashSet::new(), true));
+            slapd.delete(&[directory.user_dn("alice")]);
+            assert_eq!(look(Of::Users, alice, Some(bob)), (HashSet::from([bob]), true));
+            assert_eq!(look(Of::Users, alice, None), (HashSet::new(), true), "it shows bob");
+            relay.hide(is_base, true);
+            assert_eq!(look(Of::Users, alice, Some(bob)), (HashSet::from([bob]), false));
+            relay.hide(is_any, true);
+            assert_eq!(look(Of::Users, alice, None), (HashSet::new(), false));
+            relay.show_all();
+            slapd.delete(&[directory.user_dn("bob")]);
+            assert_eq!(look(Of::Users, bob, None), (HashSet::new(), false), "no user is left");
+        }
+    }
+}
+
+#[test]
+fn key_search_reports_renamed_user() {
+    let schema = Schema::Rfc2307;
+    let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
+    let mirror = asked(&slapd);
+    assert_eq!(mirror.look_up(LookUp::UserByName(name("alice"))), Ok(true));
+    let alice = mirror.book.id("alice").expect("known");
+    slapd.rename(&Directory::new(schema).user_dn("alice"), "uid=alicia", None);
+    assert_eq!(mirror.look_up(LookUp::UserByName(name("alice"))), Ok(false));
+    let looked = mirror
+        .ask(move |ldap| async move { ldap.look_for(Of::Users, &[(Part(0), alice)], &[]).await });
+    assert_eq!(looked.expect("a reply").found, HashSet::from([alice]));
+    assert_eq!(mirror.book.id("alicia"), Some(alice));
 }

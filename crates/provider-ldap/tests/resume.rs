@@ -94,7 +94,7 @@ fn a_cookie_of_other_circumstances_is_not_used() {
     common::keys(&mut domain).users.filter = "(&(objectClass=posixAccount)(!(uid=bob)))".to_owned();
     let mirror = Mirror::resume(&domain, &secrets(None), book);
     mirror.until("without bob", |book| names(book) == ["alice", "carol"]);
-    assert!(mirror.book.ends().iter().all(|end| *end == Unmentioned::Gone));
+    assert!(mirror.book.ends().iter().all(|end| *end == Unmentioned::Missing));
 }
 
 #[test]
@@ -177,5 +177,5 @@ fn a_refresh_asked_for_lists_everything_again() {
     let before = mirror.book.puts();
     roster_provider::Provider::refresh(&*mirror.ldap);
     mirror.until("all four entries again", |book| book.puts() == before + 4);
-    mirror.until("the end of it", |book| book.ends() == [Unmentioned::Gone; 2]);
+    mirror.until("the end of it", |book| book.ends() == [Unmentioned::Missing; 2]);
 }

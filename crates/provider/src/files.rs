@@ -8,8 +8,8 @@
 use crate::account::Account;
 use crate::settled::{Marks, SETTLED};
 use crate::watch::{Change, Watch, changed};
-use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Of, Part, Provider, Rejected, Sink};
-use crate::{Unanswered, Unmentioned, User, overrides};
+use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Looked, Of, Part, Provider, Rejected};
+use crate::{Sink, Unanswered, Unmentioned, User, overrides};
 use roster_config::{Files, Overrides};
 use roster_record::is_nis;
 use roster_record::text::{self, GroupLine, Line};
@@ -257,6 +257,37 @@ impl Provider for FilesProvider {
             self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
         self.report(&texts);
         Ok(())
+    }
+
+    /// The files are read again. A file that is whole states by itself what it does not have.
+    async fn look_for(
+        &self,
+        of: Of,
+        _: &[(Part, EntryId)],
+        _: &[EntryId],
+    ) -> Result<Looked, Unanswered> {
+        let texts =
+            self.read_whole(&mut None, Change::Written).await.map_err(Unanswered::Unreachable)?;
+        self.report(&texts);
+        let found = match of {
+            Of::Users | Of::UsersWithGroups => {
+                let lines = texts.passwd.split(|&byte| byte == b'\n');
+                let users = lines.filter_map(|line| match text::passwd_line(line) {
+                    Line::Entry(user) => Some(entry_id(USERS, b"name", user.name)),
+                    _ => None,
+                });
+                users.collect()
+            }
+            Of::Groups | Of::GroupsWithMembers => {
+                let lines = texts.group.split(|&byte| byte == b'\n');
+                let groups = lines.filter_map(|line| match text::group_line(line) {
+                    Line::Entry(line) => Some(entry_id(GROUPS, b"name", line.group.name)),
+                    _ => None,
+                });
+                groups.collect()
+            }
+        };
+        Ok(Looked { found, is_credible: true })
     }
 
     fn refresh(&self) {

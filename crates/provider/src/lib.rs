@@ -20,6 +20,7 @@ pub mod watch;
 
 use account::Account;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 
@@ -104,8 +105,11 @@ pub struct Cookie {
 /// What becomes of entries of a part that a refresh did not mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmentioned {
-    /// The refresh listed everything there is: they are gone.
+    /// The source states its own content whole, as a text file does: they are gone.
     Gone,
+    /// The reply listed everything that the server showed. It may be incomplete all the same: each
+    /// missing entry is looked for by its key before it goes.
+    Missing,
     /// The refresh listed changes: they are as they were.
     Kept,
 }
@@ -131,8 +135,14 @@ pub trait Sink: Send + Sync {
     /// During a refresh: the entry is as it was. `false` for an id that is not known, for which it
     /// means nothing.
     fn present(&self, part: Part, id: EntryId) -> bool;
-    /// The entry is gone. Means nothing for an id that is not known.
+    /// The server names the entry as deleted, or as one that does not match any more. Means nothing for
+    /// an id that is not known.
     fn removed(&self, part: Part, id: EntryId);
+    /// A search for the entry succeeded without it, and the server did not name it as deleted: it is
+    /// looked for by its key before it goes.
+    fn missing(&self, part: Part, id: EntryId) {
+        self.removed(part, id);
+    }
     /// The entry is there and cannot be read as a user or a group; an earlier good version of it is
     /// not served any more.
     fn rejected(&self, part: Part, id: EntryId, rejected: &Rejected<'_>);
@@ -218,6 +228,16 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// What a search for entries by their keys found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// The entries that the directory has.
+    pub found: HashSet<EntryId>,
+    /// Whether the search base can be read and, where no entry was known to be there, whether the
+    /// directory shows any entry of the kind. If not, nothing follows from an entry that was not found.
+    pub is_credible: bool,
+}
+
 /// Why there is no answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
@@ -274,6 +294,17 @@ pub trait Provider: Send + Sync {
         of: Of,
         keys: Keys<'_>,
     ) -> impl Future<Output = Result<(), Unanswered>> + Send;
+
+    /// Searches for entries by their keys: the `missing` ones, of which a listing or a reply lacked
+    /// each, and in the same search the `control` entries, which must be there. They are all users, or
+    /// all groups, as `of` says. Each missing entry that is found is [`put`](Sink::put) into the sink,
+    /// now or once a mirror has read it again.
+    fn look_for(
+        &self,
+        of: Of,
+        missing: &[(Part, EntryId)],
+        control: &[EntryId],
+    ) -> impl Future<Output = Result<Looked, Unanswered>> + Send;
 
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
     fn refresh(&self);

@@ -23,7 +23,7 @@ BUS = "org.freedesktop.DBus"
 ANSWER_WITHIN_SECONDS = 60
 
 # Flags of an image: nothing is missing, and it is as the directory is now.
-COMPLETE, CURRENT = 1, 2
+COMPLETE, CURRENT, REMOVALS_JUDGED = 1, 2, 4
 
 
 def padded(data, to):
@@ -222,7 +222,8 @@ def beyond():
 
 
 def image(epoch, sequence, records):
-    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 1, COMPLETE | CURRENT, epoch, 0, sequence, len(records))
+    flags = COMPLETE | CURRENT | REMOVALS_JUDGED
+    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 1, flags, epoch, 0, sequence, len(records))
     return header + b"".join(records)
 
 

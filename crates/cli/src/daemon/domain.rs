@@ -6,22 +6,35 @@ use super::{Bus, ago, converse, now, trouble};
 use crate::cli::{Domain, DomainCommand, Rejected as Args};
 use crate::terminal::{count, counted, say, shown};
 use anyhow::{Context, Result};
-use roster_bus::interfaces::{DomainCounts, DomainStatus, REJECTED_AT_ONCE, Rejected};
+use roster_bus::interfaces::{
+    CALL_DEADLINE, DomainCounts, DomainStatus, REJECTED_AT_ONCE, Rejected,
+};
 use roster_bus::names::Role;
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write;
+use std::time::Duration;
 
 /// Pages of rejected entries that are fetched: more than a snapshot has room for.
 const PAGES_MAX: u32 = 10_000;
+/// How long `confirm` waits for the back-end, which looks for each entry once more.
+const CONFIRM_WAIT: Duration = Duration::from_secs(300);
+/// How long `confirm` waits for a domain to be read again.
+const READ_WAIT: Duration = Duration::from_secs(60);
+/// How often it asks whether that is done.
+const READ_PAUSE: Duration = Duration::from_millis(200);
 /// Entries that are named for each reason unless all are asked for.
 const NAMES_SHOWN: usize = 3;
 
 /// Runs one of the commands.
 pub fn run(args: &Domain, out: &mut dyn Write) -> Result<()> {
     let run_dir = args.command.run_dir();
+    let wait = match &args.command {
+        DomainCommand::Confirm(_) => CONFIRM_WAIT,
+        _ => CALL_DEADLINE,
+    };
     converse(async {
-        let bus = Bus::connect(run_dir).await?;
+        let bus = Bus::connect_for(run_dir, wait).await?;
         match &args.command {
             DomainCommand::List(args) => list(&bus, args.json, out).await,
             DomainCommand::Show(args) => show(&bus, &args.name, args.json, out).await,
@@ -105,7 +118,7 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
     let held = status.held_removals + counts.map_or(0, |counts| counts.held_removals);
     if held > 0 {
         let held = counted(held, "entry");
-        row("held", &format!("{held} that would go: roster domain confirm {name}"));
+        row("held", &format!("{held} that may be gone: roster domain confirm {name}"));
     }
     row("cache", &status.cache_error);
     text
@@ -122,14 +135,68 @@ async fn refresh(bus: &Bus, name: &str, out: &mut dyn Write) -> Result<()> {
 async fn confirm(bus: &Bus, name: &str, out: &mut dyn Write) -> Result<()> {
     bus.check_domain(name).await?;
     let role = Role::Backend(name.to_owned());
-    let gone = bus.backend(name).await?.confirm().await.map_err(|error| trouble(&role, &error))?;
-    let confirmed = bus.publisher().await?.confirm(name).await;
-    let gone = gone + confirmed.map_err(|error| trouble(&Role::Publisher, &error))?;
-    match gone {
-        0 => writeln!(out, "{name}: nothing was held back")?,
-        gone => writeln!(out, "{name}: {} removed", counted(gone, "entry"))?,
+    let (mut gone, mut kept) =
+        bus.backend(name).await?.confirm().await.map_err(|error| trouble(&role, &error))?;
+    let before = held_by_publisher(bus, name).await?;
+    if before > 0 {
+        // The back-end began with nothing: only a listing of everything tells which entries are there.
+        read_again(bus, name).await?;
+        let confirmed = bus.publisher().await?.confirm(name).await;
+        let confirmed = confirmed.map_err(|error| trouble(&Role::Publisher, &error))?;
+        gone += confirmed;
+        kept += before.saturating_sub(confirmed);
     }
+    out.write_all(confirmed(name, gone, kept).as_bytes())?;
     Ok(())
+}
+
+/// What `confirm` says.
+fn confirmed(name: &str, gone: u64, kept: u64) -> String {
+    if gone + kept == 0 {
+        return format!("{name}: nothing was held back\n");
+    }
+    let removed = counted(gone, "entry");
+    let stay = match kept {
+        1 => "1 entry stays, which the directory has".to_owned(),
+        kept => format!("{} stay, which the directory has", counted(kept, "entry")),
+    };
+    format!("{name}: {removed} removed, {stay}\n")
+}
+
+/// Removals of a domain that wait in the publisher.
+async fn held_by_publisher(bus: &Bus, name: &str) -> Result<u64> {
+    let domains = status::publisher(bus).await?.domains;
+    let counts = domains.into_iter().find(|counts| counts.domain == name);
+    Ok(counts.map_or(0, |counts| counts.held_removals))
+}
+
+/// Has a domain read again, and waits for the end of that.
+async fn read_again(bus: &Bus, name: &str) -> Result<()> {
+    let role = Role::Backend(name.to_owned());
+    let backend = bus.backend(name).await?;
+    let read = async {
+        // The status counts in whole seconds: a reading of this one may have ended before.
+        let asked = now();
+        while now() <= asked {
+            tokio::time::sleep(READ_PAUSE).await;
+        }
+        backend.refresh().await.map_err(|error| trouble(&role, &error))?;
+        loop {
+            let status = backend.status().await.map_err(|error| trouble(&role, &error))?;
+            if status.last_refresh_unix > asked {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(READ_PAUSE).await;
+        }
+    };
+    match tokio::time::timeout(READ_WAIT, read).await {
+        Ok(read) => read,
+        Err(_) => anyhow::bail!(
+            "{name}: nothing was removed: the directory was not read whole within {} s. See: roster \
+             domain show {name}",
+            READ_WAIT.as_secs()
+        ),
+    }
 }
 
 async fn rejected(bus: &Bus, args: &Args, out: &mut dyn Write) -> Result<()> {
@@ -266,6 +333,18 @@ mod tests {
     }
 
     #[test]
+    fn confirm_says_how_many_go_and_stay() {
+        for (gone, kept, said) in [
+            (0, 0, "nothing was held back"),
+            (1, 0, "1 entry removed, 0 entries stay, which the directory has"),
+            (2, 1, "2 entries removed, 1 entry stays, which the directory has"),
+            (0, 138, "0 entries removed, 138 entries stay, which the directory has"),
+        ] {
+            assert_eq!(confirmed("corp", gone, kept), format!("corp: {said}\n"));
+        }
+    }
+
+    #[test]
     fn a_domain_is_shown_with_what_waits_for_the_administrator() {
         let status = DomainStatus {
             domain: "corp".to_owned(),
@@ -305,7 +384,7 @@ mod tests {
              in the cache    10,201 users, 10,100 groups\n\
              served          389 users, 10,100 groups\n\
              rejected        9,814: roster domain rejected corp\n\
-             held            5,000 entries that would go: roster domain confirm corp\n"
+             held            5,000 entries that may be gone: roster domain confirm corp\n"
         );
     }
 }

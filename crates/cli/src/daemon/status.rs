@@ -358,10 +358,13 @@ fn of_domain(
         let entries = counted(held, "entry");
         found.push((
             Level::Problem,
-            format!("{name}: {entries} would go at once, and are kept"),
             format!(
-                "if they are meant to go: roster domain confirm {name}; if not, mend the directory \
-                 or the domain's configuration, and nothing is lost"
+                "{name}: {entries} that the directory does not show or names as deleted are kept: too \
+                 many to go without a confirmation"
+            ),
+            format!(
+                "if they are meant to go: roster domain confirm {name}; if not, fix the directory or the \
+                 domain's configuration: entries that are there again stay"
             ),
         ));
     }
@@ -1111,7 +1114,7 @@ All well.
         let mut report = report();
         change(&mut report, |status| status.held_removals = 6000);
         let said = said(&report);
-        assert!(said[0].starts_with("✗ corp: 6,000 entries would go at once, and are kept"));
+        assert!(said[0].starts_with("✗ corp: 6,000 entries that the directory does not show"));
         assert!(said[0].contains("roster domain confirm corp"));
     }
 

@@ -5,7 +5,8 @@
 //! fails to answer is found by halves, left alone for a while, longer each time, and holds up no
 //! other.
 
-use super::engine::{Engine, Found};
+use super::absences::Absences;
+use super::engine::{Engine, Found, Inquiry};
 use crate::hops::{Outcome, Place};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use roster_bus::interfaces::{CALL_DEADLINE, Error, LOOK_UP_DEADLINE, Trace};
@@ -58,6 +59,7 @@ type Known = (u32, Vec<u8>);
 pub struct Asking<P> {
     engine: Arc<Engine>,
     provider: Arc<P>,
+    absences: Arc<Absences<P>>,
     place: Arc<Place>,
     mode: Mode,
     /// How long an answer counts.
@@ -111,9 +113,11 @@ impl<P: Provider + 'static> Asking<P> {
         mode: Mode,
         refresh: Duration,
     ) -> Self {
+        let absences = Arc::new(Absences::new(Arc::clone(&engine), Arc::clone(&provider)));
         Self {
             engine,
             provider,
+            absences,
             place,
             mode,
             refresh,
@@ -122,6 +126,21 @@ impl<P: Provider + 'static> Asking<P> {
             expired: Notify::new(),
             ahead: AtomicUsize::new(BATCH_OF_GROUPS),
             failing: Mutex::default(),
+        }
+    }
+
+    /// What decides about entries that replies lack.
+    pub fn absences(&self) -> Arc<Absences<P>> {
+        Arc::clone(&self.absences)
+    }
+
+    /// The directory has replied. Entries that the reply lacked are looked for by their keys now: the
+    /// answer goes by what comes of it. If nothing does, they are served.
+    async fn conclude(&self, inquiry: Inquiry) {
+        if self.engine.conclude(inquiry)
+            && let Err(error) = self.absences.check().await
+        {
+            tracing::debug!("entries that a reply lacked are served: {error}");
         }
     }
 
@@ -214,7 +233,7 @@ impl<P: Provider + 'static> Asking<P> {
         let keys = if names.is_empty() { Keys::Ids(&ids) } else { Keys::Names(&names) };
         let inquiry = self.engine.inquire(what.iter().copied());
         self.ask_provider(trace, of, keys).await?;
-        self.engine.conclude(inquiry);
+        self.conclude(inquiry).await;
         Ok(())
     }
 
@@ -234,16 +253,16 @@ impl<P: Provider + 'static> Asking<P> {
             }
         };
         match timeout(LOOK_UP_DEADLINE, asked).await.unwrap_or_else(|_| Err(late())) {
-            Ok(true) => match self.engine.found(what) {
-                Some(found) => ("found", Ok(found)),
+            Ok(is_found) => match self.engine.found(what) {
+                Some(found) => (if is_found { "found" } else { "kept" }, Ok(found)),
                 // What is in it changed meanwhile: a part of it is not an answer, nor is none.
                 None if self.engine.knows_of(what) => {
-                    let reason = "the entry changed while it was asked for";
+                    let reason =
+                        "the entry changed while it was asked for, or its list is not shown";
                     ("changed", Err(Error::Unavailable(reason.into())))
                 }
-                None => ("found", Ok(Found::default())),
+                None => (if is_found { "found" } else { "absent" }, Ok(Found::default())),
             },
-            Ok(false) => ("absent", Ok(Found::default())),
             Err(Unanswered::Unreachable(reason) | Unanswered::Failed(reason)) => {
                 match self.engine.found(what) {
                     Some(found) => ("stale", Ok(found)),
@@ -287,7 +306,7 @@ impl<P: Provider + 'static> Asking<P> {
         let found = self.provider.look_up(what).await;
         question.answered(Outcome::of(&found, |found| *found));
         let found = found?;
-        self.engine.conclude(inquiry);
+        self.conclude(inquiry).await;
         Ok(found)
     }
 
@@ -302,7 +321,7 @@ impl<P: Provider + 'static> Asking<P> {
         let (numbers, names): (Vec<u32>, Vec<Vec<u8>>) = entries.iter().cloned().unzip();
         let inquiry = self.engine.inquire_all(numbers);
         self.ask_provider(trace, of, Keys::Names(&names)).await?;
-        self.engine.conclude(inquiry);
+        self.conclude(inquiry).await;
         Ok(())
     }
 

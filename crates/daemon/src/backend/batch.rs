@@ -19,6 +19,8 @@ const CHANGE_BYTES: usize = size_of::<Change>();
 pub struct Batch {
     /// The state that they lead to, 0 before there is one.
     pub sequence: u64,
+    /// Its place in the order in which batches are written.
+    pub place: u64,
     changes: Vec<Change>,
     /// The records of `changes`, in one piece: a thousand small ones would stay with the allocator.
     records: Vec<u8>,
@@ -183,6 +185,7 @@ impl Batch {
         let mut accounts: BTreeMap<u32, &[u8]> = BTreeMap::new();
         for batch in batches {
             joined.sequence = batch.sequence;
+            joined.place = batch.place;
             for (number, place) in &batch.references {
                 joined.reference(*number, &batch.reference_text[place.clone()]);
             }

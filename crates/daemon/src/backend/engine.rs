@@ -16,7 +16,8 @@ mod writing;
 
 pub use loaded::Loaded;
 pub use mending::InDoubt;
-pub use on_demand::Found;
+pub use on_demand::{Found, Inquiry};
+pub use removal::{Absent, Chunk};
 
 use super::NUMBERS_MAX;
 use super::asked::{Answer, Asked, Seen};
@@ -28,7 +29,9 @@ use super::image::View;
 use super::references::{Interned, References};
 use super::rejected::Rejections;
 use super::writer::Why;
-use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, TooLong};
+use roster_bus::exchange::{
+    self, COMPLETE, CURRENT, Header, NO_REFERENCE, REMOVALS_JUDGED, TooLong,
+};
 use roster_bus::interfaces;
 use roster_config::Mode;
 use roster_provider::{Cookie, Entry, EntryId, Part, Rejected, Sink, Unmentioned, User};
@@ -60,6 +63,8 @@ pub struct Settings {
     pub has_dn_lists: bool,
     /// Users log in: what is known of their accounts is kept.
     pub has_log_ins: bool,
+    /// The source states by itself which entries it does not have, as text files do.
+    pub states_removals: bool,
 }
 
 /// What others are told without asking.
@@ -100,6 +105,19 @@ pub struct Engine {
     pressing: Notify,
     /// Lists are in doubt.
     doubts: Notify,
+    /// Entries are missing.
+    missing: Notify,
+    /// How far the cache has what was reported.
+    committed: watch::Sender<Committed>,
+}
+
+/// How far the cache has what was reported.
+#[derive(Clone, Copy, Debug, Default)]
+struct Committed {
+    /// The place of the last batch that is durable.
+    place: u64,
+    /// The last write failed.
+    is_failing: bool,
 }
 
 struct State {
@@ -111,7 +129,14 @@ struct State {
     rejected: Rejections,
     /// Nothing in a mirror.
     asked: Asked,
+    /// Of entries that are named as deleted.
     guards: [Guard; Kind::ALL.len()],
+    /// Of entries that are missing.
+    missing_guards: [Guard; Kind::ALL.len()],
+    /// Entries that a reply lacked, which are served until a search by their keys decides.
+    missing: [HashSet<Key>; Kind::ALL.len()],
+    /// Since when there are any.
+    missing_since: Option<Instant>,
     /// Entries whose removal waits for a confirmation.
     held: [HashSet<Key>; Kind::ALL.len()],
     /// Parts in which other removals wait than the cache knows.
@@ -125,11 +150,16 @@ struct State {
     unfetched: Option<Instant>,
     unwritten: VecDeque<Arc<Batch>>,
     unwritten_bytes: usize,
+    /// The place of the last batch, and of the last one that changes what is served.
+    place: u64,
+    visible_place: u64,
     log: Log,
     /// Whether there is a state that others may see.
     serving: bool,
     /// Whether the directory has told what changed since the cache was written.
     current: bool,
+    /// The process began with a whole domain from the cache.
+    is_resumed: bool,
     sequence: u64,
     store: Option<Arc<Store>>,
     /// The number that the next new entry got according to the cache; none as long as there is no
@@ -152,8 +182,8 @@ struct PartState {
     refresh: Option<u32>,
     /// It was told of an entry that this is as it was, and not what it is.
     is_partial: bool,
-    /// A cookie beyond removals that are held.
-    beyond: Option<Cookie>,
+    /// The cookie, or that there is none, beyond removals that wait.
+    beyond: Option<Option<Cookie>>,
     /// Whether a refresh ended in this process.
     heard: bool,
 }
@@ -194,7 +224,10 @@ impl Engine {
             references,
             rejected,
             asked,
-            guards: Kind::ALL.map(|_| Guard::new(settings.mass_deletion)),
+            guards: Kind::ALL.map(|_| Guard::named(settings.mass_deletion)),
+            missing_guards: Kind::ALL.map(|_| Guard::missing()),
+            missing: Default::default(),
+            missing_since: None,
             held,
             held_changed: BTreeSet::new(),
             doubts,
@@ -204,9 +237,12 @@ impl Engine {
             unfetched: None,
             unwritten: VecDeque::new(),
             unwritten_bytes: 0,
+            place: 0,
+            visible_place: 0,
             log: Log::default(),
             serving: false,
             current: false,
+            is_resumed: false,
             sequence: 0,
             store,
             stored,
@@ -226,13 +262,19 @@ impl Engine {
             unwritten: Notify::new(),
             pressing: Notify::new(),
             doubts: Notify::new(),
+            missing: Notify::new(),
+            committed: watch::Sender::default(),
         })
     }
 
     /// Tells which parts make the domain whole. If they are all there, the domain is served from now
     /// on, before any directory was asked.
     pub fn begin(&self, parts: Vec<Part>) {
-        self.state().wanted = Some(parts);
+        {
+            let mut state = self.state();
+            state.wanted = Some(parts);
+            state.is_resumed = state.is_whole(&self.settings);
+        }
         self.flush();
     }
 
@@ -274,7 +316,10 @@ impl Engine {
             return Err(NoView::Incomplete(why));
         }
         let complete = if self.settings.mode == Mode::Replicate { COMPLETE } else { 0 };
-        let flags = complete | if state.current { CURRENT } else { 0 };
+        let is_judged = self.settings.states_removals || state.is_resumed;
+        let flags = complete
+            | if state.current { CURRENT } else { 0 }
+            | if is_judged { REMOVALS_JUDGED } else { 0 };
         let sequence = state.sequence;
         let mut header = Header { flags, epoch: self.epoch, since, sequence, records: 0 };
         let known = epoch == self.epoch && (1..=sequence).contains(&since);
@@ -326,7 +371,7 @@ impl Engine {
             rejected: state.rejected.count(),
             last_change_unix: state.last_change_unix,
             last_refresh_unix: refreshed.unwrap_or_default(),
-            held_removals: state.held_count(),
+            held_removals: state.held_count() + state.undecided_count(),
             epoch: self.epoch,
             sequence: state.sequence,
             cache_error: state.cache_error(&self.settings).to_owned(),
@@ -416,6 +461,11 @@ impl Sink for Engine {
         state.remove_all(&self.settings, &[key]);
     }
 
+    fn missing(&self, part: Part, id: EntryId) {
+        self.state().note_missing(&self.settings, &[key_of(part, id)]);
+        self.missing.notify_one();
+    }
+
     fn rejected(&self, part: Part, id: EntryId, rejected: &Rejected<'_>) {
         let rejection = Rejection {
             name: rejected.name.to_owned(),
@@ -427,10 +477,11 @@ impl Sink for Engine {
 
     fn refresh_ended(&self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
         self.state().refresh_ended(&self.settings, part.0, unmentioned, cookie);
+        self.missing.notify_one();
     }
 
     fn cookie(&self, part: Part, cookie: Cookie) {
-        self.state().cookie(part.0, cookie);
+        self.state().cookie(part.0, Some(cookie));
     }
 
     fn groups_of(&self, user: EntryId, groups: &[EntryId]) {
@@ -559,6 +610,11 @@ impl State {
         }
         self.open.sequence = self.sequence;
         let visible = self.open.visible() > 0;
+        self.place += 1;
+        self.open.place = self.place;
+        if visible {
+            self.visible_place = self.place;
+        }
         let batch = Arc::new(std::mem::take(&mut self.open));
         if self.serving && visible && batch.sequence > self.log.last() {
             self.log.push(Arc::clone(&batch));
@@ -775,7 +831,7 @@ impl State {
         let Some(mark) = part.refresh.take() else { return };
         part.lasting.refreshed_unix = unix_now();
         part.heard = true;
-        if unmentioned == Unmentioned::Gone {
+        if unmentioned != Unmentioned::Kept {
             part.lasting.complete = true;
             if !part.is_partial {
                 part.lasting.read_unix = unix_now();
@@ -785,29 +841,29 @@ impl State {
             for key in self.rejected.refresh_ended(number, mark) {
                 self.open.rejected(key, None);
             }
-            self.remove_all(settings, &gone);
+            match unmentioned {
+                Unmentioned::Missing => {
+                    self.note_missing(settings, &gone);
+                }
+                Unmentioned::Gone | Unmentioned::Kept => self.remove_all(settings, &gone),
+            }
         }
         match cookie {
-            Some(cookie) => self.cookie(number, cookie),
-            None if unmentioned == Unmentioned::Gone && !self.is_held(number) => {
-                let part = self.parts.entry(number).or_default();
-                part.lasting.cookie = None;
-                self.part_changed(number);
-            }
-            None => self.part_changed(number),
+            None if unmentioned == Unmentioned::Kept => self.part_changed(number),
+            cookie => self.cookie(number, cookie),
         }
     }
 
     /// A cookie beyond removals that wait must wait with them: after a restart, the directory tells
     /// of them again.
-    fn cookie(&mut self, number: u8, cookie: Cookie) {
+    fn cookie(&mut self, number: u8, cookie: Option<Cookie>) {
         let waits = self.is_held(number);
         let part = self.parts.entry(number).or_default();
         if waits {
             part.beyond = Some(cookie);
         } else {
             part.beyond = None;
-            part.lasting.cookie = Some((cookie.binding, cookie.value));
+            part.lasting.cookie = cookie.map(|cookie| (cookie.binding, cookie.value));
         }
         self.part_changed(number);
     }

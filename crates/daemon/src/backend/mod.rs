@@ -4,9 +4,11 @@
 //! A provider talks to the directory and reports into the `engine`; a task writes what the engine
 //! takes in to the durable cache (`writer`); `object` answers on the bus; `log_in` logs people in, by
 //! whoever knows passwords, `offline` while nobody who does can be asked, and `access` by the rules. On demand, `asking` puts
-//! questions to the provider and keeps its answers fresh. Whether an entry may be served is none of
+//! questions to the provider and keeps its answers fresh. `absences` decides about entries that a reply
+//! lacked. Whether an entry may be served is none of
 //! a back-end's business: it hands over whatever the directory says.
 
+mod absences;
 mod access;
 mod asked;
 mod asking;
@@ -76,6 +78,7 @@ pub async fn run(
         mass_deletion: domain.mass_deletion,
         has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
         has_log_ins: domain.has_log_ins(),
+        states_removals: matches!(domain.provider, Configured::Files(_)),
     };
     let Found { store, loaded, why } = found;
     let engine = Engine::new(settings, loaded, store, why);
@@ -190,6 +193,7 @@ async fn serve<P: Provider + 'static>(
             _ => std::future::pending().await,
         }
     };
+    let absences = asking.absences();
     let stop = context.shutdown.clone();
     let ended = tokio::select! {
         told = told => told.context("cannot signal changes"),
@@ -198,6 +202,7 @@ async fn serve<P: Provider + 'static>(
         () = kept_fresh => Ok(()),
         () = read_anew => Ok(()),
         () = offline.keep_clean() => Ok(()),
+        () = absences.keep_checking() => Ok(()),
         () = mending::keep_mending(&engine, provider.as_ref()) => Ok(()),
         () = log_ins.ended() => Err(anyhow::anyhow!("the program by which users log in has ended")),
         () = context.shutdown.wait() => Ok(()),

@@ -84,6 +84,8 @@ impl<P: Provider + 'static> Object<P> {
         };
         let view = self.engine.view(epoch, since);
         let view = view.map_err(|none| Error::Unavailable(none.to_string()))?;
+        // What the publisher serves is not to go back if this process is killed.
+        self.engine.committed().await;
         let image = spawn_blocking(move || view.write()).await;
         match image {
             Ok(Ok(image)) => Ok(image.into()),
@@ -101,6 +103,7 @@ impl<P: Provider + 'static> Object<P> {
     ) -> Result<(u64, u64, Vec<u8>), Error> {
         self.place.received(trace, What::of(kind));
         let found = self.asking.look_up(trace, &question(kind, name, id)).await;
+        self.engine.committed().await;
         self.answer(trace, found)
     }
 
@@ -116,6 +119,7 @@ impl<P: Provider + 'static> Object<P> {
         let what: Vec<LookUp> =
             questions.into_iter().map(|(kind, name, id)| question(kind, name, id)).collect();
         let found = self.asking.look_up_all(trace, &what).await;
+        self.engine.committed().await;
         self.answer(trace, found)
     }
 
@@ -190,8 +194,13 @@ impl<P: Provider + 'static> Object<P> {
         self.provider.refresh();
     }
 
-    async fn confirm(&self) -> u64 {
-        self.engine.confirm()
+    async fn confirm(&self) -> Result<(u64, u64), Error> {
+        let confirmed = self.asking.absences().confirm().await;
+        confirmed.map_err(|unanswered| {
+            Error::Unavailable(format!(
+                "the entries cannot be looked for once more, and nothing was removed: {unanswered}"
+            ))
+        })
     }
 
     async fn rejected(&self, from: u32, at_most: u32) -> Vec<Rejected> {

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// What may be called of a back-end by the publisher.
-const OF_BACKEND: [&str; 5] = ["Fetch", "LookUp", "LookUpAll", "Status", "Rejected"];
+const OF_BACKEND: [&str; 6] = ["Fetch", "LookUp", "LookUpAll", "Status", "Rejected", "Refresh"];
 
 /// What may be called of a back-end by the responder to PAM modules.
 const OF_BACKEND_BY_PAM: [&str; 4] = ["Authenticate", "Account", "ChangePassword", "SshKeys"];

@@ -69,7 +69,7 @@ use roster_snapshot_build::publish::{Published, Rights, publish};
 use roster_snapshot_build::verify::verify;
 use rustix::fs::SealFlags;
 use served::Served;
-use state::{Basis, Forget, Made, State, Taken};
+use state::{Basis, Forget, HELD, Made, State, Taken};
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::os::fd::OwnedFd;
@@ -102,6 +102,9 @@ const SIGNAL_DEADLINE: Duration = Duration::from_secs(1);
 const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
 /// The longest pause.
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(60);
+/// How often a back-end reads its directory again while removals of its domain wait: the entries may be
+/// there again.
+const READ_AGAIN: Duration = Duration::from_secs(60);
 /// The snapshot's name in the state folder.
 const SNAPSHOT: &str = "roster.snap";
 /// The responder's socket in the run-time folder.
@@ -634,6 +637,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
     let mut from_start = false;
     let mut pause = ASK_AGAIN_MIN;
     let mut stays_for = "";
+    let mut held_since = None;
     loop {
         let (epoch, since) = match from_start {
             true => (0, 0),
@@ -671,6 +675,13 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                     hub.waits().await;
                 }
                 from_start = false;
+                held_since = (why == HELD).then(|| held_since.unwrap_or_else(Instant::now));
+                if held_since.is_some_and(|since: Instant| since.elapsed() >= READ_AGAIN) {
+                    held_since = Some(Instant::now());
+                    if let Ok(Err(error)) = timeout(CALL_DEADLINE, proxy.refresh()).await {
+                        tracing::debug!(domain = name, "cannot have it read again: {error}");
+                    }
+                }
                 let _ = timeout(pause, news.notified()).await;
                 pause = (2 * pause).min(ASK_AGAIN_MAX);
                 continue;
@@ -685,7 +696,7 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
                 hub.restore(position).await;
             }
         }
-        (from_start, stays_for, pause) = (false, "", ASK_AGAIN_MIN);
+        (from_start, stays_for, pause, held_since) = (false, "", ASK_AGAIN_MIN, None);
         news.notified().await;
     }
 }

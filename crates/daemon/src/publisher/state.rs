@@ -13,7 +13,7 @@ use super::restored::{Behind, Restored, Restoring};
 use super::served::{Counts, Served};
 use crate::backend::deletion::{Guard, Verdict};
 use crate::role::{DomainRules, Publisher};
-use roster_bus::exchange::{COMPLETE, CURRENT, Record};
+use roster_bus::exchange::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
 use roster_bus::interfaces::DomainCounts;
 use roster_config::{Host, Mode};
 use roster_snapshot::Snapshot;
@@ -29,6 +29,9 @@ const NAMES_TOLD_MAX: usize = 100;
 /// How long a confirmation holds: until the back-end has handed its entries over once more, which may
 /// have been started again meanwhile.
 const CONFIRMED_FOR: Duration = Duration::from_secs(600);
+
+/// Why nothing is taken in while removals wait for a confirmation.
+pub(super) const HELD: &str = "more entries would go at once than go without a confirmation";
 
 /// One domain.
 pub struct DomainState {
@@ -218,12 +221,11 @@ impl State {
         match image {
             Image::Full(_, mut entries) => {
                 if domain.mode == Mode::Replicate && is_another {
-                    let held = self.hold(position, &entries);
+                    let is_judged = header.flags & REMOVALS_JUDGED != 0;
+                    let held = self.hold(position, &entries, is_judged);
                     self.domains[position].held = held;
                     if held.is_some() {
-                        return Ok(Taken::NotYet(
-                            "more would go at once than mass_deletion allows",
-                        ));
+                        return Ok(Taken::NotYet(HELD));
                     }
                     self.domains[position].confirmed = None;
                 }
@@ -254,8 +256,9 @@ impl State {
     }
 
     /// How many entries would go from the snapshot in place if these were the domain's, if that is too
-    /// many. One with another id is another's.
-    fn hold(&self, position: usize, entries: &Domain) -> Option<u64> {
+    /// many. One with another id is another's. Entries that a back-end lacks which began with nothing
+    /// are missing: it does not know whether they were named as deleted.
+    fn hold(&self, position: usize, entries: &Domain, is_judged: bool) -> Option<u64> {
         let domain = &self.domains[position];
         let before = self.served.get(&domain.name)?;
         let previous = match self.previous.as_ref().map(|previous| Snapshot::open(&previous.bytes))
@@ -293,7 +296,11 @@ impl State {
             return None;
         }
         let too_many = |&(before, gone): &(u64, u64)| {
-            Guard::new(domain.mass_deletion).judge(now, before, 0, gone) == Verdict::Hold
+            let mut guard = match is_judged {
+                true => Guard::named(domain.mass_deletion),
+                false => Guard::missing(),
+            };
+            guard.judge(now, before, 0, gone) == Verdict::Hold
         };
         gone.iter().any(too_many).then_some(removals)
     }

@@ -9,7 +9,9 @@ use super::places::Places;
 use super::served::{Counts, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
-use roster_bus::exchange::{self, COMPLETE, CURRENT, Header, NO_REFERENCE, Records};
+use roster_bus::exchange::{
+    self, COMPLETE, CURRENT, Header, NO_REFERENCE, REMOVALS_JUDGED, Records,
+};
 use roster_bus::interfaces::Kind as LookUp;
 use roster_config::{Exceptions, Host, Mode};
 use roster_snapshot::Snapshot;
@@ -26,8 +28,13 @@ pub(super) struct Image {
 
 impl Image {
     pub(super) fn full() -> Self {
-        let header =
-            Header { flags: COMPLETE | CURRENT, epoch: 1, since: 0, sequence: 1, records: 0 };
+        let header = Header {
+            flags: COMPLETE | CURRENT | REMOVALS_JUDGED,
+            epoch: 1,
+            since: 0,
+            sequence: 1,
+            records: 0,
+        };
         Self { header, bytes: Vec::new() }
     }
 
@@ -779,6 +786,20 @@ fn a_back_end_that_began_anew_removes_much_only_after_a_confirmation() {
     assert!(matches!(take(&mut state, 0, twenty_without(11, 4)), Ok(Taken::Changes(_))));
     published(&mut state, |snapshot| assert_eq!(snapshot.shape().users, 9));
     assert_eq!(state.domain_counts()[0].held_removals, 0);
+}
+
+/// It cannot tell a removed entry from one that its directory did not show.
+#[test]
+fn held_when_emptied_back_end_lacks_four() {
+    for (gone, is_held) in [(3, false), (4, true)] {
+        let mut state = host(&["corp"]);
+        take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+        published(&mut state, |_| {});
+        let mut image = twenty_without(gone, 2);
+        image.header.flags &= !REMOVALS_JUDGED;
+        let taken = take(&mut state, 0, image);
+        assert_eq!(matches!(taken, Ok(Taken::NotYet(_))), is_held, "{gone} of 20");
+    }
 }
 
 #[test]

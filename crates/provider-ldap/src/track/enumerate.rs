@@ -369,7 +369,7 @@ impl Enumeration {
         }
         if listing != Listing::Changes {
             self.swept = now;
-            ear.ended(self.search.part, Unmentioned::Gone, None);
+            ear.ended(self.search.part, Unmentioned::Missing, None);
         }
         if self.is_behind {
             self.begin(Listing::Whole, ear);

@@ -209,7 +209,7 @@ pub(super) fn is_own(attribute: &str) -> bool {
 }
 
 /// What a key may be as an attribute's value.
-pub(super) fn key_values(attribute: &str, id: EntryId) -> Vec<Vec<u8>> {
+pub(crate) fn key_values(attribute: &str, id: EntryId) -> Vec<Vec<u8>> {
     if is_own(attribute) {
         return vec![key_value(attribute, id)];
     }

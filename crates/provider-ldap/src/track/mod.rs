@@ -32,6 +32,7 @@ use crate::message::{
 use crate::network::Network;
 use crate::schema::{Mapping, PartSearch, ReadGroup, group_id, has_dynamic_class};
 use folders::{Folders, Question};
+pub(crate) use history::key_values;
 use ranges::Unfinished;
 use rereading::{Want, Wanted};
 use roster_provider::{Cookie, Entry, EntryId, Part, Rejected, Sink, Unmentioned};
@@ -180,9 +181,9 @@ impl Ear {
         self.sink.refresh_began(part);
     }
 
-    /// All were named, if it `is_whole`, and those that were not are gone. If not, it was for nothing.
+    /// All were named, if it `is_whole`, and the others are missing. If not, it was for nothing.
     fn sweep_ended(&mut self, part: Part, is_whole: bool) {
-        let unmentioned = if is_whole { Unmentioned::Gone } else { Unmentioned::Kept };
+        let unmentioned = if is_whole { Unmentioned::Missing } else { Unmentioned::Kept };
         let cookie = self.cookies.get(&part).cloned();
         self.ended(part, unmentioned, cookie);
     }
@@ -512,22 +513,32 @@ impl Ear {
 
     /// The entry is gone. `true` as of [`entry`](Self::entry).
     pub fn removed(&mut self, search: &PartSearch, id: EntryId) -> bool {
-        let is_twin = self.left(search, id);
+        let is_twin = self.goes(search, id, |sink, part, id| sink.removed(part, id));
         self.folders(search.part).removed(id) || is_twin
     }
 
-    /// The entry is where it was, and does not match any more. `true` as of [`entry`](Self::entry).
+    /// A read of the entry succeeded and did not show it: it does not match any more, unless the reply
+    /// is incomplete. `true` as of [`entry`](Self::entry).
     pub fn left(&mut self, search: &PartSearch, id: EntryId) -> bool {
+        self.goes(search, id, |sink, part, id| sink.missing(part, id))
+    }
+
+    fn goes(
+        &mut self,
+        search: &PartSearch,
+        id: EntryId,
+        tell: impl Fn(&dyn Sink, Part, EntryId),
+    ) -> bool {
         self.is_changed = true;
         self.has_news = true;
         self.note_spoken(search.part, id);
         if search.has_users() {
-            self.sink.removed(search.part, id);
+            tell(&*self.sink, search.part, id);
         }
         self.is_stirred |= search.has_groups() || search.is_worked_out;
         if search.has_groups() {
             self.unfinished.forget(search.part, group_id(id));
-            self.sink.removed(search.part, group_id(id));
+            tell(&*self.sink, search.part, group_id(id));
         }
         self.twins.removed(search.part, id)
     }

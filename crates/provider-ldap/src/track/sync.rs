@@ -202,11 +202,11 @@ impl Synchronization {
 
     fn refreshed(&mut self, resumed: bool, listed: bool, ear: &mut Ear) {
         if !resumed {
-            return self.settle(Unmentioned::Gone, ear);
+            return self.settle(Unmentioned::Missing, ear);
         }
         let tells_removals = self.is_trusted && !self.misses_removals;
         let whole = self.doubts.are_too_many() || !(listed || tells_removals);
-        let unmentioned = if listed || whole { Unmentioned::Gone } else { Unmentioned::Kept };
+        let unmentioned = if listed || whole { Unmentioned::Missing } else { Unmentioned::Kept };
         if !whole && self.doubts.are_none() {
             return self.checked(unmentioned, ear);
         }

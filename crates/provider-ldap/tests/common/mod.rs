@@ -246,7 +246,7 @@ impl Sink for Book {
     fn refresh_ended(&self, part: Part, unmentioned: Unmentioned, cookie: Option<Cookie>) {
         let mut now = self.now.lock().unwrap();
         let mentioned = now.refreshing.remove(&part).expect("it began");
-        if unmentioned == Unmentioned::Gone {
+        if unmentioned != Unmentioned::Kept {
             let gone: Vec<EntryId> = (now.of_part.iter())
                 .filter(|(id, of)| **of == part && !mentioned.contains(id))
                 .map(|(id, _)| *id)

@@ -1,8 +1,7 @@
-//! What was asked of a directory on demand: kept with its age, asked for again, and gone when the
-//! directory is asked for it and does not speak of it.
+//! What was asked of a directory on demand: kept with its age, and asked for again. An entry that a
+//! reply lacks is missing, and is looked for by its key before it goes.
 
 use super::super::asked::{Answer, Seen};
-use super::super::deletion::REMOVALS_MIN;
 use super::super::entries::{Kind, Slot};
 use super::{Engine, State, digest, header, unix_now};
 use roster_bus::exchange::NO_REFERENCE;
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 const ANSWERS: u8 = 0;
 
 /// Entries that the directory is being asked for. Those that it does not speak of before
-/// [`Engine::conclude`] are gone.
+/// [`Engine::conclude`] are missing.
 #[must_use]
 pub struct Inquiry {
     number: u64,
@@ -117,25 +116,20 @@ impl Engine {
         Inquiry { number: self.state().asked.inquire(), entries }
     }
 
-    /// The directory has answered whole: what it did not speak of is gone. Who goes alone goes; a
-    /// directory that has none of many is judged like one whose mirror would be emptied.
-    pub fn conclude(&self, inquiry: Inquiry) {
+    /// The directory has replied to all of it: the entries that it did not speak of are missing.
+    /// Whether there are any to look for.
+    pub fn conclude(&self, inquiry: Inquiry) -> bool {
         let Inquiry { number, entries } = inquiry;
         let mut state = self.state();
-        let asked = entries.len();
         let untold = entries.into_iter().filter(|&entry| !state.asked.was_told(entry, number));
-        let gone: Vec<Key> = untold.filter_map(|entry| Some(state.asked.get(entry)?.key)).collect();
-        if gone.len() == asked && gone.len() as u64 >= REMOVALS_MIN {
-            state.remove_all(&self.settings, &gone);
-        } else {
-            for key in gone {
-                if !state.waits(key) {
-                    state.remove(key);
-                }
-            }
-        }
+        let keys: Vec<Key> = untold.filter_map(|entry| Some(state.asked.get(entry)?.key)).collect();
+        let is_any = state.note_missing(&self.settings, &keys);
         drop(state);
         self.flush();
+        if is_any {
+            self.missing.notify_one();
+        }
+        is_any
     }
 
     /// Entries of which something was said longer ago than `age` that is asked for in this way, by
@@ -242,6 +236,11 @@ impl State {
         let Some(user) = find(Kind::User, user) else { return };
         let mut numbers: Vec<u32> =
             groups.iter().filter_map(|&id| Some(find(Kind::Group, id)?.number)).collect();
+        // Groups that the directory does not show at the moment are served, and with their users.
+        let known = self.asked.get(user.number).and_then(|answer| answer.groups.as_deref());
+        numbers.extend(known.into_iter().flatten().copied().filter(|&group| {
+            self.asked.get(group).is_some_and(|answer| self.is_undecided(answer.key))
+        }));
         numbers.sort_unstable();
         numbers.dedup();
         let before = self.asked.get(user.number).map_or(0, |answer| digest(&answer.records()));

@@ -2,16 +2,22 @@
 
 use super::super::batch::Batch;
 use super::Engine;
+use roster_config::Mode;
 use roster_store::Store;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a reply waits for a slow disk. A lookup as a whole has 2.5 s.
+const COMMIT_WAIT: Duration = Duration::from_millis(500);
 
 impl Engine {
     /// Returns when there is something to write, at once when it is much, else after `delay`.
-    pub async fn something_unwritten(&self, delay: std::time::Duration) {
+    pub async fn something_unwritten(&self, delay: Duration) {
         if self.state().unwritten.is_empty() {
             self.unwritten.notified().await;
         }
-        let _ = tokio::time::timeout(delay, self.pressing.notified()).await;
+        let _ = timeout(delay, self.pressing.notified()).await;
     }
 
     /// What is to be written, and where; nothing is taken away.
@@ -30,8 +36,10 @@ impl Engine {
             if state.unwritten.front().is_some_and(|first| Arc::ptr_eq(first, batch)) {
                 state.unwritten.pop_front();
                 state.unwritten_bytes -= batch.bytes();
+                self.committed.send_modify(|committed| committed.place = batch.place);
             }
         }
+        self.committed.send_modify(|committed| committed.is_failing = false);
         if !state.cache_error.is_empty() {
             tracing::info!("the cache is written again");
             state.cache_error.clear();
@@ -43,6 +51,33 @@ impl Engine {
         let mut state = self.state();
         state.store = None;
         error.clone_into(&mut state.cache_error);
+        self.committed.send_modify(|committed| committed.is_failing = true);
+    }
+
+    /// Returns once the cache durably has all that was reported so far of a directory that is asked on
+    /// demand. A back-end that is killed would otherwise publish an older reply after its restart.
+    /// Replies of the same moment share one transaction. A disk that fails, or takes too long, holds up
+    /// no reply.
+    pub async fn committed(&self) {
+        if self.settings.mode != Mode::OnDemand {
+            return;
+        }
+        let mut committed = self.committed.subscribe();
+        let place = {
+            let state = self.state();
+            if state.store.is_none() || !state.cache_error.is_empty() {
+                return;
+            }
+            state.visible_place
+        };
+        if committed.borrow().place >= place {
+            return;
+        }
+        self.pressing.notify_one();
+        let is_over = committed.wait_for(|now| now.place >= place || now.is_failing);
+        if timeout(COMMIT_WAIT, is_over).await.is_err() {
+            tracing::debug!("a reply does not wait for the cache any longer");
+        }
     }
 
     /// Whether there is a cache that can be written, as far as is known.

@@ -8,14 +8,14 @@ use roster_bus::exchange::{Record, Records};
 use roster_bus::interfaces::Trace;
 use roster_bus::interfaces::{CALL_DEADLINE, Error};
 use roster_provider::files::FilesProvider;
-use roster_provider::{Keys, LookUp, Of, Provider, Unanswered};
+use roster_provider::{Keys, LookUp, Looked, Of, Provider, Unanswered};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-const NOBODYS: Trace = Trace { request: 0, call: 0 };
+pub(super) const NOBODYS: Trace = Trace { request: 0, call: 0 };
 
 /// How long an answer counts.
-const AGE: Duration = Duration::from_secs(300);
+pub(super) const AGE: Duration = Duration::from_secs(300);
 
 #[test]
 fn only_what_was_asked_is_there_and_it_is_never_all() {
@@ -220,35 +220,6 @@ fn whoever_comes_under_the_key_of_another_does_not_get_the_others_groups() {
 }
 
 #[test]
-fn what_the_directory_does_not_have_any_more_goes() {
-    let engine = engine(Mode::OnDemand);
-    engine.put(USERS, named("alice"), user("alice", 1000));
-    engine.flush();
-    let mut known = fetched(&engine);
-    not_found(&engine, "nobody");
-    not_found(&engine, "alice");
-    known.fetch(&engine);
-    assert_eq!(known.names(), [""; 0]);
-    assert_eq!(engine.found(&LookUp::UserByUid(1000)), None);
-}
-
-/// The directory is asked for the user and has none of that name.
-fn not_found(engine: &Engine, name: &str) {
-    engine.conclude(engine.inquire([&LookUp::UserByName(name.into())]));
-}
-
-#[test]
-fn leavers_go_one_by_one_however_many_there_are() {
-    let engine = engine(Mode::OnDemand);
-    for name in names(0..20) {
-        engine.put(USERS, named(&name), user(&name, 1000));
-    }
-    engine.flush();
-    names(0..20).iter().for_each(|name| not_found(&engine, name));
-    assert_eq!((fetched(&engine).entries.len(), engine.status().held_removals), (0, 0));
-}
-
-#[test]
 fn a_cache_whose_numbers_are_mostly_nobodys_is_renumbered() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = cached(folder.path(), Mode::OnDemand);
@@ -257,7 +228,8 @@ fn a_cache_whose_numbers_are_mostly_nobodys_is_renumbered() {
     engine.put(USERS, named("alice"), user("alice", 1000));
     engine.put(GROUPS, named("staff"), group("staff", 5000, None));
     engine.groups_of(named("alice"), &[named("staff"), named("other")]);
-    not_found(&engine, "gone");
+    engine.removed(USERS, named("gone"));
+    engine.flush();
     let before = fetched(&engine);
     write(&engine);
     let store = engine.take_store().expect("a cache");
@@ -354,27 +326,43 @@ async fn answers_are_asked_for_again_and_go_when_the_entry_does() {
 }
 
 /// A directory that is played: what it has, what it fails at, and what it was asked for.
-struct Played {
-    engine: Arc<Engine>,
-    users: Mutex<BTreeMap<String, u32>>,
+pub(super) struct Played {
+    pub(super) engine: Arc<Engine>,
+    pub(super) users: Mutex<BTreeMap<String, u32>>,
+    /// Users of which replies and listings say nothing, and searches by keys do.
+    pub(super) unlisted: Mutex<BTreeSet<String>>,
+    /// Whether the search base cannot be read.
+    pub(super) is_baseless: Mutex<bool>,
+    /// The keys that were looked for, those that must be there among them.
+    pub(super) looked_for: Mutex<Vec<usize>>,
     /// Groups and their members.
-    groups: Mutex<BTreeMap<String, Vec<String>>>,
+    pub(super) groups: Mutex<BTreeMap<String, Vec<String>>>,
     failing: Mutex<BTreeSet<String>>,
     /// What there is never an answer about.
     silent: Mutex<BTreeSet<String>>,
     /// Groups whose members are too many to be told.
     vast: Mutex<BTreeSet<String>>,
-    unreachable: Mutex<bool>,
+    pub(super) unreachable: Mutex<bool>,
     refreshes: Mutex<u32>,
     asked: Mutex<Vec<(Option<Of>, Vec<String>)>>,
 }
 
 impl Played {
-    fn asking(users: impl IntoIterator<Item = String>) -> (Arc<Self>, Asking<Self>) {
-        let engine = engine(Mode::OnDemand);
+    pub(super) fn asking(users: impl IntoIterator<Item = String>) -> (Arc<Self>, Asking<Self>) {
+        Self::asking_for(engine(Mode::OnDemand), Mode::OnDemand, users)
+    }
+
+    pub(super) fn asking_for(
+        engine: Arc<Engine>,
+        mode: Mode,
+        users: impl IntoIterator<Item = String>,
+    ) -> (Arc<Self>, Asking<Self>) {
         let played = Arc::new(Self {
             engine: Arc::clone(&engine),
             users: Mutex::new(users.into_iter().zip(1000..).collect()),
+            unlisted: Mutex::default(),
+            is_baseless: Mutex::default(),
+            looked_for: Mutex::default(),
             groups: Mutex::default(),
             failing: Mutex::default(),
             silent: Mutex::default(),
@@ -383,15 +371,35 @@ impl Played {
             refreshes: Mutex::default(),
             asked: Mutex::default(),
         });
-        let asking = Asking::new(engine, Arc::clone(&played), place(), Mode::OnDemand, AGE);
+        let asking = Asking::new(engine, Arc::clone(&played), place(), mode, AGE);
         (played, asking)
     }
 
+    /// The key of a user.
+    pub(super) fn id(name: &str, uid: u32) -> EntryId {
+        named(&format!("{name}-{uid}"))
+    }
+
     fn tell_user(&self, name: &str) -> bool {
+        !self.unlisted.lock().unwrap().contains(name) && self.put_user(name)
+    }
+
+    fn put_user(&self, name: &str) -> bool {
         let users = self.users.lock().unwrap();
         let Some(&uid) = users.get(name) else { return false };
-        self.engine.put(USERS, named(&format!("{name}-{uid}")), user(name, uid));
+        self.engine.put(USERS, Self::id(name, uid), user(name, uid));
         true
+    }
+
+    /// A mirror lists what the directory shows.
+    pub(super) fn list_users(&self, cookie: Option<Cookie>) {
+        self.engine.refresh_began(USERS);
+        let names: Vec<String> = self.users.lock().unwrap().keys().cloned().collect();
+        names.iter().for_each(|name| {
+            self.tell_user(name);
+        });
+        self.engine.refresh_ended(USERS, Unmentioned::Missing, cookie);
+        self.engine.flush();
     }
 
     fn tell_group(&self, name: &str, with_members: bool) -> bool {
@@ -422,7 +430,7 @@ impl Played {
             of_user.iter().for_each(|group| assert!(self.tell_group(group, false)));
             let ids: Vec<EntryId> = of_user.iter().map(|group| named(group)).collect();
             let uid = self.users.lock().unwrap()[name];
-            self.engine.groups_of(named(&format!("{name}-{uid}")), &ids);
+            self.engine.groups_of(Self::id(name, uid), &ids);
         }
         told
     }
@@ -495,17 +503,52 @@ impl Provider for Played {
         Ok(())
     }
 
+    async fn look_for(
+        &self,
+        of: Of,
+        missing: &[(Part, EntryId)],
+        control: &[EntryId],
+    ) -> Result<Looked, Unanswered> {
+        if *self.unreachable.lock().unwrap() {
+            return Err(Unanswered::Unreachable("it is away".into()));
+        }
+        self.looked_for.lock().unwrap().push(missing.len() + control.len());
+        let users = self.users.lock().unwrap().clone();
+        let groups = self.groups.lock().unwrap().clone();
+        let all: BTreeMap<EntryId, &String> = match of {
+            Of::Users | Of::UsersWithGroups => {
+                users.iter().map(|(name, uid)| (Self::id(name, *uid), name)).collect()
+            }
+            Of::Groups | Of::GroupsWithMembers => {
+                groups.keys().map(|name| (named(name), name)).collect()
+            }
+        };
+        let ids = missing.iter().map(|(_, id)| id).chain(control);
+        let found = ids.copied().filter(|id| all.contains_key(id)).collect();
+        for (_, id) in missing {
+            match (of, all.get(id)) {
+                (Of::Users, Some(name)) => assert!(self.put_user(name)),
+                (_, Some(name)) => assert!(self.tell_group(name, false)),
+                (_, None) => {}
+            }
+        }
+        self.engine.flush();
+        let is_credible =
+            !*self.is_baseless.lock().unwrap() && (!control.is_empty() || !all.is_empty());
+        Ok(Looked { found, is_credible })
+    }
+
     fn refresh(&self) {
         *self.refreshes.lock().unwrap() += 1;
     }
 }
 
-fn by_name(name: &str) -> LookUp {
+pub(super) fn by_name(name: &str) -> LookUp {
     LookUp::UserByName(name.into())
 }
 
 /// Has all these users asked for, and what was asked forgotten.
-async fn ask_for(played: &Played, asking: &Asking<Played>, names: &[String]) {
+pub(super) async fn ask_for(played: &Played, asking: &Asking<Played>, names: &[String]) {
     for name in names {
         assert!(
             !asking.look_up(NOBODYS, &by_name(name)).await.expect("an answer").records.is_empty(),
@@ -719,11 +762,12 @@ async fn a_directory_that_was_emptied_empties_nothing() {
     *played.users.lock().unwrap() = all;
     asking.refresh(AGE).await;
     assert_eq!(played.engine.status().held_removals, 0, "they are back");
-    // Where it has some of them, the others are gone.
+    // Nor one that has a few of them.
     *played.users.lock().unwrap() = stay;
     played.engine.expire();
     asking.refresh(AGE).await;
-    assert_eq!(fetched(&played.engine).names(), ["user7"]);
+    assert_eq!(fetched(&played.engine).entries.len(), 100);
+    assert_eq!(played.engine.status().held_removals, 99);
 }
 
 #[tokio::test]
