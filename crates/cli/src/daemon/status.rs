@@ -303,6 +303,22 @@ fn of_domain(
                 let advice = "what was published goes on being served".to_owned();
                 found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
             }
+            if !status.credentials_error.is_empty() {
+                found.push((
+                    Level::Problem,
+                    format!("{name}: {}", status.credentials_error),
+                    "free space, or fix the disk or the file's owner: the backend opens the file again within 30 s"
+                        .to_owned(),
+                ));
+            }
+            if !status.clock_error.is_empty() {
+                found.push((
+                    Level::Problem,
+                    format!("{name}: the clock of this host is not believed: {}", status.clock_error),
+                    "set the clock, if it is wrong: the backend believes it as soon as the directory answers"
+                        .to_owned(),
+                ));
+            }
             if status.tracking == POLLING || status.tracking == POLLS_EVERYTHING {
                 found.push((
                     Level::Warning,
@@ -737,6 +753,8 @@ pub fn domain_json(
                 "last_refresh_unix": time(status.last_refresh_unix),
                 "sequence": status.sequence,
                 "cache_error": some(&status.cache_error),
+                "credentials_error": some(&status.credentials_error),
+                "clock_error": some(&status.clock_error),
             });
             merge(&mut value, more);
         }

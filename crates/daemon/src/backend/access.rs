@@ -6,10 +6,10 @@
 
 use super::asking::Asking;
 use super::offline::Offline;
-use super::people::{People, Untold};
+use super::people::{self, People, Untold};
 use roster_bus::interfaces::{Explained, LogIn, RuleSaid, Trace};
 use roster_config::{Access as Rules, Mode};
-use roster_provider::access::{self, Decision, Facts, Matched, decide};
+use roster_provider::access::{self, Decision, Facts, Matched, Membership, decide};
 use roster_provider::account::{Account, Fact};
 use roster_provider::log_in::Answer;
 use roster_provider::{LookUp, Provider, Unanswered, ssh_keys};
@@ -210,14 +210,14 @@ impl Ruled {
     async fn decided(&self, who: &LogIn) -> Result<Decided, Untold> {
         let _ = timeout(ASK_WITHIN, self.directory.bring(&who.user, &self.groups)).await;
         let matched = self.matched(who).await;
-        let now_unix = self.offline.now_unix();
+        let now = Now { unix: self.offline.now_unix(), is_away: !self.offline.answers() };
         if self.judge.people.is_at_hand(&self.groups) {
-            return self.judge.decide(who, now_unix, &matched);
+            return self.judge.decide(who, now, &matched);
         }
         let (judge, who, groups) = (Arc::clone(&self.judge), who.clone(), self.groups.clone());
         let decided = spawn_blocking(move || {
             judge.people.prepare(&groups);
-            judge.decide(&who, now_unix, &matched)
+            judge.decide(&who, now, &matched)
         });
         let decided = decided.await;
         decided.unwrap_or(Err(Untold::Ending))
@@ -248,22 +248,49 @@ struct Judge {
 /// A decision, and the account that it is about.
 type Decided = (Decision, Option<Vec<u8>>);
 
+/// When a decision is made.
+#[derive(Clone, Copy)]
+struct Now {
+    unix: u64,
+    /// Whether the directory does not answer.
+    is_away: bool,
+}
+
 impl Judge {
-    fn decide(&self, who: &LogIn, now_unix: u64, matched: &Matched) -> Result<Decided, Untold> {
-        let person = self.people.find(&who.user, who.uid)?;
-        let bytes = self.people.account(&person)?;
+    fn decide(&self, who: &LogIn, now: Now, matched: &Matched) -> Result<Decided, Untold> {
+        let person = self.person(who, now)?;
+        let bytes = match &person {
+            Some(person) => self.people.account(person)?,
+            None => None,
+        };
         let account = bytes.as_deref().and_then(Account::read);
         let name = String::from_utf8_lossy(&who.user);
         let facts = Facts {
             name: &name,
             service: &who.service,
-            now_unix,
+            now_unix: now.unix,
             account: account.as_ref(),
-            membership: &|group| self.people.membership(&person, group),
+            membership: &|group| match &person {
+                Some(person) => self.people.membership(person, group),
+                None => Membership::Unknown,
+            },
             matched,
         };
         let decision = decide(&self.rules, &facts);
         Ok((decision, bytes))
+    }
+
+    /// The user; none while the directory is away and nothing is known of its users, as after the cache was
+    /// lost. The publisher has just said that the domain serves that name and uid. What a rule needs to know
+    /// besides is not known then.
+    fn person(&self, who: &LogIn, now: Now) -> Result<Option<people::Person>, Untold> {
+        match self.people.find(&who.user, who.uid) {
+            Ok(person) => Ok(Some(person)),
+            Err(untold) => {
+                let is_known = self.people.has(&who.user, who.uid).is_some();
+                if now.is_away && !is_known { Ok(None) } else { Err(untold) }
+            }
+        }
     }
 }
 

@@ -170,6 +170,8 @@ impl<P: Provider + 'static> Object<P> {
         DomainStatus {
             provider: self.provider_name.into(),
             tracking: self.provider.tracking().into_owned(),
+            credentials_error: self.log_ins.offline().trouble(),
+            clock_error: self.log_ins.offline().clock_doubt(),
             ..self.engine.status()
         }
     }
