@@ -1084,6 +1084,31 @@ All well.
     }
 
     #[test]
+    fn status_wrong_clock_or_unwritten_passwords_fail() {
+        let mut report = report();
+        change(&mut report, |status| status.clock_error = "it is 7 h behind".to_owned());
+        let found = judge(&report);
+        assert_eq!(
+            found[0].message,
+            "corp: the clock of this host is not believed: it is 7 h behind"
+        );
+        assert!(!is_well(&found));
+        assert_eq!(as_json(&report, &found)["domains"][0]["clock_error"], "it is 7 h behind");
+        change(&mut report, |status| {
+            status.clock_error.clear();
+            status.credentials_error = "passwords are kept in memory: no space".to_owned();
+        });
+        let found = judge(&report);
+        assert_eq!(found[0].message, "corp: passwords are kept in memory: no space");
+        assert!(!is_well(&found));
+        let json = as_json(&report, &found);
+        assert_eq!(
+            json["domains"][0]["credentials_error"],
+            "passwords are kept in memory: no space"
+        );
+    }
+
+    #[test]
     fn held_removals_wait_for_a_word() {
         let mut report = report();
         change(&mut report, |status| status.held_removals = 6000);

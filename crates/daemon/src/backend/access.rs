@@ -323,3 +323,93 @@ fn refusal(untold: &Untold) -> Answer {
     };
     Answer::because(verdict, untold.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::engine::Engine;
+    use crate::backend::tests::{USERS, engine, named, refresh, uid_of, user};
+    use roster_config::{AccountCheck, Lists};
+    use roster_provider::Sink as _;
+
+    /// A directory that says nothing.
+    struct Silent;
+
+    impl Directory for Silent {
+        fn bring<'a>(&'a self, _: &'a [u8], _: &'a [String]) -> Promised<'a, ()> {
+            Box::pin(async {})
+        }
+
+        fn matches<'a>(
+            &'a self,
+            _: &'a [u8],
+            _: u32,
+            _: &'a str,
+        ) -> Promised<'a, Result<bool, Unanswered>> {
+            Box::pin(async { Err(Unanswered::Unreachable("no server answers".into())) })
+        }
+    }
+
+    /// What rules say of alice.
+    async fn verdict(engine: &Arc<Engine>, mode: Mode, rules: Rules) -> Verdict {
+        let folder = tempfile::tempdir().unwrap();
+        let people = Arc::new(People::new(Arc::clone(engine), mode, true));
+        let offline = Offline::open(folder.path(), None, Arc::clone(&people), Some(engine.news()));
+        let ruled = Ruled::new(rules, people, Arc::new(Silent), Arc::new(offline));
+        let who = LogIn { user: b"alice".to_vec(), uid: uid_of("alice"), ..LogIn::default() };
+        ruled.decide(&who).await.verdict
+    }
+
+    fn listed(lists: Lists) -> Rules {
+        Rules { lists, ..Rules::default() }
+    }
+
+    fn names(name: &str) -> Option<Vec<String>> {
+        Some(vec![name.to_owned()])
+    }
+
+    /// As after the cache was lost: the name is known, and nothing else.
+    #[tokio::test]
+    async fn access_nothing_known_denies_what_needs_facts() {
+        for mode in [Mode::Replicate, Mode::OnDemand] {
+            let engine = engine(mode);
+            let none = Lists::default;
+            for (rules, wanted) in [
+                (Rules::default(), Verdict::Success),
+                (listed(Lists { allowed_users: names("alice"), ..none() }), Verdict::Success),
+                (listed(Lists { denied_users: names("bob"), ..none() }), Verdict::Success),
+                (listed(Lists { denied_users: names("alice"), ..none() }), Verdict::Denied),
+                (listed(Lists { allowed_users: names("bob"), ..none() }), Verdict::Denied),
+                (listed(Lists { allowed_groups: names("staff"), ..none() }), Verdict::Unreachable),
+                (
+                    listed(Lists { denied_groups: names("suspended"), ..none() }),
+                    Verdict::Unreachable,
+                ),
+                (Rules { filter: Some("(a=b)".into()), ..Rules::default() }, Verdict::Unreachable),
+                (
+                    Rules { account_checks: AccountCheck::ALL.to_vec(), ..Rules::default() },
+                    Verdict::Unreachable,
+                ),
+            ] {
+                let said = verdict(&engine, mode, rules.clone()).await;
+                assert_eq!(said, wanted, "{mode:?} {rules:?}");
+            }
+            // A directory that answers will tell.
+            engine.online("ldap://server", "");
+            assert_ne!(verdict(&engine, mode, Rules::default()).await, Verdict::Success);
+        }
+    }
+
+    #[tokio::test]
+    async fn access_user_known_to_be_gone_is_denied() {
+        let mirrored = engine(Mode::Replicate);
+        refresh(&mirrored, &["bob"], &[], "1");
+        let said = verdict(&mirrored, Mode::Replicate, Rules::default()).await;
+        assert_eq!(said, Verdict::UnknownUser);
+        let asked = engine(Mode::OnDemand);
+        asked.put(USERS, named("alice"), user("alice", 1));
+        asked.flush();
+        let said = verdict(&asked, Mode::OnDemand, Rules::default()).await;
+        assert_eq!(said, Verdict::UnknownUser, "she has another uid");
+    }
+}

@@ -202,7 +202,7 @@ async fn serve<P: Provider + 'static>(
         () = log_ins.ended() => Err(anyhow::anyhow!("the program by which users log in has ended")),
         () = context.shutdown.wait() => Ok(()),
     };
-    offline.close().await;
-    cache.close(&engine).await?;
+    let (closed, ()) = tokio::join!(cache.close(&engine), offline.close());
+    closed?;
     ended
 }

@@ -567,6 +567,11 @@ impl Offline {
             let _correcting = kept.correcting.lock().await;
             // What cannot be read now is corrected when it can.
             let _ = self.correct(kept).await;
+            let moved = lock(&self.time).note_move();
+            if let Some(mark) = moved {
+                // An error is that the process ends.
+                let _ = kept.write(Changes { mark: Some(mark), ..Changes::default() }).await;
+            }
         }
     }
 

@@ -184,6 +184,12 @@ impl Time {
         is_due.then(|| self.mark())
     }
 
+    /// The latest time, if the clock was moved and that is not written yet.
+    pub fn note_move(&mut self) -> Option<Mark> {
+        let is_due = self.written_unix == 0 && self.latest.moved_unix > 0;
+        is_due.then(|| self.mark())
+    }
+
     /// Corrections that are to be made now; gives them once.
     pub fn take_due(&mut self) -> Vec<Correction> {
         std::mem::take(&mut self.due)

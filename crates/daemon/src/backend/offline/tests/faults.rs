@@ -140,7 +140,8 @@ async fn store_opened_late_knows_the_latest_time() {
     assert_eq!(host.check("alice", "good").await, Verdict::Unreachable);
     host.hand.boot(2, 1_800_000_000 + DAY);
     let host = host.unopened().await;
-    host.clean().await;
+    // The time is noted, and nothing can be read.
+    assert!(host.offline.clean(host.kept()).await.is_err());
     set(&host.kept().store.faults.opening, false);
     host.recovers().await;
     assert_eq!(host.check("alice", "good").await, Verdict::Unreachable);
