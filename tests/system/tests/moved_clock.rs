@@ -40,10 +40,14 @@ impl Clock {
     }
 }
 
+/// The time by the host's own clock.
+fn now_unix() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
 /// The year in which a clock that is so far off is.
 fn year(shift: i64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let there = now.checked_add_signed(shift).expect("after 1970");
+    let there = now_unix().checked_add_signed(shift).expect("after 1970");
     run(Command::new(tool("date", "coreutils")).args(["-u", &format!("--date=@{there}"), "+%Y-"]))
         .text()
 }
@@ -212,8 +216,7 @@ fn account_clock_ahead_for_moment_expires_nothing() {
     }
     const DAY: i64 = 86_400;
     let mut slapd = pam::directory(&["alice"]);
-    let today =
-        SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 86_400;
+    let today = now_unix() / 86_400;
     let people = Directory::new(Schema::Rfc2307);
     slapd.set(&people.user_dn("alice"), "shadowExpire", &[&(today + 30).to_string()]);
     let domain = pam::domain(&slapd)

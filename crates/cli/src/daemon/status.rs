@@ -289,20 +289,6 @@ fn of_domain(
                     offline_advice(name, &status.reason),
                 ));
             }
-            if status.online && !status.reason.is_empty() {
-                found.push((
-                    Level::Warning,
-                    format!(
-                        "{name} is served by {}, after others failed: {}",
-                        status.server, status.reason
-                    ),
-                    "the first that is good again is gone back to by itself".to_owned(),
-                ));
-            }
-            if !status.cache_error.is_empty() {
-                let advice = "what was published goes on being served".to_owned();
-                found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
-            }
             if !status.credentials_error.is_empty() {
                 found.push((
                     Level::Problem,
@@ -318,6 +304,20 @@ fn of_domain(
                     "set the clock, if it is wrong: the backend believes it as soon as the directory answers"
                         .to_owned(),
                 ));
+            }
+            if status.online && !status.reason.is_empty() {
+                found.push((
+                    Level::Warning,
+                    format!(
+                        "{name} is served by {}, after others failed: {}",
+                        status.server, status.reason
+                    ),
+                    "the first that is good again is gone back to by itself".to_owned(),
+                ));
+            }
+            if !status.cache_error.is_empty() {
+                let advice = "what was published goes on being served".to_owned();
+                found.push((Level::Warning, format!("{name}: {}", status.cache_error), advice));
             }
             if status.tracking == POLLING || status.tracking == POLLS_EVERYTHING {
                 found.push((
@@ -751,10 +751,10 @@ pub fn domain_json(
                 "unreadable": status.rejected,
                 "last_change_unix": time(status.last_change_unix),
                 "last_refresh_unix": time(status.last_refresh_unix),
-                "sequence": status.sequence,
-                "cache_error": some(&status.cache_error),
                 "credentials_error": some(&status.credentials_error),
                 "clock_error": some(&status.clock_error),
+                "sequence": status.sequence,
+                "cache_error": some(&status.cache_error),
             });
             merge(&mut value, more);
         }

@@ -370,7 +370,7 @@ mod tests {
 
     /// As after the cache was lost: the name is known, and nothing else.
     #[tokio::test]
-    async fn access_nothing_known_denies_what_needs_facts() {
+    async fn access_unknown_facts_deny() {
         for mode in [Mode::Replicate, Mode::OnDemand] {
             let engine = engine(mode);
             let none = Lists::default;

@@ -168,10 +168,10 @@ impl<P: Provider + 'static> Object<P> {
 
     async fn status(&self) -> DomainStatus {
         DomainStatus {
-            provider: self.provider_name.into(),
-            tracking: self.provider.tracking().into_owned(),
             credentials_error: self.log_ins.offline().trouble(),
             clock_error: self.log_ins.offline().clock_doubt(),
+            provider: self.provider_name.into(),
+            tracking: self.provider.tracking().into_owned(),
             ..self.engine.status()
         }
     }

@@ -105,6 +105,10 @@ pub enum Trouble {
     Hash(#[from] HashError),
     #[error("{0}")]
     Other(&'static str),
+    #[error(
+        "it is forgotten, but not in the file, which is written as soon as it takes changes: {0}"
+    )]
+    Unwritten(String),
 }
 
 /// What a password can be compared with.
@@ -225,7 +229,7 @@ impl Offline {
     /// Why what is kept cannot be read or written, in words; empty if it can.
     #[must_use]
     pub fn trouble(&self) -> String {
-        self.kept.as_ref().map(|kept| kept.store.trouble()).unwrap_or_default()
+        self.in_use().map(|(kept, _)| kept.store.trouble()).unwrap_or_default()
     }
 
     /// Does what is done for a wrong password while nobody can be asked, under a name that is nobody's.
@@ -589,8 +593,10 @@ impl Offline {
         let now = self.noted(kept).await?;
         let Some(settings) = &self.settings else {
             let store = Arc::clone(&kept.store);
-            let is_empty = move || Ok(store.list()?.is_empty() && store.all_matched()?.is_empty());
-            if blocking(is_empty).await?.map_err(|error: StoreError| error)? {
+            let is_empty = move || {
+                Ok::<_, StoreError>(store.list()?.is_empty() && store.all_matched()?.is_empty())
+            };
+            if blocking(is_empty).await?? {
                 return Ok(());
             }
             // Nothing is to be kept any more.
@@ -617,7 +623,7 @@ impl Offline {
             };
             gone += u64::from(kept.in_turn(&name, looked_at).await?);
         }
-        for name in kept.who_is_gone().await? {
+        for name in kept.departed_users().await? {
             kept.in_turn(&name, kept.forget(&name)).await?;
             gone += 1;
         }
@@ -654,14 +660,22 @@ impl Offline {
             lock(&kept.remembered).clear();
             let forgotten = kept.store.list().map_or(0, |listed| listed.len() as u64);
             kept.write(Changes { forgets_all: true, ..Changes::default() }).await?;
-            return Ok(forgotten);
+            return self.written(forgotten);
         }
         let forgotten = async {
             let had = kept.store.get(name).is_ok_and(|credential| credential.is_some());
             kept.forget(name).await?;
-            Ok(u64::from(had))
+            Ok::<_, Trouble>(u64::from(had))
         };
-        kept.in_turn(name, forgotten).await
+        let forgotten = kept.in_turn(name, forgotten).await?;
+        self.written(forgotten)
+    }
+
+    fn written(&self, forgotten: u64) -> Result<u64, Trouble> {
+        match self.trouble() {
+            trouble if trouble.is_empty() => Ok(forgotten),
+            trouble => Err(Trouble::Unwritten(trouble)),
+        }
     }
 
     /// The directory said whether a filter finds a user.
@@ -779,7 +793,7 @@ impl Kept {
     }
 
     /// Users of whom something is kept and who are not in the domain any more.
-    async fn who_is_gone(&self) -> Result<BTreeSet<Vec<u8>>, Trouble> {
+    async fn departed_users(&self) -> Result<BTreeSet<Vec<u8>>, Trouble> {
         let (store, people) = (Arc::clone(&self.store), Arc::clone(&self.people));
         let find = move || {
             let credentials = store.list()?.into_iter().map(|(name, kept)| (name, kept.uid));
