@@ -118,12 +118,6 @@ impl Changes {
         Self { matches: BTreeMap::from([(user.to_vec(), None)]), ..Self::credential(user, None) }
     }
 
-    /// Whether there is nothing to write.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Adds changes that were made after these.
     pub fn add(&mut self, later: Self) {
         if later.forgets_all {
@@ -429,5 +423,67 @@ impl Measured {
         let mut rest = Bytes(bytes);
         let (aim_us, memory_kib, passes) = (rest.u64()?, rest.u32()?, rest.u32()?);
         rest.0.is_empty().then_some(Self { aim_us, memory_kib, passes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(failures: u32) -> Credential {
+        let hash = "$argon2id$".to_owned();
+        Credential { uid: 1, hash, verified_unix: 5, failures, failed_unix: 6 }
+    }
+
+    fn matched(matched: bool) -> Match {
+        Match { uid: 1, filter: "(a=b)".to_owned(), matched, asked_unix: 7 }
+    }
+
+    #[test]
+    fn credentials_mark_of_earlier_builds_is_read() {
+        let mark = Mark { unix: 1, boot: [2; 16], up: 3, moved_unix: 4 };
+        let bytes = mark.to_bytes();
+        assert_eq!(Mark::from_bytes(&bytes), Some(mark.clone()));
+        assert_eq!(Mark::from_bytes(&bytes[..32]), Some(Mark { moved_unix: 0, ..mark }));
+        for length in [0, 31, 33, 39] {
+            assert_eq!(Mark::from_bytes(&bytes[..length]), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn credentials_changes_are_one_transaction() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, _) = Credentials::open(folder.path()).expect("a fresh file");
+        let mut changes = Changes::credential(b"alice", Some(credential(1)));
+        changes.add(Changes::matched(b"alice", Some(matched(true))));
+        changes.add(Changes::credential(b"bob", Some(credential(2))));
+        changes.mark = Some(Mark { unix: 9, ..Mark::default() });
+        file.write(&changes).expect("written");
+        drop(file);
+        let (file, _) = Credentials::open(folder.path()).expect("the same file");
+        assert_eq!(file.get(b"alice").expect("read"), Some(credential(1)));
+        assert_eq!(file.matched(b"alice").expect("read"), Some(matched(true)));
+        assert_eq!((file.list().expect("read").len(), file.mark().expect("read").unix), (2, 9));
+        file.write(&Changes::credential(b"alice", None)).expect("written");
+        assert_eq!(file.get(b"alice").expect("read"), None);
+        assert_eq!(file.all_matched().expect("read").len(), 1, "it stays");
+        file.write(&Changes::forget(b"alice")).expect("written");
+        assert_eq!(file.all_matched().expect("read"), []);
+    }
+
+    #[test]
+    fn credentials_later_changes_replace_earlier_ones() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, _) = Credentials::open(folder.path()).expect("a fresh file");
+        file.write(&Changes::credential(b"carol", Some(credential(3)))).expect("written");
+        let mut changes = Changes::credential(b"alice", Some(credential(1)));
+        changes.add(Changes::credential(b"alice", None));
+        changes.add(Changes { forgets_all: true, ..Changes::default() });
+        changes.add(Changes::credential(b"bob", Some(credential(2))));
+        changes.add(Changes { mark: Some(Mark::default()), ..Changes::default() });
+        changes.add(Changes::default());
+        assert!(changes.mark.is_some());
+        file.write(&changes).expect("written");
+        assert_eq!(file.list().expect("read"), [(b"bob".to_vec(), credential(2))]);
     }
 }

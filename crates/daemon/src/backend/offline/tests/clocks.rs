@@ -270,6 +270,7 @@ async fn clock_ahead_for_a_moment_counts_offline() {
         assert_eq!(timed.host.check("alice", "good").await, Verdict::Unreachable);
         timed.restart(false, right);
     }
+    assert_ne!(timed.host.offline.clock_doubt(), "");
     // The tasks of a back-end find the directory's return, whoever logs in.
     timed.host.directory_answers(true);
     tokio::select! {
