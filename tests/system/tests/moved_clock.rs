@@ -187,10 +187,15 @@ fn offline_clock_ahead_at_start_loses_nothing() {
     rosterd.launch();
     expect(&rosterd, "alice", Verdict::Unreachable, "it may be that late");
     // What is too old is cleared up at the start, before the first answer.
+    let backend = rosterd.wait_for_role("backend:corp");
     rosterd.kill_role("backend:corp");
-    expect(&rosterd, "alice", Verdict::Unreachable, "after another start");
-    let kept = rosterd.roster(&["cache", "credentials"]).text();
+    wait_until(SOON, "it has ended", || rosterd.role("backend:corp") != Some(backend));
+    let kept = wait_for(SOON, || match rosterd.roster(&["cache", "credentials"]) {
+        told if told.code == 0 => Ok(told.text()),
+        told => Err(told.error()),
+    });
     assert!(kept.contains("alice") && kept.contains("bob"), "{kept}");
+    expect(&rosterd, "alice", Verdict::Unreachable, "after another start");
 
     clock.set(0);
     wait_for(SOON, || {
