@@ -172,7 +172,8 @@ fn offline_lost_cache_leaves_passwords() {
     world.log_in("alice", PASSWORD);
     world.directory_goes();
     let cache = world.rosterd.host().state().join("domains/corp/cache.redb");
-    let damages: [(&str, fn(&Path)); 3] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 3] = [
         ("it is damaged", |cache| {
             let mut bytes = fs::read(cache).expect("the domain has a cache");
             bytes[..4096].fill(0x5a);
