@@ -321,6 +321,10 @@ pub struct DomainStatus {
     pub last_refresh_unix: u64,
     /// Removals that wait for `Backend::confirm`.
     pub held_removals: u64,
+    /// Why passwords for offline logins cannot be read or written, empty when they can.
+    pub credentials_error: String,
+    /// Why the host's clock is not believed, empty when it is.
+    pub clock_error: String,
     /// Number of the process's change log.
     pub epoch: u64,
     /// Changes in it.

@@ -9,6 +9,7 @@ use crate::bytes::Bytes;
 use crate::open::aside;
 use crate::{SetAside, StoreError, Useless};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,8 @@ pub struct Mark {
     pub boot: [u8; 16],
     /// How long the host had been up, in seconds.
     pub up: u64,
+    /// When the clock was moved last. Dates before it may be of another clock.
+    pub moved_unix: u64,
 }
 
 /// What an access filter said of a user.
@@ -81,6 +84,54 @@ pub struct Measured {
     pub passes: u32,
 }
 
+/// What one transaction changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Removes the credentials and matches of all users, before the rest is written.
+    pub forgets_all: bool,
+    /// By user; `None` removes the credential.
+    pub credentials: BTreeMap<Vec<u8>, Option<Credential>>,
+    /// By user; `None` removes the match.
+    pub matches: BTreeMap<Vec<u8>, Option<Match>>,
+    /// The latest time that was seen.
+    pub mark: Option<Mark>,
+    /// How costly hashes are made.
+    pub measured: Option<Measured>,
+}
+
+impl Changes {
+    /// Changes what is kept of one user's password.
+    #[must_use]
+    pub fn credential(user: &[u8], credential: Option<Credential>) -> Self {
+        Self { credentials: BTreeMap::from([(user.to_vec(), credential)]), ..Self::default() }
+    }
+
+    /// Changes what an access filter said of one user.
+    #[must_use]
+    pub fn matched(user: &[u8], matched: Option<Match>) -> Self {
+        Self { matches: BTreeMap::from([(user.to_vec(), matched)]), ..Self::default() }
+    }
+
+    /// Forgets all that is kept of one user.
+    #[must_use]
+    pub fn forget(user: &[u8]) -> Self {
+        Self { matches: BTreeMap::from([(user.to_vec(), None)]), ..Self::credential(user, None) }
+    }
+
+    /// Adds changes that were made after these.
+    pub fn add(&mut self, later: Self) {
+        if later.forgets_all {
+            self.forgets_all = true;
+            self.credentials.clear();
+            self.matches.clear();
+        }
+        self.credentials.extend(later.credentials);
+        self.matches.extend(later.matches);
+        self.mark = later.mark.or_else(|| self.mark.take());
+        self.measured = later.measured.or(self.measured);
+    }
+}
+
 /// The open file. One process has it open at a time.
 pub struct Credentials {
     database: Database,
@@ -102,9 +153,21 @@ impl Credentials {
     }
 
     fn open_file(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::io("open", path, source);
         let mut how = fs::OpenOptions::new();
         how.read(true).write(true).create(true).truncate(false).mode(0o600);
-        drop(how.open(path).map_err(|source| StoreError::io("open", path, source))?);
+        let file = how.open(path).map_err(failed)?;
+        let is_fresh = file.metadata().map_err(failed)?.len() == 0;
+        drop(file);
+        let opened = Self::open_database(path);
+        if is_fresh && matches!(opened, Err(StoreError::Io { .. })) {
+            // What a full disk took of a new file would pass for a damaged one the next time.
+            let _ = fs::remove_file(path);
+        }
+        opened
+    }
+
+    fn open_database(path: &Path) -> Result<Self, StoreError> {
         let opened = Database::builder()
             .set_cache_size(PAGE_CACHE_BYTES)
             .set_check_integrity_on_open(true)
@@ -125,7 +188,7 @@ impl Credentials {
             tables.next().is_none()
         };
         if fresh {
-            self.write(|_, meta, _| {
+            self.transact(|_, meta, _| {
                 meta.insert(META_FORMAT, FORMAT.to_le_bytes().as_slice()).map(drop)
             })?;
         }
@@ -147,56 +210,37 @@ impl Credentials {
         self.one(USERS, user)?.map(|bytes| self.known(Credential::from_bytes(&bytes))).transpose()
     }
 
-    /// Keeps this of a user.
-    pub fn put(&self, user: &[u8], credential: &Credential) -> Result<(), StoreError> {
-        let bytes = credential.to_bytes();
-        self.write(|users, _, _| users.insert(user, bytes.as_slice()).map(drop))
-    }
-
-    /// Keeps nothing of a user any more.
-    pub fn remove(&self, user: &[u8]) -> Result<(), StoreError> {
-        if self.get(user)?.is_none() && self.matched(user)?.is_none() {
-            return Ok(());
-        }
-        self.write(|users, _, matches| {
-            users.remove(user)?;
-            matches.remove(user).map(drop)
-        })
-    }
-
-    /// Keeps no password of a user any more; what a filter said stays.
-    pub fn remove_credential(&self, user: &[u8]) -> Result<(), StoreError> {
-        if self.get(user)?.is_none() {
-            return Ok(());
-        }
-        self.write(|users, _, _| users.remove(user).map(drop))
-    }
-
-    /// Keeps only what `keep` says of users, by name and uid; gives how many went.
-    pub fn retain(&self, keep: impl Fn(&[u8], u32) -> bool) -> Result<u64, StoreError> {
-        let mut gone = Vec::new();
-        self.each(USERS, |user, bytes| {
-            if Credential::from_bytes(bytes).is_none_or(|kept| !keep(user, kept.uid)) {
-                gone.push(user.to_vec());
+    /// Carries out changes, durably and whole or not at all. After an error the file has to be opened again.
+    ///
+    /// # Errors
+    ///
+    /// The changes may be in the file or not.
+    pub fn write(&self, changes: &Changes) -> Result<(), StoreError> {
+        self.transact(|users, meta, matches| {
+            if changes.forgets_all {
+                users.retain(|_, _| false)?;
+                matches.retain(|_, _| false)?;
             }
-        })?;
-        let credentials = gone.len() as u64;
-        self.each(MATCHES, |user, bytes| {
-            if Match::from_bytes(bytes).is_none_or(|kept| !keep(user, kept.uid)) {
-                gone.push(user.to_vec());
+            for (user, credential) in &changes.credentials {
+                match credential {
+                    Some(kept) => users.insert(user.as_slice(), kept.to_bytes().as_slice())?,
+                    None => users.remove(user.as_slice())?,
+                };
             }
-        })?;
-        if gone.is_empty() {
-            return Ok(0);
-        }
-        self.write(|users, _, matches| {
-            for user in &gone {
-                users.remove(user.as_slice())?;
-                matches.remove(user.as_slice())?;
+            for (user, matched) in &changes.matches {
+                match matched {
+                    Some(kept) => matches.insert(user.as_slice(), kept.to_bytes().as_slice())?,
+                    None => matches.remove(user.as_slice())?,
+                };
+            }
+            if let Some(mark) = &changes.mark {
+                meta.insert(META_MARK, mark.to_bytes().as_slice())?;
+            }
+            if let Some(measured) = changes.measured {
+                meta.insert(META_COST, measured.to_bytes().as_slice())?;
             }
             Ok(())
-        })?;
-        Ok(credentials)
+        })
     }
 
     /// Everybody of whom something is kept.
@@ -213,10 +257,13 @@ impl Credentials {
         self.one(MATCHES, user)?.map(|bytes| self.known(Match::from_bytes(&bytes))).transpose()
     }
 
-    /// Keeps what a filter said.
-    pub fn put_matched(&self, user: &[u8], matched: &Match) -> Result<(), StoreError> {
-        let bytes = matched.to_bytes();
-        self.write(|_, _, matches| matches.insert(user, bytes.as_slice()).map(drop))
+    /// All users of whom a filter said something, and what it said last.
+    pub fn all_matched(&self) -> Result<Vec<(Vec<u8>, Match)>, StoreError> {
+        let mut all = Vec::new();
+        self.each(MATCHES, |user, bytes| {
+            all.extend(Match::from_bytes(bytes).map(|kept| (user.to_vec(), kept)));
+        })?;
+        Ok(all)
     }
 
     /// The latest time that was seen.
@@ -225,22 +272,10 @@ impl Credentials {
         self.known(Mark::from_bytes(&bytes))
     }
 
-    /// This is the latest time that was seen.
-    pub fn put_mark(&self, mark: &Mark) -> Result<(), StoreError> {
-        let bytes = mark.to_bytes();
-        self.write(|_, meta, _| meta.insert(META_MARK, bytes.as_slice()).map(drop))
-    }
-
     /// How costly hashes are made, if it was measured.
     pub fn measured(&self) -> Result<Option<Measured>, StoreError> {
         let Some(bytes) = self.meta(META_COST)? else { return Ok(None) };
         self.known(Measured::from_bytes(&bytes)).map(Some)
-    }
-
-    /// So costly they are made from now on.
-    pub fn put_measured(&self, measured: Measured) -> Result<(), StoreError> {
-        let bytes = measured.to_bytes();
-        self.write(|_, meta, _| meta.insert(META_COST, bytes.as_slice()).map(drop))
     }
 
     fn known<T>(&self, value: Option<T>) -> Result<T, StoreError> {
@@ -252,7 +287,7 @@ impl Credentials {
         StoreError::from_redb("use", &self.path, error)
     }
 
-    fn write(
+    fn transact(
         &self,
         changes: impl FnOnce(
             &mut redb::Table<'_, &'static [u8], &'static [u8]>,
@@ -359,13 +394,20 @@ impl Mark {
         let mut bytes = self.unix.to_le_bytes().to_vec();
         bytes.extend(self.up.to_le_bytes());
         bytes.extend(self.boot);
+        bytes.extend(self.moved_unix.to_le_bytes());
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut rest = Bytes(bytes);
         let (unix, up) = (rest.u64()?, rest.u64()?);
-        Some(Self { unix, up, boot: rest.0.try_into().ok()? })
+        let (boot, rest) = rest.0.split_first_chunk()?;
+        // Earlier builds wrote no time of a move.
+        let moved_unix = match rest {
+            [] => 0,
+            rest => u64::from_le_bytes(rest.try_into().ok()?),
+        };
+        Some(Self { unix, up, boot: *boot, moved_unix })
     }
 }
 
@@ -381,5 +423,67 @@ impl Measured {
         let mut rest = Bytes(bytes);
         let (aim_us, memory_kib, passes) = (rest.u64()?, rest.u32()?, rest.u32()?);
         rest.0.is_empty().then_some(Self { aim_us, memory_kib, passes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(failures: u32) -> Credential {
+        let hash = "$argon2id$".to_owned();
+        Credential { uid: 1, hash, verified_unix: 5, failures, failed_unix: 6 }
+    }
+
+    fn matched(matched: bool) -> Match {
+        Match { uid: 1, filter: "(a=b)".to_owned(), matched, asked_unix: 7 }
+    }
+
+    #[test]
+    fn credentials_mark_of_earlier_builds_is_read() {
+        let mark = Mark { unix: 1, boot: [2; 16], up: 3, moved_unix: 4 };
+        let bytes = mark.to_bytes();
+        assert_eq!(Mark::from_bytes(&bytes), Some(mark.clone()));
+        assert_eq!(Mark::from_bytes(&bytes[..32]), Some(Mark { moved_unix: 0, ..mark }));
+        for length in [0, 31, 33, 39] {
+            assert_eq!(Mark::from_bytes(&bytes[..length]), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn credentials_changes_are_one_transaction() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, _) = Credentials::open(folder.path()).expect("a fresh file");
+        let mut changes = Changes::credential(b"alice", Some(credential(1)));
+        changes.add(Changes::matched(b"alice", Some(matched(true))));
+        changes.add(Changes::credential(b"bob", Some(credential(2))));
+        changes.mark = Some(Mark { unix: 9, ..Mark::default() });
+        file.write(&changes).expect("written");
+        drop(file);
+        let (file, _) = Credentials::open(folder.path()).expect("the same file");
+        assert_eq!(file.get(b"alice").expect("read"), Some(credential(1)));
+        assert_eq!(file.matched(b"alice").expect("read"), Some(matched(true)));
+        assert_eq!((file.list().expect("read").len(), file.mark().expect("read").unix), (2, 9));
+        file.write(&Changes::credential(b"alice", None)).expect("written");
+        assert_eq!(file.get(b"alice").expect("read"), None);
+        assert_eq!(file.all_matched().expect("read").len(), 1, "it stays");
+        file.write(&Changes::forget(b"alice")).expect("written");
+        assert_eq!(file.all_matched().expect("read"), []);
+    }
+
+    #[test]
+    fn credentials_later_changes_replace_earlier_ones() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, _) = Credentials::open(folder.path()).expect("a fresh file");
+        file.write(&Changes::credential(b"carol", Some(credential(3)))).expect("written");
+        let mut changes = Changes::credential(b"alice", Some(credential(1)));
+        changes.add(Changes::credential(b"alice", None));
+        changes.add(Changes { forgets_all: true, ..Changes::default() });
+        changes.add(Changes::credential(b"bob", Some(credential(2))));
+        changes.add(Changes { mark: Some(Mark::default()), ..Changes::default() });
+        changes.add(Changes::default());
+        assert!(changes.mark.is_some());
+        file.write(&changes).expect("written");
+        assert_eq!(file.list().expect("read"), [(b"bob".to_vec(), credential(2))]);
     }
 }

@@ -28,6 +28,14 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// An earlier error closed the file, and it was not opened again yet.
+    #[error("{path} is closed: {reason}")]
+    Closed {
+        /// The file.
+        path: PathBuf,
+        /// The earlier error.
+        reason: String,
+    },
     /// The system refused: a full disk, missing rights. It may work later.
     #[error("cannot {action} {path}: {source}")]
     Io {

@@ -9,9 +9,13 @@ use crate::rosterd::{Domain, Rosterd, SOON};
 use crate::servers::{POLICY, Server, Setup, Slapd};
 use crate::wait::wait_for;
 use crate::{Directory, Schema};
+use roster_wire::pam::{
+    ANSWER_HEADER_BYTES, AnswerHeader, Kind, REQUEST_BYTES_MAX, Request, Verdict,
+};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{Seek, Write};
+use std::io::{Read, Seek, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -96,6 +100,36 @@ pub fn wait_until_known(rosterd: &Rosterd, user: &str) {
 pub fn take_away<S: Server>(server: &mut S, rosterd: &Rosterd) {
     server.stop();
     rosterd.expect_of_domain("corp", "online", false);
+}
+
+/// What the responder of a daemon that runs as it is prepared answers to a request.
+///
+/// # Errors
+/// What went wrong instead.
+pub fn verdict(
+    rosterd: &Rosterd,
+    kind: Kind,
+    user: &str,
+    password: &str,
+) -> Result<Verdict, String> {
+    let request = Request {
+        kind,
+        user: user.as_bytes(),
+        uid: None,
+        service: b"test",
+        remote_host: b"",
+        terminal: b"",
+        remote_user: b"",
+        secret: password.as_bytes(),
+        new_secret: b"",
+    };
+    let (mut room, mut header) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_HEADER_BYTES]);
+    let asked = UnixStream::connect(rosterd.host().path("run/pam")).and_then(|mut stream| {
+        stream.write_all(request.write(&mut room).expect("a request"))?;
+        stream.read_exact(&mut header)
+    });
+    asked.map_err(|error| format!("{error}: {}", rosterd.log()))?;
+    Ok(AnswerHeader::parse(&header).expect("an answer").verdict)
 }
 
 /// Sets a daemon that is not started yet up for log-ins: an /etc/pam.d with the service `alone`.

@@ -1,12 +1,15 @@
 //! What may break, breaks: processes, servers, connections, certificates, disks. The host answers what it
 //! answered before, never anything wrong, and what the directory has as soon as that can be known.
 
+use roster_system_tests::pam::{self, PASSWORD};
 use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::servers::{Certificate, Certificates, Relay};
 use roster_system_tests::{
     Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, c_program,
     library_folder, needs_root, roster_program, run, tool, wait_for, wait_until,
 };
+use roster_wire::pam::{Kind, Verdict};
+use serde_json::Value;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
@@ -498,6 +501,87 @@ fn a_full_disk_leaves_the_last_snapshot_and_is_recovered_from() {
     slapd.change(&directory().user("again", 70_001));
     wait_until(SOON, "it goes on", || caller.say("getpwnam again").starts_with("SUCCESS"));
     watchers.end();
+}
+
+/// Passwords that a full disk does not take: an old one lets nobody in, a new one does, and guesses are counted.
+#[test]
+fn offline_full_disk_passwords_count_from_memory() {
+    if !needs_root() {
+        return;
+    }
+    let mut slapd = pam::directory(&["alice", "bob"]);
+    let domain = pam::domain(&slapd)
+        .with("connect_timeout", "\"1s\"")
+        .with("offline_failures", "3")
+        .with("offline_lockout", "\"1h\"")
+        .with("password_hash_time", "\"10ms\"");
+    let mut rosterd = Rosterd::prepared(&[domain]);
+    let state = rosterd.host().state();
+    rosterd.within(&format!(
+        "mount -t tmpfs -o size=32m,mode=755 tmpfs '{}'; exec \"$@\"",
+        state.display()
+    ));
+    rosterd.launch();
+    let state = Path::new("/proc")
+        .join(rosterd.process().pid().to_string())
+        .join("root")
+        .join(state.strip_prefix("/").expect("an absolute path"));
+    let says =
+        |user: &str, password: &str| pam::verdict(&rosterd, Kind::Authenticate, user, password);
+    let expect = |user: &str, password: &str, wanted: Verdict| {
+        wait_for(SOON, || match says(user, password)? {
+            said if said == wanted => Ok(()),
+            said => Err(format!("{said:?} and not {wanted:?}: {}", rosterd.log())),
+        });
+    };
+    for user in ["alice", "bob"] {
+        expect(user, PASSWORD, Verdict::Success);
+        wait_until(SOON, "it is kept", || {
+            rosterd.roster(&["cache", "credentials"]).text().contains(user)
+        });
+    }
+    let filler = state.join("filler");
+    assert!(fs::write(&filler, vec![0; 64 << 20]).is_err(), "the disk is full");
+    // A file has pages of its own for the first of them.
+    let mut number = 0;
+    let mut newest = String::new();
+    wait_for(SOON, || {
+        number += 1;
+        newest = format!("password {number}");
+        slapd.set(&directory().user_dn("alice"), "userPassword", &[&newest]);
+        expect("alice", &newest, Verdict::Success);
+        let domain = rosterd.domain("corp")?;
+        match domain["credentials_error"].as_str() {
+            Some(error) if error.contains("No space left") => Ok(()),
+            _ => Err(domain.to_string()),
+        }
+    });
+    let before = newest;
+    slapd.set(&directory().user_dn("alice"), "userPassword", &["the newest one"]);
+    expect("alice", "the newest one", Verdict::Success);
+    let told = rosterd.roster(&["status"]);
+    assert_eq!(told.code, 1, "{told:?}");
+    pam::take_away(&mut slapd, &rosterd);
+
+    expect("alice", "the newest one", Verdict::Success);
+    for old in [PASSWORD, &before] {
+        assert_eq!(says("alice", old), Ok(Verdict::WrongPassword));
+    }
+    for _ in 0..3 {
+        assert_eq!(says("bob", "a guess"), Ok(Verdict::WrongPassword));
+    }
+    assert_eq!(says("bob", PASSWORD), Ok(Verdict::Locked));
+
+    fs::remove_file(&filler).expect("make room");
+    rosterd.expect_of_domain("corp", "credentials_error", Value::Null);
+    let backend = rosterd.wait_for_role("backend:corp");
+    rosterd.kill_role("backend:corp");
+    wait_until(SOON, "it has ended", || rosterd.role("backend:corp") != Some(backend));
+    expect("alice", "the newest one", Verdict::Success);
+    for old in [PASSWORD, &before] {
+        assert_eq!(says("alice", old), Ok(Verdict::WrongPassword));
+    }
+    assert_eq!(says("bob", PASSWORD), Ok(Verdict::Locked), "after a restart");
 }
 
 /// They are of another user: one's own may use up what one has oneself.

@@ -8,13 +8,10 @@ use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program_with, needs_root, run,
     wait_for, wait_until,
 };
-use roster_wire::pam::{
-    ANSWER_HEADER_BYTES, AnswerHeader, Kind, REQUEST_BYTES_MAX, Request, Verdict,
-};
+use roster_wire::pam::{Kind, Verdict};
+use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,10 +40,14 @@ impl Clock {
     }
 }
 
+/// The time by the host's own clock.
+fn now_unix() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
 /// The year in which a clock that is so far off is.
 fn year(shift: i64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let there = now.checked_add_signed(shift).expect("after 1970");
+    let there = now_unix().checked_add_signed(shift).expect("after 1970");
     run(Command::new(tool("date", "coreutils")).args(["-u", &format!("--date=@{there}"), "+%Y-"]))
         .text()
 }
@@ -145,24 +146,99 @@ fn a_clock_that_is_set_back_or_ahead_stops_nothing_and_takes_nobody_away() {
 
 /// What a responder says of a password.
 fn verdict(rosterd: &Rosterd, user: &str, password: &str) -> Result<Verdict, String> {
-    let request = Request {
-        kind: Kind::Authenticate,
-        user: user.as_bytes(),
-        uid: None,
-        service: b"clock",
-        remote_host: b"",
-        terminal: b"",
-        remote_user: b"",
-        secret: password.as_bytes(),
-        new_secret: b"",
-    };
-    let (mut room, mut header) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_HEADER_BYTES]);
-    let asked = UnixStream::connect(rosterd.host().path("run/pam")).and_then(|mut stream| {
-        stream.write_all(request.write(&mut room).expect("a request"))?;
-        stream.read_exact(&mut header)
+    pam::verdict(rosterd, Kind::Authenticate, user, password)
+}
+
+/// Waits until the responder says that of a password.
+fn expect(rosterd: &Rosterd, user: &str, wanted: Verdict, when: &str) {
+    wait_for(SOON, || match verdict(rosterd, user, PASSWORD)? {
+        said if said == wanted => Ok(()),
+        said => Err(format!("{when}: {said:?} and not {wanted:?}: {}", rosterd.log())),
     });
-    asked.map_err(|error| format!("{error}: {}", rosterd.log()))?;
-    Ok(AnswerHeader::parse(&header).expect("an answer").verdict)
+}
+
+/// Logs in while the directory answers, and waits until that is kept.
+fn keep(rosterd: &Rosterd, user: &str) {
+    expect(rosterd, user, Verdict::Success, "the directory answers");
+    wait_until(SOON, "it is kept", || {
+        rosterd.roster(&["cache", "credentials"]).text().contains(user)
+    });
+}
+
+#[test]
+fn offline_clock_ahead_at_start_loses_nothing() {
+    if !needs_root() {
+        return;
+    }
+    const DAYS: i64 = 8 * 86_400;
+    let mut slapd = pam::directory(&["alice", "bob"]);
+    let domain = pam::domain(&slapd)
+        .with("offline_life", "\"7d\"")
+        .with("connect_timeout", "\"1s\"")
+        .with("password_hash_time", "\"10ms\"");
+    let mut rosterd = Rosterd::prepared(&[domain]);
+    let clock = Clock::of(&mut rosterd);
+    rosterd.launch();
+    keep(&rosterd, "alice");
+    keep(&rosterd, "bob");
+    pam::take_away(&mut slapd, &rosterd);
+    rosterd.stop();
+    clock.set(DAYS);
+    rosterd.launch();
+    expect(&rosterd, "alice", Verdict::Unreachable, "it may be that late");
+    // What is too old is cleared up at the start, before the first answer.
+    let backend = rosterd.wait_for_role("backend:corp");
+    rosterd.kill_role("backend:corp");
+    wait_until(SOON, "it has ended", || rosterd.role("backend:corp") != Some(backend));
+    let kept = wait_for(SOON, || match rosterd.roster(&["cache", "credentials"]) {
+        told if told.code == 0 => Ok(told.text()),
+        told => Err(told.error()),
+    });
+    assert!(kept.contains("alice") && kept.contains("bob"), "{kept}");
+    expect(&rosterd, "alice", Verdict::Unreachable, "after another start");
+
+    clock.set(0);
+    wait_for(SOON, || {
+        let told = rosterd.roster(&["status"]);
+        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        let is_told = text.contains("the clock of this host is not believed: it is 8 d behind");
+        if told.code == 1 && is_told { Ok(()) } else { Err(text) }
+    });
+    slapd.start();
+    rosterd.expect_of_domain("corp", "online", true);
+    rosterd.expect_of_domain("corp", "clock_error", Value::Null);
+    pam::take_away(&mut slapd, &rosterd);
+    for user in ["alice", "bob"] {
+        expect(&rosterd, user, Verdict::Success, "without a log-in by the directory");
+        assert_eq!(verdict(&rosterd, user, "wrong"), Ok(Verdict::WrongPassword));
+    }
+}
+
+#[test]
+fn account_clock_ahead_for_moment_expires_nothing() {
+    if !needs_root() {
+        return;
+    }
+    const DAY: i64 = 86_400;
+    let mut slapd = pam::directory(&["alice"]);
+    let today = now_unix() / 86_400;
+    let people = Directory::new(Schema::Rfc2307);
+    slapd.set(&people.user_dn("alice"), "shadowExpire", &[&(today + 30).to_string()]);
+    let domain = pam::domain(&slapd)
+        .with("connect_timeout", "\"1s\"")
+        .with("password_hash_time", "\"10ms\"");
+    let mut rosterd = Rosterd::prepared(&[domain]);
+    let clock = Clock::of(&mut rosterd);
+    rosterd.launch();
+    let account = |rosterd: &Rosterd| pam::verdict(rosterd, Kind::Account, "alice", "");
+    keep(&rosterd, "alice");
+    assert_eq!(account(&rosterd), Ok(Verdict::Success));
+    clock.set(40 * DAY);
+    assert_eq!(account(&rosterd), Ok(Verdict::AccountExpired));
+    clock.set(0);
+    assert_eq!(account(&rosterd), Ok(Verdict::Success), "{}", rosterd.log());
+    pam::take_away(&mut slapd, &rosterd);
+    assert_eq!(account(&rosterd), Ok(Verdict::Success), "{}", rosterd.log());
 }
 
 #[test]
@@ -179,25 +255,13 @@ fn what_is_kept_of_a_password_lives_no_longer_when_the_clock_is_set_back() {
     let mut rosterd = Rosterd::prepared(&[domain]);
     let clock = Clock::of(&mut rosterd);
     rosterd.launch();
-    let expect = |rosterd: &Rosterd, wanted: Verdict, when: &str| {
-        wait_for(SOON, || match verdict(rosterd, "alice", PASSWORD)? {
-            said if said == wanted => Ok(()),
-            said => Err(format!("{when}: {said:?} and not {wanted:?}: {}", rosterd.log())),
-        });
-    };
-    let keep = |rosterd: &Rosterd| {
-        expect(rosterd, Verdict::Success, "the directory answers");
-        wait_until(SOON, "it is kept", || {
-            rosterd.roster(&["cache", "credentials"]).text().contains("alice")
-        });
-    };
-    keep(&rosterd);
+    keep(&rosterd, "alice");
     pam::take_away(&mut slapd, &rosterd);
-    expect(&rosterd, Verdict::Success, "at once");
+    expect(&rosterd, "alice", Verdict::Success, "at once");
     clock.set(59 * MINUTE);
-    expect(&rosterd, Verdict::Success, "within its life");
+    expect(&rosterd, "alice", Verdict::Success, "within its life");
     clock.set(61 * MINUTE);
-    expect(&rosterd, Verdict::Unreachable, "its life is over");
+    expect(&rosterd, "alice", Verdict::Unreachable, "its life is over");
     for shift in [0, -TEN_YEARS] {
         clock.set(shift);
         // Not for a moment.
@@ -205,12 +269,12 @@ fn what_is_kept_of_a_password_lives_no_longer_when_the_clock_is_set_back() {
     }
     rosterd.stop();
     rosterd.launch();
-    expect(&rosterd, Verdict::Unreachable, "after a start with the clock set back");
+    expect(&rosterd, "alice", Verdict::Unreachable, "after a start with the clock set back");
 
     // What a directory finds right counts by the clock that the host has now.
     clock.set(0);
     slapd.start();
-    keep(&rosterd);
+    keep(&rosterd, "alice");
     pam::take_away(&mut slapd, &rosterd);
-    expect(&rosterd, Verdict::Success, "it is kept anew");
+    expect(&rosterd, "alice", Verdict::Success, "it is kept anew");
 }

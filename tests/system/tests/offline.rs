@@ -12,11 +12,15 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 const RIGHT: &str = "successfully authenticated";
 const WRONG: &str = "Authentication failure";
 const AWAY: &str = "Authentication service cannot retrieve authentication info";
 const LOCKED: &str = "Permission denied";
+
+/// By which an account is allowed of which nothing is known.
+const NO_RULES: &str = "[domain.corp.access]\naccount_checks = []\n";
 
 struct World {
     slapd: Slapd,
@@ -156,6 +160,58 @@ fn who_is_asked_for_on_demand_logs_in_after_a_restart_too_and_who_was_never_aske
     assert_eq!(world.says("carol", PASSWORD), AWAY);
     let account = world.pam().test("alone", "carol", &["acct_mgmt"], &[]);
     assert!(pam::said(&account).ends_with(AWAY), "{account:?}");
+}
+
+/// The snapshot goes on serving users whom the back-end does not know any more.
+#[test]
+fn offline_lost_cache_leaves_passwords() {
+    if !needs_root() {
+        return;
+    }
+    let mut world = World::start();
+    world.log_in("alice", PASSWORD);
+    world.directory_goes();
+    let cache = world.rosterd.host().state().join("domains/corp/cache.redb");
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 3] = [
+        ("it is damaged", |cache| {
+            let mut bytes = fs::read(cache).expect("the domain has a cache");
+            bytes[..4096].fill(0x5a);
+            fs::write(cache, bytes).expect("damage the cache");
+        }),
+        ("it is gone", |cache| fs::remove_file(cache).expect("remove the cache")),
+        ("it is another's", |cache| fs::write(cache, "another file").expect("replace the cache")),
+    ];
+    for (damage, apply) in damages {
+        world.rosterd.stop();
+        apply(&cache);
+        // Rules that need nothing of it, and then those that need what is known of the account.
+        for (rules, outcome) in [(NO_RULES, None), ("", Some(AWAY))] {
+            world.rosterd.stop();
+            world.rosterd.set_tables(rules);
+            world.rosterd.launch();
+            wait_for(SOON, || match world.says("alice", PASSWORD) {
+                said if said == RIGHT => Ok(()),
+                said => Err(format!("{damage}: {said}: {}", world.rosterd.log())),
+            });
+            world.pam().expect_logged("alice", "offline");
+            assert_eq!(world.says("alice", "wrong"), WRONG, "{damage}");
+            assert_eq!(world.says("alice", PASSWORD), RIGHT, "{damage}");
+            assert_eq!(world.says("carol", PASSWORD), AWAY, "she never logged in here");
+            let account = world.pam().test("alone", "alice", &["acct_mgmt"], &[]);
+            match outcome {
+                None => assert_eq!(account.code, 0, "{damage}: {account:?}"),
+                Some(outcome) => {
+                    assert!(pam::said(&account).ends_with(outcome), "{damage}: {account:?}");
+                }
+            }
+        }
+    }
+    // The directory has the last word.
+    world.directory_comes();
+    world.log_in("alice", PASSWORD);
+    let account = world.pam().test("alone", "alice", &["acct_mgmt"], &[]);
+    assert_eq!(account.code, 0, "{account:?}");
 }
 
 #[test]

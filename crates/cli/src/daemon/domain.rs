@@ -121,6 +121,8 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
         row("held", &format!("{held} that may be gone: roster domain confirm {name}"));
     }
     row("cache", &status.cache_error);
+    row("passwords", &status.credentials_error);
+    row("clock", &status.clock_error);
     text
 }
 

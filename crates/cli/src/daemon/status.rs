@@ -291,6 +291,22 @@ fn of_domain(
                     offline_advice(name, &status.reason),
                 ));
             }
+            if !status.credentials_error.is_empty() {
+                found.push((
+                    Level::Problem,
+                    format!("{name}: {}", status.credentials_error),
+                    "free space, or fix the disk or the file's owner: the backend opens the file again within 30 s"
+                        .to_owned(),
+                ));
+            }
+            if !status.clock_error.is_empty() {
+                found.push((
+                    Level::Problem,
+                    format!("{name}: the clock of this host is not believed: {}", status.clock_error),
+                    "set the clock, if it is wrong: the backend believes it as soon as the directory answers"
+                        .to_owned(),
+                ));
+            }
             if status.online && !status.reason.is_empty() {
                 found.push((
                     Level::Warning,
@@ -745,6 +761,8 @@ pub fn domain_json(
                 "unreadable": status.rejected,
                 "last_change_unix": time(status.last_change_unix),
                 "last_refresh_unix": time(status.last_refresh_unix),
+                "credentials_error": some(&status.credentials_error),
+                "clock_error": some(&status.clock_error),
                 "sequence": status.sequence,
                 "cache_error": some(&status.cache_error),
                 "login_error": some(&status.login_error),
@@ -1106,6 +1124,31 @@ All well.
         report.publisher.as_mut().unwrap().domains[0].new_wait_for = "lab".to_owned();
         assert!(
             said(&report)[1].starts_with("✗ corp: nobody new is served: lab, which goes before")
+        );
+    }
+
+    #[test]
+    fn status_wrong_clock_or_unwritten_passwords_fail() {
+        let mut report = report();
+        change(&mut report, |status| status.clock_error = "it is 7 h behind".to_owned());
+        let found = judge(&report);
+        assert_eq!(
+            found[0].message,
+            "corp: the clock of this host is not believed: it is 7 h behind"
+        );
+        assert!(!is_well(&found));
+        assert_eq!(as_json(&report, &found)["domains"][0]["clock_error"], "it is 7 h behind");
+        change(&mut report, |status| {
+            status.clock_error.clear();
+            status.credentials_error = "passwords are kept in memory: no space".to_owned();
+        });
+        let found = judge(&report);
+        assert_eq!(found[0].message, "corp: passwords are kept in memory: no space");
+        assert!(!is_well(&found));
+        let json = as_json(&report, &found);
+        assert_eq!(
+            json["domains"][0]["credentials_error"],
+            "passwords are kept in memory: no space"
         );
     }
 

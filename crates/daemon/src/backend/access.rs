@@ -6,10 +6,10 @@
 
 use super::asking::Asking;
 use super::offline::Offline;
-use super::people::{People, Untold};
+use super::people::{self, People, Untold};
 use roster_bus::interfaces::{Explained, LogIn, RuleSaid, Trace};
 use roster_config::{Access as Rules, Mode};
-use roster_provider::access::{self, Decision, Facts, Matched, decide};
+use roster_provider::access::{self, Decision, Facts, Matched, Membership, decide};
 use roster_provider::account::{Account, Fact};
 use roster_provider::log_in::Answer;
 use roster_provider::{LookUp, Provider, Unanswered, ssh_keys};
@@ -210,14 +210,14 @@ impl Ruled {
     async fn decided(&self, who: &LogIn) -> Result<Decided, Untold> {
         let _ = timeout(ASK_WITHIN, self.directory.bring(&who.user, &self.groups)).await;
         let matched = self.matched(who).await;
-        let now_unix = self.offline.now_unix();
+        let now = Now { unix: self.offline.now_unix(), is_away: !self.offline.answers() };
         if self.judge.people.is_at_hand(&self.groups) {
-            return self.judge.decide(who, now_unix, &matched);
+            return self.judge.decide(who, now, &matched);
         }
         let (judge, who, groups) = (Arc::clone(&self.judge), who.clone(), self.groups.clone());
         let decided = spawn_blocking(move || {
             judge.people.prepare(&groups);
-            judge.decide(&who, now_unix, &matched)
+            judge.decide(&who, now, &matched)
         });
         let decided = decided.await;
         decided.unwrap_or(Err(Untold::Ending))
@@ -248,22 +248,49 @@ struct Judge {
 /// A decision, and the account that it is about.
 type Decided = (Decision, Option<Vec<u8>>);
 
+/// When a decision is made.
+#[derive(Clone, Copy)]
+struct Now {
+    unix: u64,
+    /// Whether the directory does not answer.
+    is_away: bool,
+}
+
 impl Judge {
-    fn decide(&self, who: &LogIn, now_unix: u64, matched: &Matched) -> Result<Decided, Untold> {
-        let person = self.people.find(&who.user, who.uid)?;
-        let bytes = self.people.account(&person)?;
+    fn decide(&self, who: &LogIn, now: Now, matched: &Matched) -> Result<Decided, Untold> {
+        let person = self.person(who, now)?;
+        let bytes = match &person {
+            Some(person) => self.people.account(person)?,
+            None => None,
+        };
         let account = bytes.as_deref().and_then(Account::read);
         let name = String::from_utf8_lossy(&who.user);
         let facts = Facts {
             name: &name,
             service: &who.service,
-            now_unix,
+            now_unix: now.unix,
             account: account.as_ref(),
-            membership: &|group| self.people.membership(&person, group),
+            membership: &|group| match &person {
+                Some(person) => self.people.membership(person, group),
+                None => Membership::Unknown,
+            },
             matched,
         };
         let decision = decide(&self.rules, &facts);
         Ok((decision, bytes))
+    }
+
+    /// The user; none while the directory is away and nothing is known of its users, as after the cache was
+    /// lost. The publisher has just said that the domain serves that name and uid. What a rule needs to know
+    /// besides is not known then.
+    fn person(&self, who: &LogIn, now: Now) -> Result<Option<people::Person>, Untold> {
+        match self.people.find(&who.user, who.uid) {
+            Ok(person) => Ok(Some(person)),
+            Err(untold) => {
+                let is_known = self.people.has(&who.user, who.uid).is_some();
+                if now.is_away && !is_known { Ok(None) } else { Err(untold) }
+            }
+        }
     }
 }
 
@@ -295,4 +322,94 @@ fn refusal(untold: &Untold) -> Answer {
         Untold::NoView(_) | Untold::Image(_) | Untold::Ending => Verdict::Unreachable,
     };
     Answer::because(verdict, untold.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::engine::Engine;
+    use crate::backend::tests::{USERS, engine, named, refresh, uid_of, user};
+    use roster_config::{AccountCheck, Lists};
+    use roster_provider::Sink as _;
+
+    /// A directory that says nothing.
+    struct Silent;
+
+    impl Directory for Silent {
+        fn bring<'a>(&'a self, _: &'a [u8], _: &'a [String]) -> Promised<'a, ()> {
+            Box::pin(async {})
+        }
+
+        fn matches<'a>(
+            &'a self,
+            _: &'a [u8],
+            _: u32,
+            _: &'a str,
+        ) -> Promised<'a, Result<bool, Unanswered>> {
+            Box::pin(async { Err(Unanswered::Unreachable("no server answers".into())) })
+        }
+    }
+
+    /// What rules say of alice.
+    async fn verdict(engine: &Arc<Engine>, mode: Mode, rules: Rules) -> Verdict {
+        let folder = tempfile::tempdir().unwrap();
+        let people = Arc::new(People::new(Arc::clone(engine), mode, true));
+        let offline = Offline::open(folder.path(), None, Arc::clone(&people), Some(engine.news()));
+        let ruled = Ruled::new(rules, people, Arc::new(Silent), Arc::new(offline));
+        let who = LogIn { user: b"alice".to_vec(), uid: uid_of("alice"), ..LogIn::default() };
+        ruled.decide(&who).await.verdict
+    }
+
+    fn listed(lists: Lists) -> Rules {
+        Rules { lists, ..Rules::default() }
+    }
+
+    fn names(name: &str) -> Option<Vec<String>> {
+        Some(vec![name.to_owned()])
+    }
+
+    /// As after the cache was lost: the name is known, and nothing else.
+    #[tokio::test]
+    async fn access_unknown_facts_deny() {
+        for mode in [Mode::Replicate, Mode::OnDemand] {
+            let engine = engine(mode);
+            let none = Lists::default;
+            for (rules, wanted) in [
+                (Rules::default(), Verdict::Success),
+                (listed(Lists { allowed_users: names("alice"), ..none() }), Verdict::Success),
+                (listed(Lists { denied_users: names("bob"), ..none() }), Verdict::Success),
+                (listed(Lists { denied_users: names("alice"), ..none() }), Verdict::Denied),
+                (listed(Lists { allowed_users: names("bob"), ..none() }), Verdict::Denied),
+                (listed(Lists { allowed_groups: names("staff"), ..none() }), Verdict::Unreachable),
+                (
+                    listed(Lists { denied_groups: names("suspended"), ..none() }),
+                    Verdict::Unreachable,
+                ),
+                (Rules { filter: Some("(a=b)".into()), ..Rules::default() }, Verdict::Unreachable),
+                (
+                    Rules { account_checks: AccountCheck::ALL.to_vec(), ..Rules::default() },
+                    Verdict::Unreachable,
+                ),
+            ] {
+                let said = verdict(&engine, mode, rules.clone()).await;
+                assert_eq!(said, wanted, "{mode:?} {rules:?}");
+            }
+            // A directory that answers will tell.
+            engine.online("ldap://server", "");
+            assert_ne!(verdict(&engine, mode, Rules::default()).await, Verdict::Success);
+        }
+    }
+
+    #[tokio::test]
+    async fn access_user_known_to_be_gone_is_denied() {
+        let mirrored = engine(Mode::Replicate);
+        refresh(&mirrored, &["bob"], &[], "1");
+        let said = verdict(&mirrored, Mode::Replicate, Rules::default()).await;
+        assert_eq!(said, Verdict::UnknownUser);
+        let asked = engine(Mode::OnDemand);
+        asked.put(USERS, named("alice"), user("alice", 1));
+        asked.flush();
+        let said = verdict(&asked, Mode::OnDemand, Rules::default()).await;
+        assert_eq!(said, Verdict::UnknownUser, "she has another uid");
+    }
 }

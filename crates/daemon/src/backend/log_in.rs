@@ -389,7 +389,7 @@ mod tests {
                 hash_time: Duration::from_millis(10),
             };
             let people = Arc::new(People::new(engine, Mode::Replicate, false));
-            let offline = Arc::new(Offline::open(folder.path(), Some(settings), people));
+            let offline = Arc::new(Offline::open(folder.path(), Some(settings), people, None));
             let log_ins = LogIns::new(Away::default(), offline, Access::Open);
             Self { log_ins, _folder: folder }
         }

@@ -147,7 +147,10 @@ async fn serve<P: Provider + 'static>(
         let people = Arc::new(People::new(Arc::clone(&engine), domain.mode, has_groups));
         let folder = context.state_dir.join("domains").join(&domain.name);
         let kept = domain.auth.offline.clone();
-        let offline = Arc::new(Offline::open(&folder, kept, Arc::clone(&people)));
+        // Files are there whatever the time is.
+        let is_remote = matches!(domain.provider, Configured::Ldap(_));
+        let directory = is_remote.then(|| engine.news());
+        let offline = Arc::new(Offline::open(&folder, kept, Arc::clone(&people), directory));
         let directory = Asked::new(Arc::clone(&asking), Arc::clone(&provider), domain.mode);
         let ruled = Ruled::new(rules, people, Arc::new(directory), Arc::clone(&offline));
         (offline, Access::Ruled(Box::new(ruled)))
@@ -201,12 +204,13 @@ async fn serve<P: Provider + 'static>(
         () = mirrored => Ok(()),
         () = kept_fresh => Ok(()),
         () = read_anew => Ok(()),
-        () = offline.keep_clean() => Ok(()),
+        () = offline.keep() => Ok(()),
         () = absences.keep_checking() => Ok(()),
         () = mending::keep_mending(&engine, provider.as_ref()) => Ok(()),
         () = log_ins.ended() => Err(anyhow::anyhow!("the program by which users log in has ended")),
         () = context.shutdown.wait() => Ok(()),
     };
-    cache.close(&engine).await?;
+    let (closed, ()) = tokio::join!(cache.close(&engine), offline.close());
+    closed?;
     ended
 }

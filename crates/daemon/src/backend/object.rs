@@ -182,6 +182,8 @@ impl<P: Provider + 'static> Object<P> {
 
     async fn status(&self) -> DomainStatus {
         DomainStatus {
+            credentials_error: self.log_ins.offline().trouble(),
+            clock_error: self.log_ins.offline().clock_doubt(),
             provider: self.provider_name.into(),
             tracking: self.provider.tracking().into_owned(),
             login_error: self.unverified_kdcs(true),

@@ -5,13 +5,18 @@
 //! over all of this: who is disabled there is forgotten here, and so is a password that it does not take any
 //! more. One user's questions are answered one after the other, so that many at once are no more tries.
 //!
+//! A password that this host cannot date is refused, and kept. A file that takes no changes is the business of
+//! `store`: what is read here is what would be in it.
+//!
 //! Everything but a yes takes the same time and the same work, so that neither tells of whom something is kept,
 //! who is locked out, or who exists.
 
 mod clock;
 mod guesses;
 mod standing;
+mod store;
 
+use super::engine::News;
 use super::people::People;
 use clock::{Clock, Time};
 use guesses::Guesses;
@@ -21,20 +26,21 @@ use roster_provider::access::Matched;
 use roster_provider::log_in::{Answer, Person};
 use roster_secret::Secret;
 use roster_store::StoreError;
-use roster_store::credentials::{Credential, Credentials, Match, Measured};
+use roster_store::credentials::{Changes, Credential, Match, Measured};
 use roster_store::password::{Cost, Hash, HashError};
 use roster_wire::pam::Verdict;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
 use standing::{Standing, refusal, standing};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as Turn, Semaphore};
+use store::CredentialStore;
+use tokio::sync::{Mutex as Turn, Semaphore, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 
 /// Passwords that are compared at a time, each in up to 64 MiB of memory.
 const HASHES_AT_ONCE: usize = 2;
@@ -43,12 +49,18 @@ const LEARNT_AT_ONCE: usize = 1;
 /// Passwords that a directory called wrong and that are compared with what is kept, at a time: guesses from
 /// anywhere, which must not keep those waiting who log in while it is away.
 const COMPARED_AT_ONCE: usize = 1;
+/// How often a file that could not be read is tried again for one of these.
+const COMPARED_AGAIN: Duration = Duration::from_secs(1);
 /// Passwords that wait to be kept; further ones are kept after the next log-in.
 const WAITING_MAX: usize = 64;
 /// People whose passwords are remembered as unchanged. More are hashed again at their next log-in.
 const REMEMBERED_MAX: usize = 4096;
 /// How often what is kept of people who have gone, or kept for too long, is looked for.
 const CLEANING: Duration = Duration::from_secs(600);
+/// How often the clock is looked at while the directory answers, which is when it is believed.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
+/// How long the last write may take: the monitor waits five seconds for the process to end.
+const LAST_WRITE_WAIT: Duration = Duration::from_secs(2);
 /// The time of the last log-in is written again when it is older than this share of a life.
 const LIFE_SHARE: u32 = 100;
 /// Without credentials a filter's word is believed for so long.
@@ -61,10 +73,12 @@ pub struct Offline {
     settings: Option<Settings>,
     time: Mutex<Time>,
     clock: Box<dyn Clock>,
+    /// Whether the directory answers; none where it tells nothing of the time, as files.
+    directory: Option<watch::Receiver<News>>,
 }
 
 struct Kept {
-    store: Arc<Credentials>,
+    store: Arc<CredentialStore>,
     people: Arc<People>,
     turns: Mutex<HashMap<Vec<u8>, Arc<Turn<()>>>>,
     hashing: Semaphore,
@@ -75,6 +89,8 @@ struct Kept {
     /// How often everything was forgotten: what was read before that is not written after it.
     emptied: AtomicU64,
     cost: Turn<Option<Cost>>,
+    /// Held while dates are corrected.
+    correcting: Turn<()>,
     /// Keyed digests of the passwords that were kept by this process.
     remembered: Mutex<HashMap<Vec<u8>, [u8; 32]>>,
     key: Secret,
@@ -82,13 +98,17 @@ struct Kept {
 
 /// Why there is nothing to go by.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+pub enum Trouble {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Hash(#[from] HashError),
     #[error("{0}")]
     Other(&'static str),
+    #[error(
+        "it is forgotten, but not in the file, which is written as soon as it takes changes: {0}"
+    )]
+    Unwritten(String),
 }
 
 /// What a password can be compared with.
@@ -127,73 +147,89 @@ impl Offline {
             settings: None,
             time: Mutex::default(),
             clock: Box::new(clock::OfTheHost::new()),
+            directory: None,
         }
     }
 
-    /// Opens what is kept in the domain's folder. Where it cannot be opened nothing is kept, which is said
-    /// aloud: people log in as long as somebody can be asked.
+    /// Opens what is kept in the domain's folder. A file that cannot be opened is opened again by
+    /// [`keep`](Self::keep). `directory` tells whether a directory answers that vouches for the clock.
     #[must_use]
-    pub fn open(folder: &Path, settings: Option<Settings>, people: Arc<People>) -> Self {
-        Self::open_by(Box::new(clock::OfTheHost::new()), folder, settings, people)
-    }
-
-    fn open_by(
-        clock: Box<dyn Clock>,
+    pub fn open(
         folder: &Path,
         settings: Option<Settings>,
         people: Arc<People>,
+        directory: Option<watch::Receiver<News>>,
     ) -> Self {
-        let none = Self { clock, ..Self::none() };
-        let opened = Credentials::open(folder);
-        let (store, set_aside) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                tracing::error!("{error}; nobody can log in while the directory is away");
-                return none;
-            }
-        };
-        if let Some(aside) = set_aside {
-            let (path, reason) = (aside.path.display(), aside.reason);
-            tracing::error!(
-                "what was kept of passwords was set aside as {path}; everybody has to log in once while \
-                 the directory answers: {reason}"
-            );
-        }
-        let time = store.mark().map(Time::from);
-        let key = random_key();
-        match (time, key) {
-            (Ok(time), Some(key)) => {
-                let kept = Kept {
-                    store: Arc::new(store),
-                    people,
-                    turns: Mutex::default(),
-                    hashing: Semaphore::new(HASHES_AT_ONCE),
-                    learning: Semaphore::new(LEARNT_AT_ONCE),
-                    waiting: Semaphore::new(WAITING_MAX),
-                    comparing: Semaphore::new(COMPARED_AT_ONCE),
-                    guesses: Mutex::default(),
-                    emptied: AtomicU64::new(0),
-                    cost: Turn::default(),
-                    remembered: Mutex::default(),
-                    key,
-                };
-                Self { kept: Some(kept), settings, time: Mutex::new(time), ..none }
-            }
-            (Err(error), _) => {
-                tracing::error!("{error}; nobody can log in while the directory is away");
-                none
-            }
-            (_, None) => {
-                tracing::error!("no random bytes; nobody can log in while the directory is away");
-                none
-            }
-        }
+        let clock = Box::new(clock::OfTheHost::new());
+        Self::over(CredentialStore::open(folder), clock, settings, people, directory)
     }
 
-    /// The time that lives and locks are counted in: the clock's, but never earlier than it was seen to be.
+    fn over(
+        store: Arc<CredentialStore>,
+        clock: Box<dyn Clock>,
+        settings: Option<Settings>,
+        people: Arc<People>,
+        directory: Option<watch::Receiver<News>>,
+    ) -> Self {
+        let none = Self { clock, ..Self::none() };
+        let Some(key) = random_key() else {
+            tracing::error!("no random bytes; nobody can log in while the directory is away");
+            return none;
+        };
+        let kept = Kept {
+            store,
+            people,
+            turns: Mutex::default(),
+            hashing: Semaphore::new(HASHES_AT_ONCE),
+            learning: Semaphore::new(LEARNT_AT_ONCE),
+            waiting: Semaphore::new(WAITING_MAX),
+            comparing: Semaphore::new(COMPARED_AT_ONCE),
+            guesses: Mutex::default(),
+            emptied: AtomicU64::new(0),
+            cost: Turn::default(),
+            correcting: Turn::default(),
+            remembered: Mutex::default(),
+            key,
+        };
+        Self { kept: Some(kept), settings, directory, ..none }
+    }
+
+    /// The time that lives and locks are counted in: the host's while the directory answers. While it does not,
+    /// never earlier than it was seen to be.
     #[must_use]
     pub fn now_unix(&self) -> u64 {
-        lock(&self.time).now(&self.clock.read())
+        self.time(self.answers())
+    }
+
+    /// Whether the directory answers at this time.
+    #[must_use]
+    pub fn answers(&self) -> bool {
+        self.directory.as_ref().is_some_and(|news| news.borrow().online == Some(true))
+    }
+
+    fn time(&self, is_confirmed: bool) -> u64 {
+        let mut time = lock(&self.time);
+        let reading = self.clock.read();
+        if let Some(found) = self.kept.as_ref().and_then(|kept| kept.store.take_found()) {
+            time.not_before(found, &reading);
+        }
+        if is_confirmed { time.confirm(&reading) } else { time.now(&reading) }
+    }
+
+    /// Why the clock is not believed, in words; empty if it is.
+    #[must_use]
+    pub fn clock_doubt(&self) -> String {
+        if self.kept.is_none() {
+            return String::new();
+        }
+        let _ = self.now_unix();
+        lock(&self.time).doubt(&self.clock.read())
+    }
+
+    /// Why what is kept cannot be read or written, in words; empty if it can.
+    #[must_use]
+    pub fn trouble(&self) -> String {
+        self.in_use().map(|(kept, _)| kept.store.trouble()).unwrap_or_default()
     }
 
     /// Does what is done for a wrong password while nobody can be asked, under a name that is nobody's.
@@ -270,7 +306,7 @@ impl Offline {
         if kept.verify(hash, password).await? {
             if credential.failures > 0 {
                 let forgiven = Credential { failures: 0, failed_unix: 0, ..credential };
-                kept.put(&person.name, forgiven, emptied).await?;
+                self.put(kept, &person.name, forgiven, emptied).await?;
             }
             if kept.emptied() != emptied {
                 return Ok(None);
@@ -281,8 +317,8 @@ impl Offline {
         }
         let failures = credential.failures.saturating_add(1);
         let counted = Credential { failures, failed_unix: now, ..credential };
-        // Who cannot be counted is told nothing.
-        kept.put(&person.name, counted, emptied).await?;
+        // Before the verdict is known to anybody.
+        self.put(kept, &person.name, counted, emptied).await?;
         let reason = format!("by what is kept of the password, {failures} times in a row");
         Ok(Some(Answer::because(Verdict::WrongPassword, reason)))
     }
@@ -294,24 +330,32 @@ impl Offline {
         settings: &Settings,
         person: &Person,
     ) -> Result<Option<Usable>, Trouble> {
-        let Some(credential) = kept.store.get(&person.name)? else { return Ok(None) };
-        match kept.has(person).await? {
-            Some(true) => {}
-            Some(false) => {
-                kept.forget(&person.name)?;
-                return Ok(None);
-            }
-            None => return Err(Trouble::Other("nothing is known of the domain's users")),
+        if kept.store.get(&person.name)?.is_none() {
+            return Ok(None);
+        }
+        // While nothing is known of the domain's users, as after its cache was lost, the publisher is believed: it
+        // has just said that the domain serves that name and uid.
+        let has = kept.has(person).await?;
+        if has == Some(false) {
+            kept.forget(&person.name).await?;
+            return Ok(None);
         }
         let now = self.noted(kept).await?;
+        // Its dates may have been corrected.
+        let Some(credential) = kept.store.get(&person.name)? else { return Ok(None) };
         match standing(&credential, person.uid, now, settings) {
             Standing::Good => {
                 let hash = Hash::parse(&credential.hash)?;
                 Ok(Some(Usable::Now(credential, hash, now)))
             }
             Standing::SomebodyElse => {
-                kept.forget(&person.name)?;
+                if has.is_some() {
+                    kept.forget(&person.name).await?;
+                }
                 Ok(None)
+            }
+            Standing::Undated => {
+                Err(Trouble::Other("the clock is behind the last log-in by the directory"))
             }
             Standing::TooOld => {
                 Err(Trouble::Other("the last log-in by the directory is too long ago"))
@@ -342,12 +386,14 @@ impl Offline {
             | Verdict::NotPermitted
             | Verdict::NewPasswordRefused => return,
         };
+        self.time(true);
         self.learn(person, password, what);
     }
 
     /// The password was changed to this.
     pub fn changed(self: &Arc<Self>, person: &Person, password: &Secret) {
         if self.in_use().is_some() {
+            self.time(true);
             self.learn(person, password, Lesson::Changed);
         }
     }
@@ -366,9 +412,7 @@ impl Offline {
         tokio::spawn(async move {
             let Some((kept, settings)) = offline.in_use() else { return };
             let learnt = match what {
-                Lesson::Out => {
-                    kept.in_turn(&person.name, async { kept.forget(&person.name) }).await
-                }
+                Lesson::Out => kept.in_turn(&person.name, kept.forget(&person.name)).await,
                 Lesson::Wrong => kept.learn_wrong(&person.name, &password).await,
                 Lesson::Right | Lesson::Changed => {
                     let is_changed = what == Lesson::Changed;
@@ -397,11 +441,13 @@ impl Offline {
         let is_remembered = kept.is_remembered(name, password);
         if is_changed || is_remembered == Some(false) {
             // The one before is wrong from now on, whatever becomes of this one.
-            kept.forget_password(name)?;
+            kept.forget_password(name).await?;
         }
-        let now = self.corrected(kept).await?;
+        let now = self.noted(kept).await?;
         let cost = kept.cost(settings).await?;
-        let before = kept.store.get(name)?.filter(|before| before.uid == person.uid);
+        // What cannot be read is replaced.
+        let before = kept.store.get(name).ok().flatten();
+        let before = before.filter(|before| before.uid == person.uid);
         let same = before.filter(|before| {
             is_remembered == Some(true)
                 && Hash::parse(&before.hash).is_ok_and(|hash| hash.cost() == cost)
@@ -411,67 +457,130 @@ impl Offline {
             let is_recent = age < (settings.life / LIFE_SHARE).as_secs();
             if !is_recent || before.failures > 0 {
                 let seen = Credential { verified_unix: now, failures: 0, failed_unix: 0, ..before };
-                kept.put(name, seen, emptied).await?;
+                self.put(kept, name, seen, emptied).await?;
             }
             return Ok(());
         }
         let Ok(_place) = kept.waiting.try_acquire() else {
             // Whatever was kept is of another password, perhaps.
-            return kept.forget_password(name);
+            return kept.forget_password(name).await;
         };
         let hash = match kept.hash(cost, password).await {
             Ok(hash) => hash,
             Err(trouble) => {
-                kept.forget_password(name)?;
+                kept.forget_password(name).await?;
                 return Err(trouble);
             }
         };
         let credential =
             Credential { uid: person.uid, hash, verified_unix: now, failures: 0, failed_unix: 0 };
-        if let Err(trouble) = kept.put(name, credential, emptied).await {
-            // What is there may be of another password.
-            kept.forget_password(name)?;
-            return Err(trouble);
-        }
+        self.put(kept, name, credential, emptied).await?;
         kept.remember(name, password);
         Ok(())
     }
 
-    /// The time now, which is kept as the latest that was seen.
+    /// Keeps that with the time that it is dated by, unless everything was forgotten since `emptied` was read.
+    async fn put(
+        &self,
+        kept: &Kept,
+        name: &[u8],
+        credential: Credential,
+        emptied: u64,
+    ) -> Result<(), Trouble> {
+        let mark = lock(&self.time).mark();
+        // The clock may have been corrected since the credential was read.
+        let verified_unix = credential.verified_unix.min(mark.unix);
+        let credential = Credential { verified_unix, ..credential };
+        let changes = Changes { mark: Some(mark), ..Changes::credential(name, Some(credential)) };
+        kept.write(changes).await?;
+        if kept.emptied() == emptied { Ok(()) } else { kept.forget(name).await }
+    }
+
+    /// The time now, which is kept as the latest that was seen. What is kept is dated by it.
     async fn noted(&self, kept: &Kept) -> Result<u64, Trouble> {
-        let (now, mark) = lock(&self.time).note(&self.clock.read());
+        let _correcting = kept.correcting.lock().await;
+        let now = self.now_unix();
+        // What cannot be corrected now is refused until it is.
+        let _ = self.correct(kept).await;
+        let mark = lock(&self.time).note();
         if let Some(mark) = mark {
-            let store = Arc::clone(&kept.store);
-            blocking(move || store.put_mark(&mark)).await??;
+            kept.write(Changes { mark: Some(mark), ..Changes::default() }).await?;
         }
         Ok(now)
     }
 
-    /// The same while a directory answers. A clock that was ahead and has been put right counts again; what
-    /// was kept by the wrong time goes.
-    async fn corrected(&self, kept: &Kept) -> Result<u64, Trouble> {
-        let reset = lock(&self.time).put_right(&self.clock.read());
-        if let Some(mark) = reset {
-            tracing::warn!(
-                "the clock was set back: what was kept of passwords after it is forgotten"
-            );
-            let store = Arc::clone(&kept.store);
-            let now = mark.unix;
-            blocking(move || {
-                let ahead = store.list()?.into_iter().filter(|(_, kept)| kept.verified_unix > now);
-                for (name, _) in ahead {
-                    store.remove(&name)?;
-                }
-                store.put_mark(&mark)
-            })
-            .await??;
+    /// Corrects what was dated by a clock that was moved since. Where that cannot be done now, it is refused.
+    async fn correct(&self, kept: &Kept) -> Result<(), Trouble> {
+        let (due, mark) = {
+            let mut time = lock(&self.time);
+            let due = time.take_due();
+            if due.is_empty() {
+                return Ok(());
+            }
+            (due, time.mark())
+        };
+        tracing::warn!("the clock was moved: the dates of what is kept of passwords are corrected");
+        let (store, corrections) = (Arc::clone(&kept.store), due.clone());
+        let redated = move |unix| corrections.iter().fold(unix, |unix, one| one.redated(unix));
+        let corrected = blocking(move || store.redate(mark, redated)).await;
+        match corrected {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                lock(&self.time).put_back(due);
+                Err(error.into())
+            }
+            Err(ending) => Err(ending),
         }
-        self.noted(kept).await
+    }
+
+    /// Keeps what is kept in order, for as long as it is polled: writes what could not be written, corrects what
+    /// was dated by a wrong clock, and forgets what nobody needs.
+    pub async fn keep(&self) {
+        let Some(kept) = &self.kept else { return std::future::pending().await };
+        tokio::join!(kept.store.keep_written(), self.keep_time(kept), self.keep_clean(kept));
+    }
+
+    /// Writes the rest.
+    pub async fn close(&self) {
+        let Some(kept) = &self.kept else { return };
+        let store = Arc::clone(&kept.store);
+        if timeout(LAST_WRITE_WAIT, blocking(move || store.settle())).await.is_err() {
+            tracing::error!("the last changes to the passwords for offline logins are not written");
+        }
+    }
+
+    async fn keep_time(&self, kept: &Kept) {
+        let mut news = self.directory.clone();
+        loop {
+            let returns = async {
+                match &mut news {
+                    Some(news) if !self.answers() => {
+                        let online = |news: &News| news.online == Some(true);
+                        if news.wait_for(online).await.is_err() {
+                            std::future::pending::<()>().await;
+                        }
+                    }
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = returns => {}
+                () = sleep(LOOK_AT_CLOCK) => {}
+            }
+            let _ = self.now_unix();
+            let _correcting = kept.correcting.lock().await;
+            // What cannot be read now is corrected when it can.
+            let _ = self.correct(kept).await;
+            let moved = lock(&self.time).note_move();
+            if let Some(mark) = moved {
+                // An error is that the process ends.
+                let _ = kept.write(Changes { mark: Some(mark), ..Changes::default() }).await;
+            }
+        }
     }
 
     /// Looks from time to time for what is kept of people who have gone, or was kept for too long.
-    pub async fn keep_clean(&self) {
-        let Some(kept) = &self.kept else { return std::future::pending().await };
+    async fn keep_clean(&self, kept: &Kept) {
         loop {
             if let Err(trouble) = self.clean(kept).await {
                 tracing::error!("what is kept of passwords cannot be cleared up: {trouble}");
@@ -482,33 +591,41 @@ impl Offline {
 
     async fn clean(&self, kept: &Kept) -> Result<(), Trouble> {
         let now = self.noted(kept).await?;
-        let (store, people) = (Arc::clone(&kept.store), Arc::clone(&kept.people));
-        let mut gone = 0;
-        match &self.settings {
-            // Nothing is to be kept any more.
-            None => gone += blocking(move || store.retain(|_, _| false)).await??,
-            Some(settings) => {
-                let is_old = |credential: &Credential| {
-                    standing(credential, credential.uid, now, settings) == Standing::TooOld
-                };
-                let listed = Arc::clone(&store);
-                for (name, credential) in blocking(move || listed.list()).await?? {
-                    if !is_old(&credential) {
-                        continue;
-                    }
-                    let looked_at = async {
-                        // The user may have logged in since.
-                        let is_old = kept.store.get(&name)?.is_some_and(|now| is_old(&now));
-                        if is_old {
-                            kept.forget(&name)?;
-                        }
-                        Ok::<_, Trouble>(is_old)
-                    };
-                    gone += u64::from(kept.in_turn(&name, looked_at).await?);
-                }
-                let keep = move |name: &[u8], uid| people.has(name, uid) != Some(false);
-                gone += blocking(move || store.retain(keep)).await??;
+        let Some(settings) = &self.settings else {
+            let store = Arc::clone(&kept.store);
+            let is_empty = move || {
+                Ok::<_, StoreError>(store.list()?.is_empty() && store.all_matched()?.is_empty())
+            };
+            if blocking(is_empty).await?? {
+                return Ok(());
             }
+            // Nothing is to be kept any more.
+            return kept.write(Changes { forgets_all: true, ..Changes::default() }).await;
+        };
+        let is_old = |credential: &Credential| {
+            let is_too_old =
+                standing(credential, credential.uid, now, settings) == Standing::TooOld;
+            is_too_old && lock(&self.time).may_delete(credential.verified_unix, &self.clock.read())
+        };
+        let mut gone = 0;
+        let store = Arc::clone(&kept.store);
+        for (name, credential) in blocking(move || store.list()).await?? {
+            if !is_old(&credential) {
+                continue;
+            }
+            let looked_at = async {
+                // The user may have logged in since.
+                let is_old = kept.store.get(&name)?.is_some_and(|now| is_old(&now));
+                if is_old {
+                    kept.forget(&name).await?;
+                }
+                Ok::<_, Trouble>(is_old)
+            };
+            gone += u64::from(kept.in_turn(&name, looked_at).await?);
+        }
+        for name in kept.departed_users().await? {
+            kept.in_turn(&name, kept.forget(&name)).await?;
+            gone += 1;
         }
         if gone > 0 {
             tracing::info!(
@@ -525,7 +642,7 @@ impl Offline {
         let listed = kept.store.list()?.into_iter().map(|(name, credential)| {
             let locked_until_unix = match standing(&credential, credential.uid, now, settings) {
                 Standing::LockedUntil(until) => until,
-                Standing::Good | Standing::TooOld | Standing::SomebodyElse => 0,
+                Standing::Good | Standing::Undated | Standing::TooOld | Standing::SomebodyElse => 0,
             };
             let Credential { verified_unix, failures, .. } = credential;
             let expires_unix = verified_unix.saturating_add(settings.life.as_secs());
@@ -535,21 +652,30 @@ impl Offline {
     }
 
     /// Forgets what is kept of a user, or with an empty name of everybody; gives of how many.
-    pub async fn forget(&self, name: &[u8]) -> Result<u64, StoreError> {
+    pub async fn forget(&self, name: &[u8]) -> Result<u64, Trouble> {
         let Some(kept) = &self.kept else { return Ok(0) };
         if name.is_empty() {
             // Who is being asked about now has read already, and finds this out after writing.
             kept.emptied.fetch_add(1, Ordering::SeqCst);
             lock(&kept.remembered).clear();
-            return kept.store.retain(|_, _| false);
+            let forgotten = kept.store.list().map_or(0, |listed| listed.len() as u64);
+            kept.write(Changes { forgets_all: true, ..Changes::default() }).await?;
+            return self.written(forgotten);
         }
         let forgotten = async {
-            lock(&kept.remembered).remove(name);
-            let had = kept.store.get(name)?.is_some();
-            kept.store.remove(name)?;
-            Ok(u64::from(had))
+            let had = kept.store.get(name).is_ok_and(|credential| credential.is_some());
+            kept.forget(name).await?;
+            Ok::<_, Trouble>(u64::from(had))
         };
-        kept.in_turn(name, forgotten).await
+        let forgotten = kept.in_turn(name, forgotten).await?;
+        self.written(forgotten)
+    }
+
+    fn written(&self, forgotten: u64) -> Result<u64, Trouble> {
+        match self.trouble() {
+            trouble if trouble.is_empty() => Ok(forgotten),
+            trouble => Err(Trouble::Unwritten(trouble)),
+        }
     }
 
     /// The directory said whether a filter finds a user.
@@ -642,28 +768,41 @@ impl Kept {
         self.emptied.load(Ordering::SeqCst)
     }
 
-    /// Keeps that, unless everything was forgotten since `emptied` was read.
-    async fn put(&self, name: &[u8], credential: Credential, emptied: u64) -> Result<(), Trouble> {
-        let (store, to) = (Arc::clone(&self.store), name.to_vec());
-        blocking(move || store.put(&to, &credential)).await??;
-        if self.emptied() == emptied { Ok(()) } else { self.forget(name) }
+    async fn write(&self, changes: Changes) -> Result<(), Trouble> {
+        let store = Arc::clone(&self.store);
+        blocking(move || store.write(changes)).await
     }
 
     async fn put_matched(&self, name: &[u8], said: Match, emptied: u64) -> Result<(), Trouble> {
-        let (store, to) = (Arc::clone(&self.store), name.to_vec());
-        blocking(move || store.put_matched(&to, &said)).await??;
-        if self.emptied() == emptied { Ok(()) } else { self.forget(name) }
+        self.write(Changes::matched(name, Some(said))).await?;
+        if self.emptied() == emptied { Ok(()) } else { self.forget(name).await }
     }
 
-    fn forget(&self, name: &[u8]) -> Result<(), Trouble> {
+    async fn forget(&self, name: &[u8]) -> Result<(), Trouble> {
         lock(&self.remembered).remove(name);
-        Ok(self.store.remove(name)?)
+        let is_kept =
+            !matches!((self.store.get(name), self.store.matched(name)), (Ok(None), Ok(None)));
+        if is_kept { self.write(Changes::forget(name)).await } else { Ok(()) }
     }
 
     /// What an access filter said of the user stays.
-    fn forget_password(&self, name: &[u8]) -> Result<(), Trouble> {
+    async fn forget_password(&self, name: &[u8]) -> Result<(), Trouble> {
         lock(&self.remembered).remove(name);
-        Ok(self.store.remove_credential(name)?)
+        let is_kept = !matches!(self.store.get(name), Ok(None));
+        if is_kept { self.write(Changes::credential(name, None)).await } else { Ok(()) }
+    }
+
+    /// Users of whom something is kept and who are not in the domain any more.
+    async fn departed_users(&self) -> Result<BTreeSet<Vec<u8>>, Trouble> {
+        let (store, people) = (Arc::clone(&self.store), Arc::clone(&self.people));
+        let find = move || {
+            let credentials = store.list()?.into_iter().map(|(name, kept)| (name, kept.uid));
+            let matches = store.all_matched()?.into_iter().map(|(name, kept)| (name, kept.uid));
+            let all = credentials.chain(matches);
+            let gone = all.filter(|(name, uid)| people.has(name, *uid) == Some(false));
+            Ok::<_, StoreError>(gone.map(|(name, _)| name).collect())
+        };
+        Ok(blocking(find).await??)
     }
 
     /// The directory calls a password wrong. A mistyped one takes nothing away; one that was right before
@@ -671,11 +810,15 @@ impl Kept {
     async fn learn_wrong(&self, name: &[u8], password: &Secret) -> Result<(), Trouble> {
         match self.is_remembered(name, password) {
             Some(false) => Ok(()),
-            Some(true) => self.in_turn(name, async { self.forget(name) }).await,
-            None if self.store.get(name)?.is_none() => Ok(()),
+            Some(true) => self.in_turn(name, self.forget(name)).await,
+            None if matches!(self.store.get(name), Ok(None)) => Ok(()),
             None if !lock(&self.guesses).begin(name, Instant::now()) => Ok(()),
             None => {
                 let compared = async {
+                    // It may be the password of a file that cannot be read now.
+                    while self.store.get(name).is_err() {
+                        sleep(COMPARED_AGAIN).await;
+                    }
                     let _permit = self.comparing.acquire().await;
                     self.in_turn(name, self.compare_wrong(name, password)).await
                 };
@@ -689,7 +832,7 @@ impl Kept {
     async fn compare_wrong(&self, name: &[u8], password: &Secret) -> Result<(), Trouble> {
         let Some(credential) = self.store.get(name)? else { return Ok(()) };
         let was_right = compare(Hash::parse(&credential.hash)?, password).await?;
-        if was_right { self.forget(name) } else { Ok(()) }
+        if was_right { self.forget(name).await } else { Ok(()) }
     }
 
     /// Whether the domain has that person; `None` while nothing is known of it.
@@ -731,12 +874,13 @@ impl Kept {
         let aim_us = u64::try_from(aim.as_micros()).unwrap_or(u64::MAX);
         let store = Arc::clone(&self.store);
         let cost = blocking(move || {
-            if let Some(measured) = store.measured()?.filter(|before| before.aim_us == aim_us) {
+            if let Some(measured) = store.measured().filter(|before| before.aim_us == aim_us) {
                 return Ok(Cost::from(measured));
             }
             let cost = Cost::measure(aim)?;
             let Cost { memory_kib, passes } = cost;
-            store.put_measured(Measured { aim_us, memory_kib, passes })?;
+            let measured = Some(Measured { aim_us, memory_kib, passes });
+            store.write(Changes { measured, ..Changes::default() });
             Ok::<_, Trouble>(cost)
         })
         .await??;

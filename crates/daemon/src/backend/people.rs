@@ -66,6 +66,8 @@ struct Known {
     members: BTreeMap<String, Option<Arc<Members>>>,
     /// The state of the rejected entries that these go with.
     rejections: u64,
+    /// Hashes of the names of users who were there and are gone.
+    gone: HashSet<u64>,
 }
 
 struct Group {
@@ -112,11 +114,15 @@ impl People {
         found.ok_or(Untold::Nobody)
     }
 
-    /// Whether there is exactly one user of that name and uid, in what is known now. `None` while nothing is.
+    /// Whether there is exactly one user of that name and uid, in what is known now. `None` while nothing is:
+    /// on demand nothing is known of a name that the directory was not asked for.
     #[must_use]
     pub fn has(&self, name: &[u8], uid: u32) -> Option<bool> {
         match self.find(name, uid) {
             Ok(_) => Some(true),
+            Err(Untold::Nobody) if self.mode == Mode::OnDemand => {
+                self.up_to_date().ok().filter(|known| known.has_heard_of(name)).map(|_| false)
+            }
             Err(Untold::Nobody | Untold::Several) => Some(false),
             Err(Untold::NoView(_) | Untold::Image(_) | Untold::Ending) => None,
         }
@@ -210,10 +216,18 @@ impl People {
 }
 
 impl Known {
+    /// Whether a user of that name is or was there.
+    fn has_heard_of(&self, name: &[u8]) -> bool {
+        let hash = self.hasher.hash_one(name);
+        let mut named = self.names.range((hash, 0)..=(hash, u32::MAX));
+        named.next().is_some() || self.gone.contains(&hash)
+    }
+
     /// Takes in what an entry is now; whether it was or is a group.
     fn take(&mut self, number: u32, records: Option<&[u8]>, with_groups: bool) -> bool {
         if let Some(hash) = self.users.remove(&number) {
             self.names.remove(&(hash, number));
+            self.gone.insert(hash);
         }
         let mut of_groups = false;
         if let Some(group) = self.groups.remove(&number) {
@@ -225,6 +239,7 @@ impl Known {
         match records.and_then(|records| Records::bare(records).next()) {
             Some(Ok(Record::User(user))) => {
                 let hash = self.hasher.hash_one(user.name);
+                self.gone.remove(&hash);
                 self.users.insert(number, hash);
                 self.names.insert((hash, number));
             }

@@ -538,7 +538,7 @@ impl State {
         let locals = self.locals.as_ref()?;
         for (position, domain) in self.domains.iter().enumerate() {
             if let Err(unavailable) = self.is_there(position) {
-                return Some(Err(unavailable));
+                return Some(self.served_before(position, name).map(Some).ok_or(unavailable));
             }
             let called_so = domain.entries.users().filter(|(_, user)| user.name() == name);
             let mut admitted =
@@ -1025,6 +1025,30 @@ mod tests {
         for kind in [Kind::UserByName, Kind::GroupByName, Kind::GroupsOf] {
             assert_eq!(look_up(&directory, &by_name(kind, "carol")).await, not_read);
         }
+    }
+
+    #[test]
+    fn log_in_before_domains_are_read_follows_snapshot() {
+        let mut state = host(&["corp", "lab"]);
+        // Two of one uid: the second is not served.
+        let corp = Image::full().user(1, "alice", 5001, 5001).user(2, "zed", 5001, 5001);
+        take(&mut state, 0, corp).expect("well formed");
+        take(&mut state, 1, Image::full().user(1, "bob", 7001, 7001)).expect("well formed");
+        let mut anew = succeeded(&state, &["corp", "lab"]);
+        let user = |domain: &str, uid| Some(Ok(Some((domain.to_owned(), uid))));
+        assert_eq!(anew.mirrored_user(b"alice"), user("corp", 5001));
+        assert_eq!(anew.mirrored_user(b"bob"), user("lab", 7001), "behind one that is not read");
+        for name in [&b"zed"[..], b"newcomer"] {
+            let not_read = Err(Unavailable("domain corp was not read yet".into()));
+            assert_eq!(anew.mirrored_user(name), Some(not_read));
+        }
+        // What was read counts.
+        take(&mut anew, 0, Image::full().user(1, "alice", 5005, 5005)).expect("well formed");
+        assert_eq!(anew.mirrored_user(b"alice"), user("corp", 5005));
+        assert_eq!(anew.mirrored_user(b"bob"), user("lab", 7001));
+        anew.set_locals(locals(&[("root", 0), ("robert", 7001)], &[]));
+        let not_read = Err(Unavailable("domain lab was not read yet".into()));
+        assert_eq!(anew.mirrored_user(b"bob"), Some(not_read), "the host has the uid");
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 
 use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
-use super::kept::{Displaced, Kept, Unusable};
+use super::kept::{Displaced, Kept, Unusable, user_at};
 use super::learnt::Learnt;
 use super::merge::{Claims, Merged, Source, merge};
 use super::model::{Domain, Entry, Image, Refused, Untold, record_number};
@@ -13,7 +13,7 @@ use super::restored::{Behind, Restored, Restoring};
 use super::served::{Counts, Served};
 use crate::backend::deletion::{Guard, Verdict};
 use crate::role::{DomainRules, Publisher};
-use roster_bus::exchange::{COMPLETE, CURRENT, REMOVALS_JUDGED, Record};
+use roster_bus::exchange::{COMPLETE, CURRENT, NO_REFERENCE, REMOVALS_JUDGED, Record};
 use roster_bus::interfaces::DomainCounts;
 use roster_config::{Host, Mode};
 use roster_snapshot::Snapshot;
@@ -375,6 +375,28 @@ impl State {
             return None;
         }
         Some(Restoring { bytes: Arc::clone(&previous.bytes), users, groups, complete })
+    }
+
+    /// The domain and the uid of a user whom the snapshot in place serves, of a domain at that position or
+    /// behind it, while that position was not read: programs are told of that user.
+    #[must_use]
+    pub fn served_before(&self, position: usize, name: &[u8]) -> Option<(String, u32)> {
+        let previous = self.previous.as_ref()?;
+        let snapshot = Snapshot::open(&previous.bytes).ok()?;
+        let user = user_at(0, NO_REFERENCE, &snapshot.user_by_name(name).ok()??);
+        let domain = self.domains.get(position..)?.iter().find(|domain| {
+            let places = previous.places.as_ref().and_then(|places| places.of(&domain.name));
+            let mut of_domain = places.into_iter().flat_map(|(users, _)| users);
+            of_domain.any(|position| match snapshot.user(position) {
+                Ok(Some(user)) => user.record().name == name,
+                Ok(None) | Err(_) => false,
+            })
+        })?;
+        domain
+            .rules
+            .user(&user, self.locals.as_ref()?)
+            .is_ok()
+            .then(|| (domain.name.clone(), user.uid))
     }
 
     /// Goes on with what a domain had, unless it was taken in meanwhile.

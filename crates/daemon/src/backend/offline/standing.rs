@@ -15,6 +15,8 @@ pub enum Standing {
     Good,
     /// Not before that time.
     LockedUntil(u64),
+    /// It is of a later time than now: of another clock.
+    Undated,
     /// Its life is over.
     TooOld,
     /// It is of somebody who had the name before.
@@ -28,9 +30,8 @@ pub fn standing(credential: &Credential, uid: u32, now: u64, settings: &Settings
     if credential.uid != uid {
         return Standing::SomebodyElse;
     }
-    // One that was found right later than now was found so by another clock.
-    let age = now.checked_sub(verified_unix);
-    if age.is_none_or(|age| age > settings.life.as_secs()) {
+    let Some(age) = now.checked_sub(verified_unix) else { return Standing::Undated };
+    if age > settings.life.as_secs() {
         return Standing::TooOld;
     }
     let until = failed_unix.saturating_add(settings.lockout.as_secs());
@@ -69,7 +70,7 @@ mod tests {
         assert_eq!(stands(0, 0, 5000), Standing::Good);
         assert_eq!(stands(0, 0, 6000), Standing::Good);
         assert_eq!(stands(0, 0, 6001), Standing::TooOld);
-        assert_eq!(stands(0, 0, 4999), Standing::TooOld, "it is of another clock");
+        assert_eq!(stands(0, 0, 4999), Standing::Undated, "it is of another clock");
     }
 
     #[test]

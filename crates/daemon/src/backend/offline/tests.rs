@@ -1,9 +1,15 @@
+//! What is kept of passwords, and what becomes of it.
+
+mod clocks;
+mod faults;
+
 use super::clock::Reading;
 use super::*;
 use crate::backend::engine::Engine;
 use crate::backend::tests::{engine, refresh, uid_of};
 use crate::testing::until;
 use roster_config::Mode;
+use roster_provider::Sink as _;
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -24,6 +30,14 @@ impl Hand {
 
     fn set_back(&self, secs: u64) {
         lock(&self.0).unix -= secs;
+    }
+
+    fn set(&self, unix: u64) {
+        lock(&self.0).unix = unix;
+    }
+
+    fn unix(&self) -> u64 {
+        lock(&self.0).unix
     }
 
     fn boot(&self, boot: u8, unix: u64) {
@@ -71,6 +85,37 @@ impl Host {
         self.offline = opened(&self.hand, self.folder.path(), &self.engine);
     }
 
+    /// The same after tasks that may hold the file open.
+    async fn restart_when_closed(&mut self) {
+        let store = Arc::downgrade(&self.kept().store);
+        self.offline = Arc::new(Offline::none());
+        until("the file is closed", || store.strong_count() == 0).await;
+        self.restart();
+    }
+
+    fn kept(&self) -> &Kept {
+        self.offline.kept.as_ref().unwrap()
+    }
+
+    /// Whether the directory answers from now on.
+    fn directory_answers(&self, answers: bool) {
+        if answers {
+            self.engine.online("ldap://server", "");
+        } else {
+            self.engine.offline("no server answers");
+        }
+    }
+
+    /// Names of those of whom something is kept.
+    fn names(&self) -> Vec<String> {
+        let listed = self.offline.list().unwrap().into_iter();
+        listed.map(|one| String::from_utf8(one.name).unwrap()).collect()
+    }
+
+    async fn clean(&self) {
+        self.offline.clean(self.kept()).await.unwrap();
+    }
+
     /// The directory has said something; waits until that is kept.
     async fn heard(&self, name: &str, password: &str, verdict: Verdict) {
         let (person, password) = (person(name), secret(password));
@@ -92,8 +137,18 @@ impl Host {
 }
 
 fn opened(hand: &Hand, folder: &Path, engine: &Arc<Engine>) -> Arc<Offline> {
+    over(CredentialStore::open(folder), settings(), hand, engine)
+}
+
+fn over(
+    store: Arc<CredentialStore>,
+    settings: Settings,
+    hand: &Hand,
+    engine: &Arc<Engine>,
+) -> Arc<Offline> {
     let people = Arc::new(People::new(Arc::clone(engine), Mode::Replicate, false));
-    Arc::new(Offline::open_by(Box::new(hand.clone()), folder, Some(settings()), people))
+    let (clock, directory) = (Box::new(hand.clone()), Some(engine.news()));
+    Arc::new(Offline::over(store, clock, Some(settings), people, directory))
 }
 
 fn person(name: &str) -> Person {
@@ -293,15 +348,19 @@ async fn a_life_ends_and_a_clock_that_is_set_back_lengthens_none() {
 }
 
 #[tokio::test]
-async fn what_was_kept_by_a_clock_that_was_ahead_goes_when_it_is_put_right() {
+async fn credentials_dated_ahead_are_redated_with_their_age() {
     let host = Host::new();
     host.hand.go(1000 * DAY);
     host.heard("alice", "good", Verdict::Success).await;
     assert_eq!(host.check("alice", "good").await, Verdict::Success);
+    host.hand.go(29 * DAY);
     host.hand.set_back(1000 * DAY);
     host.heard("bob", "good", Verdict::Success).await;
     assert_eq!(host.check("bob", "good").await, Verdict::Success);
-    assert_eq!(host.check("alice", "good").await, Verdict::Unreachable);
+    assert_eq!(host.check("alice", "good").await, Verdict::Success);
+    host.hand.go(2 * DAY);
+    assert_eq!(host.check("bob", "good").await, Verdict::Success);
+    assert_eq!(host.check("alice", "good").await, Verdict::Unreachable, "31 days");
 }
 
 #[tokio::test]
@@ -313,12 +372,12 @@ async fn what_is_too_old_or_of_who_is_gone_is_cleared_up() {
     host.hand.go(11 * DAY);
     let kept = || host.offline.list().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
     tokio::select! {
-        () = host.offline.keep_clean() => unreachable!("it never ends"),
+        () = host.offline.keep() => unreachable!("it never ends"),
         () = until("alice's is removed", || kept() == [b"bob"]) => {}
     }
     refresh(&host.engine, &["alice"], &[], "2");
     tokio::select! {
-        () = host.offline.keep_clean() => unreachable!("it never ends"),
+        () = host.offline.keep() => unreachable!("it never ends"),
         () = until("bob's is removed", || kept().is_empty()) => {}
     }
 }

@@ -118,6 +118,22 @@ fn somebody_is_found_by_name_and_uid_and_never_one_of_two() {
 }
 
 #[test]
+fn on_demand_names_never_asked_for_are_unknown() {
+    let engine = engine(Mode::OnDemand);
+    let people = people(&engine, Mode::OnDemand);
+    let has = |name: &str| people.has(name.as_bytes(), uid_of(name));
+    assert_eq!(has("alice"), None, "as after the cache was lost");
+    put(&engine, USERS, "alice", user("alice", uid_of("alice")));
+    assert_eq!((has("alice"), has("bob")), (Some(true), None));
+    assert_eq!(people.has(b"alice", 1), Some(false), "it is another one");
+    engine.removed(USERS, named("alice"));
+    engine.flush();
+    assert_eq!((has("alice"), has("bob")), (Some(false), None));
+    put(&engine, USERS, "alice", user("alice", uid_of("alice")));
+    assert_eq!(has("alice"), Some(true));
+}
+
+#[test]
 fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
     let nested = |name: &'static str, gid, members: &[&'static str]| {
         let members = members.iter().map(|name| name.as_bytes().into()).collect();
