@@ -328,7 +328,9 @@ pub const KEYS: &[Key] = &[
         "min_id",
         Kind::Integer { min: 1, max: ID_MAX },
         Unset::Is("1000"),
-        "The smallest uid and gid that is taken from any domain. Entries below are rejected.",
+        "The smallest uid and gid that is taken from any domain. Entries below are rejected. rosterd and \
+         roster enable also write it, with the primary gids below it that are allowed, to \
+         /etc/roster/floor: programs refuse smaller ids whatever the snapshot says.",
     ),
     of(
         Table::Host,
@@ -344,7 +346,7 @@ pub const KEYS: &[Key] = &[
         Unset::Is("[]"),
         "Gids below min_id, or of local groups, that users of a directory may have as their primary \
          group. For directories in which everybody is in group 100 (users), write [100]. The \
-         groups themselves are still the host's own.",
+         groups themselves are still the host's own. At most 32 of the gids are below min_id.",
     ),
     of(
         Table::Host,

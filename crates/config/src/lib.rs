@@ -24,6 +24,7 @@ pub use check::{Parsed, parse};
 pub use problem::{Problem, Severity};
 pub use secrets::{NO_ANCHORS, host_anchors, read_keytab, trust_anchors};
 
+use roster_snapshot::Floor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,6 +90,20 @@ pub struct Host {
     pub passwd: PathBuf,
     /// The host's own groups.
     pub group: PathBuf,
+}
+
+impl Host {
+    /// The primary gids below `min_id` that are allowed.
+    fn gids_below(&self) -> impl Iterator<Item = u32> {
+        self.allowed_local_gids.iter().copied().filter(|&gid| gid < self.min_id)
+    }
+
+    /// The floor of this host: what programs accept of a snapshot that root does not own. It is at least as
+    /// wide as what the publisher admits.
+    #[must_use]
+    pub fn floor(&self) -> Floor {
+        Floor::new(self.min_id, self.gids_below()).unwrap_or_default()
+    }
 }
 
 /// `[domain.NAME]`.

@@ -19,6 +19,7 @@
     )
 )]
 
+pub mod floor;
 #[cfg(test)]
 mod golden;
 pub mod hash;
@@ -28,6 +29,7 @@ mod lists;
 mod open;
 mod text;
 
+pub use floor::{Floor, Limits, ServedIds};
 pub use index::Index;
 pub use lists::{Gids, Members};
 pub use open::{OpenError, Section, Shape, Snapshot};
@@ -87,6 +89,20 @@ impl<'a> User<'a> {
         self.text.has(flags::LIST_UNKNOWN)
     }
 
+    /// Whether the floor refuses the record. Lookups by key give such a record as absent.
+    #[inline]
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.text.is_refused()
+    }
+
+    /// Whether an enumeration gives the record.
+    #[inline]
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        !self.ask_first() && !self.is_refused()
+    }
+
     /// Whether nobody has to be asked about the record.
     #[inline]
     #[must_use]
@@ -134,6 +150,20 @@ impl<'a> Group<'a> {
     #[must_use]
     pub fn ask_first(&self) -> bool {
         self.text.has(flags::ASK_FIRST)
+    }
+
+    /// Whether the floor refuses the record. Lookups by key give such a record as absent.
+    #[inline]
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.text.is_refused()
+    }
+
+    /// Whether an enumeration gives the record.
+    #[inline]
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        !self.ask_first() && !self.is_refused()
     }
 
     /// Whether its members have to be asked for: those here are not all.
@@ -187,7 +217,7 @@ impl<'a> Snapshot<'a> {
     pub fn user_by_name(&self, name: &[u8]) -> Found<User<'a>> {
         self.by_user_name.find(hash::bytes(name, self.seed), |position| {
             let user = self.user_of(position)?;
-            Ok((user.text.is_first(name)).then_some(user))
+            Ok((user.text.is_first(name) && !user.is_refused()).then_some(user))
         })
     }
 
@@ -196,11 +226,11 @@ impl<'a> Snapshot<'a> {
     pub fn user_by_uid(&self, uid: u32) -> Found<User<'a>> {
         self.by_uid.find(hash::id(uid, self.seed), |position| {
             let user = self.user_of(position)?;
-            Ok((user.uid == uid).then_some(user))
+            Ok((user.uid == uid && !user.is_refused()).then_some(user))
         })
     }
 
-    /// The entry at that position of the source, from 0; `None` past the last.
+    /// The entry at that position of the source, from 0, refused or not; `None` past the last.
     pub fn user(&self, position: u32) -> Found<User<'a>> {
         at(self.users, position, |_| self.user_of(position))
     }
@@ -210,7 +240,7 @@ impl<'a> Snapshot<'a> {
     pub fn group_by_name(&self, name: &[u8]) -> Found<Group<'a>> {
         self.by_group_name.find(hash::bytes(name, self.seed), |position| {
             let group = self.group_of(position)?;
-            Ok((group.text.is_first(name)).then_some(group))
+            Ok((group.text.is_first(name) && !group.is_refused()).then_some(group))
         })
     }
 
@@ -219,11 +249,11 @@ impl<'a> Snapshot<'a> {
     pub fn group_by_gid(&self, gid: u32) -> Found<Group<'a>> {
         self.by_gid.find(hash::id(gid, self.seed), |position| {
             let group = self.group_of(position)?;
-            Ok((group.gid == gid).then_some(group))
+            Ok((group.gid == gid && !group.is_refused()).then_some(group))
         })
     }
 
-    /// The entry at that position of the source, from 0; `None` past the last.
+    /// The entry at that position of the source, from 0, refused or not; `None` past the last.
     pub fn group(&self, position: u32) -> Found<Group<'a>> {
         at(self.groups, position, |_| self.group_of(position))
     }
@@ -243,7 +273,12 @@ impl<'a> Snapshot<'a> {
                 return Ok(None);
             }
             let ids = self.group_ids.range(membership.first.get(), membership.count.get())?;
-            Ok(Some(Gids { ids, gids: self.gids, sum: membership.sum.get() }))
+            Ok(Some(Gids {
+                ids,
+                gids: self.gids,
+                sum: membership.sum.get(),
+                served: self.limits.ids(),
+            }))
         })
     }
 
@@ -257,7 +292,10 @@ impl<'a> Snapshot<'a> {
                 return Err(Damage);
             }
             let ids = self.group_ids.range(membership.first.get(), membership.count.get())?;
-            Ok((self.name_of(slot)?, Gids { ids, gids: self.gids, sum: membership.sum.get() }))
+            Ok((
+                self.name_of(slot)?,
+                Gids { ids, gids: self.gids, sum: membership.sum.get(), served: self.limits.ids() },
+            ))
         })
     }
 
@@ -274,27 +312,31 @@ impl<'a> Snapshot<'a> {
         at(self.shadows, position, |_| self.shadow_of(position))
     }
 
-    #[inline]
+    // One copy for lookups and enumeration: the module is loaded into every process.
+    #[inline(never)]
     fn user_of(&self, position: u32) -> Result<User<'a>, Damage> {
         let slot: &UserSlot = self.users.get(position as usize).ok_or(Damage)?;
         let (uid, gid) = (slot.uid.get(), slot.gid.get());
         let check = hash::check(slot, SectionId::Users, position);
-        if !hash::agrees(slot.check.get(), check) || uid < self.min_id {
+        if !hash::agrees(slot.check.get(), check) || uid < self.limits.min_id {
             return Err(Damage);
         }
-        let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
+        let mut text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
+        if self.limits.has_floor() {
+            text.limit(self.limits.ids().has(uid) && self.limits.has_primary(gid));
+        }
         Ok(User { uid, gid, text })
     }
 
-    #[inline]
+    #[inline(never)]
     fn group_of(&self, position: u32) -> Result<Group<'a>, Damage> {
         let slot: &GroupSlot = self.groups.get(position as usize).ok_or(Damage)?;
         let gid = slot.gid.get();
         let check = hash::check(slot, SectionId::Groups, position);
-        if !hash::agrees(slot.check.get(), check) || gid < self.min_id {
+        if !hash::agrees(slot.check.get(), check) || gid < self.limits.min_id {
             return Err(Damage);
         }
-        let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
+        let mut text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
         let members = Members {
             ids: self.member_ids.range(slot.first.get(), slot.count.get())?,
             names: self.names,
@@ -302,6 +344,9 @@ impl<'a> Snapshot<'a> {
             bytes: slot.member_bytes.get(),
             sum: slot.sum.get(),
         };
+        if self.limits.has_floor() {
+            text.limit(self.limits.ids().has(gid));
+        }
         Ok(Group { gid, text, members })
     }
 

@@ -10,8 +10,14 @@ use zerocopy::little_endian::U32;
 pub struct Text<'a, const N: usize> {
     bytes: &'a [u8],
     lens: [u32; N],
-    flags: u8,
+    /// Those of the slot, and [`REFUSED`] and [`HIDES_PASSWORD`].
+    flags: u16,
 }
+
+/// The reader does not serve the entry. Above the bits of a slot.
+pub(crate) const REFUSED: u16 = 1 << 8;
+/// The second string, the password, reads `*`. Above the bits of a slot.
+pub(crate) const HIDES_PASSWORD: u16 = 1 << 9;
 
 impl<'a, const N: usize> Text<'a, N> {
     /// Finds the strings of a slot and sees that each one ends where it should.
@@ -36,10 +42,33 @@ impl<'a, const N: usize> Text<'a, N> {
             end = end.saturating_add(1);
         }
         let bytes = bytes.get(..end).ok_or(Damage)?;
-        Ok(Self { bytes, lens, flags: slot_flags })
+        Ok(Self { bytes, lens, flags: slot_flags.into() })
     }
 
-    /// All strings with their NULs, as they are to be copied.
+    /// Applies a floor: hides the password, and refuses an entry that is not `served`. An entry is refused too
+    /// if its password has no byte whose place `*` could take.
+    #[inline]
+    pub(crate) fn limit(&mut self, served: bool) {
+        let has_password = self.lens.get(1).is_some_and(|&len| len != 0);
+        let served = served && has_password && !self.has(flags::null(1));
+        self.flags |= if served { HIDES_PASSWORD } else { HIDES_PASSWORD | REFUSED };
+    }
+
+    /// Whether the reader does not serve the entry.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.flags & REFUSED != 0
+    }
+
+    /// Whether the second string is a password that must read `*`. Unless the entry is refused, it has a byte
+    /// and its NUL in [`Text::bytes`], which `*` and a NUL are to replace in a copy.
+    #[inline]
+    #[must_use]
+    pub fn hides_password(&self) -> bool {
+        self.flags & HIDES_PASSWORD != 0
+    }
+
+    /// All strings with their NULs, as they are to be copied; see [`Text::hides_password`].
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
@@ -53,7 +82,7 @@ impl<'a, const N: usize> Text<'a, N> {
         let mut start = 0_usize;
         let mut starts = [None; N];
         for (index, (place, len)) in starts.iter_mut().zip(self.lens).enumerate() {
-            *place = (self.flags & flags::null(index) == 0 || index == 0).then_some(start);
+            *place = (!self.has(flags::null(index)) || index == 0).then_some(start);
             start = start.wrapping_add(len as usize).wrapping_add(1);
         }
         starts
@@ -67,13 +96,16 @@ impl<'a, const N: usize> Text<'a, N> {
             let rest = start.and_then(|start| self.bytes.get(start..));
             *field = rest.and_then(|rest| rest.get(..len as usize));
         }
+        if let Some(password) = fields.get_mut(1).filter(|_| self.hides_password()) {
+            *password = Some(b"*");
+        }
         fields
     }
 
     /// Whether any of those bits of the slot's flags is set.
     #[inline]
     pub(crate) fn has(&self, bits: u8) -> bool {
-        self.flags & bits != 0
+        self.flags & u16::from(bits) != 0
     }
 
     /// Whether the first string, the name, is this one.

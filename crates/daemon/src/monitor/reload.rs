@@ -82,7 +82,10 @@ impl Monitor {
         let bus_moved = users.bus() != self.users.bus();
         self.settings = settings;
         self.users = users;
-        // Nothing can fail any more.
+        // Nothing can fail any more. Programs accept what the publisher is to serve before it does.
+        if self.users.are_separate() {
+            start::write_floor(&self.settings.config.host);
+        }
         if bus_moved {
             self.step(&Key::Bus, Event::Restart);
         }
