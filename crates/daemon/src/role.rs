@@ -370,7 +370,8 @@ fn become_bus(launch: &Launch) -> u8 {
     command.env_clear();
     // dbus-daemon asks the C library for the groups of who connects. Where `roster` is among the
     // name services the answer would have to come over this very bus: with a snapshot that is none,
-    // the module says at once that it cannot answer.
+    // the module says at once that it cannot answer. In a bus of root's it ignores the variable. Only root gets to
+    // that bus's socket then, and the module asks no responder for root.
     command.env("ROSTER_SNAPSHOT", "/dev/null");
     let error = command.exec();
     crate::say(format_args!("rosterd: bus: cannot run {}: {error}", bus.program.display()));

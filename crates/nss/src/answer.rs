@@ -334,8 +334,7 @@ impl GidArray<'_> {
         fill(places)?;
         // SAFETY: all of them were written.
         let copied = unsafe { places.assume_init_mut() };
-        let added = keep(copied, |gid| gid != primary && served.has(gid))
-            .min(self.most().saturating_sub(used));
+        let added = remove(keep(copied, served), primary).min(self.most().saturating_sub(used));
         if added == 0 {
             return Err(Miss::Absent);
         }
@@ -385,10 +384,10 @@ impl GidArray<'_> {
     }
 }
 
-/// Takes every gid out of the list that is not `wanted`; gives how many are left. As a rule all are wanted, so
+/// Takes every `unwanted` out of the list; gives how many are left. As a rule there is none, so
 /// they are counted first, which costs little.
-fn keep(gids: &mut [gid_t], wanted: impl Fn(gid_t) -> bool) -> usize {
-    let found = gids.iter().fold(0_u32, |found, &gid| found.wrapping_add((!wanted(gid)).into()));
+fn remove(gids: &mut [gid_t], unwanted: gid_t) -> usize {
+    let found = gids.iter().fold(0_u32, |found, &gid| found.wrapping_add((gid == unwanted).into()));
     if found > 0 {
         let mut kept = 0_usize;
         for index in 0..gids.len() {
@@ -396,8 +395,24 @@ fn keep(gids: &mut [gid_t], wanted: impl Fn(gid_t) -> bool) -> usize {
             if let Some(place) = gids.get_mut(kept) {
                 *place = gid;
             }
-            kept = kept.wrapping_add(usize::from(wanted(gid)));
+            kept = kept.wrapping_add(usize::from(gid != unwanted));
         }
     }
     gids.len().saturating_sub(found as usize)
+}
+
+/// Takes what is not served out of the list; gives what is left. As a rule that is all of it.
+fn keep(gids: &mut [gid_t], served: ServedIds) -> &mut [gid_t] {
+    if served.has_all(gids) {
+        return gids;
+    }
+    let mut kept = 0_usize;
+    for index in 0..gids.len() {
+        let gid = gids.get(index).copied().unwrap_or_default();
+        if let Some(place) = gids.get_mut(kept) {
+            *place = gid;
+        }
+        kept = kept.wrapping_add(usize::from(served.has(gid)));
+    }
+    gids.get_mut(..kept).unwrap_or_default()
 }

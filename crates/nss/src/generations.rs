@@ -545,7 +545,7 @@ fn load(location: &Location, kind: Kind) -> Result<Mapped, c_int> {
     };
     match opened {
         Ok(mut snapshot) => {
-            if stat.owner != 0 {
+            if location.has_floor(&stat) {
                 snapshot.set_floor(&locate::floor());
             }
             let Stat { identity, owner, .. } = stat;

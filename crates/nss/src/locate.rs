@@ -5,7 +5,7 @@
 //! one: an unprivileged caller's variable may have come with it.
 #![forbid(unsafe_code)]
 
-use crate::system::{self, Descriptor, Stat};
+use crate::system::{self, Descriptor, KeptErrorNumber, Stat};
 use core::ffi::CStr;
 use libc::c_int;
 use roster_snapshot::floor::{self, Floor};
@@ -95,6 +95,12 @@ impl Location {
         if trusted { Ok((file, stat)) } else { Err(libc::EIO) }
     }
 
+    /// Whether the floor limits that file. It does where another user than root, such as the publisher, may have
+    /// written the file. What a process' own user named and wrote gives that user nothing.
+    pub fn has_floor(&self, stat: &Stat) -> bool {
+        stat.owner != 0 && self.chosen_by.is_none()
+    }
+
     /// The folder; one that the environment chose is reached step by step, without symbolic links
     /// and through folders only that no other user can write to.
     fn open_folder(&self, path: &[u8]) -> Result<Descriptor, c_int> {
@@ -123,6 +129,7 @@ impl Location {
 #[cold]
 #[inline(never)]
 pub fn floor() -> Floor {
+    let _kept = KeptErrorNumber::new();
     read_floor().unwrap_or_default()
 }
 

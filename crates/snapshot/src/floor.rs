@@ -62,6 +62,13 @@ impl Floor {
         self.min_id
     }
 
+    /// The uids and gids that are served.
+    #[must_use]
+    pub fn ids(&self) -> ServedIds {
+        let span = u32::MAX.wrapping_sub(1).wrapping_sub(self.min_id);
+        ServedIds { first: self.min_id, span, reserved: RESERVED }
+    }
+
     /// The primary gids that are served though they are below it.
     pub fn gids(&self) -> impl Iterator<Item = u32> {
         self.gids.into_iter().take_while(|&gid| gid != 0)
@@ -123,7 +130,7 @@ fn line<'t>(text: &'t [u8], key: &[u8], value: &mut u32) -> Option<&'t [u8]> {
 #[derive(Clone, Copy, Debug)]
 pub struct ServedIds {
     first: u32,
-    /// The largest, less `first`.
+    /// The largest, less `first`. An id below `first` has a larger difference, for it wraps.
     span: u32,
     /// [`RESERVED`] if that is refused; 0 equals no id whose lowest bit is set.
     reserved: u32,
@@ -133,10 +140,12 @@ impl ServedIds {
     /// Without a floor.
     pub(crate) const ALL: Self = Self { first: 0, span: u32::MAX, reserved: 0 };
 
-    pub(crate) fn above(floor: &Floor) -> Self {
-        let first = floor.min_id;
-        let span = u32::MAX.wrapping_sub(1).wrapping_sub(first);
-        Self { first, span, reserved: RESERVED }
+    /// Whether all of these are served.
+    #[inline]
+    #[must_use]
+    pub fn has_all(&self, ids: &[u32]) -> bool {
+        // To the end of the list, so that several are compared at once.
+        self.reserved == 0 || ids.iter().fold(true, |all, &id| all & self.has(id))
     }
 
     /// Whether the id is served. A primary gid may be served by the floor's list as well.
@@ -162,7 +171,7 @@ impl Limits {
     }
 
     pub(crate) fn set_floor(&mut self, floor: &Floor) {
-        self.ids = ServedIds::above(floor);
+        self.ids = floor.ids();
         self.floor = *floor;
     }
 
@@ -284,12 +293,14 @@ mod tests {
             (70_000, &[70_000], &[0, 69_999, 65_534, 65_535]),
             (u32::MAX - 1, &[u32::MAX - 1], &[0, u32::MAX - 2]),
         ] {
-            let ids = ServedIds::above(&Floor::new(min_id, []).unwrap());
+            let ids = Floor::new(min_id, []).unwrap().ids();
             assert!(served.iter().all(|&id| ids.has(id)), "{min_id}");
             assert!(refused.iter().chain(&[u32::MAX]).all(|&id| !ids.has(id)), "{min_id}");
+            assert!(ids.has_all(served) && ids.has_all(&[]));
+            assert!(!ids.has_all(&[served, &[u32::MAX], served].concat()));
         }
         for id in [0, 1, 65_534, 65_535, u32::MAX] {
-            assert!(ServedIds::ALL.has(id));
+            assert!(ServedIds::ALL.has(id) && ServedIds::ALL.has_all(&[id]));
         }
     }
 }

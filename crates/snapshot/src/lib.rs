@@ -624,6 +624,85 @@ mod tests {
         assert_eq!(snapshot.group(0).map(drop_found), Err(Damage));
     }
 
+    fn with_floor(min_id: u32, gids: &[u32]) -> Snapshot<'static> {
+        let mut snapshot = accounts();
+        snapshot.set_floor(&Floor::new(min_id, gids.iter().copied()).unwrap());
+        snapshot
+    }
+
+    /// Which of the users are found, by each key, and are listed.
+    fn served_users(snapshot: &Snapshot<'_>) -> Vec<&'static [u8]> {
+        let mut served = Vec::new();
+        for (position, (expected, ..)) in (0..).zip(users()) {
+            let by_name = snapshot.user_by_name(expected.name).unwrap();
+            let by_uid = snapshot.user_by_uid(expected.uid).unwrap();
+            let listed = snapshot.user(position).unwrap().unwrap();
+            assert_eq!(by_name.is_some(), !listed.is_refused());
+            assert_eq!(by_uid.is_some(), !listed.is_refused());
+            assert_eq!(listed.is_listed(), !listed.is_refused() && !listed.ask_first());
+            if let Some(user) = by_name {
+                assert_eq!(user.record(), record::User { passwd: Some(b"*"), ..expected });
+                served.push(expected.name);
+            }
+        }
+        served
+    }
+
+    #[test]
+    fn users_below_floor_are_absent() {
+        let most = [&b"alice"[..], b"carol", b"fifteen-letters"];
+        assert_eq!(served_users(&with_floor(1000, &[100])), most);
+        assert_eq!(served_users(&with_floor(1000, &[99, 100, 101])), most);
+        assert_eq!(served_users(&with_floor(100, &[])), most);
+        assert_eq!(served_users(&with_floor(1001, &[100])), most[1..]);
+        assert_eq!(served_users(&with_floor(10, &[])), [&b"alice"[..], b"bob", b"carol", most[2]]);
+        let none: [&[u8]; 0] = [];
+        assert_eq!(served_users(&with_floor(1000, &[])), none);
+        assert_eq!(served_users(&with_floor(101, &[99])), none);
+    }
+
+    #[test]
+    fn groups_below_floor_are_absent() {
+        for (min_id, expected) in
+            [(1, 0..3), (10, 0..3), (11, 1..3), (100, 1..3), (101, 2..3), (102, 3..3)]
+        {
+            // Primary gids are no groups.
+            let snapshot = with_floor(min_id, &[1, 10, 100]);
+            for (position, ((name, gid, passwd, ask_first, _), _)) in (0..).zip(groups()) {
+                let found = snapshot.group_by_name(name).unwrap();
+                let listed = snapshot.group(position).unwrap().unwrap();
+                let is_served = expected.contains(&position);
+                assert_eq!(found.is_some(), is_served, "{min_id} {gid}");
+                assert_eq!(snapshot.group_by_gid(gid).unwrap().is_some(), is_served);
+                assert_eq!(
+                    (listed.is_refused(), listed.is_listed()),
+                    (!is_served, is_served && !ask_first)
+                );
+                if let Some(group) = found {
+                    assert_eq!(group.record(), record::Group { name, passwd, gid });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gids_below_floor_are_left_out() {
+        for min_id in [1, 50, 100, 102, 1000] {
+            let snapshot = with_floor(min_id, &[10, 77]);
+            for name in [&b"alice"[..], b"bob", b"stranger"] {
+                let all = accounts().supplementary(name).unwrap().unwrap();
+                let found = snapshot.supplementary(name).unwrap().unwrap();
+                let (mut expected, mut given) = (Vec::new(), Vec::new());
+                all.each(|gid| expected.push(gid)).unwrap();
+                expected.retain(|&gid| gid >= min_id && gid != u32::MAX);
+                found.each(|gid| given.push(gid)).unwrap();
+                assert_eq!(given, expected, "{min_id}");
+                assert_eq!(found.len(), all.len());
+                assert_eq!([0, min_id].map(|gid| found.served().has(gid)), [false, true]);
+            }
+        }
+    }
+
     #[test]
     fn index_entry_of_missing_record_is_damage() {
         let astray = |section| {

@@ -177,6 +177,29 @@ mod tests {
     }
 
     #[test]
+    fn limited_text_hides_password_or_is_refused() {
+        let slot = b"alice\0hash\0x\0";
+        let limited = |slot_flags, lens, served| {
+            let mut text = Text::resolve(slot_flags, lens, slot, b"").unwrap();
+            assert!(!text.is_refused() && !text.hides_password());
+            text.limit(served);
+            assert!(text.hides_password());
+            text
+        };
+        let text = limited(0, [5, 4, 1], true);
+        assert!(!text.is_refused());
+        assert_eq!(text.fields(), [Some(&b"alice"[..]), Some(b"*"), Some(b"x")]);
+        // A copy of these is changed in place.
+        assert_eq!((text.bytes(), text.starts()), (&slot[..], [Some(0), Some(6), Some(11)]));
+        assert!(limited(0, [5, 4, 1], false).is_refused());
+        assert!(limited(flags::null(1), [5, 4, 1], true).is_refused());
+        assert!(!limited(flags::null(2), [5, 4, 1], true).is_refused());
+        let mut empty = short(0, [5, 0, 1]).unwrap();
+        empty.limit(true);
+        assert!(empty.is_refused());
+    }
+
+    #[test]
     fn name_compared_whole() {
         let text = short(0, [5, 0, 1]).unwrap();
         assert!(text.is_first(b"alice"));

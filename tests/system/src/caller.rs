@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// The user of [`reading`] where the tests run as root.
-pub const READER: u32 = 12_321;
+const READER: u32 = 12_321;
 
 /// A program that reads the snapshot at `snapshot`, named by the environment. Programs of root's ignore it, so
 /// root's tests run the program as another user, who may read as root may: the tree may lie where no other user

@@ -9,8 +9,8 @@ use roster_snapshot_build::{Builder, Gaps, Members};
 use roster_system_tests::host::{ROSTER, tool};
 use roster_system_tests::wait::SOON;
 use roster_system_tests::{
-    Caller, Corpus, Host, READER, c_program, c_program_with, library_folder, needs_root, reading,
-    run, wait_until,
+    Caller, Corpus, Host, c_program, c_program_with, library_folder, needs_root, reading, run,
+    wait_until,
 };
 use roster_wire::{Kind, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, RequestHeader, encode};
 use rustix::net::RecvFlags;
@@ -334,7 +334,7 @@ fn an_array_of_groups_grows_up_to_its_limit() {
 #[test]
 fn module_too_large_reply_is_not_awaited() {
     let mut frame = Vec::new();
-    encode::user(&mut frame, &User { gid: 1100, ..there("zoe", 1234) }).expect("a small entry");
+    encode::user(&mut frame, &there("zoe", 1234)).expect("a small entry");
     frame[8..12].copy_from_slice(&(64_u32 << 20).to_le_bytes());
     frame.truncate(REPLY_HEADER_BYTES);
     let on_demand = OnDemand::new(move |_, mut connection| {
@@ -569,6 +569,7 @@ fn the_connection_is_never_a_standard_descriptor() {
 /// The floor holds for what a publisher that was taken over has the responder say.
 #[test]
 fn module_applies_floor_to_answers() {
+    const PUBLISHER: u32 = 12_345;
     if !needs_root() {
         return;
     }
@@ -576,9 +577,12 @@ fn module_applies_floor_to_answers() {
         let mut frame = Vec::new();
         fill(&mut frame);
         let on_demand = OnDemand::saying(frame);
-        write_snapshot_from(&on_demand.snapshot(), &on_demand.socket(), 0);
-        chown(on_demand.snapshot(), Some(READER), None).expect("give the snapshot away");
-        on_demand.caller().say(question)
+        let host = Host::new(&Corpus::new("", b"", b"", b""), ROSTER);
+        write_snapshot_from(&host.snapshot(), &on_demand.socket(), 0);
+        for path in [host.snapshots(), host.snapshot()] {
+            chown(path, Some(PUBLISHER), None).expect("give it to the publisher");
+        }
+        Caller::start(host.command(c_program("caller")).arg("roster")).say(question)
     };
     let found = "SUCCESS zoe:*:1234:1100:there:/home:";
     for (uid, gid, passwd, expected) in [
@@ -661,9 +665,9 @@ fn only_root_and_the_snapshots_owner_are_believed() {
         (OTHER, 0, UNAVAILABLE),
         (OWNER, 0, UNAVAILABLE),
         (OTHER, OWNER, UNAVAILABLE),
-        (OWNER, OWNER, "SUCCESS zoe:*:1234:1100:there:/home:"),
-        (0, OWNER, "SUCCESS zoe:*:1234:1100:there:/home:"),
-        (0, 0, "SUCCESS zoe:*:1234:1100:there:/home:"),
+        (OWNER, OWNER, "SUCCESS zoe:*:1234:100:there:/home:"),
+        (0, OWNER, "SUCCESS zoe:*:1234:100:there:/home:"),
+        (0, 0, "SUCCESS zoe:*:1234:100:there:/home:"),
     ] {
         let on_demand = OnDemand::silent();
         let folder = on_demand.folder.path();
