@@ -4,6 +4,7 @@
 //! `/etc/roster/floor`, a file of root's, which `docs/snapshot-format.md` describes. Reading the file is the
 //! caller's part; [`Snapshot::set_floor`](crate::Snapshot::set_floor) applies the floor to a snapshot.
 
+use crate::text::{HIDES_PASSWORD, REFUSED};
 use core::ffi::CStr;
 use core::fmt;
 
@@ -194,6 +195,16 @@ impl Limits {
     #[must_use]
     pub fn has_primary(&self, gid: u32) -> bool {
         self.ids.has(gid) || self.floor.lists(gid)
+    }
+
+    /// What a floor does to an entry, as flags of its text: none without a floor.
+    #[inline]
+    pub(crate) fn flags(&self, is_served: impl FnOnce(&Self) -> bool) -> u16 {
+        match self.has_floor() {
+            false => 0,
+            true if is_served(self) => HIDES_PASSWORD,
+            true => HIDES_PASSWORD | REFUSED,
+        }
     }
 
     /// Whether a floor is set, so that each password reads `*`.

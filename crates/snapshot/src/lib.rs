@@ -321,10 +321,9 @@ impl<'a> Snapshot<'a> {
         if !hash::agrees(slot.check.get(), check) || uid < self.limits.min_id {
             return Err(Damage);
         }
-        let mut text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
-        if self.limits.has_floor() {
-            text.limit(self.limits.ids().has(uid) && self.limits.has_primary(gid));
-        }
+        let limits = self.limits.flags(|limits| limits.ids().has(uid) && limits.has_primary(gid));
+        let text =
+            Text::resolve_limited(slot.flags, limits, slot.lens, &slot.text, self.long_text)?;
         Ok(User { uid, gid, text })
     }
 
@@ -336,7 +335,9 @@ impl<'a> Snapshot<'a> {
         if !hash::agrees(slot.check.get(), check) || gid < self.limits.min_id {
             return Err(Damage);
         }
-        let mut text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
+        let limits = self.limits.flags(|limits| limits.ids().has(gid));
+        let text =
+            Text::resolve_limited(slot.flags, limits, slot.lens, &slot.text, self.long_text)?;
         let members = Members {
             ids: self.member_ids.range(slot.first.get(), slot.count.get())?,
             names: self.names,
@@ -344,9 +345,6 @@ impl<'a> Snapshot<'a> {
             bytes: slot.member_bytes.get(),
             sum: slot.sum.get(),
         };
-        if self.limits.has_floor() {
-            text.limit(self.limits.ids().has(gid));
-        }
         Ok(Group { gid, text, members })
     }
 

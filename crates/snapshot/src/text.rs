@@ -28,6 +28,19 @@ impl<'a, const N: usize> Text<'a, N> {
         slot_text: &'a [u8],
         long_text: &'a [u8],
     ) -> Result<Self, Damage> {
+        Self::resolve_limited(slot_flags, 0, lens, slot_text, long_text)
+    }
+
+    /// The same of an entry with a floor, which `limits` says: [`HIDES_PASSWORD`], and [`REFUSED`] as well if its
+    /// ids are. An entry whose password has no byte that `*` could replace is refused, too.
+    #[inline]
+    pub(crate) fn resolve_limited(
+        slot_flags: u8,
+        limits: u16,
+        lens: [u8; N],
+        slot_text: &'a [u8],
+        long_text: &'a [u8],
+    ) -> Result<Self, Damage> {
         let (bytes, lens) = if is_long(slot_flags) {
             resolve_long(slot_text, long_text)?
         } else {
@@ -42,16 +55,14 @@ impl<'a, const N: usize> Text<'a, N> {
             end = end.saturating_add(1);
         }
         let bytes = bytes.get(..end).ok_or(Damage)?;
-        Ok(Self { bytes, lens, flags: slot_flags.into() })
-    }
-
-    /// Applies a floor: hides the password, and refuses an entry that is not `served`. An entry is refused too
-    /// if its password has no byte whose place `*` could take.
-    #[inline]
-    pub(crate) fn limit(&mut self, served: bool) {
-        let has_password = self.lens.get(1).is_some_and(|&len| len != 0);
-        let served = served && has_password && !self.has(flags::null(1));
-        self.flags |= if served { HIDES_PASSWORD } else { HIDES_PASSWORD | REFUSED };
+        let mut all_flags = u16::from(slot_flags) | limits;
+        if limits != 0 {
+            let is_empty = lens.get(1).is_none_or(|&len| len == 0);
+            if is_empty || slot_flags & flags::null(1) != 0 {
+                all_flags |= REFUSED;
+            }
+        }
+        Ok(Self { bytes, lens, flags: all_flags })
     }
 
     /// Whether the reader does not serve the entry.
@@ -179,23 +190,22 @@ mod tests {
     #[test]
     fn limited_text_hides_password_or_is_refused() {
         let slot = b"alice\0hash\0x\0";
-        let limited = |slot_flags, lens, served| {
-            let mut text = Text::resolve(slot_flags, lens, slot, b"").unwrap();
+        let limited = |slot_flags, lens, limits| {
+            let text = Text::resolve(slot_flags, lens, slot, b"").unwrap();
             assert!(!text.is_refused() && !text.hides_password());
-            text.limit(served);
+            let text = Text::resolve_limited(slot_flags, limits, lens, slot, b"").unwrap();
             assert!(text.hides_password());
             text
         };
-        let text = limited(0, [5, 4, 1], true);
+        let text = limited(0, [5, 4, 1], HIDES_PASSWORD);
         assert!(!text.is_refused());
         assert_eq!(text.fields(), [Some(&b"alice"[..]), Some(b"*"), Some(b"x")]);
         // A copy of these is changed in place.
         assert_eq!((text.bytes(), text.starts()), (&slot[..], [Some(0), Some(6), Some(11)]));
-        assert!(limited(0, [5, 4, 1], false).is_refused());
-        assert!(limited(flags::null(1), [5, 4, 1], true).is_refused());
-        assert!(!limited(flags::null(2), [5, 4, 1], true).is_refused());
-        let mut empty = short(0, [5, 0, 1]).unwrap();
-        empty.limit(true);
+        assert!(limited(0, [5, 4, 1], HIDES_PASSWORD | REFUSED).is_refused());
+        assert!(limited(flags::null(1), [5, 4, 1], HIDES_PASSWORD).is_refused());
+        assert!(!limited(flags::null(2), [5, 4, 1], HIDES_PASSWORD).is_refused());
+        let empty = Text::resolve_limited(0, HIDES_PASSWORD, [5, 0, 1], SLOT, b"").unwrap();
         assert!(empty.is_refused());
     }
 

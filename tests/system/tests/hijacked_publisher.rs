@@ -57,7 +57,7 @@ fn forged() -> Corpus {
     passwd += "open::5005:5000::/home/open:/bin/sh\n";
     let group = format!(
         "toors:{HASH}:0:local,alice\nsudoers:x:27:local\nshadows:x:42:local,alice\nnogroups:x:65534:local\n\
-         minuses:x:4294967295:local\nstaff:{HASH}:6000:local,alice,toor\nopeners::6001:local\npeople:x:5000:\n"
+         minuses:x:4294967295:local\nstaff:{HASH}:6000:local,alice,toor\nopeners::6001:\npeople:x:5000:\n"
     );
     Corpus::new(
         "",
@@ -255,7 +255,7 @@ fn module_applies_no_floor_to_snapshot_of_root() {
     assert_eq!(getent(&host, "group", "shadows").text(), "shadows:x:42:local,alice");
     assert_eq!(getent(&host, "passwd", "open").text(), "open::5005:5000::/home/open:/bin/sh");
     let groups = host.run("id", &["-G", "local"]).text();
-    assert_eq!(groups, "1500 0 27 42 65534 4294967295 6000 6001");
+    assert_eq!(groups, "1500 0 27 42 65534 4294967295 6000");
 }
 
 #[test]
