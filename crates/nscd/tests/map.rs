@@ -236,7 +236,7 @@ fn a_table_that_clients_could_not_measure_is_no_map() {
     let local = compiled("root:x:0:0:root:/root:/bin/sh\n", "root:x:0:\n");
     let lines = nsswitch::parse(b"passwd: files\ngroup: files\n");
     let plan = |room| {
-        let entries = layers(&lines.passwd, &local, b"");
+        let entries = layers(&lines.passwd, &local, b"", None);
         let sources = Sources { entries: &entries, groups_of: &[], others_follow: false };
         Plan::new(Table::Passwd, sources, room).map(|plan| plan.file_bytes())
     };
@@ -258,8 +258,8 @@ fn a_damaged_snapshot_is_no_map() {
     let middle = bytes.windows(2).rposition(|two| two == b"b\0").unwrap();
     bytes[middle] ^= 1;
     let lines = nsswitch::parse(b"group: roster\n");
-    let entries = layers(&lines.group, &bytes, &bytes);
-    let groups_of = layers(&lines.initgroups, &bytes, &bytes);
+    let entries = layers(&lines.group, &bytes, &bytes, None);
+    let groups_of = layers(&lines.initgroups, &bytes, &bytes, None);
     let sources = Sources { entries: &entries, groups_of: &groups_of, others_follow: false };
     let made = Plan::new(Table::Group, sources, 0)
         .and_then(|plan| plan.write(0, &Bytes(Mutex::new(Vec::new()))));
