@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn enable_writes_floor_of_configuration() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: needs root");
+            say("skipped: needs root");
             return;
         }
         let folder = tempfile::tempdir().unwrap();

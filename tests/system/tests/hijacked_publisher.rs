@@ -19,7 +19,7 @@ const HASH: &str = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu
 
 /// Runs `$1` as the user `$2`, without a capability, from a place that every user can reach.
 const AS_USER: &str = r#"cp "$1" /var/lib/program; user=$2; shift 2
-exec setpriv --reuid "$user" --regid "$user" --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs \
+exec setpriv --reuid "$user" --regid "$user" --clear-groups --bounding-set=-all --no-new-privs \
     /var/lib/program "$@"
 "#;
 
