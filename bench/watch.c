@@ -1,8 +1,8 @@
-/* watch FOLDER: when does a running process see a change?
+/* watch FOLDER…: when does a running process see a change?
  *
  * Looks a user or a group up through glibc again and again, and remembers when each value was first
  * seen: of a user the number at the end of GECOS, of a group the number of members. Beside that it
- * remembers when a file was renamed into FOLDER, as inotify tells it.
+ * remembers when a file was renamed into a FOLDER, as inotify tells it.
  *
  * Reads commands on standard input, one a line, and answers each with one line:
  *
@@ -13,7 +13,7 @@
  *   seen VALUE MS            waits until VALUE or a greater one was seen, at most MS milliseconds;
  *                            answers: when, 0 when it was not; look-ups, absences, errors and values
  *                            smaller than one before, all since the start
- *   renamed FILE SINCE MS    waits until FILE was renamed into FOLDER after SINCE; answers: when, or 0
+ *   renamed FILE SINCE MS    waits until FILE was renamed into a FOLDER after SINCE; answers: when, or 0
  *   renames FILE SINCE       answers: how many times it was, after SINCE
  *
  * Times are nanoseconds of CLOCK_MONOTONIC. */
@@ -117,10 +117,12 @@ static void *watch(void *unused) {
   return NULL;
 }
 
-static void *follow(void *folder) {
+static void *follow(void *folders) {
   char events[64 << 10] __attribute__((aligned(8)));
   int watch = inotify_init1(IN_CLOEXEC);
-  if (watch < 0 || inotify_add_watch(watch, folder, IN_MOVED_TO) < 0) die(folder);
+  if (watch < 0) die("inotify");
+  for (char **folder = folders; *folder; folder++)
+    if (inotify_add_watch(watch, *folder, IN_MOVED_TO) < 0) die(*folder);
   for (;;) {
     ssize_t length = read(watch, events, sizeof events);
     long long when = now_ns();
@@ -181,13 +183,13 @@ static long long rename_of(const char *file, long long since, int *count) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    fprintf(stderr, "usage: watch FOLDER\n");
+  if (argc < 2) {
+    fprintf(stderr, "usage: watch FOLDER…\n");
     return 2;
   }
   pthread_t thread;
   buffer = malloc(BUFFER_BYTES);
-  if (!buffer || pthread_create(&thread, NULL, follow, argv[1]) || pthread_create(&thread, NULL, watch, NULL))
+  if (!buffer || pthread_create(&thread, NULL, follow, argv + 1) || pthread_create(&thread, NULL, watch, NULL))
     die("threads");
   setvbuf(stdout, NULL, _IOLBF, 0);
   char line[600], file[FILE_NAME_MAX], key[256], user[256];

@@ -85,7 +85,8 @@ class Setting:
         if contender.corpus_is_local:
             etc |= {"passwd": self.corpus.passwd, "group": self.corpus.group}
         if "roster" in services:
-            state["roster.snap"] = self.corpus.snapshot
+            # An older build in a comparison looks in the second place.
+            state |= dict.fromkeys(("snap/roster.snap", "roster.snap"), self.corpus.snapshot)
         if "floor" in services:
             if not self.floor_file.exists():
                 floor.write(self.corpus, self.floor_file)

@@ -145,7 +145,8 @@ class Rosterd(Daemon):
 
     @property
     def snapshot(self):
-        return self.state / "roster.snap"
+        places = (self.state / "snap/roster.snap", self.state / "roster.snap")
+        return next((place for place in places if place.exists()), places[0])
 
     def command(self):
         # Without root there is one user only.
@@ -173,6 +174,8 @@ class Rosterd(Daemon):
         """Its cache and its snapshot, as on a host where it never ran."""
         for path in self.state.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+        # To be watched from the start on.
+        (self.state / "snap").mkdir()
 
     def read_from_disk(self):
         """What the page cache holds of its files goes, as in a reboot."""

@@ -13,6 +13,9 @@ import time
 from pathlib import Path
 
 READY_WITHIN_S = 20
+# Where snapshots are published, as programs name it; and where builds before 0.1.0 did.
+SNAPSHOT_FOLDER = "/var/lib/roster/snap"
+SNAPSHOT_FOLDERS = (SNAPSHOT_FOLDER, "/var/lib/roster")
 ANSWER_WITHIN_S = 600  # `id` through glibc files takes 20 s, and more on a busy machine
 # The measured programs have the last processor to themselves; this program and daemons take the first.
 MEASURED_CPU = (os.cpu_count() or 1) - 1
@@ -100,7 +103,7 @@ class Room:
         self.mounts = mounts
         self.etc = self.folder / "etc"
         self.var_lib = self.folder / "var-lib"
-        (self.var_lib / "roster").mkdir(parents=True)
+        (self.var_lib / "roster/snap").mkdir(parents=True)
         self.etc.mkdir()
         for place, files in ((self.etc, etc), (self.var_lib / "roster", state or {})):
             for name, content in files.items():

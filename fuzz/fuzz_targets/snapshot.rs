@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use roster_record::text::{Line, shadow_line};
 use roster_record::{Group, User};
 use roster_snapshot::layout::{COPY_SLACK, Kind, MAGIC};
-use roster_snapshot::{Gids, Snapshot};
+use roster_snapshot::{Floor, Gids, Snapshot};
 use roster_snapshot_build::{Builder, Gaps, Members};
 use std::io::Cursor;
 use std::mem::MaybeUninit;
@@ -80,6 +80,9 @@ fn read(bytes: &[u8]) {
     {
         let Ok(snapshot) = opened else { continue };
         ask(&snapshot);
+        let mut limited = snapshot;
+        limited.set_floor(&Floor::default());
+        ask(&limited);
         // Slow on a list that overlaps itself a thousand times, so only on small ones.
         if bytes.len() < 1 << 16 {
             let _ = roster_snapshot_build::verify::verify(bytes, kind);
@@ -94,12 +97,16 @@ fn ask(snapshot: &Snapshot<'_>) {
         if let Ok(Some(user)) = snapshot.user(position) {
             let record = user.record();
             let _ = snapshot.user_by_name(record.name);
-            let _ = snapshot.user_by_uid(record.uid);
+            if let Ok(Some(user)) = snapshot.user_by_uid(record.uid) {
+                check(snapshot, &[user.uid, user.gid], user.record().passwd);
+            }
             supplementary(snapshot, record.name);
         }
         if let Ok(Some(group)) = snapshot.group(position) {
             let _ = snapshot.group_by_name(group.record().name);
-            let _ = snapshot.group_by_gid(group.gid);
+            if let Ok(Some(group)) = snapshot.group_by_gid(group.gid) {
+                check(snapshot, &[group.gid], group.record().passwd);
+            }
             members(&group);
         }
         if let Ok(Some(shadow)) = snapshot.shadow(position) {
@@ -120,7 +127,17 @@ fn ask(snapshot: &Snapshot<'_>) {
 fn supplementary(snapshot: &Snapshot<'_>, name: &[u8]) {
     let Ok(Some(gids)) = snapshot.supplementary(name) else { return };
     copy_gids(&gids);
-    let _ = gids.each(|_| {});
+    let mut given = Vec::new();
+    let _ = gids.each(|gid| given.push(gid));
+    check(snapshot, &given, Some(b"*"));
+}
+
+/// No id and no password that the floor forbids is served.
+fn check(snapshot: &Snapshot<'_>, ids: &[u32], password: Option<&[u8]>) {
+    if snapshot.limits().has_floor() {
+        assert!(ids.iter().all(|id| *id >= 1000 && ![65_534, 65_535, u32::MAX].contains(id)));
+        assert_eq!(password, Some(&b"*"[..]));
+    }
 }
 
 fn copy_gids(gids: &Gids<'_>) {

@@ -14,6 +14,7 @@ from ..daemons import Nslcd, Rosterd, Sssd
 from ..field import DS389, SLAPD, label
 from ..ldap import ADD, DELETE, REPLACE, Witness, either, equals, modify_request
 from ..measure import percentile, summary
+from ..room import SNAPSHOT_FOLDERS
 from .mirror import SNAPSHOT_WITHIN_MS
 
 SEEN_WITHIN_MS = 30_000
@@ -64,7 +65,7 @@ def measure(bench):
 
 def _mirrored(bench, roster, name):
     bench.progress.begin(f"{name}: full mirror")
-    with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
         begin = roster.start()
         if not int(watch.ask(f"renamed roster.snap {begin} {SNAPSHOT_WITHIN_MS}")[0]):
             raise RuntimeError(f"no snapshot: {roster.said()[-2000:]}")
@@ -95,7 +96,7 @@ def _series(bench, roster, server, count, faults, name):
     filter = either(equals("uid", "probe"), equals("cn", "probe"))
     witness = Witness("127.0.0.1", server.port, d.READER, d.READER_PASSWORD, d.BASE, filter)
     rows, unseen = [], 0
-    with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
         for kind in PROBES:
             value, longest_s = int(watch.ask(f"{kind} probe")[0]), 0
             for i in range(count):
@@ -171,7 +172,7 @@ def _storm(bench, roster, server, shape):
         attribute, member = d.member(server.schema, "lite")
         how = ADD if i // 50 % 2 == 0 else DELETE
         changes.append(modify_request(group, how, attribute, member))
-    with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
         value = int(watch.ask("user probe")[0]) + 1
         changes.append(modify_request(d.user_dn("probe"), REPLACE, "gecos", f"probe {value}"))
         time.sleep(2)
@@ -202,7 +203,7 @@ def _peer(bench, peer, server):
     within_ms = bench.patience_s * 1000 if bench.options.slow else 15_000
     with peer(bench, bench.folder(f"change-{peer.name}"), server) as daemon:
         daemon.start()
-        with daemon.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+        with daemon.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
             value = -1
             deadline = time.monotonic() + 30
             while value < 0 and time.monotonic() < deadline:

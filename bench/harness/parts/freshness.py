@@ -5,7 +5,7 @@ import subprocess
 
 from .. import contenders as who
 from ..measure import percentile
-from ..room import ENVIRONMENT, Room
+from ..room import ENVIRONMENT, SNAPSHOT_FOLDER, Room
 
 ENDS_WITHIN_S = 3600
 
@@ -23,7 +23,7 @@ def measure(bench, publications, calls):
     etc = {"nsswitch.conf": who.nsswitch("roster files"), "passwd": who.LOCAL_PASSWD, "group": who.LOCAL_GROUP}
     bench.progress.begin(f"{publications} publications, then {calls:,} look-ups under constant publishing")
     with Room(folder / "room", bench.tools, bench.modules, etc) as room:
-        argv = [bench.tools / "fresh", bench.roster, text, "/var/lib/roster/roster.snap", publications, calls]
+        argv = [bench.tools / "fresh", bench.roster, text, f"{SNAPSHOT_FOLDER}/roster.snap", publications, calls]
         output = subprocess.check_output(room.command(*argv), text=True, env=ENVIRONMENT, timeout=ENDS_WITHIN_S)
     result = json.loads(output)
     delays = result.pop("delays_ns")

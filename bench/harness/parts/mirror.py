@@ -10,6 +10,7 @@ from ..directory import BASE, USER_ATTRIBUTES, as_reader
 from ..field import DS389, SLAPD, SLAPD_BIS, label
 from ..ldap import equals, message, search_request
 from ..measure import summary
+from ..room import SNAPSHOT_FOLDERS
 from .programs import IdAnswer
 
 SNAPSHOT_WITHIN_MS = 60_000
@@ -121,7 +122,7 @@ def _bare_enumeration(bench, roster, server):
 
 def _mirror(bench, roster):
     """From an empty state to the first snapshot: wall time and processor time."""
-    with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
         begin = roster.start()
         renamed = int(watch.ask(f"renamed roster.snap {begin} {SNAPSHOT_WITHIN_MS}")[0])
         cpu_s = roster.cpu_s()

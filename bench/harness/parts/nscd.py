@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from .. import contenders as who
 from ..corpus import Shape
 from ..measure import percentile, rounds, summary
+from ..room import SNAPSHOT_FOLDER
 from . import lookups
 from .programs import IdAnswer
 
@@ -191,7 +192,7 @@ def _seen(bench):
     def publish(room, number):
         passwd = folder / "passwd"
         passwd.write_text(f"{base}probe:x:99999:99999:probe {number}:/:/bin/sh\n")
-        published = room.var_lib / "roster/roster.snap"
+        published = room.var_lib / "roster/snap/roster.snap"
         if number == 1:
             published.unlink()
         argv = ["compile", "--passwd", passwd, "--group", corpus.group, "--output", published]
@@ -204,7 +205,7 @@ def _seen(bench):
 
     made = {}
     for each in (who.ROSTER, who.MAPS):
-        watched = ("/var/lib/roster", "roster.snap")
+        watched = (SNAPSHOT_FOLDER, "roster.snap")
         made[each.name] = _seen_by(bench, setting, each, publish, watched)
     for each in (who.MAPS_OF_FILES, who.NSCD_OF_FILES):
         if bench.has(each):

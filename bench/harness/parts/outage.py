@@ -8,6 +8,7 @@ import time
 from ..daemons import Rosterd, Sssd
 from ..field import SLAPD
 from ..measure import summary
+from ..room import SNAPSHOT_FOLDERS
 from .changes import Probe, _mirrored
 
 # Long ones, too: waits between attempts grow.
@@ -29,7 +30,7 @@ def measure(bench):
     with bench.field.serving(*SLAPD, shape) as server:
         with Rosterd(bench, bench.folder("outage"), server) as roster:
             _mirrored(bench, roster, "outage")
-            with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+            with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
                 value = int(watch.ask("user probe")[0])
                 for outage_s in OUTAGES_QUICK_S if bench.quick else OUTAGES_S:
                     bench.progress.begin(f"the server is away for {outage_s} s")

@@ -15,7 +15,7 @@ from ..daemons import TICKS, Nslcd, Rosterd
 from ..field import SLAPD
 from ..footprint import SAMPLE_EVERY_S, MemorySampler, OtherWork, memory, usage
 from ..measure import percentile, summary
-from ..room import HelperDied
+from ..room import SNAPSHOT_FOLDERS, HelperDied
 
 # Everything here ends, and what did not happen in time is reported so.
 MIRRORED_WITHIN_S = 900
@@ -135,7 +135,7 @@ def _roster(bench, roster, server, shape, work, result, findings):
     result["state_bytes"] = sum(path.stat().st_size for path in roster.state.rglob("*") if path.is_file())
     result["kinds"] = {}
     count = rounds_of(shape, bench.quick, bench.options.changes)
-    with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
         for kind in sd.KINDS:
             bench.progress.begin(f"scale, {shape}: {kind}")
             series = Series(bench, roster, server, work, watch, f"rosterd, {shape}", findings)
@@ -169,7 +169,7 @@ def _mirrors(bench, roster, shape):
 
 def _mirror(bench, roster):
     """Wall time until the first snapshot, and processor time until then."""
-    with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+    with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
         begin = roster.start()
         # A helper answers within minutes: a long wait is several questions.
         while True:
@@ -302,7 +302,7 @@ def _peaks(bench, roster, server, shape, work, findings):
             return None
         _settle(roster, STARTED_S)
         found = {"mirror": sampler.peak()}
-        with roster.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+        with roster.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
             series = Series(bench, roster, server, work, watch, f"rosterd, {shape}, memory", findings)
             for kind in sd.KINDS:
                 series.run(kind, CHANGES_SAMPLED, lambda took_s: _settle(roster, took_s))
@@ -313,7 +313,7 @@ def _peaks(bench, roster, server, shape, work, findings):
 def _nslcd(bench, daemon, server, shape, work, findings):
     """It keeps no mirror: each look-up searches the directory."""
     daemon.start()
-    with daemon.helper(bench.tools / "watch", "/var/lib/roster") as watch:
+    with daemon.helper(bench.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
         deadline = time.monotonic() + SEEN_WITHIN_S
         while int(watch.ask("user probe")[0]) < 0:
             if time.monotonic() > deadline:

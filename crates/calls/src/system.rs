@@ -46,7 +46,7 @@ pub fn open_linked(name: &CStr, flags: c_int) -> Result<Descriptor, c_int> {
     opened(None, name, flags)
 }
 
-#[inline]
+#[inline(never)] // long beside the call
 fn opened(folder: Option<&Descriptor>, name: &CStr, flags: c_int) -> Result<Descriptor, c_int> {
     let folder = folder.map_or(libc::AT_FDCWD, |folder| folder.0);
     let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;

@@ -94,7 +94,8 @@ pub struct Compile {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 
-    /// The snapshot of password hashes [default: shadow.snap beside --output]
+    /// The snapshot of password hashes [default: shadow.snap beside --output; for the default snapshot,
+    /// /var/lib/roster/shadow/shadow.snap]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "shadow")]
     pub shadow_output: Option<PathBuf>,
 
@@ -152,7 +153,7 @@ pub struct Get {
     #[arg(value_name = "KEY")]
     pub keys: Vec<OsString>,
 
-    /// The snapshot; for shadow, shadow.snap beside it
+    /// The snapshot; for shadow, the file of password hashes that belongs to it
     #[arg(
         long,
         value_name = "FILE",

@@ -1,7 +1,7 @@
 //! `roster compile`: from text to a published snapshot, and the report about it.
 
 use crate::cli::Compile;
-use crate::snapshot_file::{self, SHADOW_NAME};
+use crate::snapshot_file;
 use crate::terminal::{Progress, bytes, counted, duration, lossy, say};
 use anyhow::{Context, Result, anyhow, bail};
 use roster_record::text::{Line, group_line};
@@ -40,7 +40,7 @@ pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
     let started = Instant::now();
     let shadow_output = match &args.shadow_output {
         Some(path) => path.clone(),
-        None => args.output.with_file_name(SHADOW_NAME),
+        None => snapshot_file::shadow_of(&args.output),
     };
     refuse_unfit_outputs(args, &shadow_output)?;
 

@@ -1,11 +1,12 @@
 //! `roster enable` and `roster disable`: the edits of [`crate::nsswitch`] on the real file.
 
-use crate::cli::Edit;
+use crate::cli::{CONFIG, Edit};
 use crate::doctor;
 use crate::nsswitch;
 use crate::replace::{self, Original, Unfit, with_suffix};
 use crate::terminal::{Colour, Paint, say};
 use anyhow::{Context, Result, bail};
+use roster_snapshot_build::floor_file;
 use similar::{ChangeTag, TextDiff};
 use std::fs;
 use std::io::{self, Write};
@@ -14,11 +15,15 @@ use std::path::{Path, PathBuf};
 /// glibc's file.
 pub const NSSWITCH: &str = "/etc/nsswitch.conf";
 
-/// Puts Roster on the lines of nsswitch.conf.
+/// Puts Roster on the lines of nsswitch.conf. Before that, programs that are to read the publisher's snapshot
+/// have their floor.
 pub fn enable(options: &Edit, shadow: bool, out: &mut dyn Write) -> Result<()> {
     let original = open(&options.file)?;
-    let text = nsswitch::enable(&original.text, shadow)
-        .with_context(|| format!("{} is left as it is", options.file.display()))?;
+    let left = || format!("{} is left as it is", options.file.display());
+    let text = nsswitch::enable(&original.text, shadow).with_context(left)?;
+    if options.file == Path::new(NSSWITCH) && !options.dry_run {
+        write_floor(Path::new(CONFIG), floor_file::path(), out).with_context(left)?;
+    }
     if text == original.text {
         writeln!(out, "{}: Roster is enabled already, nothing to change", options.file.display())?;
     } else {
@@ -45,6 +50,31 @@ pub fn enable(options: &Edit, shadow: bool, out: &mut dyn Write) -> Result<()> {
         for finding in doctor::before_enabling(&text) {
             say(format_args!("roster: warning: {finding}"));
         }
+    }
+    Ok(())
+}
+
+/// Writes the floor that follows from the configuration, where there is one. A host without rosterd has
+/// snapshots of root's, to which no floor applies.
+fn write_floor(config: &Path, floor: &Path, out: &mut dyn Write) -> Result<()> {
+    let text = match fs::read_to_string(config) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", config.display()));
+        }
+    };
+    let Ok(parsed) = roster_config::parse(&text) else {
+        say(format_args!(
+            "roster: warning: {} is not written, for {} has mistakes; see `roster check-config`",
+            floor.display(),
+            config.display()
+        ));
+        return Ok(());
+    };
+    let host = parsed.config.host;
+    if floor_file::write(floor, &host.floor())? {
+        writeln!(out, "{}: programs accept ids from {} on", floor.display(), host.min_id)?;
     }
     Ok(())
 }
@@ -154,6 +184,32 @@ fn diff(path: &Path, before: &str, after: &str, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn enable_writes_floor_of_configuration() {
+        if !rustix::process::geteuid().is_root() {
+            say("skipped: needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [config, floor] = ["roster.toml", "floor"].map(|name| folder.path().join(name));
+        let written = || {
+            let mut out = Vec::new();
+            write_floor(&config, &floor, &mut out).unwrap();
+            (String::from_utf8(out).unwrap(), fs::read_to_string(&floor).ok())
+        };
+        assert_eq!(written(), (String::new(), None));
+        fs::write(&config, "[host]\nmin_id = \"1\"\n").unwrap();
+        assert_eq!(written(), (String::new(), None));
+        let text = "[host]\ndomains = [\"lab\"]\nmin_id = 500\nallowed_local_gids = [100, 600]\n\
+                    [domain.lab]\nprovider = \"files\"\npasswd = \"/p\"\ngroup = \"/g\"\n";
+        fs::write(&config, text).unwrap();
+        let (said, found) = written();
+        assert!(said.ends_with(": programs accept ids from 500 on\n"), "{said}");
+        // A gid that is not below needs no line.
+        assert_eq!(found.as_deref(), Some("min_id 500\ngid 100\n"));
+        assert_eq!(written().0, "");
+    }
 
     #[test]
     fn a_change_is_shown_as_a_unified_diff() {

@@ -3,7 +3,7 @@
 //! Output and exit codes are getent's, so that the two can be compared with diff(1). One thing
 //! differs: getent says "not found" of a database it cannot read, this says what is wrong.
 
-use crate::snapshot_file::{self, SHADOW_NAME};
+use crate::snapshot_file;
 use crate::terminal::say;
 use anyhow::{Context, Result, anyhow};
 use roster_record::is_nis;
@@ -57,7 +57,7 @@ pub fn run(
     let snapshot =
         if snapshot.as_os_str().is_empty() { Path::new(snapshot_file::DEFAULT) } else { snapshot };
     let path = match database {
-        Database::Shadow => shadow_beside(snapshot),
+        Database::Shadow => shadow_file(snapshot),
         _ => snapshot.to_owned(),
     };
     let bytes = snapshot_file::read(&path)?;
@@ -79,12 +79,12 @@ pub fn run(
     })
 }
 
-/// Password hashes lie in a file of their own beside the other, unless that one was named.
-fn shadow_beside(snapshot: &Path) -> PathBuf {
+/// Password hashes lie in a file of their own, unless that one was named.
+fn shadow_file(snapshot: &Path) -> PathBuf {
     if snapshot_file::kind_at(snapshot) == Some(Kind::Shadow) {
         return snapshot.to_owned();
     }
-    snapshot.with_file_name(SHADOW_NAME)
+    snapshot_file::shadow_of(snapshot)
 }
 
 struct Printer<'o> {

@@ -32,15 +32,22 @@ const ROSTER_SNAPSHOT: (&str, &str) = (
      by roster get; that of password hashes is shadow.snap beside it. The module does not follow \
      symbolic links on that path, and takes a file and folders of root or the user only, to which \
      no others can write; a sticky folder may be everybody's. If the path is relative or not to be \
-     trusted in that way, it answers UNAVAIL, and does not go back to the default. Privileged \
-     programs, such as those that are set-uid, ignore the variable.",
+     trusted in that way, it answers UNAVAIL, and does not go back to the default. Programs \
+     of root and privileged programs, such as those that are set-uid, ignore the variable.",
 );
 const NO_COLOR: (&str, &str) = ("NO_COLOR", "If set and not empty, output has no colours.");
 
 const ROSTER_SNAP: (&str, &str) =
-    ("/var/lib/roster/roster.snap", "The snapshot that programs read.");
-const SHADOW_SNAP: (&str, &str) =
-    ("/var/lib/roster/shadow.snap", "The snapshot of password hashes, for root and group shadow.");
+    ("/var/lib/roster/snap/roster.snap", "The snapshot that programs read.");
+const SHADOW_SNAP: (&str, &str) = (
+    "/var/lib/roster/shadow/shadow.snap",
+    "The snapshot of password hashes, for root and group shadow.",
+);
+const FLOOR: (&str, &str) = (
+    "/etc/roster/floor",
+    "The smallest uid and gid, and the primary gids below it, that programs accept of a snapshot that \
+     root does not own.",
+);
 const NSSWITCH: (&str, &str) =
     ("/etc/nsswitch.conf", "Which services glibc asks, and in which order.");
 const BACKUP: (&str, &str) =
@@ -61,7 +68,7 @@ const PAGES: &[Page] = &[
         name: "",
         examples: &[
             (
-                "roster compile --passwd users --group groups --output /var/lib/roster/roster.snap",
+                "roster compile --passwd users --group groups --output /var/lib/roster/snap/roster.snap",
                 "Make the snapshot that programs read.",
             ),
             ("roster enable --dry-run", "See what would change in nsswitch.conf."),
@@ -75,7 +82,7 @@ const PAGES: &[Page] = &[
             ("3", "In roster status: rosterd is not running."),
         ],
         environment: &[ROSTER_SNAPSHOT, ROSTER_RUN_DIR, NO_COLOR],
-        files: &[ROSTER_SNAP, SHADOW_SNAP, CONFIG, BUS, NSSWITCH],
+        files: &[ROSTER_SNAP, SHADOW_SNAP, FLOOR, CONFIG, BUS, NSSWITCH],
         see_also: &[
             "rosterd(8)",
             "roster.toml(5)",
@@ -93,8 +100,8 @@ const PAGES: &[Page] = &[
                 "Compile this host's own accounts into a file to look at.",
             ),
             (
-                "roster compile --passwd p --group g --shadow s --output /var/lib/roster/roster.snap",
-                "Publish users, groups and, beside them in shadow.snap, password hashes.",
+                "roster compile --passwd p --group g --shadow s --output /var/lib/roster/snap/roster.snap",
+                "Publish users, groups and, in /var/lib/roster/shadow/shadow.snap, password hashes.",
             ),
             (
                 "roster compile … --json | jq '.outputs[].remarks[]'",
@@ -113,9 +120,9 @@ const PAGES: &[Page] = &[
     Page {
         name: "inspect",
         examples: &[
-            ("roster inspect /var/lib/roster/roster.snap", "Counts, sections and sizes."),
+            ("roster inspect /var/lib/roster/snap/roster.snap", "Counts, sections and sizes."),
             (
-                "roster inspect --json /var/lib/roster/roster.snap | jq .generation",
+                "roster inspect --json /var/lib/roster/snap/roster.snap | jq .generation",
                 "The number of the publication.",
             ),
         ],
@@ -126,7 +133,10 @@ const PAGES: &[Page] = &[
     },
     Page {
         name: "verify",
-        examples: &[("roster verify /var/lib/roster/roster.snap", "Read and check everything.")],
+        examples: &[(
+            "roster verify /var/lib/roster/snap/roster.snap",
+            "Read and check everything.",
+        )],
         exit: &[
             ("0", "The snapshot is sound."),
             ("1", "It is damaged, no snapshot, or cannot be read."),

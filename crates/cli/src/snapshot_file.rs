@@ -6,13 +6,22 @@ use roster_snapshot::{OpenError, Snapshot};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where the module looks unless told otherwise.
-pub const DEFAULT: &str = "/var/lib/roster/roster.snap";
+pub const DEFAULT: &str = "/var/lib/roster/snap/roster.snap";
+/// Where the module looks for password hashes: in a folder of root's, for readers refuse any other.
+pub const DEFAULT_SHADOW: &str = "/var/lib/roster/shadow/shadow.snap";
 
-/// The file of password hashes, in the same folder.
-pub const SHADOW_NAME: &str = "shadow.snap";
+/// The file of password hashes that belongs to a snapshot: the default one's has a folder of its own, any
+/// other's is `shadow.snap` beside it.
+pub fn shadow_of(snapshot: &Path) -> PathBuf {
+    if snapshot == Path::new(DEFAULT) {
+        DEFAULT_SHADOW.into()
+    } else {
+        snapshot.with_file_name("shadow.snap")
+    }
+}
 
 /// All bytes of a snapshot. Reading is at its own pace and in private memory: a tool for people
 /// should survive the file's being cut while it looks, which a mapping does not.

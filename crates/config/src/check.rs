@@ -6,6 +6,7 @@ use crate::keys::{self, DOMAINS_MAX, Table};
 use crate::problem::{Problem, Severity, Wrong, nearest};
 use crate::read::{Report, Section, Value, entry};
 use crate::{Config, Domain, Exceptions, Host, Log, Metrics, Mode, Nscd, Pam, Publisher};
+use roster_snapshot::floor::GIDS_MAX;
 use toml::de::{DeTable, DeValue};
 
 /// A configuration in which everything holds, and what came up on the way.
@@ -224,6 +225,14 @@ fn host(report: &mut Report<'_>, root: &DeTable<'_>) -> (Host, Vec<String>) {
         subgid: section.take("subgid"),
     };
     check_ids(&mut section, host.min_id, host.max_id);
+    let below = host.gids_below().count();
+    if below > GIDS_MAX {
+        section.wrong(
+            "allowed_local_gids",
+            format!("has {below} gids below min_id, and there is room for {GIDS_MAX}"),
+            "remove some, or lower min_id",
+        );
+    }
     section.refuse_strangers(None);
     (host, names)
 }

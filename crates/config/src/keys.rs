@@ -331,7 +331,9 @@ pub const KEYS: &[Key] = &[
         "min_id",
         Kind::Integer { min: 1, max: ID_MAX },
         Unset::Is("1000"),
-        "The smallest uid and gid that is taken from any domain. Entries below are rejected.",
+        "The smallest uid and gid that is taken from any domain. Entries below are rejected. rosterd and \
+         roster enable also write it, with the primary gids below it that are allowed, to \
+         /etc/roster/floor: programs refuse smaller ids whatever the snapshot says.",
     ),
     of(
         Table::Host,
@@ -347,7 +349,7 @@ pub const KEYS: &[Key] = &[
         Unset::Is("[]"),
         "Gids below min_id, or of local groups, that users of a directory may have as their primary \
          group. The groups themselves stay the host's own. Gid 100 is allowed without this key \
-         where the host's group 100 is called users.",
+         where the host's group 100 is called users. At most 32 gids below min_id, 100 included.",
     ),
     of(
         Table::Host,

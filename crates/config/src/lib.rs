@@ -26,6 +26,7 @@ pub use keytab::{KEYTAB_MARK, Keytab, Unverified, was_keytab_used};
 pub use problem::{Problem, Severity};
 pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
 
+use roster_snapshot::Floor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,6 +112,26 @@ pub struct Exceptions {
     pub names: Vec<String>,
     /// ASCII characters of names.
     pub name_characters: String,
+}
+
+/// Gid of the group `users`, which most distributions have as a group of all people.
+pub const USERS_GID: u32 = 100;
+
+impl Host {
+    /// The primary gids below `min_id` that are allowed, with [`USERS_GID`]: the publisher allows that one by the
+    /// name of the host's group.
+    fn gids_below(&self) -> impl Iterator<Item = u32> {
+        let other = |gid: &u32| *gid != USERS_GID;
+        let allowed = self.allowed_local_gids.iter().copied().filter(other);
+        allowed.chain([USERS_GID]).filter(|&gid| gid < self.min_id)
+    }
+
+    /// The floor of this host: what programs accept of a snapshot that root does not own. It is at least as
+    /// wide as what the publisher admits.
+    #[must_use]
+    pub fn floor(&self) -> Floor {
+        Floor::new(self.min_id, self.gids_below()).unwrap_or_default()
+    }
 }
 
 /// `[domain.NAME]`.

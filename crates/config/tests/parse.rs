@@ -881,3 +881,26 @@ fn rules_that_let_nobody_in_or_mean_nothing_are_told() {
         assert_eq!(said_of_access(table), said, "{table}");
     }
 }
+
+#[test]
+fn floor_has_gids_below_min_id() {
+    let config = |gids: &[u32]| {
+        format!(
+            "[host]\ndomains = [\"lab\"]\nmin_id = 500\nallowed_local_gids = {gids:?}\n\
+             [domain.lab]\nprovider = \"files\"\npasswd = \"/p\"\ngroup = \"/g\"\nmin_id = 2000\n"
+        )
+    };
+    let floor = |gids: &[u32]| parse(&config(gids)).unwrap().config.host.floor().to_string();
+    assert_eq!(floor(&[]), "min_id 500\ngid 100\n");
+    assert_eq!(floor(&[100, 600, 499, 500]), "min_id 500\ngid 499\ngid 100\n");
+    let most: Vec<u32> = (1..=31).chain(500..600).collect();
+    assert_eq!(floor(&most).lines().count(), 33);
+    let more: Vec<u32> = (1..=32).collect();
+    assert_eq!(
+        mistakes(&config(&more)),
+        [
+            "roster.toml:4: host.allowed_local_gids: has 33 gids below min_id, and there is room for 32; \
+             remove some, or lower min_id"
+        ]
+    );
+}

@@ -69,14 +69,14 @@ const SECTIONS: &[Section] = &[
         "Files",
         &[
             ("/etc/roster/roster.toml", "The configuration."),
-            ("/var/lib/roster/roster.snap", "The snapshot that programs read."),
+            ("/var/lib/roster/snap/roster.snap", "The snapshot that programs read."),
             (
-                "/var/lib/roster/roster.domains",
+                "/var/lib/roster/snap/roster.domains",
                 "How many users and groups it has of each domain: what a publisher that was started anew \
                  must not lose.",
             ),
             (
-                "/var/lib/roster/roster.places",
+                "/var/lib/roster/snap/roster.places",
                 "Where in it each domain's entries lie: for a publisher that was started anew, when what a \
                  back-end has cannot be taken.",
             ),

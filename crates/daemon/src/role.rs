@@ -46,6 +46,13 @@ const STOP_WAIT: Duration = Duration::from_secs(4);
 /// Largest text that the monitor hands to a role; certificates are most of it.
 pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
 
+/// Folder of the snapshot in the state folder: the publisher's.
+pub const SNAPSHOTS: &str = "snap";
+/// The snapshot in it.
+pub const SNAPSHOT: &str = "roster.snap";
+/// Folder of caches in the state folder: root's, with a folder of each back-end's in it.
+pub const DOMAINS: &str = "domains";
+
 /// Longest word that a role leaves of why it ended.
 pub const WORDS_BYTES_MAX: usize = 1 << 10;
 
@@ -192,7 +199,7 @@ pub struct Context<C> {
     pub role: Role,
     /// What it needs to know.
     pub config: C,
-    /// Where lasting files are. The publisher's folder; a back-end has `domains/NAME` in it.
+    /// Where lasting files are: the publisher has [`SNAPSHOTS`] in it, a back-end `domains/NAME`.
     pub state_dir: PathBuf,
     /// Where sockets are.
     pub run_dir: PathBuf,
@@ -210,6 +217,12 @@ impl<C> Context<C> {
     fn with<D>(self, config: D) -> Context<D> {
         let Self { role, state_dir, run_dir, connection, listener, shutdown, .. } = self;
         Context { role, config, state_dir, run_dir, connection, listener, shutdown }
+    }
+
+    /// The folder of the snapshot.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.state_dir.join(SNAPSHOTS)
     }
 
     /// Takes the role's name, once its objects are at its path: from now on others ask it.
@@ -357,7 +370,8 @@ fn become_bus(launch: &Launch) -> u8 {
     command.env_clear();
     // dbus-daemon asks the C library for the groups of who connects. Where `roster` is among the
     // name services the answer would have to come over this very bus: with a snapshot that is none,
-    // the module says at once that it cannot answer.
+    // the module says at once that it cannot answer. In a bus of root's it ignores the variable. Only root gets to
+    // that bus's socket then, and the module asks no responder for root.
     command.env("ROSTER_SNAPSHOT", "/dev/null");
     let error = command.exec();
     crate::say(format_args!("rosterd: bus: cannot run {}: {error}", bus.program.display()));

@@ -7,7 +7,7 @@
 //! libraries stay readable, for the C library's resolver of host names loads its services late.
 
 use crate::reach::folders_of;
-use crate::role::{Launch, RoleConfig};
+use crate::role::{DOMAINS, Launch, RoleConfig, SNAPSHOTS};
 use roster_config::{Provider, Server};
 use roster_confine::{Needs, Tcp};
 use rustix::process::{Resource, Rlimit};
@@ -45,11 +45,11 @@ fn needs(launch: &Launch) -> Needs {
         },
         RoleConfig::Publisher(_) => Needs {
             read: folders_of(&followed(&launch.config)),
-            write: vec![launch.state_dir.clone()],
+            write: vec![launch.state_dir.join(SNAPSHOTS)],
             ..Needs::default()
         },
         RoleConfig::Backend(backend) => {
-            let write = vec![launch.state_dir.join("domains").join(&backend.domain.name)];
+            let write = vec![launch.state_dir.join(DOMAINS).join(&backend.domain.name)];
             let boot = backend.domain.has_log_ins().then(|| PathBuf::from(BOOT));
             match &backend.domain.provider {
                 Provider::Files(_) => {

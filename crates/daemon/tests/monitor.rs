@@ -23,7 +23,7 @@ fn it_starts_whole_and_ends_without_a_trace() {
     assert_eq!(roles, ["monitor", "bus", "publisher", "backend:corp", "backend:lab"]);
     assert_eq!(status.domains, ["lab", "corp"]);
     assert!(!status.separate_users);
-    wait_for("a snapshot", || daemon.path("state/roster.snap").exists().then_some(()));
+    wait_for("a snapshot", || daemon.path("state/snap/roster.snap").exists().then_some(()));
     let children = daemon.children();
     assert_eq!(children.len(), 4);
     assert!(!daemon.log().contains("fd limit"), "the bus says what nobody need know");

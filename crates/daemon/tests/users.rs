@@ -31,8 +31,10 @@ const ADDRESS: &str = "ROSTER_TEST_BUS";
 /// What the systemd unit leaves to root.
 const CAPABILITIES: &str = "-all,+setuid,+setgid,+kill,+chown,+fowner,+dac_override";
 
-/// Starts rosterd with this passwd file and state folder, in a mount namespace of its own.
+/// Starts rosterd with this passwd file, /etc/roster and state folder, in a mount namespace of its own.
 const SETUP: &str = r#"set -e
+[ -d /etc/roster ] || mount -t overlay -o "lowerdir=$1/over:/etc" overlay /etc
+mount --bind "$1/roster" /etc/roster
 mount --bind "$1/etc.passwd" /etc/passwd
 mount -t tmpfs -o mode=755 tmpfs /var/lib
 mkdir /var/lib/roster
@@ -79,7 +81,9 @@ fn command(daemon: &Daemon) -> Command {
 
 fn prepared(domains: &[&str]) -> Daemon {
     let daemon = Daemon::prepared(domains);
-    fs::create_dir(daemon.path("state")).unwrap();
+    for folder in ["state", "roster", "over/roster"] {
+        fs::create_dir_all(daemon.path(folder)).unwrap();
+    }
     let mut passwd = String::from("root:x:0:0::/root:/bin/sh\n");
     let roles =
         [("bus", BUS), ("publisher", PUBLISHER), ("nss", NSS), ("metrics", METRICS), ("pam", PAM)];
@@ -135,13 +139,15 @@ fn every_role_has_its_user_and_every_file_its_owner() {
             assert_eq!(groups_of(pid), "", "{role} has supplementary groups");
         }
     }
-    wait_for("a snapshot", || daemon.path("state/roster.snap").exists().then_some(()));
+    wait_for("a snapshot", || daemon.path("state/snap/roster.snap").exists().then_some(()));
     let owner_and_mode = |path: &str| {
         let stat = fs::symlink_metadata(daemon.path(path)).unwrap();
         (stat.uid(), stat.mode() & 0o7777)
     };
-    assert_eq!(owner_and_mode("state"), (PUBLISHER, 0o755));
-    assert_eq!(owner_and_mode("state/roster.snap"), (PUBLISHER, 0o644));
+    assert_eq!(owner_and_mode("state"), (0, 0o755));
+    assert_eq!(owner_and_mode("state/snap"), (PUBLISHER, 0o755));
+    assert_eq!(owner_and_mode("roster/floor"), (0, 0o644));
+    assert_eq!(owner_and_mode("state/snap/roster.snap"), (PUBLISHER, 0o644));
     assert_eq!(owner_and_mode("state/domains"), (0, 0o711));
     assert_eq!(owner_and_mode("state/domains/lab"), (BACKENDS, 0o700));
     assert_eq!(owner_and_mode("state/domains/corp"), (BACKENDS + 1, 0o700));
@@ -220,7 +226,7 @@ fn folders_of_a_stranger_are_refused() {
     if !needs_root() {
         return;
     }
-    for (folder, hint) in [("state", "chown it to uid 64902"), ("run", "chown it to uid 0")] {
+    for (folder, hint) in [("state", "chown it to uid 0"), ("run", "chown it to uid 0")] {
         let daemon = prepared(&["lab"]);
         let _ = fs::create_dir(daemon.path(folder));
         chown(daemon.path(folder), Some(65_000), None).unwrap();
@@ -254,6 +260,75 @@ fn what_a_hijacked_publisher_puts_in_place_of_folders_is_refused() {
     fs::hard_link(&victim, daemon.path("state/domains/lab/cache.redb")).unwrap();
     daemon.wait_for_log("cache.redb is no file of the user");
     assert_eq!(fs::metadata(&victim).unwrap().uid(), 0, "a stranger's file was given away");
+}
+
+/// All that the publisher's user could do where it could write: a folder of its own in the place of one of
+/// root's, with files in it that a back-end would write to.
+#[test]
+fn monitor_planted_state_folder_refused() {
+    if !needs_root() {
+        return;
+    }
+    const STRANGER: u32 = 65_000;
+    for (folder, owner) in [
+        ("state", PUBLISHER),
+        ("state/domains", PUBLISHER),
+        ("state/domains", BACKENDS),
+        ("state/snap", STRANGER),
+    ] {
+        let daemon = prepared(&["lab"]);
+        let planted = daemon.path("state/domains/lab/credentials.redb");
+        fs::create_dir_all(planted.parent().unwrap()).unwrap();
+        fs::create_dir_all(daemon.path("state/snap")).unwrap();
+        fs::write(&planted, "").unwrap();
+        chown(&planted, Some(PUBLISHER), None).unwrap();
+        chown(daemon.path(folder), Some(owner), None).unwrap();
+        let (code, said) = refused(&mut command(&daemon));
+        assert_eq!(code, Some(73), "{folder}: {said}");
+        let found = format!("belongs to uid {owner}");
+        assert!(said.contains(&found) && said.contains("chown it to uid"), "{folder}: {said}");
+        assert_eq!(fs::metadata(&planted).unwrap().uid(), PUBLISHER, "{folder}: was given away");
+        assert_eq!(fs::metadata(daemon.path(folder)).unwrap().uid(), owner, "{folder}");
+    }
+}
+
+#[test]
+fn monitor_planted_cache_refused() {
+    if !needs_root() {
+        return;
+    }
+    let mut daemon = prepared(&["lab", "corp"]);
+    let (lab, planted) =
+        (daemon.path("state/domains/lab"), daemon.path("state/domains/lab/credentials.redb"));
+    fs::create_dir_all(&lab).unwrap();
+    fs::write(&planted, "").unwrap();
+    for path in [&lab, &planted] {
+        chown(path, Some(PUBLISHER), None).unwrap();
+    }
+    let mut command = command(&daemon);
+    daemon.launch_by(&mut command);
+    daemon.wait_for_log("lab belongs to uid 64902, which may have planted files in it");
+    daemon.running("backend:corp");
+    assert_eq!(fs::metadata(&planted).unwrap().uid(), PUBLISHER, "it was given away");
+    fs::rename(&lab, daemon.path("state/planted")).unwrap();
+    daemon.wait_until_all_run();
+}
+
+#[test]
+fn monitor_writes_floor_at_start_and_reload() {
+    if !needs_root() {
+        return;
+    }
+    let daemon = start(&["lab"]);
+    let floor = || fs::read_to_string(daemon.path("roster/floor")).unwrap();
+    assert_eq!(floor(), "min_id 1000\n");
+    let text = fs::read_to_string(daemon.path("roster.toml")).unwrap();
+    let keys = "min_id = 1500\nallowed_local_gids = [100, 2000, 20]\n";
+    daemon.write("roster.toml", &text.replace("min_id = 1000\n", keys));
+    common::signal(daemon.pid(), Signal::HUP);
+    let expected = "min_id 1500\ngid 100\ngid 20\n";
+    wait_for("the floor", || (floor() == expected).then_some(()));
+    daemon.wait_until_all_run();
 }
 
 #[test]

@@ -1,46 +1,27 @@
 //! Decides for which users `roster-krb5 session` works: those whom a directory may have on this host, each
 //! with the primary group that the name services know.
 //!
-//! The lowest uid is that of the NSS module's floor, `/etc/roster/floor`. Its other lines are about groups.
+//! The lowest uid is that of the NSS module's floor, `/etc/roster/floor`.
 
 use crate::process;
-use rustix::fs::{CWD, Mode, OFlags, openat};
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use roster_snapshot_build::floor_file;
+use std::io;
 use std::path::Path;
 
-/// The file of the floor, which root writes.
-const FLOOR: &str = "/etc/roster/floor";
-/// Longest file of a floor.
-const FLOOR_BYTES_MAX: u64 = 512;
-/// Lowest uid where that file is missing or malformed, or where others may write to it.
-const UID_MIN: u32 = 1000;
 /// Ids that name no user: `nobody`, the overflow id of 16 bits, and the kernel's "no id".
 const NO_USERS: [u32; 3] = [65534, 65535, u32::MAX];
 
 /// Refuses a caller that names a system user, or a group that is not the user's primary one.
 pub fn check(uid: u32, gid: u32) -> io::Result<()> {
-    match refusal((uid, gid), lowest_uid(Path::new(FLOOR)), process::primary_gid) {
+    match refusal((uid, gid), lowest_uid(floor_file::path()), process::primary_gid) {
         Some(why) => Err(io::Error::other(why)),
         None => Ok(()),
     }
 }
 
+/// The uid from which users of a directory are served. Without a usable file it is the reader's default.
 fn lowest_uid(floor: &Path) -> u32 {
-    let read = || {
-        let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(openat(CWD, floor, how, Mode::empty()).ok()?);
-        let stat = file.metadata().ok()?;
-        if !stat.is_file() || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
-            return None;
-        }
-        let mut text = String::new();
-        file.take(FLOOR_BYTES_MAX).read_to_string(&mut text).ok()?;
-        let (first, _) = text.split_once('\n')?;
-        first.strip_prefix("min_id ")?.parse().ok()
-    };
-    read().unwrap_or(UID_MIN)
+    floor_file::read(floor).ok().flatten().unwrap_or_default().min_id()
 }
 
 fn refusal(
@@ -61,8 +42,9 @@ fn refusal(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roster_snapshot::floor::DEFAULT_MIN_ID as UID_MIN;
     use std::fs::{Permissions, set_permissions, write};
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn account_system_users_and_foreign_groups_refused() {
@@ -85,30 +67,16 @@ mod tests {
     }
 
     #[test]
-    fn account_floor_counts_only_from_root() {
+    fn account_without_usable_floor_gets_default() {
         let folder = tempfile::tempdir().unwrap();
         let floor = folder.path().join("floor");
-        assert_eq!(lowest_uid(&floor), UID_MIN, "there is none");
+        assert_eq!(lowest_uid(&floor), UID_MIN, "the file is missing");
         let is_root = rustix::process::geteuid().is_root();
-        let put = |text: &str, mode| {
+        for (text, uid) in [("min_id 500\ngid 100\n", 500), ("min_id 500", UID_MIN)] {
             write(&floor, text).unwrap();
-            set_permissions(&floor, Permissions::from_mode(mode)).unwrap();
-            lowest_uid(&floor)
-        };
-        let from_root = |uid| if is_root { uid } else { UID_MIN };
-        assert_eq!(put("min_id 500\ngid 100\n", 0o644), from_root(500));
-        assert_eq!(put("min_id 20000\n", 0o644), from_root(20_000));
-        for malformed in ["", "min_id 500", "min_id x\n", "min_id -1\n", "gid 100\nmin_id 500\n"] {
-            assert_eq!(put(malformed, 0o644), UID_MIN, "{malformed:?}");
-        }
-        assert_eq!(put("min_id 500\n", 0o664), UID_MIN, "a group may write to it");
-        let link = folder.path().join("link");
-        symlink(&floor, &link).unwrap();
-        put("min_id 500\n", 0o644);
-        assert_eq!(lowest_uid(&link), UID_MIN);
-        if is_root {
-            chown(&floor, Some(1000), None).unwrap();
-            assert_eq!(lowest_uid(&floor), UID_MIN, "it is a user's");
+            set_permissions(&floor, Permissions::from_mode(0o644)).unwrap();
+            let expected = if is_root { uid } else { UID_MIN };
+            assert_eq!(lowest_uid(&floor), expected, "{text:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{count, lab, number, read, report, run};
-use roster_system_tests::{c_program_with, library_folder, roster_program};
+use roster_system_tests::{c_program_with, library_folder, reading, roster_program};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -121,8 +121,9 @@ fn our_own_module_answers_from_its_snapshot() {
         let module = module.to_str().expect("a plain path");
         let what = ["nss", "--lookup", lookup, "--key", key, "--module", module, "--json", "-"];
         let brief = ["--probe", "0", "--duration", "1", "--warm-up", "0", "--users", "2"];
-        let mut lab = lab(&[&what[..], &brief].concat());
-        let output = lab.env("ROSTER_SNAPSHOT", path("snap")).output().expect("start");
+        let lab = lab(&[&what[..], &brief].concat());
+        let mut lab_of_reader = reading(lab.get_program(), &path("snap"));
+        let output = lab_of_reader.args(lab.get_args()).output().expect("start");
         let (code, report) = read(&output);
         assert_eq!((code, count(&report, "/failures")), (0, 0), "{lookup} {key}: {report}");
         assert!(count(&report, "/requests") > 0, "{report}");

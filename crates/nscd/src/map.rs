@@ -13,7 +13,7 @@ use crate::layout::{
 use crate::nsswitch::Step;
 use crate::protocol::{self, Kind, Table, fixed_bytes};
 use roster_record::is_nis;
-use roster_snapshot::{Damage, Group, Snapshot, User};
+use roster_snapshot::{Damage, Group, Snapshot, Text, User};
 use roster_snapshot_build::parallel;
 use std::collections::HashSet;
 use std::io;
@@ -242,6 +242,15 @@ impl<'a> Plan<'a> {
         self.sources.entries[record.layer as usize].accounts.ok_or(Damage)
     }
 
+    /// Name and id of a user or group, unless the floor refuses it, as it does in the module.
+    fn served_keys(&self, record: Record) -> Result<Option<(&'a [u8], u32)>, Damage> {
+        let refused = match self.table {
+            Table::Passwd => self.user(record)?.is_refused(),
+            Table::Group => self.group(record)?.is_refused(),
+        };
+        Ok(if refused { None } else { Some(self.keys(record)?) })
+    }
+
     /// Name and id of a user or group.
     fn keys(&self, record: Record) -> Result<(&'a [u8], u32), Damage> {
         Ok(match self.table {
@@ -268,7 +277,7 @@ impl<'a> Plan<'a> {
         );
         let mut text = Digits::default();
         for (number, &record) in self.records.iter().enumerate() {
-            let (name, id) = self.keys(record)?;
+            let Some((name, id)) = self.served_keys(record)? else { continue };
             // Never looked up by `files`, nor by the module.
             if is_nis(name) {
                 continue;
@@ -391,12 +400,12 @@ impl<'a> Plan<'a> {
         let (id, packet) = match self.table {
             Table::Passwd => {
                 let user = self.user(record)?;
-                (user.uid, fixed_bytes(Kind::UserByName) + user.text.bytes().len())
+                (user.uid, fixed_bytes(Kind::UserByName) + text_bytes(&user.text))
             }
             Table::Group => {
                 let group = self.group(record)?;
                 let lengths = group.members.len() * 4;
-                let strings = group.text.bytes().len() + group.members.bytes();
+                let strings = text_bytes(&group.text) + group.members.bytes();
                 (group.gid, fixed_bytes(Kind::GroupByName) + lengths + strings)
             }
         };
@@ -684,20 +693,35 @@ fn name_of<const N: usize>(fields: [Option<&[u8]>; N]) -> &[u8] {
     fields.first().copied().flatten().unwrap_or_default()
 }
 
+/// Bytes of each string as programs read it, with its NUL.
+fn lengths<const N: usize>(text: &Text<'_, N>) -> [usize; N] {
+    text.fields().map(|field| field.map_or(0, <[u8]>::len) + 1)
+}
+
+fn text_bytes<const N: usize>(text: &Text<'_, N>) -> usize {
+    lengths(text).iter().sum()
+}
+
+fn push_text<const N: usize>(out: &mut Vec<u8>, text: &Text<'_, N>) {
+    for field in text.fields() {
+        out.extend_from_slice(field.unwrap_or_default());
+        out.push(0);
+    }
+}
+
 fn push_user(out: &mut Vec<u8>, user: &User<'_>) {
-    let lengths = user.text.fields().map(|field| field.map_or(0, <[u8]>::len) + 1);
-    protocol::push_user_header(out, user.uid, user.gid, lengths);
-    out.extend_from_slice(user.text.bytes());
+    protocol::push_user_header(out, user.uid, user.gid, lengths(&user.text));
+    push_text(out, &user.text);
 }
 
 fn push_group(out: &mut Vec<u8>, group: &Group<'_>) -> Result<(), Damage> {
-    let [name, passwd] = group.text.fields().map(|field| field.map_or(0, <[u8]>::len) + 1);
+    let [name, passwd] = lengths(&group.text);
     let members = &group.members;
     members.verify()?;
     protocol::push_group_header(out, group.gid, name, passwd, members.len());
     let mut place = out.len();
     out.resize(place + members.len() * 4, 0);
-    out.extend_from_slice(group.text.bytes());
+    push_text(out, &group.text);
     for member in members.iter() {
         let member = member?;
         let length = protocol::length(member.len() + 1);

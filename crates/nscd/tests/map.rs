@@ -9,7 +9,7 @@ use roster_nscd::map::{Layer, MapError, Output, Plan, Sources};
 use roster_nscd::nsswitch::{self, Line, Service};
 use roster_nscd::protocol::{self, Kind, Table};
 use roster_nscd::{Memory, Shared};
-use roster_snapshot::Snapshot;
+use roster_snapshot::{Floor, Snapshot};
 use roster_snapshot_build::compile;
 use std::cell::Cell;
 use std::fs::File;
@@ -42,21 +42,40 @@ fn compiled(passwd: &str, group: &str) -> Vec<u8> {
     bytes.into_inner()
 }
 
-fn layers<'a>(line: &Line, files: &'a [u8], roster: &'a [u8]) -> Vec<Layer<'a>> {
-    let of = |service| if service == Service::Files { files } else { roster };
-    let layer = |&step: &nsswitch::Step| Layer {
-        step,
-        accounts: Some(Snapshot::open(of(step.service)).unwrap()),
+fn layers<'a>(
+    line: &Line,
+    files: &'a [u8],
+    roster: &'a [u8],
+    floor: Option<Floor>,
+) -> Vec<Layer<'a>> {
+    let layer = |&step: &nsswitch::Step| {
+        let is_local = step.service == Service::Files;
+        let mut accounts = Snapshot::open(if is_local { files } else { roster }).unwrap();
+        if let Some(floor) = floor.filter(|_| !is_local) {
+            accounts.set_floor(&floor);
+        }
+        Layer { step, accounts: Some(accounts) }
     };
     line.steps.iter().map(layer).collect()
 }
 
 /// The map of a table out of local files and a snapshot.
 fn map(table: Table, lines: &str, files: &[u8], roster: &[u8]) -> Vec<u8> {
+    map_above(None, table, lines, files, roster)
+}
+
+/// The same of a snapshot to which a floor applies.
+fn map_above(
+    floor: Option<Floor>,
+    table: Table,
+    lines: &str,
+    files: &[u8],
+    roster: &[u8],
+) -> Vec<u8> {
     let lines = nsswitch::parse(lines.as_bytes());
     let line = if table == Table::Passwd { &lines.passwd } else { &lines.group };
-    let entries = layers(line, files, roster);
-    let groups_of = layers(&lines.initgroups, files, roster);
+    let entries = layers(line, files, roster, floor);
+    let groups_of = layers(&lines.initgroups, files, roster, floor);
     let others_follow = lines.initgroups.others_follow;
     let sources = Sources { entries: &entries, groups_of: &groups_of, others_follow };
     let plan = Plan::new(table, sources, 64 << 10).unwrap();
@@ -95,6 +114,40 @@ fn the_first_service_that_has_a_key_answers_it() {
     assert_eq!(user(&map, "4"), an_answer(4, "d"));
     for nobody in ["+nis", "0", "e", "", "5"] {
         assert_eq!(user(&map, nobody), Said::Nothing, "{nobody}");
+    }
+}
+
+#[test]
+fn map_leaves_out_what_floor_refuses() {
+    let files = compiled("root:x:0:0::/:\n", "adm:x:4:\n");
+    let users = "toor:$6$:0:0::/:\nlow:x:999:5000::/:\nadmin:x:5001:4::/:\nopen::5002:5000::/:\n\
+                 a:$6$longer:5000:5000:A:/:/bin/sh\nguest:x:5003:100::/:\n";
+    let groups = "roots:x:0:a,root\nadms:x:4:a\nstaff:$6$:6000:a,root\n";
+    let roster = compiled(users, groups);
+    let floor = Floor::new(1000, [100]);
+    let map = |table| map_above(floor, table, BOTH, &files, &roster);
+    let (users, groups) = (map(Table::Passwd), map(Table::Group));
+    for key in ["toor", "low", "admin", "open", "999", "5001", "5002"] {
+        assert_eq!(user(&users, key), Said::Nothing, "{key}");
+    }
+    let fields = [&b"a"[..], b"*", b"A", b"/", b"/bin/sh"];
+    let answer = Said::Answer(protocol::user(5000, 5000, fields));
+    assert_eq!([user(&users, "a"), user(&users, "5000")], [answer.clone(), answer]);
+    let guest = protocol::user(5003, 100, [&b"guest"[..], b"*", b"", b"/", b""]);
+    assert_eq!(user(&users, "guest"), Said::Answer(guest));
+    let local = protocol::user(0, 0, [&b"root"[..], b"x", b"", b"/", b""]);
+    assert_eq!(
+        [user(&users, "root"), user(&users, "0")],
+        [(); 2].map(|()| Said::Answer(local.clone()))
+    );
+    for name in [&b"roots"[..], b"adms"] {
+        assert_eq!(find(&groups[..], Kind::GroupByName, name), Said::Nothing);
+    }
+    let staff = Said::Answer(protocol::group(6000, b"staff", b"*", &[b"a", b"root"]));
+    assert_eq!(find(&groups[..], Kind::GroupByName, b"staff"), staff);
+    for name in [&b"a"[..], b"root"] {
+        let gids = Said::Answer(protocol::groups(&[6000]));
+        assert_eq!(find(&groups[..], Kind::GroupsOf, name), gids);
     }
 }
 
@@ -183,7 +236,7 @@ fn a_table_that_clients_could_not_measure_is_no_map() {
     let local = compiled("root:x:0:0:root:/root:/bin/sh\n", "root:x:0:\n");
     let lines = nsswitch::parse(b"passwd: files\ngroup: files\n");
     let plan = |room| {
-        let entries = layers(&lines.passwd, &local, b"");
+        let entries = layers(&lines.passwd, &local, b"", None);
         let sources = Sources { entries: &entries, groups_of: &[], others_follow: false };
         Plan::new(Table::Passwd, sources, room).map(|plan| plan.file_bytes())
     };
@@ -205,8 +258,8 @@ fn a_damaged_snapshot_is_no_map() {
     let middle = bytes.windows(2).rposition(|two| two == b"b\0").unwrap();
     bytes[middle] ^= 1;
     let lines = nsswitch::parse(b"group: roster\n");
-    let entries = layers(&lines.group, &bytes, &bytes);
-    let groups_of = layers(&lines.initgroups, &bytes, &bytes);
+    let entries = layers(&lines.group, &bytes, &bytes, None);
+    let groups_of = layers(&lines.initgroups, &bytes, &bytes, None);
     let sources = Sources { entries: &entries, groups_of: &groups_of, others_follow: false };
     let made = Plan::new(Table::Group, sources, 0)
         .and_then(|plan| plan.write(0, &Bytes(Mutex::new(Vec::new()))));

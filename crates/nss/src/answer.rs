@@ -7,8 +7,18 @@ use crate::system;
 use core::mem::MaybeUninit;
 use core::ptr;
 use libc::{c_char, gid_t};
-use roster_snapshot::{Gids, Group, Shadow, Text, User};
+use roster_snapshot::{Gids, Group, ServedIds, Shadow, Text, User};
 use roster_wire::{Malformed, Reply, Request, Strings};
+
+/// Has a password read `*`.
+///
+/// # Safety
+/// `password` is a string of one byte or more in the caller's buffer, which nothing borrows.
+#[inline]
+unsafe fn hide(password: *mut c_char) {
+    // SAFETY: two bytes with the NUL, as promised; they need no alignment.
+    unsafe { password.cast::<[u8; 2]>().write(*b"*\0") };
+}
 
 /// The caller's buffer for strings and pointers.
 pub struct Buffer<'b>(&'b mut [MaybeUninit<u8>]);
@@ -53,9 +63,15 @@ impl<'b> Buffer<'b> {
             ptr::copy_nonoverlapping(text.bytes().as_ptr(), place.as_mut_ptr().cast(), place.len());
         }
         let base = place.as_mut_ptr().cast::<c_char>();
-        Ok(text
+        let fields = text
             .starts()
-            .map(|start| start.map_or(ptr::null_mut(), |start| base.wrapping_add(start))))
+            .map(|start| start.map_or(ptr::null_mut(), |start| base.wrapping_add(start)));
+        if let Some(password) = fields.get(1).filter(|_| text.hides_password()) {
+            // SAFETY: an entry whose password is hidden is served only if the password has a byte, see
+            // `Text::hides_password`.
+            unsafe { hide(*password) };
+        }
+        Ok(fields)
     }
 }
 
@@ -132,16 +148,17 @@ pub unsafe fn asked_passwd(
     let mut answer = ask::ask(request)?;
     let Reply::User { uid, gid } = answer.reply() else { return Err(Malformed.into()) };
     let mut text = Told::read(&mut answer, &mut buffer)?;
+    let (name, passwd) = (text.next()?, text.next()?);
     let filled = libc::passwd {
-        pw_name: text.next()?,
-        pw_passwd: text.next()?,
+        pw_name: name,
+        pw_passwd: passwd,
         pw_uid: uid,
         pw_gid: gid,
         pw_gecos: text.next()?,
         pw_dir: text.next()?,
         pw_shell: text.next()?,
     };
-    text.strings.end()?;
+    text.end(&answer, passwd)?;
     // SAFETY: writable, as promised.
     unsafe { out.write(filled) };
     Ok(())
@@ -167,7 +184,7 @@ pub unsafe fn asked_group(
     for member in members {
         member.write(text.next()?);
     }
-    text.strings.end()?;
+    text.end(&answer, passwd)?;
     end.write(ptr::null_mut());
     let gr_mem = pointers.as_mut_ptr().cast();
     let filled = libc::group { gr_name: name, gr_passwd: passwd, gr_gid: gid, gr_mem };
@@ -201,6 +218,22 @@ impl<'b> Told<'b> {
     /// Where the next one starts.
     fn next(&mut self) -> Result<*mut c_char, Malformed> {
         self.strings.next_start().map(|start| self.base.wrapping_add(start))
+    }
+
+    /// Sees that all strings were taken, and hides the password that is one of them.
+    fn end(self, answer: &Answer, password: *mut c_char) -> Result<(), Malformed> {
+        self.strings.end()?;
+        if answer.has_floor() {
+            // SAFETY: a string of the caller's buffer, which nothing borrows any more; where it is not empty,
+            // it has two bytes with its NUL.
+            unsafe {
+                if *password == 0 {
+                    return Err(Malformed);
+                }
+                hide(password);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -252,7 +285,8 @@ impl GidArray<'_> {
     /// was, though perhaps larger.
     #[inline(always)]
     pub fn append(&mut self, gids: &Gids<'_>, primary: gid_t) -> Result<(), Miss> {
-        self.append_with(gids.len(), primary, |places| Ok(gids.copy(places)?))
+        let served = gids.served();
+        self.append_with(gids.len(), primary, served, |places| Ok(gids.copy(places)?))
     }
 
     /// The same with the gids that the responder says.
@@ -265,7 +299,7 @@ impl GidArray<'_> {
     ) -> Result<(), Miss> {
         let mut answer = ask::ask(request)?;
         let Reply::Groups { count } = answer.reply() else { return Err(Malformed.into()) };
-        self.append_with(count, primary, |places| {
+        self.append_with(count, primary, answer.served(), |places| {
             // SAFETY: as many bytes, which need no alignment.
             answer.read(zeroed(unsafe {
                 core::slice::from_raw_parts_mut(places.as_mut_ptr().cast(), size_of_val(places))
@@ -277,12 +311,13 @@ impl GidArray<'_> {
         })
     }
 
-    /// `fill` sets all of `count` places, or fails.
+    /// `fill` sets all of `count` places, or fails. Gids that are not `served` are left out.
     #[inline(always)]
     fn append_with(
         &mut self,
         count: usize,
         primary: gid_t,
+        served: ServedIds,
         fill: impl FnOnce(&mut [MaybeUninit<gid_t>]) -> Result<(), Miss>,
     ) -> Result<(), Miss> {
         let used = usize::try_from(*self.start).map_err(|_| Miss::Unavailable(libc::EINVAL))?;
@@ -299,7 +334,7 @@ impl GidArray<'_> {
         fill(places)?;
         // SAFETY: all of them were written.
         let copied = unsafe { places.assume_init_mut() };
-        let added = remove(copied, primary).min(self.most().saturating_sub(used));
+        let added = remove(keep(copied, served), primary).min(self.most().saturating_sub(used));
         if added == 0 {
             return Err(Miss::Absent);
         }
@@ -364,4 +399,20 @@ fn remove(gids: &mut [gid_t], unwanted: gid_t) -> usize {
         }
     }
     gids.len().saturating_sub(found as usize)
+}
+
+/// Takes what is not served out of the list; gives what is left. As a rule that is all of it.
+fn keep(gids: &mut [gid_t], served: ServedIds) -> &mut [gid_t] {
+    if served.has_all(gids) {
+        return gids;
+    }
+    let mut kept = 0_usize;
+    for index in 0..gids.len() {
+        let gid = gids.get(index).copied().unwrap_or_default();
+        if let Some(place) = gids.get_mut(kept) {
+            *place = gid;
+        }
+        kept = kept.wrapping_add(usize::from(served.has(gid)));
+    }
+    gids.get_mut(..kept).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use crate::status::Miss;
 use roster_calls::connection::Connection;
 use roster_calls::system::KeptErrorNumber;
 use roster_snapshot::layout::RESPONDER_BYTES;
-use roster_snapshot::{Damage, Snapshot};
+use roster_snapshot::{Damage, Limits, ServedIds, Snapshot};
 use roster_wire::{
     Kind, Malformed, REPLY_HEADER_BYTES, REQUEST_BYTES_MAX, Reply, ReplyHeader, Request,
 };
@@ -38,11 +38,11 @@ pub fn is_sure_of_groups(snapshot: &Snapshot<'_>, user: &[u8]) -> Result<bool, D
 #[cold]
 #[inline(never)]
 pub fn ask(request: Option<Request<'_>>) -> Result<Answer, Miss> {
-    let responder = ACCOUNTS.with(Responder::of).map_err(Miss::Unavailable)??;
+    let responder = ACCOUNTS.with_apart(Responder::of).map_err(Miss::Unavailable)??;
     let request = request.filter(|request| responder.may_know(request)).ok_or(Miss::Absent)?;
     let kept = KeptErrorNumber::new();
     let (connection, header) = responder.put(&request).ok_or(NO_ANSWER)?;
-    let answer = Answer { connection, header, min_id: responder.min_id, _kept: kept };
+    let answer = Answer { connection, header, limits: responder.limits, _kept: kept };
     if answer.is_to(&request)? { Ok(answer) } else { Err(Malformed.into()) }
 }
 
@@ -52,8 +52,8 @@ struct Responder {
     path_bytes: usize,
     /// User id of the owner of the snapshot that names the path.
     owner: u32,
-    /// No answer has an id below this.
-    min_id: u32,
+    /// Which ids an answer may have.
+    limits: Limits,
 }
 
 impl Responder {
@@ -65,7 +65,7 @@ impl Responder {
         for (to, from) in path.iter_mut().zip(named) {
             *to = *from;
         }
-        Ok(Self { path, path_bytes: named.len(), owner, min_id: snapshot.min_id() })
+        Ok(Self { path, path_bytes: named.len(), owner, limits: *snapshot.limits() })
     }
 
     fn path(&self) -> &[u8] {
@@ -91,7 +91,7 @@ impl Responder {
         if request.kind.is_by_name() {
             request.name != NEVER_ASKED
         } else {
-            request.id >= self.min_id
+            request.id >= self.limits.min_id() && self.limits.ids().has(request.id)
         }
     }
 }
@@ -104,7 +104,7 @@ const NO_ANSWER: Miss = Miss::Unavailable(libc::EIO);
 pub struct Answer {
     connection: Connection,
     header: ReplyHeader,
-    min_id: u32,
+    limits: Limits,
     /// Last, so that it outlives the connection.
     _kept: KeptErrorNumber,
 }
@@ -130,16 +130,31 @@ impl Answer {
 
     /// Whether those can be ids of users or groups.
     pub fn may_be_ids(&self, ids: &[u32]) -> bool {
-        ids.iter().all(|&id| id >= self.min_id)
+        ids.iter().all(|&id| id >= self.limits.min_id())
+    }
+
+    /// The gids of a user that are served.
+    pub fn served(&self) -> ServedIds {
+        self.limits.ids()
+    }
+
+    /// Whether the password is to be hidden.
+    pub fn has_floor(&self) -> bool {
+        self.limits.has_floor()
     }
 
     /// Whether it is an answer to that question at all; an error when it is that there is none.
     fn is_to(&self, request: &Request<'_>) -> Result<bool, Miss> {
-        let found = |id| self.may_be_ids(&[id]) && (request.kind.is_by_name() || request.id == id);
+        let found = |id| {
+            let is_served = self.may_be_ids(&[id]) && self.served().has(id);
+            is_served && (request.kind.is_by_name() || request.id == id)
+        };
         Ok(match (self.header.reply, request.kind) {
             (Reply::Absent, _) => return Err(Miss::Absent),
             (Reply::Unavailable, _) => return Err(NO_ANSWER),
-            (Reply::User { uid, .. }, Kind::UserByName | Kind::UserByUid) => found(uid),
+            (Reply::User { uid, gid }, Kind::UserByName | Kind::UserByUid) => {
+                found(uid) && self.limits.has_primary(gid)
+            }
             (Reply::Group { gid, .. }, Kind::GroupByName | Kind::GroupByGid) => found(gid),
             (Reply::Groups { .. }, Kind::GroupsOf) => true,
             _ => false,

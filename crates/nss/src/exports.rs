@@ -145,16 +145,16 @@ pub unsafe extern "C" fn _nss_roster_getspnam_r(
         // SAFETY: glibc passes a writable `result`.
         unsafe { answer::shadow(&entry, result, buffer) }
     };
-    let outcome = SHADOW.with(answer).unwrap_or_else(|error| Err(Miss::Unavailable(error)));
+    let outcome = SHADOW.with_apart(answer).unwrap_or_else(|error| Err(Miss::Unavailable(error)));
     // SAFETY: glibc passes a writable `errnop`.
     unsafe { tell(outcome, errnop) }
 }
 
-/// Defines the exports of one enumeration. Entries come in the order of the source. Those whose name or id
-/// may be another's, which only the responder can tell, are left out: nobody is asked about a whole list.
+/// Defines the exports of one enumeration. Entries come in the order of the source. Left out are those that the
+/// floor refuses, and those whose name or id may be another's: the responder is not asked about a whole list.
 macro_rules! enumeration {
     ($list:ident: $set:ident, $get:ident, $end:ident in $source:ident,
-        $find:ident unless $left_open:expr => $fill:path, $out:ty) => {
+        $find:ident if $is_listed:expr => $fill:path, $out:ty) => {
         const _: () = {
             /// Back to the first entry.
             #[unsafe(no_mangle)]
@@ -182,7 +182,7 @@ macro_rules! enumeration {
                 let give = |turn: &Turn<'_>| {
                     let (snapshot, position) = turn.entry()?;
                     let entry = present(snapshot.$find(position))?;
-                    if $left_open(&entry) {
+                    if !$is_listed(&entry) {
                         return Err(Miss::LeftOpen);
                     }
                     // SAFETY: glibc passes `buflen` writable bytes at `buffer`.
@@ -209,11 +209,11 @@ macro_rules! enumeration {
 }
 
 enumeration!(USERS: _nss_roster_setpwent, _nss_roster_getpwent_r, _nss_roster_endpwent
-    in ACCOUNTS, user unless User::ask_first => answer::passwd, passwd);
+    in ACCOUNTS, user if User::is_listed => answer::passwd, passwd);
 enumeration!(GROUPS: _nss_roster_setgrent, _nss_roster_getgrent_r, _nss_roster_endgrent
-    in ACCOUNTS, group unless Group::ask_first => answer::group, group);
+    in ACCOUNTS, group if Group::is_listed => answer::group, group);
 enumeration!(SHADOWS: _nss_roster_setspent, _nss_roster_getspent_r, _nss_roster_endspent
-    in SHADOW, shadow unless (|_: &Shadow<'_>| false) => answer::shadow, spwd);
+    in SHADOW, shadow if (|_: &Shadow<'_>| true) => answer::shadow, spwd);
 
 /// Supplementary groups of a user, appended to the array that grows with them. Without this
 /// function glibc would enumerate all groups.

@@ -25,7 +25,7 @@
 #![allow(unsafe_code)]
 
 use crate::enumerate;
-use crate::locate::Location;
+use crate::locate::{self, Location};
 use crate::system::{self, Identity, Stat};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -176,10 +176,20 @@ impl Drop for Own {
     }
 }
 
-/// What a call answers from that came before the first generation was open.
-enum FirstOrOwn {
-    First(Pin),
+/// What a call answers from: the current generation, or a file of its own before the first was open.
+enum Held {
+    Pinned(Pin),
     Own(Own),
+}
+
+impl Held {
+    #[inline]
+    fn mapped(&self) -> &Mapped {
+        match self {
+            Self::Pinned(pin) => pin.mapped(),
+            Self::Own(own) => own.mapped(),
+        }
+    }
 }
 
 impl Source {
@@ -194,19 +204,34 @@ impl Source {
     /// it, `EIO` when it is not to be believed.
     #[inline]
     pub fn with<R>(&self, answer: impl FnOnce(&Snapshot<'_>, u32) -> R) -> Result<R, c_int> {
+        let held = self.hold()?;
+        let mapped = held.mapped();
+        Ok(answer(&mapped.snapshot, mapped.owner))
+    }
+
+    /// [`Source::with`] for calls that may take a little longer: shorter, as the module is in every process.
+    pub fn with_apart<R>(&self, answer: impl FnOnce(&Snapshot<'_>, u32) -> R) -> Result<R, c_int> {
+        let held = self.hold_apart()?;
+        let mapped = held.mapped();
+        Ok(answer(&mapped.snapshot, mapped.owner))
+    }
+
+    #[inline(never)]
+    fn hold_apart(&self) -> Result<Held, c_int> {
+        self.hold()
+    }
+
+    #[inline(always)]
+    fn hold(&self) -> Result<Held, c_int> {
         let mut state = self.state()?;
         let now = system::clock_ms();
         if now.wrapping_sub(state.checked_ms.load(SeqCst)) >= CHECK_EVERY_MS {
             state = self.refresh(state, now);
         }
-        let pin = state.pin();
-        let own = if pin.is_none() { Some(state.first_or_own(self.kind)?) } else { None };
-        let mapped = match (&pin, &own) {
-            (Some(pin), _) | (None, Some(FirstOrOwn::First(pin))) => pin.mapped(),
-            (None, Some(FirstOrOwn::Own(own))) => own.mapped(),
-            (None, None) => return Err(libc::EIO),
-        };
-        Ok(answer(&mapped.snapshot, mapped.owner))
+        match state.pin() {
+            Some(pin) => Ok(Held::Pinned(pin)),
+            None => state.first_or_own(self.kind),
+        }
     }
 
     /// Opens the file for the caller alone, who may keep it.
@@ -424,6 +449,7 @@ impl State {
     }
 
     /// Unmaps the generations that are neither current nor pinned.
+    #[inline(never)]
     fn sweep(&self) {
         let current = self.current.load(SeqCst);
         for (number, slot) in self.slots.iter().enumerate() {
@@ -453,10 +479,10 @@ impl State {
     /// interrupted by a signal whose handler asks: nobody waits, whoever comes opens the file for
     /// itself.
     #[cold]
-    fn first_or_own(&'static self, kind: Kind) -> Result<FirstOrOwn, c_int> {
+    fn first_or_own(&'static self, kind: Kind) -> Result<Held, c_int> {
         if self.refreshing_ms.load(SeqCst) == 0 {
             if let Some(pin) = self.pin() {
-                return Ok(FirstOrOwn::First(pin));
+                return Ok(Held::Pinned(pin));
             }
             match self.failure.load(SeqCst) {
                 0 => {}
@@ -465,10 +491,10 @@ impl State {
         }
         let own = Own::new(&self.location, kind)?;
         if self.count_own() {
-            return Ok(FirstOrOwn::Own(own));
+            return Ok(Held::Own(own));
         }
         // There is a current one now, which may be older than the file.
-        self.pin().map(FirstOrOwn::First).ok_or(libc::EIO)
+        self.pin().map(Held::Pinned).ok_or(libc::EIO)
     }
 
     /// Keeps the first generation from being an older one than a caller's own; `false` when there is
@@ -518,7 +544,10 @@ fn load(location: &Location, kind: Kind) -> Result<Mapped, c_int> {
         Kind::Shadow => Snapshot::open_shadow(bytes),
     };
     match opened {
-        Ok(snapshot) => {
+        Ok(mut snapshot) => {
+            if location.has_floor(&stat) {
+                snapshot.set_floor(&locate::floor());
+            }
             let Stat { identity, owner, .. } = stat;
             Ok(Mapped { bytes, identity, owner, snapshot, shared: false })
         }

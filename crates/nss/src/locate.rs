@@ -1,18 +1,21 @@
 //! Which file is the snapshot, and may it be believed.
 //!
 //! The default is in a folder that root made. `ROSTER_SNAPSHOT` may name another, for a process
-//! without privilege and only where no other user could have put it.
+//! without privilege and only where no other user could have put it. A process of root's is never
+//! one: an unprivileged caller's variable may have come with it.
 #![forbid(unsafe_code)]
 
-use crate::system::{self, Descriptor, Stat};
+use crate::system::{self, Descriptor, KeptErrorNumber, Stat};
 use core::ffi::CStr;
 use libc::c_int;
+use roster_snapshot::floor::{self, Floor};
 use roster_snapshot::layout::Kind;
 
 /// Longest path, NUL included.
 pub const PATH_BYTES_MAX: usize = 1024;
 
-const DEFAULT_FOLDER: &CStr = c"/var/lib/roster";
+const ACCOUNTS_FOLDER: &CStr = c"/var/lib/roster/snap";
+const SHADOW_FOLDER: &CStr = c"/var/lib/roster/shadow";
 const ACCOUNTS_NAME: &CStr = c"roster.snap";
 const SHADOW_NAME: &CStr = c"shadow.snap";
 /// Names the snapshot of accounts; the one of shadow entries is looked for beside it.
@@ -26,6 +29,7 @@ const AUXV_BYTES: usize = 1024;
 #[derive(Clone, Copy)]
 pub struct Location {
     path: [u8; PATH_BYTES_MAX],
+    kind: Kind,
     /// Set when the environment chose the place: the user who may own it beside root.
     chosen_by: Option<u32>,
 }
@@ -44,13 +48,13 @@ impl Location {
             _ => None,
         };
         let named = named.filter(|_| chosen_by.is_some());
-        let mut location = Self { path: [0; PATH_BYTES_MAX], chosen_by };
+        let mut location = Self { path: [0; PATH_BYTES_MAX], kind, chosen_by };
         let parts = match (named.map(CStr::to_bytes), kind) {
             (Some(path), _) if path.first() != Some(&b'/') => return Err(libc::EIO),
             (Some(path), Kind::Accounts) => [path, b"", b""],
             (Some(path), Kind::Shadow) => [folder_of(path), b"/", SHADOW_NAME.to_bytes()],
-            (None, Kind::Accounts) => [DEFAULT_FOLDER.to_bytes(), b"/", ACCOUNTS_NAME.to_bytes()],
-            (None, Kind::Shadow) => [DEFAULT_FOLDER.to_bytes(), b"/", SHADOW_NAME.to_bytes()],
+            (None, Kind::Accounts) => [ACCOUNTS_FOLDER.to_bytes(), b"/", ACCOUNTS_NAME.to_bytes()],
+            (None, Kind::Shadow) => [SHADOW_FOLDER.to_bytes(), b"/", SHADOW_NAME.to_bytes()],
         };
         let mut end = 0_usize;
         for part in parts {
@@ -79,6 +83,8 @@ impl Location {
         let stat = system::stat_open(&file)?;
         let owner_is_trusted = match self.chosen_by {
             Some(user) => stat.owner == 0 || stat.owner == user,
+            // Who owns the folder can put another file there, whoever owns this one.
+            None if self.kind == Kind::Shadow => stat.owner == 0 && folder_stat.owner == 0,
             None => stat.owner == 0 || stat.owner == folder_stat.owner,
         };
         let trusted = owner_is_trusted
@@ -87,6 +93,12 @@ impl Location {
             && (!folder_stat.is_writable_by_others()
                 || (self.chosen_by.is_some() && folder_stat.is_sticky()));
         if trusted { Ok((file, stat)) } else { Err(libc::EIO) }
+    }
+
+    /// Whether the floor limits that file. It does where another user than root, such as the publisher, may have
+    /// written the file. What a process' own user named and wrote gives that user nothing.
+    pub fn has_floor(&self, stat: &Stat) -> bool {
+        stat.owner != 0 && self.chosen_by.is_none()
     }
 
     /// The folder; one that the environment chose is reached step by step, without symbolic links
@@ -111,6 +123,24 @@ impl Location {
         }
         Ok(folder)
     }
+}
+
+/// The floor of this host. A file that is missing, malformed or not root's alone gives the default.
+#[cold]
+#[inline(never)]
+pub fn floor() -> Floor {
+    let _kept = KeptErrorNumber::new();
+    read_floor().unwrap_or_default()
+}
+
+fn read_floor() -> Option<Floor> {
+    let file = system::open(None, floor::PATH, libc::O_RDONLY).ok()?;
+    let stat = system::stat_open(&file).ok()?;
+    let mut text = [0; floor::FILE_BYTES_MAX];
+    let trusted = stat.owner == 0 && stat.is_regular() && !stat.is_writable_by_others();
+    let len = system::read(&file, &mut text).ok()?;
+    let text = text.get(..len).filter(|text| trusted && text.len() as u64 == stat.bytes)?;
+    Floor::parse(text)
 }
 
 /// A symbolic link or something else in a folder's place is refused; that nothing is there, or
@@ -157,6 +187,7 @@ fn last_of(path: &[u8]) -> &[u8] {
 }
 
 /// The bytes with a NUL behind them, in `buffer`.
+#[inline(never)]
 fn c_string<'a>(bytes: &[u8], buffer: &'a mut [u8; PATH_BYTES_MAX]) -> Result<&'a CStr, c_int> {
     let text = buffer.get_mut(..=bytes.len()).ok_or(libc::ENAMETOOLONG)?;
     let (end, name) = text.split_last_mut().ok_or(libc::ENAMETOOLONG)?;

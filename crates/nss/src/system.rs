@@ -58,6 +58,7 @@ pub fn stat_path(path: &CStr) -> Result<Stat, c_int> {
     stat_at(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW)
 }
 
+#[inline(never)] // never in the way of a lookup, and long beside the call
 fn stat_at(folder: c_int, path: &CStr, flags: c_int) -> Result<Stat, c_int> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // The raw call rather than libc's fstatat(3), which glibc before 2.33 does not export.
@@ -126,14 +127,15 @@ pub unsafe fn free<T>(memory: *mut T) {
     unsafe { libc::munmap(memory.cast::<c_void>(), size_of::<T>()) };
 }
 
-/// Effective user id, when real and effective user and group ids agree.
+/// Effective user id, when it is not root's and real and effective user and group ids agree.
 pub fn unprivileged_user() -> Option<u32> {
     let id = |call: c_long| {
         // SAFETY: the four calls that come here take no argument and cannot fail.
         unsafe { libc::syscall(call) as u32 }
     };
     let user = id(libc::SYS_geteuid);
-    (id(libc::SYS_getuid) == user && id(libc::SYS_getgid) == id(libc::SYS_getegid)).then_some(user)
+    (user != 0 && id(libc::SYS_getuid) == user && id(libc::SYS_getgid) == id(libc::SYS_getegid))
+        .then_some(user)
 }
 
 /// Copies the value of an environment variable, with its NUL, to `value`. Nothing when it is not

@@ -3,12 +3,14 @@
 //! [`Builder`] takes entries and makes an [`Image`]; [`compile`] feeds it from passwd, group and
 //! shadow text with the verdicts of glibc's `files`; [`publish`] puts an image in place so that a
 //! reader sees the old file or the new one, whatever happens; [`verify`] and [`inspect`] read a
-//! file whole. No policy: what may be served is decided before an entry gets here.
+//! file whole; [`floor_file`] is the file by which readers limit a snapshot that root does not own. No policy:
+//! what may be served is decided before an entry gets here.
 
 #![forbid(unsafe_code)]
 
 mod builder;
 pub mod compile;
+pub mod floor_file;
 mod image;
 mod index;
 pub mod inspect;

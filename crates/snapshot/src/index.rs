@@ -13,7 +13,7 @@ pub struct Index<'a> {
 impl<'a> Index<'a> {
     /// Offers each record whose fingerprint agrees to `candidate`, which looks at the record's key
     /// and says whether it is the one. An index without buckets has no keys.
-    #[inline]
+    #[inline(always)] // a lookup is little more than this
     pub(crate) fn find<T>(
         &self,
         key_hash: u64,

@@ -19,6 +19,7 @@
     )
 )]
 
+pub mod floor;
 #[cfg(test)]
 mod golden;
 pub mod hash;
@@ -28,6 +29,7 @@ mod lists;
 mod open;
 mod text;
 
+pub use floor::{Floor, Limits, ServedIds};
 pub use index::Index;
 pub use lists::{Gids, Members};
 pub use open::{OpenError, Section, Shape, Snapshot};
@@ -87,6 +89,20 @@ impl<'a> User<'a> {
         self.text.has(flags::LIST_UNKNOWN)
     }
 
+    /// Whether the floor refuses the record. Lookups by key give such a record as absent.
+    #[inline]
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.text.is_refused()
+    }
+
+    /// Whether an enumeration gives the record.
+    #[inline]
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        !self.ask_first() && !self.is_refused()
+    }
+
     /// Whether nobody has to be asked about the record.
     #[inline]
     #[must_use]
@@ -134,6 +150,20 @@ impl<'a> Group<'a> {
     #[must_use]
     pub fn ask_first(&self) -> bool {
         self.text.has(flags::ASK_FIRST)
+    }
+
+    /// Whether the floor refuses the record. Lookups by key give such a record as absent.
+    #[inline]
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.text.is_refused()
+    }
+
+    /// Whether an enumeration gives the record.
+    #[inline]
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        !self.ask_first() && !self.is_refused()
     }
 
     /// Whether its members have to be asked for: those here are not all.
@@ -187,7 +217,7 @@ impl<'a> Snapshot<'a> {
     pub fn user_by_name(&self, name: &[u8]) -> Found<User<'a>> {
         self.by_user_name.find(hash::bytes(name, self.seed), |position| {
             let user = self.user_of(position)?;
-            Ok((user.text.is_first(name)).then_some(user))
+            Ok((user.text.is_first(name) && !user.is_refused()).then_some(user))
         })
     }
 
@@ -196,11 +226,11 @@ impl<'a> Snapshot<'a> {
     pub fn user_by_uid(&self, uid: u32) -> Found<User<'a>> {
         self.by_uid.find(hash::id(uid, self.seed), |position| {
             let user = self.user_of(position)?;
-            Ok((user.uid == uid).then_some(user))
+            Ok((user.uid == uid && !user.is_refused()).then_some(user))
         })
     }
 
-    /// The entry at that position of the source, from 0; `None` past the last.
+    /// The entry at that position of the source, from 0, refused or not; `None` past the last.
     pub fn user(&self, position: u32) -> Found<User<'a>> {
         at(self.users, position, |_| self.user_of(position))
     }
@@ -210,7 +240,7 @@ impl<'a> Snapshot<'a> {
     pub fn group_by_name(&self, name: &[u8]) -> Found<Group<'a>> {
         self.by_group_name.find(hash::bytes(name, self.seed), |position| {
             let group = self.group_of(position)?;
-            Ok((group.text.is_first(name)).then_some(group))
+            Ok((group.text.is_first(name) && !group.is_refused()).then_some(group))
         })
     }
 
@@ -219,11 +249,11 @@ impl<'a> Snapshot<'a> {
     pub fn group_by_gid(&self, gid: u32) -> Found<Group<'a>> {
         self.by_gid.find(hash::id(gid, self.seed), |position| {
             let group = self.group_of(position)?;
-            Ok((group.gid == gid).then_some(group))
+            Ok((group.gid == gid && !group.is_refused()).then_some(group))
         })
     }
 
-    /// The entry at that position of the source, from 0; `None` past the last.
+    /// The entry at that position of the source, from 0, refused or not; `None` past the last.
     pub fn group(&self, position: u32) -> Found<Group<'a>> {
         at(self.groups, position, |_| self.group_of(position))
     }
@@ -243,7 +273,12 @@ impl<'a> Snapshot<'a> {
                 return Ok(None);
             }
             let ids = self.group_ids.range(membership.first.get(), membership.count.get())?;
-            Ok(Some(Gids { ids, gids: self.gids, sum: membership.sum.get() }))
+            Ok(Some(Gids {
+                ids,
+                gids: self.gids,
+                sum: membership.sum.get(),
+                served: self.limits.ids(),
+            }))
         })
     }
 
@@ -257,7 +292,10 @@ impl<'a> Snapshot<'a> {
                 return Err(Damage);
             }
             let ids = self.group_ids.range(membership.first.get(), membership.count.get())?;
-            Ok((self.name_of(slot)?, Gids { ids, gids: self.gids, sum: membership.sum.get() }))
+            Ok((
+                self.name_of(slot)?,
+                Gids { ids, gids: self.gids, sum: membership.sum.get(), served: self.limits.ids() },
+            ))
         })
     }
 
@@ -274,27 +312,32 @@ impl<'a> Snapshot<'a> {
         at(self.shadows, position, |_| self.shadow_of(position))
     }
 
-    #[inline]
+    // One copy for lookups and enumeration: the module is loaded into every process.
+    #[inline(never)]
     fn user_of(&self, position: u32) -> Result<User<'a>, Damage> {
         let slot: &UserSlot = self.users.get(position as usize).ok_or(Damage)?;
         let (uid, gid) = (slot.uid.get(), slot.gid.get());
         let check = hash::check(slot, SectionId::Users, position);
-        if !hash::agrees(slot.check.get(), check) || uid < self.min_id {
+        if !hash::agrees(slot.check.get(), check) || uid < self.limits.min_id {
             return Err(Damage);
         }
-        let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
+        let limits = self.limits.flags(|limits| limits.ids().has(uid) && limits.has_primary(gid));
+        let text =
+            Text::resolve_limited(slot.flags, limits, slot.lens, &slot.text, self.long_text)?;
         Ok(User { uid, gid, text })
     }
 
-    #[inline]
+    #[inline(never)]
     fn group_of(&self, position: u32) -> Result<Group<'a>, Damage> {
         let slot: &GroupSlot = self.groups.get(position as usize).ok_or(Damage)?;
         let gid = slot.gid.get();
         let check = hash::check(slot, SectionId::Groups, position);
-        if !hash::agrees(slot.check.get(), check) || gid < self.min_id {
+        if !hash::agrees(slot.check.get(), check) || gid < self.limits.min_id {
             return Err(Damage);
         }
-        let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;
+        let limits = self.limits.flags(|limits| limits.ids().has(gid));
+        let text =
+            Text::resolve_limited(slot.flags, limits, slot.lens, &slot.text, self.long_text)?;
         let members = Members {
             ids: self.member_ids.range(slot.first.get(), slot.count.get())?,
             names: self.names,
@@ -577,6 +620,86 @@ mod tests {
         });
         let snapshot = Snapshot::open(&file).unwrap();
         assert_eq!(snapshot.group(0).map(drop_found), Err(Damage));
+    }
+
+    fn with_floor(min_id: u32, gids: &[u32]) -> Snapshot<'static> {
+        let mut snapshot = accounts();
+        snapshot.set_floor(&Floor::new(min_id, gids.iter().copied()).unwrap());
+        snapshot
+    }
+
+    /// Which of the users are found, by each key, and are listed.
+    fn served_users(snapshot: &Snapshot<'_>) -> Vec<&'static [u8]> {
+        let mut served = Vec::new();
+        for (position, (expected, ..)) in (0..).zip(users()) {
+            let by_name = snapshot.user_by_name(expected.name).unwrap();
+            let by_uid = snapshot.user_by_uid(expected.uid).unwrap();
+            let listed = snapshot.user(position).unwrap().unwrap();
+            assert_eq!(by_name.is_some(), !listed.is_refused());
+            assert_eq!(by_uid.is_some(), !listed.is_refused());
+            assert_eq!(listed.is_listed(), !listed.is_refused() && !listed.ask_first());
+            if let Some(user) = by_name {
+                assert_eq!(user.record(), record::User { passwd: Some(b"*"), ..expected });
+                served.push(expected.name);
+            }
+        }
+        served
+    }
+
+    #[test]
+    fn users_below_floor_are_absent() {
+        let most = [&b"alice"[..], b"carol", b"fifteen-letters"];
+        assert_eq!(served_users(&with_floor(1000, &[100])), most);
+        assert_eq!(served_users(&with_floor(1000, &[99, 100, 101])), most);
+        assert_eq!(served_users(&with_floor(100, &[])), most);
+        assert_eq!(served_users(&with_floor(1001, &[100])), most[1..]);
+        assert_eq!(served_users(&with_floor(10, &[])), [&b"alice"[..], b"bob", b"carol", most[2]]);
+        let none: [&[u8]; 0] = [];
+        assert_eq!(served_users(&with_floor(1000, &[])), none);
+        assert_eq!(served_users(&with_floor(101, &[99])), none);
+    }
+
+    #[test]
+    fn groups_below_floor_are_absent() {
+        for (min_id, expected) in
+            [(1, 0..3), (10, 0..3), (11, 1..3), (100, 1..3), (101, 2..3), (102, 3..3)]
+        {
+            // Primary gids are no groups.
+            let snapshot = with_floor(min_id, &[1, 10, 100]);
+            for (position, ((name, gid, passwd, ask_first, _), _)) in (0..).zip(groups()) {
+                let found = snapshot.group_by_name(name).unwrap();
+                let listed = snapshot.group(position).unwrap().unwrap();
+                // One has no password, whose place `*` could take.
+                let is_served = expected.contains(&position) && passwd.is_some();
+                assert_eq!(found.is_some(), is_served, "{min_id} {gid}");
+                assert_eq!(snapshot.group_by_gid(gid).unwrap().is_some(), is_served);
+                assert_eq!(
+                    (listed.is_refused(), listed.is_listed()),
+                    (!is_served, is_served && !ask_first)
+                );
+                if let Some(group) = found {
+                    assert_eq!(group.record(), record::Group { name, passwd, gid });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gids_below_floor_are_left_out() {
+        for min_id in [1, 50, 100, 102, 1000] {
+            let snapshot = with_floor(min_id, &[10, 77]);
+            for name in [&b"alice"[..], b"bob", b"stranger"] {
+                let all = accounts().supplementary(name).unwrap().unwrap();
+                let found = snapshot.supplementary(name).unwrap().unwrap();
+                let (mut expected, mut given) = (Vec::new(), Vec::new());
+                all.each(|gid| expected.push(gid)).unwrap();
+                expected.retain(|&gid| gid >= min_id && gid != u32::MAX);
+                found.each(|gid| given.push(gid)).unwrap();
+                assert_eq!(given, expected, "{min_id}");
+                assert_eq!(found.len(), all.len());
+                assert_eq!([0, min_id].map(|gid| found.served().has(gid)), [false, true]);
+            }
+        }
     }
 
     #[test]

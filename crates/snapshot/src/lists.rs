@@ -1,5 +1,6 @@
 //! Member lists and group lists: numbers in the file, names and gids in the answer.
 
+use crate::floor::ServedIds;
 use crate::layout::{COPY_SLACK, LONG_NAME, LongName, NameSlot, SHORT_NAME_BYTES};
 use crate::{Damage, hash};
 use core::mem::MaybeUninit;
@@ -119,11 +120,14 @@ impl<'a> Members<'a> {
         places: &mut [P],
         at: impl Fn(&mut [MaybeUninit<u8>]) -> P,
     ) -> Result<(), Damage> {
-        self.verify()?;
+        let room = out.len();
         let mut rest = out;
-        for (name, place) in self.iter().zip(places) {
-            let name = name?;
+        let mut sum = hash::NameSum::default();
+        for (id, place) in self.ids.iter().zip(places) {
+            let slot = self.names.get(id).ok_or(Damage)?;
+            sum.add(u128::from_le_bytes(slot.0));
             *place = at(rest);
+            let name = name(slot, self.long_text)?;
             let (copy, behind) = rest.split_at_mut_checked(name.len()).ok_or(Damage)?;
             for (to, from) in copy.iter_mut().zip(name) {
                 to.write(*from);
@@ -132,7 +136,9 @@ impl<'a> Members<'a> {
             end.write(0);
             rest = behind;
         }
-        Ok(())
+        let bytes = room.wrapping_sub(rest.len());
+        let agrees = bytes == self.bytes() && hash::agrees(self.sum, sum.finish());
+        if agrees { Ok(()) } else { Err(Damage) }
     }
 
     /// The names one by one. The list's checksum is not looked at, see [`Members::verify`].
@@ -224,10 +230,18 @@ pub struct Gids<'a> {
     pub(crate) ids: Ids<'a>,
     pub(crate) gids: &'a [U32],
     pub(crate) sum: u64,
+    pub(crate) served: ServedIds,
 }
 
 impl Gids<'_> {
-    /// How many there are.
+    /// The gids that are served. Others are to be left out of what [`Gids::copy`] gives.
+    #[inline]
+    #[must_use]
+    pub fn served(&self) -> ServedIds {
+        self.served
+    }
+
+    /// How many there are, refused ones included.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -257,10 +271,14 @@ impl Gids<'_> {
         self.compare(sum)
     }
 
-    /// Gives each gid to `take`. They are to be used only when the checksum agreed, that is after
+    /// Gives each gid that is served to `take`. They are to be used only when the checksum agreed, that is after
     /// `Ok`.
     pub fn each(&self, mut take: impl FnMut(u32)) -> Result<(), Damage> {
-        let (nowhere, take) = (core::iter::repeat(()), |(), gid| take(gid));
+        let (nowhere, take) = (core::iter::repeat(()), |(), gid| {
+            if self.served.has(gid) {
+                take(gid);
+            }
+        });
         let sum = match self.ids {
             Ids::Narrow(ids) => gather_gids(ids, self.gids, nowhere, take),
             Ids::Wide(ids) => gather_gids(ids, self.gids, nowhere, take),
@@ -535,7 +553,7 @@ mod tests {
         let mut sum = hash::GidSum::default();
         expected.iter().for_each(|&gid| sum.add(gid));
         for ids in [Ids::Narrow(&short), Ids::Wide(&long)] {
-            let list = Gids { ids, gids: &gids, sum: sum.finish() };
+            let list = Gids { ids, gids: &gids, sum: sum.finish(), served: ServedIds::ALL };
             assert_eq!((list.len(), list.is_empty()), (100, false));
             let mut given = Vec::new();
             assert_eq!(list.each(|gid| given.push(gid)), Ok(()));
@@ -550,7 +568,8 @@ mod tests {
             let fewer = Gids { gids: &gids[..2], ..list };
             assert_eq!((copy(fewer, 100), fewer.each(|_| {})), (Err(Damage), Err(Damage)));
         }
-        let none = Gids { ids: Ids::Narrow(&[]), gids: &[], sum: hash::GidSum::default().finish() };
+        let (ids, sum) = (Ids::Narrow(&[]), hash::GidSum::default().finish());
+        let none = Gids { ids, gids: &[], sum, served: ServedIds::ALL };
         assert_eq!((none.len(), none.is_empty(), none.each(|_| {})), (0, true, Ok(())));
     }
 }

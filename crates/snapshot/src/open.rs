@@ -1,5 +1,6 @@
 //! Opening: the header is read and checked, the rest is only cut into sections.
 
+use crate::floor::{Floor, Limits};
 use crate::hash::{self, Seed};
 use crate::index::Index;
 use crate::layout::{
@@ -16,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 /// A view of a snapshot's bytes. Cheap to copy; see the crate's documentation for what it checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
-    pub(crate) min_id: u32,
+    pub(crate) limits: Limits,
     pub(crate) seed: Seed,
     pub(crate) users: &'a [UserSlot],
     pub(crate) groups: &'a [GroupSlot],
@@ -183,7 +184,7 @@ impl<'a> Snapshot<'a> {
             return Err(OpenError::BadSection { id: SectionId::Memberships as u32 });
         }
         Ok(Self {
-            min_id: header.min_id.get(),
+            limits: Limits::without_floor(header.min_id.get()),
             seed: Seed::new(header.seed.get()),
             users: table.typed(SectionId::Users)?,
             groups: table.typed(SectionId::Groups)?,
@@ -219,7 +220,7 @@ impl<'a> Snapshot<'a> {
         Shape {
             file_bytes: self.header.file_bytes.get(),
             generation: self.header.generation.get(),
-            min_id: self.min_id,
+            min_id: self.min_id(),
             seed: self.header.seed.get(),
             users: count(self.users),
             groups: count(self.groups),
@@ -233,7 +234,19 @@ impl<'a> Snapshot<'a> {
     #[inline]
     #[must_use]
     pub fn min_id(&self) -> u32 {
-        self.min_id
+        self.limits.min_id
+    }
+
+    /// Serves ids of this floor only, and no password, from now on.
+    pub fn set_floor(&mut self, floor: &Floor) {
+        self.limits.set_floor(floor);
+    }
+
+    /// Which ids are served.
+    #[inline]
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The absolute path of the socket at which to ask for what is not here; `None` when all there
@@ -348,8 +361,8 @@ impl<'a> Table<'a> {
         &self,
         id: SectionId,
     ) -> Result<&'a [T], OpenError> {
-        let bytes = self.bytes(id, size_of::<T>())?;
-        <[T]>::ref_from_bytes(bytes).map_err(|_| OpenError::BadSection { id: id as u32 })
+        // Whole records, so that this cannot fail.
+        Ok(<[T]>::ref_from_bytes(self.bytes(id, size_of::<T>())?).unwrap_or_default())
     }
 
     /// The bytes of a section of records of that length.

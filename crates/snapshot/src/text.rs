@@ -10,14 +10,33 @@ use zerocopy::little_endian::U32;
 pub struct Text<'a, const N: usize> {
     bytes: &'a [u8],
     lens: [u32; N],
-    flags: u8,
+    /// Those of the slot, and [`REFUSED`] and [`HIDES_PASSWORD`].
+    flags: u16,
 }
+
+/// The reader does not serve the entry. Above the bits of a slot.
+pub(crate) const REFUSED: u16 = 1 << 8;
+/// The second string, the password, reads `*`. Above the bits of a slot.
+pub(crate) const HIDES_PASSWORD: u16 = 1 << 9;
 
 impl<'a, const N: usize> Text<'a, N> {
     /// Finds the strings of a slot and sees that each one ends where it should.
     #[inline]
     pub(crate) fn resolve(
         slot_flags: u8,
+        lens: [u8; N],
+        slot_text: &'a [u8],
+        long_text: &'a [u8],
+    ) -> Result<Self, Damage> {
+        Self::resolve_limited(slot_flags, 0, lens, slot_text, long_text)
+    }
+
+    /// The same of an entry with a floor, which `limits` says: [`HIDES_PASSWORD`], and [`REFUSED`] as well if its
+    /// ids are. An entry whose password has no byte that `*` could replace is refused, too.
+    #[inline]
+    pub(crate) fn resolve_limited(
+        slot_flags: u8,
+        limits: u16,
         lens: [u8; N],
         slot_text: &'a [u8],
         long_text: &'a [u8],
@@ -36,10 +55,31 @@ impl<'a, const N: usize> Text<'a, N> {
             end = end.saturating_add(1);
         }
         let bytes = bytes.get(..end).ok_or(Damage)?;
-        Ok(Self { bytes, lens, flags: slot_flags })
+        let mut all_flags = u16::from(slot_flags) | limits;
+        if limits != 0 {
+            let is_empty = lens.get(1).is_none_or(|&len| len == 0);
+            if is_empty || slot_flags & flags::null(1) != 0 {
+                all_flags |= REFUSED;
+            }
+        }
+        Ok(Self { bytes, lens, flags: all_flags })
     }
 
-    /// All strings with their NULs, as they are to be copied.
+    /// Whether the reader does not serve the entry.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.flags & REFUSED != 0
+    }
+
+    /// Whether the second string is a password that must read `*`. Unless the entry is refused, it has a byte
+    /// and its NUL in [`Text::bytes`], which `*` and a NUL are to replace in a copy.
+    #[inline]
+    #[must_use]
+    pub fn hides_password(&self) -> bool {
+        self.flags & HIDES_PASSWORD != 0
+    }
+
+    /// All strings with their NULs, as they are to be copied; see [`Text::hides_password`].
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
@@ -53,7 +93,7 @@ impl<'a, const N: usize> Text<'a, N> {
         let mut start = 0_usize;
         let mut starts = [None; N];
         for (index, (place, len)) in starts.iter_mut().zip(self.lens).enumerate() {
-            *place = (self.flags & flags::null(index) == 0 || index == 0).then_some(start);
+            *place = (!self.has(flags::null(index)) || index == 0).then_some(start);
             start = start.wrapping_add(len as usize).wrapping_add(1);
         }
         starts
@@ -67,13 +107,16 @@ impl<'a, const N: usize> Text<'a, N> {
             let rest = start.and_then(|start| self.bytes.get(start..));
             *field = rest.and_then(|rest| rest.get(..len as usize));
         }
+        if let Some(password) = fields.get_mut(1).filter(|_| self.hides_password()) {
+            *password = Some(b"*");
+        }
         fields
     }
 
     /// Whether any of those bits of the slot's flags is set.
     #[inline]
     pub(crate) fn has(&self, bits: u8) -> bool {
-        self.flags & bits != 0
+        self.flags & u16::from(bits) != 0
     }
 
     /// Whether the first string, the name, is this one.
@@ -142,6 +185,28 @@ mod tests {
         // The last NUL lies behind the slot.
         assert!(Text::resolve(0, [5, 0], b"alice\0", b"").is_err());
         assert!(Text::resolve(0, [5, 0], b"alice\0\0", b"").is_ok());
+    }
+
+    #[test]
+    fn limited_text_hides_password_or_is_refused() {
+        let slot = b"alice\0hash\0x\0";
+        let limited = |slot_flags, lens, limits| {
+            let text = Text::resolve(slot_flags, lens, slot, b"").unwrap();
+            assert!(!text.is_refused() && !text.hides_password());
+            let text = Text::resolve_limited(slot_flags, limits, lens, slot, b"").unwrap();
+            assert!(text.hides_password());
+            text
+        };
+        let text = limited(0, [5, 4, 1], HIDES_PASSWORD);
+        assert!(!text.is_refused());
+        assert_eq!(text.fields(), [Some(&b"alice"[..]), Some(b"*"), Some(b"x")]);
+        // A copy of these is changed in place.
+        assert_eq!((text.bytes(), text.starts()), (&slot[..], [Some(0), Some(6), Some(11)]));
+        assert!(limited(0, [5, 4, 1], HIDES_PASSWORD | REFUSED).is_refused());
+        assert!(limited(flags::null(1), [5, 4, 1], HIDES_PASSWORD).is_refused());
+        assert!(!limited(flags::null(2), [5, 4, 1], HIDES_PASSWORD).is_refused());
+        let empty = Text::resolve_limited(0, HIDES_PASSWORD, [5, 0, 1], SLOT, b"").unwrap();
+        assert!(empty.is_refused());
     }
 
     #[test]

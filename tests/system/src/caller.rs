@@ -2,9 +2,32 @@
 //! status and errno, which glibc hides, and what a long-lived process sees.
 
 use crate::artifacts::{c_program, library_folder};
+use crate::host::tool;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The user of [`reading`] where the tests run as root.
+const READER: u32 = 12_321;
+
+/// A program that reads the snapshot at `snapshot`, named by the environment. Programs of root's ignore it, so
+/// root's tests run the program as another user, who may read as root may: the tree may lie where no other user
+/// can go.
+#[must_use]
+pub fn reading<S: AsRef<OsStr>>(program: S, snapshot: &Path) -> Command {
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new(tool("setpriv", "util-linux"));
+        let id = [format!("--reuid={READER}"), format!("--regid={READER}")];
+        command.args(id).args(["--clear-groups", "--inh-caps=+dac_read_search"]);
+        command.arg("--ambient-caps=+dac_read_search").arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", snapshot);
+    command
+}
 
 /// The helper `caller.c`, ready for commands.
 pub struct Caller {
@@ -20,9 +43,7 @@ impl Caller {
     /// If it cannot be started; so does [`Caller::say`].
     #[must_use]
     pub fn reading(snapshot: &Path) -> Self {
-        let mut command = Command::new(c_program("caller"));
-        command.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", snapshot);
-        Self::start(command.arg("roster"))
+        Self::start(reading(c_program("caller"), snapshot).arg("roster"))
     }
 
     /// The process of a prepared command.

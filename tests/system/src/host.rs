@@ -1,5 +1,6 @@
 //! A pretend host: a private mount namespace with its own passwd, group, shadow and nsswitch.conf
-//! and its own /var/lib/roster, in which real programs find the module as if it were installed.
+//! and its own /var/lib/roster, in which real programs find the module as if it were installed. Snapshots of both
+//! kinds lie in one folder of the test's, which is bound to both of their places.
 //! Needs no root where user namespaces are allowed. Never changes a file of the machine.
 
 use crate::artifacts::{library_folder, roster_program, scratch};
@@ -26,7 +27,14 @@ const SETUP: &str = r#"set -e
 mount -t tmpfs -o mode=755 tmpfs /var/lib
 mkdir /var/lib/roster /var/lib/roster-module
 mount --bind "$1/state" /var/lib/roster
+mount --bind "$1/state/snap" /var/lib/roster/shadow
 mount --bind "$2" /var/lib/roster-module
+if [ -d "$1/etc/roster" ]; then
+    [ -d /etc/roster ] || mount -t overlay -o "lowerdir=$1/over:/etc" overlay /etc
+    mount --bind "$1/etc/roster" /etc/roster
+elif [ -d /etc/roster ]; then
+    mount -t tmpfs -o mode=755 tmpfs /etc/roster
+fi
 for name in passwd group shadow nsswitch.conf; do
     mount --bind "$1/etc/$name" "/etc/$name"
 done
@@ -103,8 +111,10 @@ impl Host {
             .expect("make a folder for the host");
         let host = Self { root };
         fs::create_dir(host.path("etc")).expect("create etc");
-        fs::create_dir(host.state()).expect("create state");
-        fs::set_permissions(host.state(), fs::Permissions::from_mode(0o755)).expect("chmod state");
+        for folder in [host.state(), host.snapshots(), host.state().join("shadow")] {
+            fs::create_dir(&folder).expect("create a folder of state");
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("chmod");
+        }
         local.write(&host.path("etc"));
         fs::write(host.path("etc/nsswitch.conf"), nsswitch).expect("write nsswitch.conf");
         for (name, mode) in [("passwd", 0o644), ("group", 0o644), ("nsswitch.conf", 0o644)] {
@@ -134,10 +144,33 @@ impl Host {
         self.path("state")
     }
 
+    /// The folder in it that programs on the host see as both folders of snapshots.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.path("state/snap")
+    }
+
     /// Where the snapshot lies outside the namespace.
     #[must_use]
     pub fn snapshot(&self) -> PathBuf {
-        self.path("state/roster.snap")
+        self.snapshots().join("roster.snap")
+    }
+
+    /// Where that of password hashes lies.
+    #[must_use]
+    pub fn shadow_snapshot(&self) -> PathBuf {
+        self.snapshots().join("shadow.snap")
+    }
+
+    /// Gives the host an /etc/roster, in which files may be written that programs then see.
+    #[must_use]
+    pub fn configuration(&self) -> PathBuf {
+        let folder = self.path("etc/roster");
+        for folder in [&folder, &self.path("over/roster")] {
+            fs::create_dir_all(folder).expect("create the folder of the configuration");
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("chmod");
+        }
+        folder
     }
 
     /// Publishes `corpus` with the real `roster compile`.
@@ -164,7 +197,7 @@ impl Host {
             .arg("--output")
             .arg(self.snapshot())
             .arg("--shadow-output")
-            .arg(self.state().join("shadow.snap"));
+            .arg(self.shadow_snapshot());
         command
     }
 

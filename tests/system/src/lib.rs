@@ -34,7 +34,7 @@ pub use artifacts::{
     rootwrap_daemon_program, roster_program, rosterd_program,
 };
 pub use booted::Booted;
-pub use caller::Caller;
+pub use caller::{Caller, reading};
 pub use corpus::Corpus;
 pub use directory::Directory;
 pub use exec::{Exec, Record};

@@ -191,6 +191,8 @@ impl Rosterd {
         let locals = Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"");
         // dbus-daemon looks its own user up.
         let host = Host::new(&locals, RECOMMENDED);
+        // For the floor; the configuration lies elsewhere.
+        let _ = host.configuration();
         let mut rosterd = Self::on(host, "", domains);
         rosterd.installed = true;
         rosterd.configure();

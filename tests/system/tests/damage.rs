@@ -86,7 +86,7 @@ fn what_is_no_snapshot_is_unavail_with_eio() {
         ("wrong version", &wrong_version),
     ] {
         replace(&host.snapshot(), bytes);
-        replace(&host.state().join("shadow.snap"), bytes);
+        replace(&host.shadow_snapshot(), bytes);
         assert_refused(&host.snapshot(), why);
     }
 }
@@ -95,7 +95,7 @@ fn what_is_no_snapshot_is_unavail_with_eio() {
 fn what_is_no_file_is_unavail_with_eio() {
     let host = host();
     for name in ["roster.snap", "shadow.snap"] {
-        let path = host.state().join(name);
+        let path = host.snapshots().join(name);
         fs::remove_file(&path).expect("remove");
         fs::create_dir(&path).expect("create a folder in its place");
     }
@@ -107,7 +107,7 @@ fn what_is_no_file_is_unavail_with_eio() {
 fn a_fifo_in_place_of_the_snapshot_does_not_block() {
     let host = host();
     for name in ["roster.snap", "shadow.snap"] {
-        let path = host.state().join(name);
+        let path = host.snapshots().join(name);
         fs::remove_file(&path).expect("remove");
         let made = std::process::Command::new("mkfifo").arg("-m644").arg(&path).status();
         assert!(made.expect("run mkfifo").success());
@@ -120,7 +120,7 @@ fn a_fifo_in_place_of_the_snapshot_does_not_block() {
 fn a_snapshot_that_others_could_write_is_unavail_with_eio() {
     for (name, mode) in [("roster.snap", 0o646), ("roster.snap", 0o666), ("", 0o777)] {
         let host = host();
-        set_mode(&host.state().join(name), mode);
+        set_mode(&host.snapshots().join(name), mode);
         let mut caller = Caller::start(default_caller(&host).arg("roster"));
         let answer = caller.say("getpwnam alice");
         assert_eq!(answer, "UNAVAIL EIO", "{name} {mode:o}");
@@ -145,7 +145,7 @@ fn a_snapshot_of_its_folders_owner_is_served() {
         return;
     }
     let host = host();
-    chown(host.state(), Some(12345), None).expect("chown");
+    chown(host.snapshots(), Some(12345), None).expect("chown");
     chown(host.snapshot(), Some(12345), None).expect("chown");
     let mut caller = Caller::start(default_caller(&host).arg("roster"));
     assert!(caller.say("getpwnam alice").starts_with("SUCCESS alice:"));
@@ -226,7 +226,7 @@ fn assert_truth_or_unavail(variants: impl Fn(&[u8]) -> Vec<(String, Vec<u8>)>) {
     for name in ["roster.snap", "shadow.snap"] {
         let host = host();
         let truth = answers(&host.snapshot());
-        let file = host.state().join(name);
+        let file = host.snapshots().join(name);
         let good = fs::read(&file).expect("read the snapshot");
         let mut noticed = 0;
         for (what, bytes) in variants(&good) {

@@ -5,8 +5,8 @@ use roster_system_tests::pam::{self, PASSWORD};
 use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::servers::{Certificate, Certificates, Relay};
 use roster_system_tests::{
-    Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, c_program,
-    library_folder, needs_root, roster_program, run, tool, wait_for, wait_until,
+    Caller, Directory, Domain, Ds389, Rosterd, Schema, Server, Setup, Slapd, c_program, needs_root,
+    reading, roster_program, run, tool, wait_for, wait_until,
 };
 use roster_wire::pam::{Kind, Verdict};
 use serde_json::Value;
@@ -474,13 +474,13 @@ fn a_full_disk_leaves_the_last_snapshot_and_is_recovered_from() {
         .join("root")
         .join(state.strip_prefix("/").expect("an absolute path"));
     let caller = || {
-        let mut command = rosterd.inside(&c_program("caller"));
-        command
-            .env("LD_LIBRARY_PATH", library_folder())
-            .env("ROSTER_SNAPSHOT", rosterd.host().snapshot());
+        let reading = reading(c_program("caller"), &rosterd.host().snapshot());
+        let mut command = rosterd.inside(Path::new(reading.get_program()));
+        command.args(reading.get_args());
+        command.envs(reading.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Caller::start(command.arg("roster"))
     };
-    wait_until(SOON, "there is a snapshot", || state.join("roster.snap").exists());
+    wait_until(SOON, "there is a snapshot", || state.join("snap/roster.snap").exists());
     let watchers = Watchers::with(caller);
     let mut caller = caller();
     wait_until(SOON, "it is mirrored", || caller.say("getpwnam lonely").starts_with("SUCCESS"));

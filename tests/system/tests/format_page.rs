@@ -14,7 +14,7 @@ use std::process::Command;
 const KEYS_MAX: usize = 200;
 
 fn alike(host: &Host, label: &str, database: &str, keys: &[&[u8]]) {
-    let shadow = host.state().join("shadow.snap");
+    let shadow = host.shadow_snapshot();
     let file = if database == "shadow" { shadow } else { host.snapshot() };
     if !file.exists() {
         return;

@@ -2,7 +2,7 @@
 //! stacks, cancel threads, interrupt them by signals, and allow few system calls.
 
 use roster_system_tests::host::{ROSTER, run};
-use roster_system_tests::{Caller, Corpus, Host, c_program, library_folder, tool};
+use roster_system_tests::{Caller, Corpus, Host, c_program, reading, tool};
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +20,7 @@ fn corpus(generation: u32) -> Corpus {
 
 /// A helper that reads the host's snapshot by way of the environment.
 fn helper(name: &str, host: &Host) -> Command {
-    let mut command = Command::new(c_program(name));
-    command.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", host.snapshot());
-    command
+    reading(c_program(name), &host.snapshot())
 }
 
 #[test]
@@ -72,9 +70,8 @@ fn no_descriptor_stays_open() {
 #[test]
 fn descriptors_may_be_closed_and_reused_between_calls() {
     let host = Host::serving(&corpus(1), "");
-    let mut shell = Command::new("sh");
+    let mut shell = reading("sh", &host.snapshot());
     shell.args(["-c", r#"ulimit -n 1024; exec "$0" roster"#]).arg(c_program("caller"));
-    shell.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", host.snapshot());
     let mut caller = Caller::start(&mut shell);
     assert!(caller.say("getpwnam alice").contains(":generation 1:"));
     // Every descriptor is taken, so that the next generation cannot be opened: the old one serves.
@@ -138,7 +135,7 @@ fn a_thread_that_is_cancelled_in_a_refresh_finishes_it() {
     let mut strace = Command::new(tool("strace", "strace"));
     strace.args(["-f", "-o", "/dev/null", "-e", "trace=newfstatat"]);
     strace.args(["--seccomp-bpf", "-e", "inject=newfstatat:delay_enter=5000"]);
-    strace.arg(interrupted.get_program()).args(["400", "alice"]);
+    strace.arg(interrupted.get_program()).args(interrupted.get_args()).args(["400", "alice"]);
     strace.envs(interrupted.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut interrupted = Caller::start(&mut strace);
     assert_eq!(interrupted.hear(), "found every time");

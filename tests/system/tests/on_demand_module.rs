@@ -9,7 +9,8 @@ use roster_snapshot_build::{Builder, Gaps, Members};
 use roster_system_tests::host::{ROSTER, tool};
 use roster_system_tests::wait::SOON;
 use roster_system_tests::{
-    Caller, Corpus, Host, c_program, c_program_with, library_folder, needs_root, run, wait_until,
+    Caller, Corpus, Host, c_program, c_program_with, library_folder, needs_root, reading, run,
+    wait_until,
 };
 use roster_wire::{Kind, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, RequestHeader, encode};
 use rustix::net::RecvFlags;
@@ -39,7 +40,12 @@ const LIST_UNKNOWN: Gaps = Gaps { ask_first: false, list_unknown: true };
 /// A snapshot that leaves something open: alice and staff are sure, bob and club may be displaced,
 /// carol's groups and crowd's members are not known.
 fn write_snapshot(path: &Path, responder: &Path) {
-    let mut builder = Builder::new(1000);
+    write_snapshot_from(path, responder, 1000);
+}
+
+/// The same, whose header has that smallest id.
+fn write_snapshot_from(path: &Path, responder: &Path, min_id: u32) {
+    let mut builder = Builder::new(min_id);
     builder.responder(responder.as_os_str().as_encoded_bytes()).expect("a short path");
     let users = [("alice", 1000, WHOLE), ("bob", 1001, ASK_FIRST), ("carol", 1002, LIST_UNKNOWN)];
     for (name, uid, gaps) in users {
@@ -105,6 +111,13 @@ fn members() -> impl Iterator<Item = &'static [u8]> + Clone {
     [&b"alice"[..], b"a-member-with-a-longer-name", b"z"].into_iter()
 }
 
+/// A socket to which programs of every user may connect.
+fn listen(path: &Path) -> UnixListener {
+    let listener = UnixListener::bind(path).expect("listen");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("open it");
+    listener
+}
+
 /// A responder and a snapshot that names it, in a folder of their own.
 struct OnDemand {
     folder: TempDir,
@@ -117,7 +130,7 @@ impl OnDemand {
     /// `answer` gets each question with the connection that it came on.
     fn new(answer: impl Fn(&Asked, UnixStream) + Send + Sync + 'static) -> Self {
         let on_demand = Self::silent();
-        let listener = UnixListener::bind(on_demand.socket()).expect("listen");
+        let listener = listen(&on_demand.socket());
         let (asked, answer) = (Arc::clone(&on_demand.asked), Arc::new(answer));
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
@@ -171,8 +184,8 @@ impl OnDemand {
     /// One whose clock the test moves. While it stands still no wait of the module ends by time.
     fn caller_by(&self, clock: &Clock) -> Caller {
         self.clocks.lock().expect("no test panics with it").push(clock.clone());
-        let mut command = Command::new(c_program("caller"));
-        clock.give_to(&mut command, self);
+        let mut command = reading(c_program("caller"), &self.snapshot());
+        clock.give_to(&mut command);
         Caller::start(command.arg("roster"))
     }
 
@@ -200,11 +213,9 @@ impl Clock {
         self.0.as_file().write_all_at(&bytes, 0).expect("set the clock");
     }
 
-    fn give_to(&self, command: &mut Command, on_demand: &OnDemand) {
+    fn give_to(&self, command: &mut Command) {
         let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
         command.env("LD_PRELOAD", library).env("ROSTER_TEST_MONOTONIC", self.0.path());
-        command.env("LD_LIBRARY_PATH", library_folder());
-        command.env("ROSTER_SNAPSHOT", on_demand.snapshot());
     }
 }
 
@@ -287,7 +298,6 @@ fn what_the_snapshot_can_answer_is_not_asked_for() {
 fn programs_see_what_was_asked_for() {
     let on_demand = OnDemand::truthful();
     let host = Host::new(&Corpus::new("", b"", b"", b""), ROSTER);
-    fs::create_dir_all(host.state()).expect("make the folder of the snapshot");
     write_snapshot(&host.snapshot(), &on_demand.socket());
     assert_eq!(
         host.run("getent", &["passwd", "zoe1234"]).text(),
@@ -453,10 +463,10 @@ fn module_endless_reply_does_not_renew_the_wait() {
 fn module_unaccepted_connection_ends_wait_by_time() {
     // As one that was stopped: the kernel takes connections on, and nobody sees them.
     let stopped = OnDemand::silent();
-    let _listener = UnixListener::bind(stopped.socket()).expect("listen");
+    let _listener = listen(&stopped.socket());
     // As one whose queue strangers have filled.
     let full = OnDemand::silent();
-    let backlog = UnixListener::bind(full.socket()).expect("listen");
+    let backlog = listen(&full.socket());
     rustix::net::listen(&backlog, 1).expect("a short queue");
     let _strangers: Vec<_> = (0..2).map(|_| UnixStream::connect(full.socket())).collect();
     for (what, on_demand) in [("stopped", &stopped), ("full", &full)] {
@@ -482,8 +492,8 @@ fn module_unaccepted_connection_ends_wait_by_time() {
 #[test]
 fn module_interrupted_wait_keeps_time_and_errno() {
     let patient = |on_demand: &OnDemand, clock: &Clock| {
-        let mut command = Command::new(c_program("patient"));
-        clock.give_to(&mut command, on_demand);
+        let mut command = reading(c_program("patient"), &on_demand.snapshot());
+        clock.give_to(&mut command);
         run(command.arg("zoe1234")).text()
     };
     let slow = OnDemand::new(|asked, mut connection| {
@@ -524,7 +534,7 @@ fn without_a_responder_nothing_is_absent() {
     fs::write(nobody.socket(), "").expect("a file in its place");
     assert_eq!(caller.say("getpwnam zoe"), UNAVAILABLE);
     fs::remove_file(nobody.socket()).expect("remove it");
-    drop(UnixListener::bind(nobody.socket()).expect("listen"));
+    drop(listen(&nobody.socket()));
     assert_eq!(caller.say("getpwnam zoe"), UNAVAILABLE);
 }
 
@@ -545,9 +555,8 @@ fn the_connection_is_never_a_standard_descriptor() {
         }
         let _ = connection.write_all(&truth(asked));
     });
-    let mut shell = Command::new("sh");
+    let mut shell = reading("sh", &on_demand.snapshot());
     shell.args(["-c", r#"exec "$0" roster 2>&-"#]).arg(c_program("caller"));
-    shell.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", on_demand.snapshot());
     let mut caller = Caller::start(&mut shell);
     assert!(caller.say("getpwnam zoe1234").starts_with("SUCCESS "));
     let open = open.lock().expect("no test panics with it");
@@ -555,6 +564,62 @@ fn the_connection_is_never_a_standard_descriptor() {
     let sockets =
         open.iter().filter(|(number, target)| *number > 2 && target.starts_with("socket:"));
     assert_eq!(sockets.count(), 1, "{open:?}");
+}
+
+/// The floor holds for what a publisher that was taken over has the responder say.
+#[test]
+fn module_applies_floor_to_answers() {
+    const PUBLISHER: u32 = 12_345;
+    if !needs_root() {
+        return;
+    }
+    let said = |question: &str, fill: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Vec::new();
+        fill(&mut frame);
+        let on_demand = OnDemand::saying(frame);
+        let host = Host::new(&Corpus::new("", b"", b"", b""), ROSTER);
+        write_snapshot_from(&host.snapshot(), &on_demand.socket(), 0);
+        for path in [host.snapshots(), host.snapshot()] {
+            chown(path, Some(PUBLISHER), None).expect("give it to the publisher");
+        }
+        Caller::start(host.command(c_program("caller")).arg("roster")).say(question)
+    };
+    let found = "SUCCESS zoe:*:1234:1100:there:/home:";
+    for (uid, gid, passwd, expected) in [
+        (0, 1100, "*", UNAVAILABLE),
+        (999, 1100, "*", UNAVAILABLE),
+        (65_534, 1100, "*", UNAVAILABLE),
+        (u32::MAX, 1100, "*", UNAVAILABLE),
+        (1234, 0, "*", UNAVAILABLE),
+        (1234, 100, "*", UNAVAILABLE),
+        (1234, 65_535, "*", UNAVAILABLE),
+        (1234, 1100, "", UNAVAILABLE),
+        (1234, 1100, "*", found),
+        (1234, 1100, "x", found),
+        (1234, 1100, "$6$hash", found),
+    ] {
+        let zoe = User { gid, passwd: Some(passwd.as_bytes()), ..there("zoe", uid) };
+        let answer = said("getpwnam zoe", &|frame| encode::user(frame, &zoe).expect("small"));
+        assert_eq!(answer, expected, "{uid} {gid} {passwd:?}");
+    }
+    let found = "SUCCESS club:*:6000:alice,a-member-with-a-longer-name,z";
+    for (gid, passwd, expected) in [
+        (0, "*", UNAVAILABLE),
+        (27, "*", UNAVAILABLE),
+        (65_534, "*", UNAVAILABLE),
+        (6000, "", UNAVAILABLE),
+        (6000, "$6$hash", found),
+    ] {
+        let club = Group { passwd: Some(passwd.as_bytes()), ..group("club", gid) };
+        let answer =
+            said("getgrnam club", &|frame| encode::group(frame, &club, members()).expect("small"));
+        assert_eq!(answer, expected, "{gid} {passwd:?}");
+    }
+    let groups: &[u32] = &[0, 1000, 27, 6000, 65_534, 65_535, u32::MAX, 6002];
+    let answer = said("initgroups zoe 1100", &|frame| {
+        encode::groups(frame, groups.iter().copied()).expect("small");
+    });
+    assert_eq!(answer, "SUCCESS 1100 1000 6000 6002");
 }
 
 /// A listener of that user, in a process of its own, that says what is in a file.
@@ -596,22 +661,24 @@ fn only_root_and_the_snapshots_owner_are_believed() {
     if !needs_root() {
         return;
     }
-    for (listener, asker, wanted) in [
+    for (listener, owner, wanted) in [
         (OTHER, 0, UNAVAILABLE),
+        (OWNER, 0, UNAVAILABLE),
         (OTHER, OWNER, UNAVAILABLE),
         (OWNER, OWNER, "SUCCESS zoe:*:1234:100:there:/home:"),
         (0, OWNER, "SUCCESS zoe:*:1234:100:there:/home:"),
+        (0, 0, "SUCCESS zoe:*:1234:100:there:/home:"),
     ] {
         let on_demand = OnDemand::silent();
         let folder = on_demand.folder.path();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).expect("for everybody");
-        chown(on_demand.snapshot(), Some(asker), None).expect("give the snapshot away");
+        chown(on_demand.snapshot(), Some(owner), None).expect("give the snapshot away");
         let mut frame = Vec::new();
         encode::user(&mut frame, &there("zoe", 1234)).expect("a small entry");
         fs::write(folder.join("frame"), frame).expect("write the answer");
         let _stranger = Stranger::listen(listener, &on_demand.socket(), &folder.join("frame"));
         let mut command = Command::new(tool("setpriv", "util-linux"));
-        command.args([format!("--reuid={asker}"), format!("--regid={asker}")]);
+        command.args([format!("--reuid={OWNER}"), format!("--regid={OWNER}")]);
         // Copies, for the tree may lie where that user cannot go; made by a program, for what this
         // process has open for writing, others of its threads' children cannot run.
         let mut copy = Command::new("cp");
@@ -621,6 +688,6 @@ fn only_root_and_the_snapshots_owner_are_believed() {
         command.env("LD_LIBRARY_PATH", folder);
         command.env("ROSTER_SNAPSHOT", on_demand.snapshot());
         let mut caller = Caller::start(&mut command);
-        assert_eq!(caller.say("getpwnam zoe"), wanted, "{asker} asks {listener}");
+        assert_eq!(caller.say("getpwnam zoe"), wanted, "{owner}'s snapshot, answer of {listener}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whose snapshot is read: a program with privilege ignores `ROSTER_SNAPSHOT`; any other reads the
+//! Whose snapshot is read: a program of root's or with privilege ignores `ROSTER_SNAPSHOT`; any other reads the
 //! file that it names, or nothing if that cannot be trusted: no answer is better than one from
 //! another place than the variable says.
 
@@ -40,18 +40,21 @@ impl Two {
 
     /// Which alice an ordinary program sees when the variable names `path`.
     fn answer(&self, path: &Path) -> String {
-        let mut command = self.host.command(c_program("lookup"));
-        which(&run(command.arg("alice").env("ROSTER_SNAPSHOT", path)))
+        self.answer_at(path, &c_program("lookup"), 0o755, AS_NOBODY)
     }
 
     /// Which alice a program copied to the host sees, with these owner, mode and command line.
     fn answer_of(&self, program: &Path, mode: u32, command_line: &str) -> String {
+        self.answer_at(&self.file(), program, mode, command_line)
+    }
+
+    fn answer_at(&self, path: &Path, program: &Path, mode: u32, command_line: &str) -> String {
         let script = format!(
             "cp \"$1\" /var/lib/program; chmod {mode:o} /var/lib/program
              export ROSTER_SNAPSHOT=\"$2\"; {command_line}"
         );
         let mut command = self.host.command("sh");
-        which(&run(command.args(["-ec", &script, "sh"]).arg(program).arg(self.file())))
+        which(&run(command.args(["-ec", &script, "sh"]).arg(program).arg(path)))
     }
 }
 
@@ -95,8 +98,7 @@ fn without_the_variable_the_default_answers() {
 #[test]
 fn a_relative_path_is_refused() {
     let two = two_or_return!();
-    let line =
-        format!("cd {}; ROSTER_SNAPSHOT=roster.snap /var/lib/program alice", two.folder.display());
+    let line = format!("cd {}; ROSTER_SNAPSHOT=roster.snap {AS_NOBODY}", two.folder.display());
     assert_eq!(two.answer_of(&c_program("lookup"), 0o755, &line), REFUSED);
     assert_eq!(two.answer(Path::new("")), REFUSED);
 }
@@ -164,6 +166,16 @@ fn an_ordinary_user_trusts_his_own_file_and_roots_and_no_strangers() {
         chown(&two.folder, Some(owner), None).expect("chown");
         chown(two.file(), Some(owner), None).expect("chown");
         assert_eq!(two.answer_of(&c_program("lookup"), 0o755, AS_NOBODY), answer, "{owner}");
+    }
+}
+
+/// An unprivileged caller's variable outlives a set-uid program that becomes root and starts another.
+#[test]
+fn root_program_ignores_variable() {
+    let two = two_or_return!();
+    let program = c_program("lookup");
+    for line in ["/var/lib/program alice", "ROSTER_SNAPSHOT=nowhere /var/lib/program alice"] {
+        assert_eq!(two.answer_of(&program, 0o755, line), "default");
     }
 }
 

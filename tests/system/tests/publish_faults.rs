@@ -33,7 +33,7 @@ fn faulty(host: &Host, corpus: &Corpus, fault: &str) -> Output {
 #[track_caller]
 fn words(host: &Host, what: &str) -> [String; 2] {
     [("roster.snap", "passwd", 4), ("shadow.snap", "shadow", 1)].map(|(name, map, field)| {
-        let path = host.state().join(name);
+        let path = host.snapshots().join(name);
         let verified = run(Command::new(roster_program()).arg("verify").arg(&path));
         assert_eq!(verified.code, 0, "{what}: {name}: {}", verified.error());
         let mut get = Command::new(roster_program());
@@ -63,7 +63,7 @@ fn killed_at_any_system_call_the_old_or_the_new_snapshot_is_whole() {
         let what = format!("killed at system call {call}");
         let found = words(&host, &what);
         assert!(found.iter().all(|word| word == "old" || word == "new"), "{what}: {found:?}");
-        let litter = litter(&host.state());
+        let litter = litter(&host.snapshots());
         assert!(litter.len() <= LITTER_MAX, "{what}: {litter:?}");
         if done.code == 0 {
             break;
@@ -77,7 +77,7 @@ fn killed_at_any_system_call_the_old_or_the_new_snapshot_is_whole() {
     assert!(killed > 20, "only {killed} system calls were seen");
     host.publish(&corpus("last"));
     assert_eq!(words(&host, "after all"), ["last", "last"]);
-    assert_eq!(litter(&host.state()), BTreeSet::new());
+    assert_eq!(litter(&host.snapshots()), BTreeSet::new());
 }
 
 /// Each call of each kind fails once: the command says so and the old snapshot stays, or it goes on
@@ -105,11 +105,11 @@ fn any_system_call_that_fails_leaves_a_whole_snapshot_and_no_half_of_one() {
             }
             assert!(found.iter().all(|word| word == "old" || word == "new"), "{fault}: {found:?}");
             // The file that writers lock stays when it cannot be looked at; the next one uses it.
-            let litter = litter(&host.state());
+            let litter = litter(&host.snapshots());
             assert!(litter.iter().all(|name| name.ends_with(".lock")), "{fault}: {litter:?}");
         }
         host.publish(&corpus("last"));
-        assert_eq!(litter(&host.state()), BTreeSet::new());
+        assert_eq!(litter(&host.snapshots()), BTreeSet::new());
     }
 }
 
@@ -132,7 +132,7 @@ fn on_host(host: &Host, corpus: &Corpus, script: &str) -> Output {
     let mut command = host.command("sh");
     command.args(["-c", script, "sh"]).arg(roster_program()).args(["compile", "--passwd"]);
     command.arg(source.join("passwd")).arg("--group").arg(source.join("group"));
-    run(command.args(["--output", "/var/lib/roster/roster.snap"]))
+    run(command.args(["--output", "/var/lib/roster/snap/roster.snap"]))
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn a_full_file_system_keeps_the_old_snapshot() {
     let mut large = corpus("new");
     large.passwd.extend((0..20_000).flat_map(|i| format!("u{i}:x:{i}:1:::\n").into_bytes()));
     // The same command twice: once with room, once with almost none left.
-    let script = r#"mount -t tmpfs -o size=16m,mode=755 tmpfs /var/lib/roster
+    let script = r#"mount -t tmpfs -o size=16m,mode=755 tmpfs /var/lib/roster/snap
         "$@" 2>&1 || exit 10
-        head -c 15m /dev/zero > /var/lib/roster/ballast
+        head -c 15m /dev/zero > /var/lib/roster/snap/ballast
         "$@" && exit 11
-        getent passwd alice; ls /var/lib/roster"#;
+        getent passwd alice; ls /var/lib/roster/snap"#;
     let told = on_host(&host, &large, script);
     assert!(told.code == 0, "{told:?}");
     let text = told.text();
@@ -158,7 +158,7 @@ fn a_read_only_folder_keeps_the_old_snapshot() {
     let host = Host::serving(&corpus("old"), ROSTER);
     let script = r#"mount -o remount,bind,ro /var/lib/roster
         "$@" && exit 11
-        getent passwd alice; ls /var/lib/roster"#;
+        getent passwd alice; ls /var/lib/roster/snap"#;
     let told = on_host(&host, &corpus("new"), script);
     assert_eq!(told.text(), "alice:x:1000:1000:old::\nroster.snap\nshadow.snap");
     assert!(told.error().contains("/var/lib/roster"), "names no path: {}", told.error());
@@ -174,7 +174,7 @@ fn modes_are_right_whatever_the_umask() {
         let done = run(shell.arg(compile.get_program()).args(compile.get_args()));
         assert_eq!(done.code, 0, "umask {umask}: {}", done.error());
         for (name, mode) in [("roster.snap", 0o644), ("shadow.snap", 0o640)] {
-            let meta = fs::metadata(host.state().join(name)).expect("was published");
+            let meta = fs::metadata(host.snapshots().join(name)).expect("was published");
             assert_eq!(meta.permissions().mode() & 0o7777, mode, "umask {umask}: {name}");
         }
     }
@@ -203,7 +203,7 @@ fn publications_at_the_same_time_leave_one_of_them_whole() {
     }
     let found = words(&host, "after eight writers");
     assert!(found.iter().all(|word| word.starts_with("writer")), "{found:?}");
-    assert_eq!(litter(&host.state()), BTreeSet::new());
+    assert_eq!(litter(&host.snapshots()), BTreeSet::new());
 }
 
 #[test]
@@ -215,5 +215,5 @@ fn an_unreadable_source_is_named_and_changes_nothing() {
     assert_ne!(done.code, 0);
     assert!(done.error().contains("source/group"), "{}", done.error());
     assert_eq!(words(&host, "after"), ["old", "old"]);
-    assert_eq!(litter(&host.state()), BTreeSet::new());
+    assert_eq!(litter(&host.snapshots()), BTreeSet::new());
 }

@@ -4,7 +4,7 @@
 use roster_system_tests::host::ROSTER;
 use roster_system_tests::wait::SOON;
 use roster_system_tests::{
-    Caller, Corpus, Host, c_program, c_program_with, library_folder, tool, wait_until,
+    Caller, Corpus, Host, c_program, c_program_with, reading, tool, wait_until,
 };
 use std::fmt::Write as _;
 use std::fs;
@@ -64,7 +64,7 @@ fn a_thread_that_is_long_in_opening_the_first_generation_takes_nobody_back() {
     // opened meanwhile.
     let mut strace = host.command("nice");
     strace.args(["-n", "19"]).arg(tool("strace", "strace"));
-    strace.args(["-f", "-o", "/dev/null", "-P", "/var/lib/roster/roster.snap"]);
+    strace.args(["-f", "-o", "/dev/null", "-P", "/var/lib/roster/snap/roster.snap"]);
     strace.args(["-e", "trace=mmap", "-e", "inject=mmap:delay_exit=200000:when=1..2"]);
     replaced_under(&host, strace, 2, &["5"]);
 }
@@ -106,8 +106,7 @@ fn lookup_100_ms_after_publication_sees_it() {
     let mut now = 1_000_000;
     set_clock(now);
     let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
-    let mut command = Command::new(c_program("caller"));
-    command.env("LD_LIBRARY_PATH", library_folder()).env("ROSTER_SNAPSHOT", host.snapshot());
+    let mut command = reading(c_program("caller"), &host.snapshot());
     command.env("LD_PRELOAD", library).env("ROSTER_TEST_MONOTONIC", &file);
     let mut caller = Caller::start(command.arg("roster"));
     for number in 2..11 {

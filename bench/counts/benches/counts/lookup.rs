@@ -6,6 +6,7 @@ use crate::corpus::{
 };
 use crate::module::{Lookup, Module, NOT_FOUND, SUCCESS};
 use gungraun::prelude::*;
+use std::os::unix::fs::PermissionsExt;
 
 /// A lookup, with the status and the length of the list that it has to give.
 type Case = (Box<dyn Lookup>, i32, usize);
@@ -14,6 +15,9 @@ type Case = (Box<dyn Lookup>, i32, usize);
 /// files are removed here.
 fn prepare(find: fn(&Module) -> Box<dyn Lookup>, status: i32, listed: usize) -> Case {
     let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    // The user as whom the module finds it may have no other right.
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), mode).expect("it is this process's");
     let accounts = directory.path().join("roster.snap");
     write_accounts(&accounts);
     write_shadow(&directory.path().join("shadow.snap"));

@@ -174,7 +174,30 @@ impl Module {
         // SAFETY: the module has neither constructors nor destructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "dlopen: {path:?} cannot be loaded");
-        Self(handle)
+        let module = Self(handle);
+        module.settle();
+        module
+    }
+
+    /// Has the module find the snapshots, which it does once. A process of root's would ignore the variable, so it
+    /// is another user's meanwhile.
+    fn settle(&self) {
+        const READER: libc::uid_t = 12_321;
+        // SAFETY: geteuid(2) cannot fail.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let set_user = |user| {
+            // SAFETY: setresuid(2) takes numbers; no other thread runs.
+            let changed = unsafe { libc::setresuid(user, user, 0) };
+            assert_eq!(changed, 0, "setresuid");
+        };
+        if is_root {
+            set_user(READER);
+        }
+        self.user_by_name("nobody").call();
+        self.shadow_by_name("nobody").call();
+        if is_root {
+            set_user(0);
+        }
     }
 
     fn symbol(&self, name: &CStr) -> *mut c_void {

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 from ...daemons import Rosterd
 from ...parts.changes import SEEN_WITHIN_MS, Probe
+from ...room import SNAPSHOT_FOLDERS
 from ..builds import SIDES
 from .directory import SHAPE, await_snapshot, loaded_server
 
@@ -50,7 +51,7 @@ class Changes:
 
     def _once(self, side, roster, server):
         # A reader of its own for each change: that of the other side would take processor time meanwhile.
-        with roster.helper(side.tools / "watch", "/var/lib/roster") as watch:
+        with roster.helper(side.tools / "watch", *SNAPSHOT_FOLDERS) as watch:
             value = int(watch.ask("user probe")[0]) + 1
             time.sleep(REST_S)
             probe = Probe(server)

@@ -7,9 +7,11 @@ use super::Finding;
 use crate::cli::{CONFIG, RUN_DIR, STATE_DIR};
 use crate::daemon::{Unreached, status};
 use crate::get::NOT_FOUND;
-use crate::snapshot_file::{DEFAULT, SHADOW_NAME};
+use crate::snapshot_file::{DEFAULT, DEFAULT_SHADOW};
 use roster_config::Unverified;
+use roster_snapshot::Floor;
 use roster_snapshot::layout::Kind;
+use roster_snapshot_build::floor_file::{self, FloorError};
 use roster_snapshot_build::verify::verify;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -94,6 +96,10 @@ pub struct Facts {
     pub machine: Option<Machine>,
     pub snapshot: Snapshot,
     pub shadow: Snapshot,
+    /// The floor that programs apply to a snapshot that root does not own: that of the file, if there is one.
+    pub floor: Result<Option<Floor>, String>,
+    /// The one that follows from the configuration, if that is there and sound.
+    pub configured_floor: Option<Floor>,
     /// What a program of this host gets, where one was asked.
     pub lookup: Option<Lookup>,
     /// Who answers on nscd's socket: the name of the program, when it can be told.
@@ -183,6 +189,7 @@ pub struct Module {
 pub struct Snapshot {
     /// As programs name it, without the root that was examined.
     pub path: PathBuf,
+    pub kind: Kind,
     /// The user whose environment named it; nobody's is the default one.
     pub chosen_by: Option<u32>,
     /// Those on the way that are there, `/` first.
@@ -255,17 +262,16 @@ impl Facts {
         let host = Host::open(root)?;
         let here = host.is_here();
         let maps = here.then(maps).flatten();
+        let user = rustix::process::geteuid().as_raw();
         Ok(Self {
             nsswitch: host.text("/etc/nsswitch.conf").into(),
             libc: host.libc(),
             modules: host.modules(),
             machine: File::open("/proc/self/exe").ok().and_then(|file| Machine::of(&file)),
             snapshot: host.snapshot(Path::new(DEFAULT), Kind::Accounts, None),
-            shadow: host.snapshot(
-                &Path::new(DEFAULT).with_file_name(SHADOW_NAME),
-                Kind::Shadow,
-                None,
-            ),
+            shadow: host.snapshot(Path::new(DEFAULT_SHADOW), Kind::Shadow, None),
+            floor: host.floor(),
+            configured_floor: host.configured_floor(),
             lookup: None,
             nscd: host.nscd(),
             is_root: rustix::process::geteuid().is_root(),
@@ -275,10 +281,10 @@ impl Facts {
             apparmor: host.apparmor(),
             selinux: host.selinux(),
             denials: host.denials(here, now),
-            redirected: std::env::var_os("ROSTER_SNAPSHOT").filter(|_| here).map(|path| {
-                let user = rustix::process::geteuid().as_raw();
-                host.snapshot(Path::new(&path), Kind::Accounts, Some(user))
-            }),
+            // Programs of root's ignore it.
+            redirected: std::env::var_os("ROSTER_SNAPSHOT")
+                .filter(|_| here && user != 0)
+                .map(|path| host.snapshot(Path::new(&path), Kind::Accounts, Some(user))),
             daemon: Daemon { config: host.daemon_config(), running: Running::Unknown },
             log_ins: host.log_ins(),
             now,
@@ -523,6 +529,7 @@ impl Host {
     fn snapshot(&self, path: &Path, kind: Kind, chosen_by: Option<u32>) -> Snapshot {
         Snapshot {
             path: path.to_owned(),
+            kind,
             chosen_by,
             folders: self.folders_above(path),
             state: self.entry(path).map(|metadata| self.state(path, &metadata, kind)).into(),
@@ -588,6 +595,20 @@ impl Host {
             mistakes.map_or(Ok(()), Err)
         });
         parsed.into()
+    }
+
+    fn floor(&self) -> Result<Option<Floor>, String> {
+        let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        match self.open_as(floor_file::path(), how) {
+            Ok(file) => floor_file::parse(file).map(Some).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(FloorError::from(error).to_string()),
+        }
+    }
+
+    fn configured_floor(&self) -> Option<Floor> {
+        let parsed = roster_config::parse(&self.text(CONFIG).ok()?).ok()?;
+        Some(parsed.config.host.floor())
     }
 
     fn log_ins(&self) -> LogIns {
@@ -858,9 +879,9 @@ mod tests {
             type=AVC msg=audit(1600000000.1:2): avc:  denied  { read } path=\"/var/lib/roster/x\"\n\
             type=AVC msg=audit(1700000000.1:3): avc:  denied  { read } path=\"/etc/shadow\"\n\
             5,1,2,-;audit: type=1400 audit(1700000000.9:4): apparmor=\"DENIED\" operation=\"open\" \
-            name=\"/var/lib/roster/roster.snap\" comm=\"cupsd\"\n\
+            name=\"/var/lib/roster/snap/roster.snap\" comm=\"cupsd\"\n\
             5,1,2,-;audit: type=1400 audit(1700000000.9:5): apparmor=\"ALLOWED\" \
-            name=\"/var/lib/roster/roster.snap\"\n";
+            name=\"/var/lib/roster/snap/roster.snap\"\n";
         let now = UNIX_EPOCH + Duration::from_secs(1_700_000_100);
         let found = denials(log, now);
         assert_eq!(found.len(), 2);

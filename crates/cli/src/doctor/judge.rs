@@ -7,7 +7,11 @@ use super::{Finding, Level};
 use crate::cli::CONFIG;
 use crate::nsswitch::{self, Action, Entry, SERVICE};
 use crate::terminal::{bytes, counted, duration};
-use std::collections::BTreeMap;
+use roster_snapshot::Floor;
+use roster_snapshot::floor::DEFAULT_MIN_ID;
+use roster_snapshot::layout::Kind;
+use roster_snapshot_build::floor_file;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Since this version running programs notice a change of nsswitch.conf.
@@ -26,6 +30,7 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
         nsswitch,
         module,
         snapshot,
+        floor_findings,
         daemon,
         log_ins,
         shadow,
@@ -543,7 +548,16 @@ fn refusals(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
             ));
         }
         if is_own && !chosen {
-            owners.push(*owner);
+            // Password hashes are root's alone.
+            if snapshot.kind == Kind::Accounts {
+                owners.push(*owner);
+            } else if *owner != 0 {
+                findings.push(problem(
+                    check,
+                    format!("{path} belongs to uid {owner}, who can replace {name}"),
+                    format!("readers refuse it: chown root {path}, and compile it anew"),
+                ));
+            }
         }
     }
     let Read::Have(state) = &snapshot.state else { return findings };
@@ -561,8 +575,12 @@ fn refusals(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
         findings.push(problem(
             check,
             format!(
-                "{name} belongs to uid {owner}, neither root nor {}",
-                if chosen { "the user who names it" } else { "the owner of its folder" }
+                "{name} belongs to uid {owner}, {}",
+                match snapshot.kind {
+                    _ if chosen => "neither root nor the user who names it",
+                    Kind::Accounts => "neither root nor the owner of its folder",
+                    Kind::Shadow => "not to root",
+                }
             ),
             format!("readers refuse it: find out who wrote it, then chown root {name}"),
         ));
@@ -594,6 +612,56 @@ fn replaceable(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
         )
     };
     loose.map(finding).collect()
+}
+
+/// Whether programs accept of the publisher's snapshot what the publisher admits.
+fn floor_findings(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "floor";
+    let name = floor_file::path().display();
+    let advice = "`systemctl reload rosterd`, or `roster enable` as root, writes it";
+    let found = match &facts.floor {
+        Ok(found) => *found,
+        Err(why) => {
+            return vec![problem(
+                CHECK,
+                format!(
+                    "{name} {why}: of a snapshot of the publisher's programs accept ids from \
+                     {DEFAULT_MIN_ID} on"
+                ),
+                advice,
+            )];
+        }
+    };
+    let Some(configured) = facts.configured_floor else { return Vec::new() };
+    let in_force = found.unwrap_or_default();
+    let is_same = in_force.min_id() == configured.min_id()
+        && in_force.gids().collect::<BTreeSet<_>>() == configured.gids().collect();
+    let shown = |floor: &Floor| {
+        let gids: Vec<_> = floor.gids().map(|gid| gid.to_string()).collect();
+        let also = if gids.is_empty() {
+            String::new()
+        } else {
+            format!(" and primary gids {}", gids.join(", "))
+        };
+        format!("ids from {} on{also}", floor.min_id())
+    };
+    vec![match found {
+        _ if is_same => ok(CHECK, format!("programs accept {}", shown(&in_force))),
+        Some(_) => problem(
+            CHECK,
+            format!("{name} has {}, and {CONFIG} has {}", shown(&in_force), shown(&configured)),
+            advice,
+        ),
+        None => problem(
+            CHECK,
+            format!(
+                "{name} does not exist: programs accept {}, and {CONFIG} has {}",
+                shown(&in_force),
+                shown(&configured)
+            ),
+            advice,
+        ),
+    }]
 }
 
 /// What a program of this host gets, which is what all the rest is about.
@@ -843,10 +911,10 @@ mod tests {
     const NSSWITCH: &str = "passwd: files roster\ngroup: files roster\n\
                             initgroups: files [SUCCESS=continue] roster\n";
 
-    fn folders() -> Vec<Folder> {
+    fn folders(own: &str) -> Vec<Folder> {
         let folder =
             |path: &str| Folder { path: path.into(), is_link: false, owner: 0, mode: 0o755 };
-        ["/", "/var", "/var/lib", "/var/lib/roster"].map(folder).into()
+        ["/", "/var", "/var/lib", "/var/lib/roster", own].map(folder).into()
     }
 
     fn healthy() -> Facts {
@@ -862,9 +930,10 @@ mod tests {
             }],
             machine: Some(Machine(2, 62)),
             snapshot: Snapshot {
-                path: "/var/lib/roster/roster.snap".into(),
+                path: "/var/lib/roster/snap/roster.snap".into(),
+                kind: Kind::Accounts,
                 chosen_by: None,
-                folders: folders(),
+                folders: folders("/var/lib/roster/snap"),
                 state: Read::Have(State {
                     what: What::File,
                     owner: 0,
@@ -881,11 +950,14 @@ mod tests {
                 }),
             },
             shadow: Snapshot {
-                path: "/var/lib/roster/shadow.snap".into(),
+                path: "/var/lib/roster/shadow/shadow.snap".into(),
+                kind: Kind::Shadow,
                 chosen_by: None,
-                folders: folders(),
+                folders: folders("/var/lib/roster/shadow"),
                 state: Read::Missing,
             },
+            floor: Ok(None),
+            configured_floor: None,
             lookup: None,
             nscd: None,
             is_root: true,
@@ -953,10 +1025,10 @@ mod tests {
         let running =
             |snapshot: &str, findings| Running::Yes { snapshot: Some(snapshot.into()), findings };
         let mut facts = healthy();
-        facts.daemon.running = running("/var/lib/roster/roster.snap", Vec::new());
+        facts.daemon.running = running("/var/lib/roster/snap/roster.snap", Vec::new());
         assert!(daemon(&facts)[0].message.contains("every directory answers"));
         let offline = problem("daemon", "corp is offline", "wait");
-        facts.daemon.running = running("/var/lib/roster/roster.snap", vec![offline.clone()]);
+        facts.daemon.running = running("/var/lib/roster/snap/roster.snap", vec![offline.clone()]);
         assert_eq!(daemon(&facts), [offline]);
         facts.daemon.running = running("/tmp/state/roster.snap", Vec::new());
         assert!(daemon(&facts)[0].message.contains("publishes to /tmp/state/roster.snap"));
@@ -1025,7 +1097,7 @@ mod tests {
                 "nsswitch.conf asks for group: files, roster",
                 "nsswitch.conf asks every service for a user's groups",
                 "module /usr/lib/libnss_roster.so.2",
-                "/var/lib/roster/roster.snap: generation 7, 1 user, 2 groups, 24.0 MiB, \
+                "/var/lib/roster/snap/roster.snap: generation 7, 1 user, 2 groups, 24.0 MiB, \
                  published 2 hours ago",
             ]
         );
@@ -1118,16 +1190,16 @@ mod tests {
         type Change = fn(&mut [Folder], &mut State);
         let rows: [(Change, Option<&str>, Option<&str>); 14] = [
             (|_, _| {}, None, None),
-            (|f, _| f[3].mode = 0o777, Some("can write to /var/lib/roster"), Some("can write to")),
-            (|f, _| f[3].mode = 0o775, Some("can write to /var/lib/roster"), Some("can write to")),
-            (|f, _| f[3].mode = 0o1777, Some("can write to /var/lib/roster"), None),
+            (|f, _| f[4].mode = 0o777, Some("can write to /var/lib/roster"), Some("can write to")),
+            (|f, _| f[4].mode = 0o775, Some("can write to /var/lib/roster"), Some("can write to")),
+            (|f, _| f[4].mode = 0o1777, Some("can write to /var/lib/roster"), None),
             (|f, _| f[2].mode = 0o777, None, Some("can write to /var/lib ")),
-            (|f, _| f[3].is_link = true, Some("roster is a symbolic link"), Some("is a symbolic")),
+            (|f, _| f[4].is_link = true, Some("snap is a symbolic link"), Some("is a symbolic")),
             (|f, _| f[1].is_link = true, None, Some("/var is a symbolic link")),
             (|_, s| s.owner = 1000, Some("belongs to uid 1000"), None),
             (|_, s| s.owner = 1001, Some("belongs to uid 1001"), Some("belongs to uid 1001")),
-            (|f, s| (f[3].owner, s.owner) = (1000, 1000), None, None),
-            (|f, s| (f[3].owner, s.owner) = (1001, 1001), None, Some("roster belongs to uid 1001")),
+            (|f, s| (f[4].owner, s.owner) = (1000, 1000), None, None),
+            (|f, s| (f[4].owner, s.owner) = (1001, 1001), None, Some("snap belongs to uid 1001")),
             (|f, _| f[2].owner = 1001, None, Some("/var/lib belongs to uid 1001")),
             (|_, s| s.mode = 0o664, Some("written by others (mode 0664)"), Some("written by")),
             (|_, s| (s.what, s.mode) = (What::Link, 0o777), Some("a symbolic"), Some("a symbolic")),
@@ -1136,7 +1208,7 @@ mod tests {
             for (chosen_by, expected) in [(None, by_default), (Some(1000), chosen)] {
                 let mut snapshot = healthy().snapshot;
                 snapshot.chosen_by = chosen_by;
-                let mut folders = folders();
+                let mut folders = folders("/var/lib/roster/snap");
                 change(&mut folders, state(&mut snapshot));
                 snapshot.folders = folders;
                 let found = refusals("test", &snapshot);
@@ -1148,6 +1220,40 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn floor_other_than_configured_is_problem() {
+        use Level::{Ok as Well, Problem};
+        let floor = |min_id, gids: &[u32]| Floor::new(min_id, gids.iter().copied()).unwrap();
+        let not_root = "belongs to uid 902, not to root".to_owned();
+        let lacks = "does not exist: programs accept ids from 1000 on, and /etc/roster/roster.toml \
+                     has ids from 500 on and primary gids 100";
+        let differs = "/etc/roster/floor has ids from 500 on, and";
+        for (found, configured, expected) in [
+            (Ok(None), None, None),
+            (Ok(Some(floor(500, &[]))), None, None),
+            (Ok(None), Some(floor(1000, &[])), Some((Well, "programs accept ids from 1000 on"))),
+            (Ok(None), Some(floor(500, &[100])), Some((Problem, lacks))),
+            (
+                Ok(Some(floor(500, &[20, 100]))),
+                Some(floor(500, &[100, 20])),
+                Some((Well, "ids from 500 on and primary gids 20, 100")),
+            ),
+            (Ok(Some(floor(500, &[]))), Some(floor(1000, &[])), Some((Problem, differs))),
+            (Ok(Some(floor(500, &[]))), Some(floor(500, &[100])), Some((Problem, differs))),
+            (Err(not_root), None, Some((Problem, "floor belongs to uid 902, not to root: of a"))),
+        ] {
+            let mut facts = healthy();
+            (facts.floor, facts.configured_floor) = (found, configured);
+            let findings = floor_findings(&facts);
+            let Some((level, part)) = expected else {
+                assert!(findings.is_empty(), "{findings:#?}");
+                continue;
+            };
+            assert_eq!((findings.len(), findings[0].level), (1, level), "{findings:#?}");
+            assert!(findings[0].message.contains(part), "{findings:#?}");
         }
     }
 
@@ -1203,6 +1309,14 @@ mod tests {
         });
         assert_worst(Level::Problem, "written by others (mode 0660)", |facts| {
             with_shadow(facts, |s| s.mode = 0o660);
+        });
+        // Nobody but root may write them, nor put others in their place.
+        assert_worst(Level::Problem, "belongs to uid 902, not to root", |facts| {
+            with_shadow(facts, |s| s.owner = 902);
+        });
+        assert_worst(Level::Problem, "shadow belongs to uid 902, who can replace", |facts| {
+            with_shadow(facts, |_| {});
+            facts.shadow.folders[4].owner = 902;
         });
         assert_worst(Level::Problem, "shadow.snap does not exist", |facts| {
             facts.nsswitch = Read::Have(format!("{NSSWITCH}shadow: files roster\n"));

@@ -31,7 +31,7 @@ mod tests;
 mod writer;
 
 use crate::hops::Place;
-use crate::role::{self, Context};
+use crate::role::{self, Context, DOMAINS};
 use access::{Access, Asked, Ruled};
 use anyhow::Context as _;
 use asking::Asking;
@@ -63,7 +63,7 @@ pub async fn run(
     helper: Option<Result<Helper, String>>,
 ) -> anyhow::Result<()> {
     let role::Backend { domain, secrets } = &context.config;
-    let folder = context.state_dir.join("domains").join(&domain.name);
+    let folder = context.state_dir.join(DOMAINS).join(&domain.name);
     let cache = Cache::new(folder, domain);
     let found = tokio::select! {
         found = cache.open() => found.context("cannot open the domain's cache")?,
@@ -145,7 +145,7 @@ async fn serve<P: Provider + 'static>(
         let rules = domain.access.clone();
         let has_groups = rules.groups().next().is_some();
         let people = Arc::new(People::new(Arc::clone(&engine), domain.mode, has_groups));
-        let folder = context.state_dir.join("domains").join(&domain.name);
+        let folder = context.state_dir.join(DOMAINS).join(&domain.name);
         let kept = domain.auth.offline.clone();
         // Files are there whatever the time is.
         let is_remote = matches!(domain.provider, Configured::Ldap(_));

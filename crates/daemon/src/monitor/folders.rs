@@ -1,12 +1,15 @@
 //! The folders and sockets that roles find when they start: who owns them, and that nobody else runs
 //! in them.
 //!
-//! The state folder belongs to the publisher, so that root must not trust what is in it: everything
-//! below is opened one step at a time, without following symbolic links, and its owner is checked
-//! and changed through descriptors.
+//! The state folder is root's, and so is the folder of caches in it; the folder of snapshots belongs to the
+//! publisher, and the folder of a domain's cache to its back-end. Roles could have planted what is there, so
+//! everything below is opened one step at a time, without following symbolic links, and its owner is checked
+//! and changed through descriptors. A folder of an unexpected owner is refused before anything in it is
+//! opened.
 
 use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
+use crate::role::{DOMAINS, SNAPSHOTS};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
 use roster_config::{KEYTAB_MARK, Listen};
@@ -15,6 +18,7 @@ use roster_nscd::server::socket::owner;
 use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,8 +27,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// Folder of caches in the state folder.
-const DOMAINS: &str = "domains";
 /// Folder of the bus's socket in the run-time folder: the bus, which makes the socket, owns it, and only
 /// roles and root get in. Who connects and says nothing takes a place that a role may need.
 const BUS: &str = "dbus";
@@ -52,7 +54,7 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Makes and takes both. `publisher` is who gets the state folder, if somebody else.
+    /// Makes and takes both. `publisher` gets the folder of snapshots, if it has a user of its own.
     pub fn take(state: &Path, run: &Path, publisher: Option<Ids>) -> Result<Self, Failure> {
         let run_folder = make_folder(run, None, 0o002)
             .with_context(|| format!("cannot use {} for sockets; {HINT}", run.display()))
@@ -68,13 +70,18 @@ impl Folders {
             return Err(error).status(CANNOT_CREATE);
         }
         let lock = lock(&run_folder, &run)?;
-        let state_folder = make_folder(state, publisher, 0o022)
+        let state_folder = make_folder(state, None, 0o022)
             .with_context(|| format!("cannot keep state in {}; {HINT}", state.display()))
             .status(CANNOT_CREATE)?;
         let state = std::path::absolute(state).status(CANNOT_CREATE)?;
-        let domains = subfolder(&state_folder, DOMAINS, None, 0o711)
-            .with_context(|| format!("cannot make {}", state.join(DOMAINS).display()))
-            .status(CANNOT_CREATE)?;
+        let made = |name, owner: Option<Ids>, mode| {
+            let owners = Owners::of(owner);
+            subfolder(&state_folder, name, owner, mode, &owners)
+                .with_context(|| format!("cannot use {}", state.join(name).display()))
+                .status(CANNOT_CREATE)
+        };
+        made(SNAPSHOTS, publisher, 0o755)?;
+        let domains = made(DOMAINS, None, 0o711)?;
         if fs::flock(&domains, FlockOperation::NonBlockingLockExclusive).is_err() {
             let error = anyhow!(
                 "another rosterd keeps its state in {}; stop it, or give this one another --state-dir",
@@ -87,10 +94,17 @@ impl Folders {
 
     /// The folder of a domain's cache, belonging to who is given, who must not have a process yet:
     /// folders of other domains that it had in their place are root's from now on.
-    pub fn cache(&self, domain: &str, owner: Option<Ids>) -> anyhow::Result<()> {
+    /// `backends` are the uids of all back-ends, of which one had the folder before.
+    pub fn cache(
+        &self,
+        domain: &str,
+        owner: Option<Ids>,
+        backends: &BTreeSet<u32>,
+    ) -> anyhow::Result<()> {
         let path = self.state.join(DOMAINS).join(domain);
         let folder = || -> anyhow::Result<()> {
-            let folder = subfolder(&self.domains, domain, None, 0o700)?;
+            let owners = Owners { backends, ..Owners::of(owner) };
+            let folder = subfolder(&self.domains, domain, None, 0o700, &owners)?;
             let Some(owner) = owner else { return Ok(()) };
             self.take_away(domain, owner)?;
             let before = fs::fstat(&folder)?;
@@ -158,7 +172,7 @@ impl Folders {
         let prepared = || -> anyhow::Result<()> {
             let run = fs::open(&self.run, FOLDER, Mode::empty())?;
             let mode = if owner.is_some() { 0o710 } else { 0o700 };
-            subfolder(&run, BUS, owner, mode)?;
+            subfolder(&run, BUS, owner, mode, &Owners::ANY)?;
             let target = Path::new(BUS).join("socket");
             let link = self.run.join(SOCKET);
             if std::fs::read_link(&link).ok().as_deref() != Some(&target) {
@@ -195,7 +209,7 @@ pub fn maps(path: &Path, owner: Option<Ids>) -> anyhow::Result<()> {
         let (parent, name) = path.parent().zip(path.file_name()).context("it has no name")?;
         let name = name.to_str().context("its name is no text")?;
         let parent = fs::open(parent, FOLDER, Mode::empty())?;
-        let folder = subfolder(&parent, name, owner, 0o700)?;
+        let folder = subfolder(&parent, name, owner, 0o700, &Owners::ANY)?;
         let Some(owner) = owner else { return Ok(()) };
         // Of another user before: programs have them mapped, and look for others after a while.
         for name in names(&folder)? {
@@ -237,12 +251,37 @@ fn make_folder(path: &Path, owner: Option<Ids>, others: u32) -> anyhow::Result<O
     Ok(folder)
 }
 
-/// Opens a folder in a folder, made if need be.
+/// Users whose folder the monitor uses when it finds one.
+struct Owners<'a> {
+    /// The role that gets the folder.
+    role: Option<u32>,
+    /// The users of back-ends, where one of them may have had it.
+    backends: &'a BTreeSet<u32>,
+    /// Any user: no role can write to the parent, and roles may have changed their users.
+    any: bool,
+}
+
+impl Owners<'_> {
+    const ANY: Owners<'static> = Owners { role: None, backends: &BTreeSet::new(), any: true };
+
+    /// Root, the monitor's own user, and the role's.
+    fn of(role: Option<Ids>) -> Self {
+        Owners { role: role.map(|ids| ids.uid), any: false, ..Owners::ANY }
+    }
+
+    fn has(&self, uid: u32) -> bool {
+        let own = [0, own_uid()].contains(&uid) || self.role == Some(uid);
+        own || self.any || self.backends.contains(&uid)
+    }
+}
+
+/// Opens a folder in a folder, made if need be; refused if it is there and not of these owners.
 fn subfolder(
     parent: &OwnedFd,
     name: &str,
     owner: Option<Ids>,
     mode: u32,
+    owners: &Owners<'_>,
 ) -> anyhow::Result<OwnedFd> {
     match fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -252,7 +291,15 @@ fn subfolder(
         Err(Errno::LOOP | Errno::NOTDIR) => bail!("{name} is no folder; remove it"),
         folder => folder?,
     };
-    if own_uid() == 0 || fs::fstat(&folder)?.st_uid == own_uid() {
+    let found = fs::fstat(&folder)?.st_uid;
+    if !owners.has(found) {
+        let expected = owners.role.unwrap_or_else(own_uid);
+        bail!(
+            "{name} belongs to uid {found}, which may have planted files in it. Move it away; \
+             if all in it is right, chown it to uid {expected}"
+        );
+    }
+    if own_uid() == 0 || found == own_uid() {
         fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
     }
     if let Some(owner) = owner {
@@ -434,6 +481,8 @@ mod tests {
             (before, gone, false),
             (before, ROOT, false),
             (ROOT, stranger, false),
+            (stranger, stranger, false),
+            (stranger, ROOT, false),
         ] {
             let state = tempfile::TempDir::new().unwrap();
             let domains = state.path().join(DOMAINS);
@@ -447,7 +496,8 @@ mod tests {
                 domains: File::open(&domains).unwrap().into(),
                 _lock: tempfile::tempfile().unwrap(),
             };
-            let handed = folders.cache("lab", Some(owner));
+            let backends = [before, gone].map(|ids| ids.uid).into();
+            let handed = folders.cache("lab", Some(owner), &backends);
             assert_eq!(handed.is_ok(), is_fine, "{folder_of:?} {file_of:?} {handed:?}");
             let uid = |path: &Path| path.symlink_metadata().unwrap().uid();
             assert_eq!(uid(&file) == owner.uid && uid(&lab) == owner.uid, is_fine);

@@ -380,7 +380,9 @@ impl Monitor {
             Key::Bus => None,
             Key::Role(role) => {
                 match role {
-                    Role::Backend(domain) => self.folders.cache(domain, owner)?,
+                    Role::Backend(domain) => {
+                        self.folders.cache(domain, owner, &self.users.backend_uids())?;
+                    }
                     Role::Monitor | Role::Publisher | Role::Responder(_) => {}
                 }
                 if let RoleConfig::Nscd(nscd) = &config {

@@ -187,6 +187,7 @@ mod tests {
                 .map(|(name, id)| (name, ids(id)))
                 .into(),
             backends: vec![ids(910), ids(911)],
+            backend_uids: BTreeSet::new(),
         };
         let socket = Path::new("/run/roster/dbus/socket");
         let taken = taken.iter().copied().collect();

@@ -84,7 +84,10 @@ impl Monitor {
         self.settings = settings;
         self.mark_keytab();
         self.users = users;
-        // Nothing can fail any more.
+        // Nothing can fail any more. Programs accept what the publisher is to serve before it does.
+        if self.users.are_separate() {
+            start::write_floor(&self.settings.config.host);
+        }
         if bus_moved {
             self.step(&Key::Bus, Event::Restart);
         }

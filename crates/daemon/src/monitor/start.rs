@@ -9,12 +9,15 @@ use crate::exit::{self, Failure, Status};
 use crate::logging;
 use anyhow::{Context as _, anyhow};
 use roster_bus::names::Role;
+use roster_config::Host;
+use roster_snapshot_build::floor_file;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
 
 /// Default of `--state-dir`.
 const STATE_DIR: &str = "/var/lib/roster";
@@ -68,12 +71,29 @@ fn monitor(
     let publisher = publisher.and_then(|users| users.of(&Role::Publisher, &[]));
     let folders = Folders::take(state_dir, &options.run_dir, publisher)?;
     let level = logging::start(&Role::Monitor, &settings.config.log);
+    if users.are_separate() {
+        write_floor(&settings.config.host);
+    }
     runtime.block_on(async {
         let config = std::path::absolute(&options.config).status(exit::SYSTEM)?;
         let settings = (reader, settings);
         let monitor = Monitor::new(config, ping, settings, users, bus_program, folders, level);
         monitor?.run(hangup).await
     })
+}
+
+/// Writes the floor, by which programs limit what they accept of the publisher's snapshot. Without it they
+/// apply the default floor, so the daemon serves all the same.
+pub(super) fn write_floor(host: &Host) {
+    let path = floor_file::path();
+    match floor_file::write(path, &host.floor()) {
+        Ok(true) => info!("{} has min_id {}", path.display(), host.min_id),
+        Ok(false) => {}
+        Err(error) => warn!(
+            "{:#}: programs refuse ids by the floor that they have; see roster doctor",
+            anyhow::Error::new(error)
+        ),
+    }
 }
 
 /// How often roles are pinged, and systemd's watchdog with them.

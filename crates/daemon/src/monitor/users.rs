@@ -7,7 +7,7 @@
 
 use roster_bus::names::Role;
 use roster_record::text::{Line, passwd_line};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The user of the bus.
 pub const BUS: &str = "roster-bus";
@@ -47,6 +47,8 @@ pub enum Users {
         responders: BTreeMap<&'static str, Ids>,
         /// Back-ends, by their domain's place.
         backends: Vec<Ids>,
+        /// Uids of all back-ends' users, those without a domain included.
+        backend_uids: BTreeSet<u32>,
     },
 }
 
@@ -85,9 +87,17 @@ impl Users {
         let publisher = find(PUBLISHER.into());
         let there = RESPONDERS.into_iter().filter(|(_, user)| known.contains_key(user.as_bytes()));
         let responders = there.map(|(name, user)| (name, find(user.into()))).collect();
+        let is_backend = |name: &[u8], ids: &Ids| {
+            name.starts_with(BACKEND.as_bytes()) && ids.uid != 0 && Some(ids.gid) == group
+        };
+        let backend_uids = known
+            .iter()
+            .filter(|(name, ids)| is_backend(name, ids))
+            .map(|(_, ids)| ids.uid)
+            .collect();
         let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
         if missing.is_empty() {
-            Ok(Self::Separate { bus, publisher, responders, backends })
+            Ok(Self::Separate { bus, publisher, responders, backends, backend_uids })
         } else {
             Err(missing)
         }
@@ -96,6 +106,14 @@ impl Users {
     /// Whether roles have users of their own.
     pub fn are_separate(&self) -> bool {
         matches!(self, Self::Separate { .. })
+    }
+
+    /// Uids of all back-ends' users; none where roles have no users of their own.
+    pub fn backend_uids(&self) -> BTreeSet<u32> {
+        match self {
+            Self::Invoking(_) => BTreeSet::new(),
+            Self::Separate { backend_uids, .. } => backend_uids.clone(),
+        }
     }
 
     /// The user of the bus.

@@ -4,7 +4,7 @@
 
 use super::locals::IdRanges;
 use super::model::{Group, User};
-use roster_config::Exceptions;
+use roster_config::{Exceptions, USERS_GID};
 use std::collections::HashSet;
 use std::fmt;
 
@@ -14,9 +14,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const TEXT_BYTES_MAX: usize = 1024;
 /// Ids with a meaning of their own whoever gives them out: `nobody`, and the ends of 16 and 32 bits.
 const RESERVED: [u32; 4] = [0, 65_534, 65_535, u32::MAX];
-/// The group of all users on Debian and its kin, which directories have as everybody's primary group.
-pub const USERS_GID: u32 = 100;
-/// Its name.
+/// The name of group [`USERS_GID`].
 pub const USERS_NAME: &[u8] = b"users";
 /// Names of accounts that programs and distributions bring, in order: groups whose members are privileged, and users and
 /// groups of services. A directory that has one before the package is installed would get its rights.

@@ -5,9 +5,10 @@
 //! be cut anywhere behind that. So what comes counts at once, and what goes only when the files had
 //! settled and still were as they were when they had been read, which [`Marks`] tell.
 
-use super::admit::{Locals, USERS_GID, USERS_NAME};
+use super::admit::{Locals, USERS_NAME};
 use anyhow::{Context as _, ensure};
 use roster_config::Host;
+use roster_config::USERS_GID;
 use roster_provider::settled::Marks;
 use roster_record::text::{Line, group_line, passwd_line};
 use roster_record::{Group, User, is_nis};

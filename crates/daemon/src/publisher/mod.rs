@@ -47,7 +47,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::role::{self, Context, Shutdown};
+use crate::role::{self, Context, SNAPSHOT, Shutdown};
 use anyhow::Context as _;
 use futures_util::StreamExt;
 use kept::Remade;
@@ -105,8 +105,6 @@ const ASK_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often a back-end reads its directory again while removals of its domain wait: the entries may be
 /// there again.
 const READ_AGAIN: Duration = Duration::from_secs(60);
-/// The snapshot's name in the state folder.
-const SNAPSHOT: &str = "roster.snap";
 /// The responder's socket in the run-time folder.
 const RESPONDER: &str = "nss";
 
@@ -138,9 +136,10 @@ pub struct Hub {
 /// What keeps the role from its work; the monitor starts it again.
 pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let config = context.config.clone();
-    let snapshot = context.state_dir.join(SNAPSHOT);
-    let (served, previous) = in_place(&context.state_dir, &snapshot, &config);
-    let places = previous.as_deref().and_then(|bytes| Places::read(&context.state_dir, bytes));
+    let folder = context.snapshots();
+    let snapshot = folder.join(SNAPSHOT);
+    let (served, previous) = in_place(&folder, &snapshot, &config);
+    let places = previous.as_deref().and_then(|bytes| Places::read(&folder, bytes));
     let status =
         PublisherStatus { snapshot: snapshot.display().to_string(), ..PublisherStatus::default() };
     let mut proxies = Vec::new();

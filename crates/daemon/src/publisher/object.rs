@@ -1,9 +1,10 @@
 //! The publisher's interface on the bus.
 
+use super::Hub;
 use super::build::PASSWD;
 use super::on_demand::{Answer, Inquiry, Question, Unavailable, find_user, look_up};
-use super::{Hub, SNAPSHOT};
 use crate::hops::{self, Outcome};
+use crate::role::SNAPSHOT;
 use roster_bus::interfaces::{
     Error, FoundUser, Kind, MESSAGE_BYTES_MAX, PublisherStatus, REJECTED_AT_ONCE, Rejected, Shown,
 };

@@ -4,7 +4,7 @@
 //!
 //! Timers: those of the server.
 
-use crate::role::{self, Context};
+use crate::role::{self, Context, SNAPSHOT};
 use anyhow::{Context as _, anyhow};
 use roster_nscd::server::figures::Figures;
 use roster_nscd::server::helpers::Program;
@@ -45,7 +45,7 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
             passwd: passwd.clone(),
             group: group.clone(),
             nsswitch: config.nsswitch.clone(),
-            snapshot: context.state_dir.join("roster.snap"),
+            snapshot: context.snapshots().join(SNAPSHOT),
         },
         room: ROOM_BYTES,
         positive: config.positive,

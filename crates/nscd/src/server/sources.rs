@@ -3,8 +3,9 @@
 use crate::map::{Layer, MapError, Plan, Sources};
 use crate::nsswitch::{Line, Lines, Service};
 use crate::protocol::Table;
-use roster_snapshot::Snapshot;
+use roster_snapshot::{Floor, Snapshot};
 use roster_snapshot_build::compile::{self, CompileError};
+use roster_snapshot_build::floor_file;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File};
 use std::io::{self, Cursor, ErrorKind, Read};
@@ -199,12 +200,15 @@ pub fn build(
 ) -> Vec<(Table, Result<Built, BuildError>)> {
     let all = [&lines.passwd, &lines.group, &lines.initgroups];
     let names_roster = all.iter().any(|line| has(line, Service::Roster));
-    let published = if names_roster { published(&files.snapshot) } else { Ok(None) };
+    let published =
+        if names_roster { published(&files.snapshot, floor_file::path()) } else { Ok(None) };
     let make = |(table, path): (Table, PathBuf)| {
         let whole = published
             .as_ref()
             .map_err(|why| BuildError::Snapshot { path: files.snapshot.clone(), why: why.clone() })
-            .and_then(|bytes| one(table, files, lines, bytes.as_deref(), (path.clone(), room)));
+            .and_then(|published| {
+                one(table, files, lines, published.as_ref(), (path.clone(), room))
+            });
         let made = match whole {
             // Changes of the local files are not to wait for the next snapshot.
             Err(error @ (BuildError::Snapshot { .. } | BuildError::Map(MapError::Damaged)))
@@ -228,7 +232,7 @@ fn one(
     table: Table,
     files: &Files,
     lines: &Lines,
-    published: Option<&[u8]>,
+    published: Option<&Published>,
     (path, room): (PathBuf, usize),
 ) -> Result<Built, BuildError> {
     let start = Instant::now();
@@ -240,7 +244,7 @@ fn one(
     let names_files = names_files.into_iter().any(|line| has(line, Service::Files));
     let local = if names_files { local(table, files)? } else { None };
     let local = local.as_deref().map(|bytes| snapshot(bytes, &files.snapshot)).transpose()?;
-    let published = published.map(|bytes| snapshot(bytes, &files.snapshot)).transpose()?;
+    let published = published.map(|it| it.snapshot(&files.snapshot)).transpose()?;
     let layers = |line: &Line| -> Vec<Layer<'_>> {
         let accounts = |service| if service == Service::Files { local } else { published };
         let layer = |&step| Layer { step, accounts: accounts(step.service) };
@@ -294,8 +298,25 @@ fn local(table: Table, files: &Files) -> Result<Option<Vec<u8>>, BuildError> {
     Ok(Some(bytes.into_inner()))
 }
 
-/// The published snapshot, if it is one that the module would believe.
-fn published(path: &Path) -> Result<Option<Vec<u8>>, String> {
+/// The published snapshot.
+struct Published {
+    bytes: Vec<u8>,
+    /// Of a file that root does not own.
+    floor: Option<Floor>,
+}
+
+impl Published {
+    fn snapshot(&self, path: &Path) -> Result<Snapshot<'_>, BuildError> {
+        let mut snapshot = snapshot(&self.bytes, path)?;
+        if let Some(floor) = &self.floor {
+            snapshot.set_floor(floor);
+        }
+        Ok(snapshot)
+    }
+}
+
+/// The published snapshot, if it is one that the module would believe, and the floor that the module would apply.
+fn published(path: &Path, floor: &Path) -> Result<Option<Published>, String> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -310,7 +331,10 @@ fn published(path: &Path) -> Result<Option<Vec<u8>>, String> {
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
     file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(Some(bytes))
+    // As the module: a floor that cannot be used is the default one.
+    let read = || floor_file::read(floor).ok().flatten().unwrap_or_default();
+    let floor = (metadata.uid() != 0).then(read);
+    Ok(Some(Published { bytes, floor }))
 }
 
 fn snapshot<'a>(bytes: &'a [u8], path: &Path) -> Result<Snapshot<'a>, BuildError> {
