@@ -19,7 +19,7 @@ pub use crate::wait::SOON;
 
 /// Longest time until silence is taken for a fault: a back-end that hears nothing asks after 30 s, and
 /// gives up after 10 more.
-const MINUTES: Duration = Duration::from_secs(120);
+pub const MINUTES: Duration = Duration::from_secs(120);
 
 /// What a host has of its own, for tests that do not care.
 pub const LOCALS: &str = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:/bin/false\n\
@@ -363,6 +363,31 @@ impl Rosterd {
             } else {
                 Err(format!("{key} is not {value}: {domain}"))
             }
+        });
+    }
+
+    /// Number of removals of a domain that wait for a confirmation.
+    ///
+    /// # Errors
+    /// The text of the status without that number.
+    pub fn held_removals(&self, domain: &str) -> Result<u64, String> {
+        let domain = self.domain(domain)?;
+        domain["held_removals"].as_u64().ok_or_else(|| domain.to_string())
+    }
+
+    /// Waits until the mirror is that of the directories, and confirms removals of the domain that wait.
+    #[track_caller]
+    pub fn expect_mirror_by_confirming(&self, domain: &str, sources: &[Source<'_>]) {
+        let case = self.case(sources);
+        wait_for(MINUTES, || {
+            if self.held_removals(domain)? > 0 {
+                let confirmed = self.roster(&["domain", "confirm", domain]);
+                assert_eq!(confirmed.code, 0, "{}", confirmed.error());
+            }
+            let done = self.compare(&case);
+            let difference =
+                || format!("{}{}", String::from_utf8_lossy(&done.stdout), done.error());
+            if done.code == 0 { Ok(()) } else { Err(difference()) }
         });
     }
 

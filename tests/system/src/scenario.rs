@@ -1,15 +1,25 @@
 //! What every mirrored directory has to show, whatever the server: run by the tests of each.
 
 use crate::directory::{Directory, FIRST_GID, FIRST_UID};
-use crate::rosterd::{Rosterd, Source};
+use crate::rosterd::{MINUTES, Rosterd, Source};
 use crate::servers::{Schema, Server};
+use crate::wait::wait_until;
+
+/// How the daemon learns of deleted entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletions {
+    /// The server names each.
+    Named,
+    /// A listing lacks them, so that many at once wait for a confirmation.
+    Unnamed,
+}
 
 /// Users and groups come, change, take other names, places and memberships, and go: each step is seen
 /// through getent and id, and at the end everything is as the directory has it.
 ///
 /// # Panics
 /// If a step is not seen.
-pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
+pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd, deletions: Deletions) {
     let directory = Directory::new(server.schema());
     let base = server.base();
     let groups = |name: &str| {
@@ -98,6 +108,11 @@ pub fn changes_are_seen(server: &dyn Server, rosterd: &Rosterd) {
     rosterd.expect_mirror(&[Source::Server(server)]);
     let gone: Vec<_> = (0..200).map(|i| directory.user_dn(&format!("many{i}"))).collect();
     server.delete(&gone);
+    if deletions == Deletions::Unnamed {
+        let held = || rosterd.held_removals("corp").is_ok_and(|held| held > 0);
+        wait_until(MINUTES, "removals wait", held);
+        rosterd.expect_mirror_by_confirming("corp", &[Source::Server(server)]);
+    }
     rosterd.expect_mirror(&[Source::Server(server)]);
 
     // What all that has not touched is as it was.

@@ -27,11 +27,6 @@ fn users(rosterd: &Rosterd) -> usize {
     rosterd.host().run("getent", &["-s", "roster", "passwd"]).text().lines().count()
 }
 
-fn held(rosterd: &Rosterd) -> Result<u64, String> {
-    let domain = rosterd.domain("corp")?;
-    domain["held_removals"].as_u64().ok_or_else(|| domain.to_string())
-}
-
 #[test]
 fn many_deletions_wait_for_a_confirmation_and_a_few_do_not() {
     let slapd = served();
@@ -57,7 +52,7 @@ fn many_deletions_wait_for_a_confirmation_and_a_few_do_not() {
     let kept = users(&rosterd);
     // Those that went before the share was full may be gone.
     assert!(kept > all / 2, "{kept} of {all}");
-    let waiting = wait_for(SOON, || held(&rosterd));
+    let waiting = wait_for(SOON, || rosterd.held_removals("corp"));
     assert!(waiting > 0);
 
     // A restart is no confirmation.
@@ -67,12 +62,12 @@ fn many_deletions_wait_for_a_confirmation_and_a_few_do_not() {
     wait_until(SOON, "it is followed", || rosterd.getent("passwd", "second").is_some());
     sleep(A_WHILE);
     assert!(users(&rosterd) > all / 2, "{} of {all}", users(&rosterd));
-    wait_until(SOON, "removals wait", || held(&rosterd).is_ok_and(|held| held > 0));
+    wait_until(SOON, "removals wait", || rosterd.held_removals("corp").is_ok_and(|held| held > 0));
 
     let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
     assert_eq!(confirmed.code, 0, "{}", confirmed.error());
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+    wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
 }
 
 /// A server that was set up anew, or a base that says nothing to this reader any more.
@@ -89,7 +84,7 @@ fn a_directory_that_returns_empty_loses_nobody() {
     slapd.restore(&nothing);
     slapd.start();
     wait_for(SOON, || {
-        let waiting = held(&rosterd)?;
+        let waiting = rosterd.held_removals("corp")?;
         if waiting > u64::from(USERS) { Ok(()) } else { Err(format!("{waiting} removals wait")) }
     });
     assert_eq!(users(&rosterd), all);
@@ -97,7 +92,7 @@ fn a_directory_that_returns_empty_loses_nobody() {
     slapd.stop();
     slapd.restore(&saved);
     slapd.start();
-    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+    wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
 }
 
@@ -139,7 +134,7 @@ fn a_back_end_that_begins_anew_with_nobody_loses_nobody() {
     let all = users(&rosterd);
     let waits = |rosterd: &Rosterd| {
         wait_until(SOON, "removals wait", || {
-            held(rosterd).is_ok_and(|held| held > u64::from(USERS))
+            rosterd.held_removals("corp").is_ok_and(|held| held > u64::from(USERS))
         });
     };
 
@@ -158,7 +153,7 @@ fn a_back_end_that_begins_anew_with_nobody_loses_nobody() {
     // It was a mistake.
     rosterd.set_domains(std::slice::from_ref(&corp));
     rosterd.process().signal(Signal::HUP);
-    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+    wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     slapd.change(&directory().user("after", 70_000));
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
     assert_eq!(users(&rosterd), all + 1);
@@ -170,7 +165,7 @@ fn a_back_end_that_begins_anew_with_nobody_loses_nobody() {
     let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
     assert_eq!(confirmed.code, 0, "{}", confirmed.error());
     wait_until(SOON, "they are gone", || users(&rosterd) == 0);
-    assert_eq!(held(&rosterd), Ok(0));
+    assert_eq!(rosterd.held_removals("corp"), Ok(0));
 }
 
 /// While it waits for the confirmation a publisher that began anew makes no snapshot of what the directory
@@ -191,7 +186,7 @@ fn a_local_account_displaces_that_of_a_directory_whose_removals_wait_for_a_new_p
     rosterd.process().signal(Signal::HUP);
     let waits = |rosterd: &Rosterd| {
         wait_until(SOON, "removals wait", || {
-            held(rosterd).is_ok_and(|held| held >= u64::from(USERS))
+            rosterd.held_removals("corp").is_ok_and(|held| held >= u64::from(USERS))
         });
     };
     waits(&rosterd);

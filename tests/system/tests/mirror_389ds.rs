@@ -10,6 +10,6 @@ fn a_directory_is_mirrored_and_followed() {
     let mut rosterd = Rosterd::start(&[Domain::ldap("corp", &server)]);
     rosterd.wait_for_snapshot();
     rosterd.expect_mirror(&[Source::Server(&server)]);
-    scenario::changes_are_seen(&server, &rosterd);
+    scenario::changes_are_seen(&server, &rosterd, scenario::Deletions::Named);
     scenario::changes_in_a_gap_are_seen(&server, &mut rosterd);
 }

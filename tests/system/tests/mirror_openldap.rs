@@ -2,6 +2,7 @@
 //! of what ldapsearch prints, and so is every change, in both schemas.
 
 use roster_system_tests::rosterd::Source;
+use roster_system_tests::scenario::Deletions;
 use roster_system_tests::{Directory, Domain, Rosterd, Schema, Setup, Slapd, scenario};
 
 const USERS: u32 = 10_000;
@@ -14,7 +15,7 @@ fn mirrored(schema: Schema) {
     let mut rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd)]);
     rosterd.wait_for_snapshot();
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    scenario::changes_are_seen(&slapd, &rosterd);
+    scenario::changes_are_seen(&slapd, &rosterd, Deletions::Named);
     scenario::changes_in_a_gap_are_seen(&slapd, &mut rosterd);
 }
 
@@ -37,7 +38,7 @@ fn a_directory_that_cannot_be_followed_is_polled() {
     let slapd = Slapd::serving(setup, &directory.populated(500, 20, 5));
     let mut rosterd = Rosterd::start(&[Domain::ldap("corp", &slapd).with("poll", "\"1s\"")]);
     rosterd.expect_mirror(&[Source::Server(&slapd)]);
-    scenario::changes_are_seen(&slapd, &rosterd);
+    scenario::changes_are_seen(&slapd, &rosterd, Deletions::Unnamed);
     scenario::changes_in_a_gap_are_seen(&slapd, &mut rosterd);
 }
 

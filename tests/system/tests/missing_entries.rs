@@ -87,14 +87,9 @@ fn assert_all_stay(rosterd: &Rosterd, mode: &str, when: &str) {
     }
 }
 
-fn held(rosterd: &Rosterd) -> Result<u64, String> {
-    let domain = rosterd.domain("corp")?;
-    domain["held_removals"].as_u64().ok_or_else(|| domain.to_string())
-}
-
 #[track_caller]
 fn expect_held(rosterd: &Rosterd, least: u64) {
-    wait_for(SOON, || match held(rosterd)? {
+    wait_for(SOON, || match rosterd.held_removals("corp")? {
         number if number >= least => Ok(()),
         number => Err(format!("{number} removals wait")),
     });
@@ -111,7 +106,7 @@ fn listings_hide_a_quarter(mode: &str) {
     relay.hide(is_of_quarter, false);
     assert_all_stay(&rosterd, mode, "with a quarter hidden from listings");
     if mode == "replicate" {
-        assert_eq!(held(&rosterd), Ok(0), "searches by key find each");
+        assert_eq!(rosterd.held_removals("corp"), Ok(0), "searches by key find each");
         // A change of a hidden entry is seen.
         slapd.set(&directory().user_dn("u1"), "loginShell", &["/bin/zsh"]);
         let done = rosterd.roster(&["domain", "refresh", "corp"]);
@@ -143,7 +138,7 @@ fn all_searches_hide_a_quarter(mode: &str) {
     assert_all_stay(&rosterd, mode, "with a quarter hidden from all searches");
     expect_held(&rosterd, u64::from(USERS / 4 + GROUPS / 4));
     relay.show_all();
-    wait_until(MINUTES, "nothing waits", || held(&rosterd) == Ok(0));
+    wait_until(MINUTES, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     assert_all_served(&rosterd, "with all shown again");
 }
 
@@ -176,7 +171,7 @@ fn confirmation_after_most_were_hidden(mode: &str) {
         assert!(numbers[1] > u64::from(USERS / 2), "{said}");
     }
     wait_until(SOON, "it is gone", || rosterd.getent("passwd", "u2").is_none());
-    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+    wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     for i in (0..USERS).filter(|i| *i != 2) {
         assert!(rosterd.getent("passwd", &format!("u{i}")).is_some(), "u{i}");
     }
@@ -201,7 +196,7 @@ fn empty_success_to_everything(mode: &str) {
     expect_held(&rosterd, u64::from(USERS + GROUPS));
     // A single one neither: no reply is credible.
     relay.show_all();
-    wait_until(MINUTES, "nothing waits", || held(&rosterd) == Ok(0));
+    wait_until(MINUTES, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     assert_all_served(&rosterd, "with all shown again");
 }
 
@@ -230,7 +225,7 @@ fn mirror_without_cache_lacks_quarter_held_until_read() {
     relay.show_all();
     let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
     assert_eq!(confirmed.code, 0, "{}", confirmed.error());
-    wait_until(SOON, "nothing waits", || held(&rosterd) == Ok(0));
+    wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     slapd.change(&directory().user("after", 70_000));
     wait_until(SOON, "it is followed", || rosterd.getent("passwd", "after").is_some());
     assert_all_served(&rosterd, "after the confirmation");
@@ -248,7 +243,7 @@ fn few_removed_users_go_without_confirmation() {
         wait_until(SOON, "it is served", || rosterd.getent("passwd", &leaver).is_some());
         slapd.delete(&[directory().user_dn(&leaver)]);
         wait_until(SOON, "it is gone", || rosterd.getent("passwd", &leaver).is_none());
-        assert_eq!(held(&rosterd), Ok(0));
+        assert_eq!(rosterd.held_removals("corp"), Ok(0));
     }
 }
 
