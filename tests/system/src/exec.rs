@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 /// Of the directory's users: alice is in ops, bob in nothing, carol in db.
 pub const ALICE: u32 = 51001;
@@ -173,6 +174,19 @@ impl Exec {
         let mut entry = vec![0; 1 << 18];
         let count = self.journal.recv(&mut entry).expect("a record");
         fields(&entry[..count])
+    }
+
+    /// The records that come until none comes for a second, which is as long as the daemon keeps one that the journal
+    /// has no room for.
+    pub fn records_until_quiet(&self) -> Vec<Record> {
+        let mut entry = vec![0; 1 << 18];
+        let mut records = Vec::new();
+        self.journal.set_read_timeout(Some(Duration::from_secs(1))).expect("set a time");
+        while let Ok(count) = self.journal.recv(&mut entry) {
+            records.push(fields(&entry[..count]));
+        }
+        self.journal.set_read_timeout(Some(SOON)).expect("set a time");
+        records
     }
 }
 
