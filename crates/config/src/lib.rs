@@ -55,7 +55,7 @@ pub struct Config {
 
 /// Longest path of the socket where programs ask: that of a snapshot's header, where they learn it, but
 /// for the NUL.
-pub const RESPONDER_PATH_MAX: usize = 63;
+pub const RESPONDER_PATH_MAX: usize = 79;
 
 impl Config {
     /// Where programs ask about domains that are asked on demand; none when no domain is.

@@ -414,7 +414,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     let (code, said) = refused(&mut elsewhere);
     assert_eq!(code, Some(73), "{said}");
     assert!(
-        said.contains("63 bytes that a snapshot has room for") && said.contains("--run-dir"),
+        said.contains("79 bytes that a snapshot has room for") && said.contains("--run-dir"),
         "{said}"
     );
 

@@ -7,11 +7,12 @@ use crate::names::{Names, name_bytes};
 use crate::parallel::{self, cut, threads};
 use crate::slots;
 use roster_record::{Group, Shadow, User, is_nis};
-use roster_snapshot::hash::{self, NameSum, Seed};
+use roster_snapshot::hash::{self, Identity, NameSum, Seed};
 use roster_snapshot::layout::{
     Bucket, GroupSlot, Kind, LongText, NameSlot, RESPONDER_BYTES, SectionId, ShadowSlot, UserSlot,
     flags,
 };
+use std::hash::{BuildHasher, RandomState};
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, FromZeros};
 
@@ -91,6 +92,7 @@ pub struct Finished {
 /// Entries in source order on their way into a snapshot.
 pub struct Builder {
     min_id: u32,
+    identity: Identity,
     responder: [u8; RESPONDER_BYTES],
     users: Vec<UserSlot>,
     groups: Vec<GroupSlot>,
@@ -109,6 +111,7 @@ impl Builder {
     pub fn new(min_id: u32) -> Self {
         Self {
             min_id,
+            identity: Identity(RandomState::new().hash_one(0)),
             responder: [0; RESPONDER_BYTES],
             users: Vec::new(),
             groups: Vec::new(),
@@ -119,6 +122,14 @@ impl Builder {
             unseen_ids: Vec::new(),
             lines: Vec::new(),
         }
+    }
+
+    /// Makes a file with that identity instead of a random one, so that equal entries make equal files. Two
+    /// files that take turns in one place need different ones.
+    #[must_use]
+    pub fn identity(mut self, identity: u64) -> Self {
+        self.identity = Identity(identity);
+        self
     }
 
     /// Makes room for so many users, groups and members.
@@ -136,7 +147,7 @@ impl Builder {
             return Err(TooLarge("a responder's path that is not absolute"));
         }
         if path.len() >= RESPONDER_BYTES {
-            return Err(TooLarge("a responder's path of more than 63 bytes"));
+            return Err(TooLarge("a responder's path of more than 79 bytes"));
         }
         self.responder = [0; RESPONDER_BYTES];
         self.responder[..path.len()].copy_from_slice(path);
@@ -153,7 +164,7 @@ impl Builder {
         slot.flags |= gaps.flags();
         slot.uid = U32::new(user.uid);
         slot.gid = U32::new(user.gid);
-        slot.check = U32::new(hash::check(&slot, SectionId::Users, position));
+        slot.check = U32::new(self.identity.check(&slot, SectionId::Users, position));
         self.users.push(slot);
         Ok(MemberId(self.names.know(user.name, &mut self.long_text)?))
     }
@@ -239,7 +250,7 @@ impl Builder {
         let Shadow { last_change, min, max, warn, inactive, expire, flag, .. } = *shadow;
         slot.days = [last_change, min, max, warn, inactive, expire].map(I32::new);
         slot.flag = U64::new(flag);
-        slot.check = U32::new(hash::check(&slot, SectionId::Shadows, position));
+        slot.check = U32::new(self.identity.check(&slot, SectionId::Shadows, position));
         self.shadows.push(slot);
         Ok(())
     }
@@ -248,6 +259,7 @@ impl Builder {
     pub fn finish(self, kind: Kind) -> Result<Finished, TooLarge> {
         let Self {
             min_id,
+            identity,
             responder,
             users,
             mut groups,
@@ -258,17 +270,18 @@ impl Builder {
             ..
         } = self;
         let names = names.into_slots();
-        sum_members(&mut groups, &member_ids, &names, &long_text)?;
+        sum_members(&mut groups, identity, &member_ids, &names, &long_text)?;
         let member_ids_of = |line: &Line| {
             let ids = if line.unseen { &self.unseen_ids } else { &member_ids };
             &ids[line.first as usize..][..line.count as usize]
         };
-        let (memberships, group_ids) = invert(&self.lines, member_ids_of, &names)?;
+        let (memberships, group_ids) = invert(&self.lines, member_ids_of, &names, identity)?;
         let gids: Vec<U32> = self.lines.iter().map(|line| U32::new(line.gid)).collect();
         drop((self.lines, self.unseen_ids));
         for seed in 0..SEEDS_MAX {
             let sources = Sources {
                 seed,
+                identity,
                 users: &users,
                 groups: &groups,
                 shadows: &shadows,
@@ -280,6 +293,7 @@ impl Builder {
                 kind,
                 min_id,
                 seed,
+                identity,
                 responder,
                 users,
                 groups,
@@ -305,6 +319,7 @@ fn position(len: usize) -> Result<u32, TooLarge> {
 /// Sums the members of each group up, and gives its record the checksum that it is served with.
 fn sum_members(
     groups: &mut [GroupSlot],
+    identity: Identity,
     member_ids: &[U32],
     names: &[NameSlot],
     long_text: &[u8],
@@ -322,7 +337,7 @@ fn sum_members(
             let bytes = u32::try_from(bytes);
             let too_long = |_| TooLarge("a group with 4 GiB of member names");
             slot.member_bytes = U32::new(bytes.map_err(too_long)?);
-            slot.check = U32::new(hash::check(slot, SectionId::Groups, position));
+            slot.check = U32::new(identity.check(slot, SectionId::Groups, position));
         }
         Ok(())
     };
@@ -334,6 +349,7 @@ fn sum_members(
 /// What indices are built from.
 struct Sources<'a> {
     seed: u64,
+    identity: Identity,
     users: &'a [UserSlot],
     groups: &'a [GroupSlot],
     shadows: &'a [ShadowSlot],
@@ -382,13 +398,23 @@ impl<'a> Sources<'a> {
         let by_id =
             |name: &[u8], id: U32| (!is_nis(name)).then(|| (hash::id(id.get(), seed), id.get()));
         match id {
-            SectionId::ByUserName => index(id, self.users, |slot| by_text(user_name(slot))),
-            SectionId::ByUid => index(id, self.users, |slot| by_id(user_name(slot), slot.uid)),
-            SectionId::ByGroupName => index(id, self.groups, |slot| by_text(group_name(slot))),
-            SectionId::ByGid => index(id, self.groups, |slot| by_id(group_name(slot), slot.gid)),
-            SectionId::ByShadowName => index(id, self.shadows, |slot| by_text(shadow_name(slot))),
+            SectionId::ByUserName => {
+                index(id, self.identity, self.users, |slot| by_text(user_name(slot)))
+            }
+            SectionId::ByUid => {
+                index(id, self.identity, self.users, |slot| by_id(user_name(slot), slot.uid))
+            }
+            SectionId::ByGroupName => {
+                index(id, self.identity, self.groups, |slot| by_text(group_name(slot)))
+            }
+            SectionId::ByGid => {
+                index(id, self.identity, self.groups, |slot| by_id(group_name(slot), slot.gid))
+            }
+            SectionId::ByShadowName => {
+                index(id, self.identity, self.shadows, |slot| by_text(shadow_name(slot)))
+            }
             // initgroups finds even names of NIS lines.
-            _ => index(id, self.names, |slot| {
+            _ => index(id, self.identity, self.names, |slot| {
                 let name = name_bytes(slot, self.long_text);
                 Some((hash::bytes(name, seed), name))
             }),
@@ -410,10 +436,11 @@ impl<'a> Sources<'a> {
 /// to find it. Beside it the positions left out for an earlier equal key, and that one's.
 fn index<'a, T, K: PartialEq>(
     section: SectionId,
+    identity: Identity,
     records: &'a [T],
     key: impl Fn(&'a T) -> Option<(u64, K)>,
 ) -> Result<(Vec<Bucket>, LeftOut), TooFar> {
-    let mut index = IndexBuilder::new(section, records.len());
+    let mut index = IndexBuilder::new(section, identity, records.len());
     let mut duplicates = Vec::new();
     for (position, record) in (0..).zip(records) {
         let Some((key_hash, wanted)) = key(record) else { continue };

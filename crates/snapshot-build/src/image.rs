@@ -1,9 +1,10 @@
 //! A finished snapshot in memory, on its way to a file.
 
-use roster_snapshot::hash;
+use roster_snapshot::hash::{self, Identity};
 use roster_snapshot::layout::{
     Bucket, GroupSlot, HEADER_BYTES, Header, Kind, MAGIC, Membership, NameSlot, RESPONDER_BYTES,
-    SECTION_ALIGN, SECTIONS_MAX, SectionEntry, SectionId, ShadowSlot, UserSlot, VERSION,
+    SECTION_ALIGN, SECTIONS_MAX, SECTIONS_START, SectionEntry, SectionId, ShadowSlot, UserSlot,
+    VERSION,
 };
 use std::io::{self, Seek, SeekFrom, Write};
 use std::mem::offset_of;
@@ -18,6 +19,7 @@ pub struct Image {
     pub(crate) kind: Kind,
     pub(crate) min_id: u32,
     pub(crate) seed: u64,
+    pub(crate) identity: Identity,
     pub(crate) responder: [u8; RESPONDER_BYTES],
     pub(crate) users: Vec<UserSlot>,
     pub(crate) groups: Vec<GroupSlot>,
@@ -41,9 +43,9 @@ impl Image {
     /// Writes the file, header last. Gives its length.
     pub fn write(&self, out: &mut (impl Write + Seek), generation: u64) -> io::Result<u64> {
         let mut header = Header::new_zeroed();
-        let start = out.seek(SeekFrom::Start(HEADER_BYTES as u64))?;
-        let mut body =
-            Body { out, offset: start, content: ContentHash::new(), header: &mut header };
+        let offset = out.seek(SeekFrom::Start(HEADER_BYTES as u64))?;
+        let mut body = Body { out, offset, content: ContentHash::new(), header: &mut header };
+        body.write(&[0; SECTIONS_START as usize - HEADER_BYTES])?;
         body.records(SectionId::Users, &self.users)?;
         body.records(SectionId::Groups, &self.groups)?;
         body.records(SectionId::Names, &self.names)?;
@@ -63,6 +65,7 @@ impl Image {
         header.file_bytes = U64::new(file_bytes);
         header.generation = U64::new(generation);
         header.seed = U64::new(self.seed);
+        header.identity = U64::new(self.identity.0);
         header.content_hash = U64::new(content);
         header.min_id = U32::new(self.min_id);
         header.responder = self.responder;

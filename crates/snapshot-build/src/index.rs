@@ -1,6 +1,6 @@
 //! Fills index sections.
 
-use roster_snapshot::hash;
+use roster_snapshot::hash::Identity;
 use roster_snapshot::layout::{BUCKET_KEYS, Bucket, PROBES_MAX, SectionId, fingerprint, home};
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
@@ -11,6 +11,7 @@ const KEYS_PER_BUCKET: usize = 7;
 /// An index under construction.
 pub(crate) struct IndexBuilder {
     section: SectionId,
+    identity: Identity,
     buckets: Vec<Bucket>,
 }
 
@@ -18,8 +19,8 @@ pub(crate) struct IndexBuilder {
 pub(crate) struct TooFar;
 
 impl IndexBuilder {
-    pub(crate) fn new(section: SectionId, keys: usize) -> Self {
-        Self { section, buckets: vec![Bucket::new_zeroed(); bucket_count(keys)] }
+    pub(crate) fn new(section: SectionId, identity: Identity, keys: usize) -> Self {
+        Self { section, identity, buckets: vec![Bucket::new_zeroed(); bucket_count(keys)] }
     }
 
     /// Enters the record, unless `same` says of an earlier one that it has the same key. Gives
@@ -58,7 +59,7 @@ impl IndexBuilder {
 
     pub(crate) fn finish(mut self) -> Vec<Bucket> {
         for (place, bucket) in self.buckets.iter_mut().enumerate() {
-            bucket.check = U32::new(hash::check(bucket, self.section, place as u32));
+            bucket.check = U32::new(self.identity.check(bucket, self.section, place as u32));
         }
         self.buckets
     }
@@ -88,14 +89,14 @@ mod tests {
 
     #[test]
     fn the_first_of_two_equal_keys_stays() {
-        let mut index = IndexBuilder::new(SectionId::ByUid, 2);
+        let mut index = IndexBuilder::new(SectionId::ByUid, Identity(7), 2);
         assert!(matches!(index.insert(7, 0, |_| unreachable!()), Ok(None)));
         assert!(matches!(index.insert(7, 1, |earlier| earlier == 0), Ok(Some(0))));
     }
 
     #[test]
     fn keys_of_one_hash_are_refused_in_the_end() {
-        let mut index = IndexBuilder::new(SectionId::ByUid, 10_000);
+        let mut index = IndexBuilder::new(SectionId::ByUid, Identity(7), 10_000);
         let room = (PROBES_MAX * BUCKET_KEYS) as u32;
         for position in 0..room {
             assert!(index.insert(7, position, |_| false).is_ok());

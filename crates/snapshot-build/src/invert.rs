@@ -2,7 +2,7 @@
 
 use crate::TooLarge;
 use crate::parallel::{self, cut, threads};
-use roster_snapshot::hash::{self, GidSum};
+use roster_snapshot::hash::{GidSum, Identity};
 use roster_snapshot::layout::{Membership, NameSlot, SectionId};
 use std::ops::Range;
 use zerocopy::FromZeros;
@@ -22,8 +22,9 @@ pub(crate) fn invert<'i>(
     lines: &[Line],
     member_ids: impl Fn(&Line) -> &'i [U32] + Sync,
     names: &[NameSlot],
+    identity: Identity,
 ) -> Result<(Vec<Membership>, Vec<U32>), TooLarge> {
-    invert_in(threads(), lines, member_ids, names)
+    invert_in(threads(), lines, member_ids, names, identity)
 }
 
 fn invert_in<'i>(
@@ -31,6 +32,7 @@ fn invert_in<'i>(
     lines: &[Line],
     member_ids: impl Fn(&Line) -> &'i [U32] + Sync,
     names: &[NameSlot],
+    identity: Identity,
 ) -> Result<(Vec<Membership>, Vec<U32>), TooLarge> {
     let ranges = cut(lines.iter().map(|line| line.count.into()), threads);
     let parts = parallel::each(ranges, |range| Part::new(lines, range, &member_ids, names.len()));
@@ -67,7 +69,8 @@ fn invert_in<'i>(
             membership.sum = U64::new(sum.finish());
             // Names have 32-bit numbers.
             let (slot, position) = (&names[name], name as u32);
-            let check = hash::check_with_name(membership, slot, SectionId::Memberships, position);
+            let check =
+                identity.check_with_name(membership, slot, SectionId::Memberships, position);
             membership.check = U32::new(check);
         }
     });
@@ -174,7 +177,8 @@ mod tests {
         let slots = vec![NameSlot([0; 16]); names as usize];
         let expected = lists(&lines, names);
         for threads in 1..12 {
-            let (memberships, ids) = invert_in(threads, &places, ids_of, &slots).expect("fits");
+            let (memberships, ids) =
+                invert_in(threads, &places, ids_of, &slots, Identity(7)).expect("fits");
             assert_eq!(ids.len(), expected.iter().map(Vec::len).sum());
             for (name, membership) in memberships.iter().enumerate() {
                 let list =

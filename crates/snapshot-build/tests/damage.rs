@@ -24,10 +24,14 @@ wheel:x:10:alice
 const SHADOW: &str = "root:*:19000:0:99999:7:::\nalice:$6$salt$hash:19001:0:99999:7:::\n";
 
 fn accounts() -> Vec<u8> {
+    accounts_of(PASSWD, GROUP)
+}
+
+fn accounts_of(passwd_text: &str, group_text: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (passwd, group) = (folder.path().join("passwd"), folder.path().join("group"));
-    std::fs::write(&passwd, PASSWD).unwrap();
-    std::fs::write(&group, GROUP).unwrap();
+    std::fs::write(&passwd, passwd_text).unwrap();
+    std::fs::write(&group, group_text).unwrap();
     let compiled = compile::accounts(&passwd, &group, &mut |_| {}).unwrap();
     published(&folder.path().join("snap"), &compiled)
 }
@@ -108,6 +112,37 @@ fn answers(bytes: &[u8], kind: Kind) -> Option<Vec<Answer>> {
         Kind::Shadow => Snapshot::open_shadow(bytes),
     };
     snapshot.ok().map(|snapshot| ask_everything(&snapshot))
+}
+
+/// A disk that loses a write, or a file system that uses a block again.
+#[test]
+fn block_of_older_file_answers_as_damage() {
+    let older = accounts_of(
+        &PASSWD.replace(":1000:", ":5000:").replace("bob:x:1001", "rob:x:1002"),
+        &GROUP.replace("bob", "rob").replace(":101:", ":110:"),
+    );
+    let newer = accounts();
+    let expected = answers(&newer, Kind::Accounts).unwrap();
+    assert_eq!(older.len(), newer.len(), "the blocks are in the same places");
+    let mut damaged = 0;
+    for block_bytes in [64, 512, 4096] {
+        for start in (0..newer.len()).step_by(block_bytes) {
+            let end = newer.len().min(start + block_bytes);
+            let mut mixed = newer.clone();
+            mixed[start..end].copy_from_slice(&older[start..end]);
+            if mixed == newer {
+                continue;
+            }
+            assert!(verify::verify(&mixed, Kind::Accounts).is_err(), "{block_bytes} at {start}");
+            for (found, expected) in
+                answers(&mixed, Kind::Accounts).unwrap_or_default().iter().zip(&expected)
+            {
+                assert!(found.is_err() || found == expected, "{block_bytes} at {start}: {found:?}");
+                damaged += u32::from(found.is_err());
+            }
+        }
+    }
+    assert!(damaged > 0);
 }
 
 #[test]

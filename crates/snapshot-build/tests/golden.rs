@@ -10,6 +10,8 @@ use roster_snapshot_build::{Builder, Gaps, Members, verify};
 use std::io::Cursor;
 use std::path::Path;
 
+/// The same at each run, unlike that of other files.
+const IDENTITY: u64 = 0x0123_4567_89AB_CDEF;
 const NONE: Gaps = Gaps { ask_first: false, list_unknown: false };
 const ASK_FIRST: Gaps = Gaps { ask_first: true, list_unknown: false };
 const LIST_UNKNOWN: Gaps = Gaps { ask_first: false, list_unknown: true };
@@ -19,7 +21,7 @@ const BOTH: Gaps = Gaps { ask_first: true, list_unknown: true };
 /// the minimum, names of 15 and 16 bytes, a member twice, a group line that only initgroups sees.
 fn accounts() -> Vec<u8> {
     let long = [b'g'; 120];
-    let mut builder = Builder::new(10);
+    let mut builder = Builder::new(10).identity(IDENTITY);
     builder.responder(b"/run/roster/nss").unwrap();
     let user = |name, uid, gecos, shell| User {
         name,
@@ -51,7 +53,7 @@ fn accounts() -> Vec<u8> {
 }
 
 fn shadow() -> Vec<u8> {
-    let mut builder = Builder::new(0);
+    let mut builder = Builder::new(0).identity(IDENTITY);
     let long = [b'h'; 120];
     for (name, passwd, last_change, flag) in
         [(&b"alice"[..], &b"*"[..], 19000, u64::MAX), (b"carol", &long, -1, 3)]

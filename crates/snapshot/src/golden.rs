@@ -3,7 +3,7 @@
 //! An author of a file can compute every checksum, so that a test of a bound has to make them right
 //! first. `roster-snapshot-build` builds the files (`tests/golden.rs`); this crate does not know it.
 
-use crate::hash;
+use crate::hash::{self, Identity};
 use crate::layout::{HEADER_BYTES, Header, NameSlot, SectionEntry, SectionId};
 use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
@@ -38,12 +38,14 @@ where
     let start = place::<T>(file, section, position);
     let mut record = T::read_from_bytes(&file[start..][..size_of::<T>()]).unwrap();
     change(&mut record);
+    let header = Header::ref_from_bytes(&file[..HEADER_BYTES]).unwrap();
+    let identity = Identity(header.identity.get());
     let check = if section == SectionId::Memberships {
         let name = place::<NameSlot>(file, SectionId::Names, position);
         let name = NameSlot::ref_from_bytes(&file[name..][..size_of::<NameSlot>()]).unwrap();
-        hash::check_with_name(&record, name, section, position)
+        identity.check_with_name(&record, name, section, position)
     } else {
-        hash::check(&record, section, position)
+        identity.check(&record, section, position)
     };
     bytes[start..][..size_of::<T>()].copy_from_slice(record.as_bytes());
     bytes[start..][..4].copy_from_slice(&check.to_le_bytes());

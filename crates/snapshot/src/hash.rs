@@ -142,27 +142,40 @@ pub fn agrees<T: Copy + PartialEq>(stored: T, computed: T) -> bool {
     cfg!(fuzzing) || stored == computed
 }
 
-/// Checksum of a record whose first four bytes are the place for it, taken as zeros. The section
-/// and the position enter too, so that a record in the wrong place is damage. A record whose
-/// length is no multiple of 16 bytes is filled up with zeros.
-#[inline]
-#[must_use]
-pub fn check<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> u32 {
-    Check::of(record, section, position).finish()
-}
+/// The number of a file that enters each checksum of a record, another in each file. A record of an older file in the
+/// same place is damage: a disk that loses a write leaves one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity(pub u64);
 
-/// [`check`] of a record that belongs to a name: the name's slot enters behind it.
-#[inline]
-#[must_use]
-pub fn check_with_name<T: IntoBytes + Immutable>(
-    record: &T,
-    name: &NameSlot,
-    section: SectionId,
-    position: u32,
-) -> u32 {
-    let mut check = Check::of(record, section, position);
-    check.add(halves(&name.0));
-    check.finish()
+impl Identity {
+    /// Checksum of a record whose first four bytes are the place for it, taken as zeros. The section
+    /// and the position enter too, so that a record in the wrong place is damage. A record whose
+    /// length is no multiple of 16 bytes is filled up with zeros.
+    #[inline]
+    #[must_use]
+    pub fn check<T: IntoBytes + Immutable>(
+        self,
+        record: &T,
+        section: SectionId,
+        position: u32,
+    ) -> u32 {
+        Check::of(self, record, section, position).finish()
+    }
+
+    /// [`Self::check`] of a record that belongs to a name: the name's slot enters behind it.
+    #[inline]
+    #[must_use]
+    pub fn check_with_name<T: IntoBytes + Immutable>(
+        self,
+        record: &T,
+        name: &NameSlot,
+        section: SectionId,
+        position: u32,
+    ) -> u32 {
+        let mut check = Check::of(self, record, section, position);
+        check.add(halves(&name.0));
+        check.finish()
+    }
 }
 
 /// For each 16 bytes the product of their halves, each mixed with a key, folded and added up. One of
@@ -175,9 +188,14 @@ struct Check {
 
 impl Check {
     #[inline]
-    fn of<T: IntoBytes + Immutable>(record: &T, section: SectionId, position: u32) -> Self {
+    fn of<T: IntoBytes + Immutable>(
+        Identity(identity): Identity,
+        record: &T,
+        section: SectionId,
+        position: u32,
+    ) -> Self {
         let mut check = Self { key: K[5], sum: 0 };
-        check.add(((section as u64) << 32 | u64::from(position), 0));
+        check.add(((section as u64) << 32 | u64::from(position), identity));
         let (chunks, tail) = record.as_bytes().as_chunks::<16>();
         for (index, chunk) in chunks.iter().enumerate() {
             let (low, high) = halves(chunk);
@@ -314,29 +332,34 @@ mod tests {
         }
     }
 
+    const ZERO: Identity = Identity(0);
+
     #[test]
     fn checksum_of_record_is_that_of_page() {
         let name = NameSlot(*TEXT.first_chunk().unwrap());
         let section = SectionId::Memberships;
         let checks_24 = (
-            check(&record::<24>(), section, 5),
-            check_with_name(&record::<24>(), &name, section, 5),
+            ZERO.check(&record::<24>(), section, 5),
+            ZERO.check_with_name(&record::<24>(), &name, section, 5),
         );
         assert_eq!(checks_24, (0xB857_9F34, 0x4056_AD60));
         let checks_31 = (
-            check(&record::<31>(), section, 5),
-            check_with_name(&record::<31>(), &name, section, 5),
+            ZERO.check(&record::<31>(), section, 5),
+            ZERO.check_with_name(&record::<31>(), &name, section, 5),
         );
         assert_eq!(checks_31, (0x8049_00C7, 0xB89E_12D5));
         let checks_128 = (
-            check(&record::<128>(), section, 5),
-            check_with_name(&record::<128>(), &name, section, 5),
+            ZERO.check(&record::<128>(), section, 5),
+            ZERO.check_with_name(&record::<128>(), &name, section, 5),
         );
         assert_eq!(checks_128, (0x4AC6_154C, 0x35A1_7DB5));
+        let identity = Identity(0x0123_4567_89AB_CDEF);
+        assert_eq!(identity.check(&record::<24>(), section, 5), 0x0F63_E874);
+        assert_eq!(identity.check(&record::<128>(), section, 5), 0xB85B_021C);
         // The place of the checksum itself does not count.
         let mut other = record::<128>();
         other[..4].copy_from_slice(b"else");
-        assert_eq!(check(&other, section, 5), 0x4AC6_154C);
+        assert_eq!(ZERO.check(&other, section, 5), 0x4AC6_154C);
     }
 
     #[test]
@@ -395,13 +418,13 @@ mod tests {
     #[test]
     fn a_flipped_bit_changes_the_checksum() {
         let record: [u8; 128] = core::array::from_fn(|index| index as u8);
-        let whole = check(&record, SectionId::Users, 3);
-        assert_ne!(whole, check(&record, SectionId::Users, 4));
-        assert_ne!(whole, check(&record, SectionId::Groups, 3));
+        let whole = ZERO.check(&record, SectionId::Users, 3);
+        assert_ne!(whole, ZERO.check(&record, SectionId::Users, 4));
+        assert_ne!(whole, ZERO.check(&record, SectionId::Groups, 3));
         for bit in 32..128 * 8 {
             let mut flipped = record;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(whole, check(&flipped, SectionId::Users, 3), "bit {bit}");
+            assert_ne!(whole, ZERO.check(&flipped, SectionId::Users, 3), "bit {bit}");
         }
     }
 
@@ -409,7 +432,7 @@ mod tests {
     #[test]
     fn one_bit_flipped_in_several_words_changes_the_checksum() {
         let record: [u8; 128] = core::array::from_fn(|index| index as u8 ^ 0x5a);
-        let whole = check(&record, SectionId::Users, 3);
+        let whole = ZERO.check(&record, SectionId::Users, 3);
         let flip = |record: &mut [u8; 128], word: usize, bit: usize| {
             record[word * 8 + bit / 8] ^= 1 << (bit % 8);
         };
@@ -421,7 +444,7 @@ mod tests {
                     let mut flipped = record;
                     flip(&mut flipped, one, bit);
                     flip(&mut flipped, other, bit);
-                    let found = check(&flipped, SectionId::Users, 3);
+                    let found = ZERO.check(&flipped, SectionId::Users, 3);
                     assert_ne!(whole, found, "bit {bit} of words {one} and {other}");
                 }
             }
@@ -433,7 +456,7 @@ mod tests {
             }
             for stuck in [all, set, cleared] {
                 assert!(
-                    stuck == record || whole != check(&stuck, SectionId::Users, 3),
+                    stuck == record || whole != ZERO.check(&stuck, SectionId::Users, 3),
                     "bit {bit}"
                 );
             }

@@ -1,5 +1,6 @@
 //! Looking a hash up in an index section.
 
+use crate::hash::Identity;
 use crate::layout::{Bucket, PROBES_MAX, SectionId, fingerprint, home};
 use crate::{Damage, Found, hash};
 
@@ -7,6 +8,7 @@ use crate::{Damage, Found, hash};
 #[derive(Clone, Copy, Debug)]
 pub struct Index<'a> {
     pub(crate) id: SectionId,
+    pub(crate) identity: Identity,
     pub(crate) buckets: &'a [Bucket],
 }
 
@@ -94,7 +96,7 @@ impl<'a> Probe<'a> {
                 return if tiny { Ok(None) } else { Err(Damage) };
             }
             let bucket = self.index.buckets.get(self.place).ok_or(Damage)?;
-            let check = hash::check(bucket, self.index.id, self.place as u32);
+            let check = self.index.identity.check(bucket, self.index.id, self.place as u32);
             if !hash::agrees(bucket.check.get(), check) {
                 return Err(Damage);
             }
@@ -120,6 +122,7 @@ mod tests {
     use std::vec::Vec;
 
     const ID: SectionId = SectionId::ByUid;
+    const IDENTITY: Identity = Identity(7);
     /// A hash whose look-up starts in the first bucket, and its fingerprint.
     const FIRST: u64 = WANTED << 48;
     const WANTED: u64 = 7;
@@ -131,7 +134,7 @@ mod tests {
             bucket.fingerprints[entry] = U16::new(found);
             bucket.positions[entry] = U32::new(place * 10 + entry as u32);
         }
-        bucket.check = U32::new(hash::check(&bucket, ID, place));
+        bucket.check = U32::new(IDENTITY.check(&bucket, ID, place));
         bucket
     }
 
@@ -143,7 +146,7 @@ mod tests {
     /// Looks for the record at `wanted` from a hash. Gives what comes of it and the positions offered.
     fn find(buckets: &[Bucket], key_hash: u64, wanted: u32) -> (Found<u32>, Vec<u32>) {
         let mut offered = Vec::new();
-        let found = Index { id: ID, buckets }.find(key_hash, |position| {
+        let found = Index { id: ID, identity: IDENTITY, buckets }.find(key_hash, |position| {
             offered.push(position);
             assert!(offered.len() <= buckets.len() * BUCKET_KEYS, "entries are offered again");
             Ok((position == wanted).then_some(position))
@@ -191,9 +194,11 @@ mod tests {
         let mut changed = whole;
         changed.positions[0] = U32::new(1);
         assert_eq!(find(&[changed], FIRST, 1), (Err(Damage), vec![]));
-        // In another bucket's place, and in another index.
+        // In another bucket's place, in another file's, and in another index.
         assert_eq!(find(&[bucket(1, &[7])], FIRST, 10), (Err(Damage), vec![]));
-        let index = Index { id: SectionId::ByGid, buckets: &[whole] };
+        let index = Index { id: ID, identity: Identity(8), buckets: &[whole] };
+        assert_eq!(index.find(FIRST, |position| Ok(Some(position))), Err(Damage));
+        let index = Index { id: SectionId::ByGid, identity: IDENTITY, buckets: &[whole] };
         assert_eq!(index.find(FIRST, |position| Ok(Some(position))), Err(Damage));
         // Only buckets on the way are read.
         assert_eq!(find(&[whole, changed], FIRST, 0), (Ok(Some(0)), vec![0]));
@@ -201,14 +206,14 @@ mod tests {
 
     #[test]
     fn find_passes_damage_of_candidate_on() {
-        let index = Index { id: ID, buckets: &[bucket(0, &[7, 7])] };
+        let index = Index { id: ID, identity: IDENTITY, buckets: &[bucket(0, &[7, 7])] };
         assert_eq!(index.find(FIRST, |_| -> Found<u32> { Err(Damage) }), Err(Damage));
     }
 
     #[test]
     fn entries_are_listed_in_bucket_order() {
         let buckets = [bucket(0, &[7, 8]), bucket(1, &[]), bucket(2, &[9])];
-        let index = Index { id: ID, buckets: &buckets };
+        let index = Index { id: ID, identity: IDENTITY, buckets: &buckets };
         let entries: Vec<_> = index.entries().collect();
         assert_eq!(entries, [(0, 7, 0), (0, 8, 1), (2, 9, 20)]);
         assert_eq!(index.id(), ID);

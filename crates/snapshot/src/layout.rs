@@ -1,6 +1,5 @@
 //! The bytes of the file: all integers little-endian, no alignment needed, every record of a
-//! fixed size and in source order, so that a small change of the source is a small change of the
-//! file. `docs/snapshot-format.md` is the prose of this module.
+//! fixed size and in source order. `docs/snapshot-format.md` is the prose of this module.
 
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,9 +7,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First bytes of the file; the line ends show damage by a transfer in text mode.
 pub const MAGIC: [u8; 8] = *b"ROSTER\r\n";
 /// Version of this layout. A reader accepts its own version only.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Room for sections in the header.
-pub const SECTIONS_MAX: usize = 16;
+pub const SECTIONS_MAX: usize = 15;
+/// Where the first section starts, so that no block of a file system holds the header and records: an older block
+/// would bring its own identity.
+pub const SECTIONS_START: u64 = 4096;
 /// Sections start at multiples of a cache line.
 pub const SECTION_ALIGN: u64 = 64;
 /// Fingerprints in one bucket of an index: what a cache line holds.
@@ -23,7 +25,7 @@ pub const SHORT_NAME_BYTES: usize = 15;
 /// Bytes that [`Members::copy`](crate::Members::copy) may touch behind the last name.
 pub const COPY_SLACK: usize = 16;
 /// Room for the path of the responder's socket, NUL included.
-pub const RESPONDER_BYTES: usize = 64;
+pub const RESPONDER_BYTES: usize = 80;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +133,8 @@ pub struct Header {
     pub min_id: U32,
     /// Entries of `sections` in use.
     pub section_count: U32,
+    /// The file's [`Identity`](crate::hash::Identity): a random number.
+    pub identity: U64,
     /// The section table.
     pub sections: [SectionEntry; SECTIONS_MAX],
     /// Absolute path of the socket at which what is not here can be asked for, filled up with
@@ -162,7 +166,7 @@ pub struct SectionEntry {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct UserSlot {
-    /// [`hash::check`](crate::hash::check).
+    /// [`Identity::check`](crate::hash::Identity::check).
     pub check: U32,
     /// User id.
     pub uid: U32,
@@ -183,7 +187,7 @@ pub struct UserSlot {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct GroupSlot {
-    /// [`hash::check`](crate::hash::check).
+    /// [`Identity::check`](crate::hash::Identity::check).
     pub check: U32,
     /// Group id.
     pub gid: U32,
@@ -209,7 +213,7 @@ pub struct GroupSlot {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ShadowSlot {
-    /// [`hash::check`](crate::hash::check).
+    /// [`Identity::check`](crate::hash::Identity::check).
     pub check: U32,
     /// [`flags`].
     pub flags: u8,
@@ -276,7 +280,7 @@ pub const LONG_NAME: u8 = 255;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Membership {
-    /// [`hash::check_with_name`](crate::hash::check_with_name) with the name slot of the same
+    /// [`Identity::check_with_name`](crate::hash::Identity::check_with_name) with the name slot of the same
     /// position.
     pub check: U32,
     /// Groups.
@@ -292,7 +296,7 @@ pub struct Membership {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Bucket {
-    /// [`hash::check`](crate::hash::check).
+    /// [`Identity::check`](crate::hash::Identity::check).
     pub check: U32,
     /// Upper 16 bits of the key's hash, 1 in place of 0; 0 where there is no entry.
     pub fingerprints: [U16; BUCKET_KEYS],

@@ -265,7 +265,8 @@ impl<'a> Snapshot<'a> {
         self.by_member.find(hash::bytes(member, self.seed), |position| {
             let slot = self.names.get(position as usize).ok_or(Damage)?;
             let membership = self.memberships.get(position as usize).ok_or(Damage)?;
-            let check = hash::check_with_name(membership, slot, SectionId::Memberships, position);
+            let check =
+                self.identity.check_with_name(membership, slot, SectionId::Memberships, position);
             if !hash::agrees(membership.check.get(), check) {
                 return Err(Damage);
             }
@@ -287,7 +288,8 @@ impl<'a> Snapshot<'a> {
     pub fn supplementary_at(&self, position: u32) -> Found<(&'a [u8], Gids<'a>)> {
         at(self.names, position, |slot| {
             let membership = self.memberships.get(position as usize).ok_or(Damage)?;
-            let check = hash::check_with_name(membership, slot, SectionId::Memberships, position);
+            let check =
+                self.identity.check_with_name(membership, slot, SectionId::Memberships, position);
             if !hash::agrees(membership.check.get(), check) {
                 return Err(Damage);
             }
@@ -317,7 +319,7 @@ impl<'a> Snapshot<'a> {
     fn user_of(&self, position: u32) -> Result<User<'a>, Damage> {
         let slot: &UserSlot = self.users.get(position as usize).ok_or(Damage)?;
         let (uid, gid) = (slot.uid.get(), slot.gid.get());
-        let check = hash::check(slot, SectionId::Users, position);
+        let check = self.identity.check(slot, SectionId::Users, position);
         if !hash::agrees(slot.check.get(), check) || uid < self.limits.min_id {
             return Err(Damage);
         }
@@ -331,7 +333,7 @@ impl<'a> Snapshot<'a> {
     fn group_of(&self, position: u32) -> Result<Group<'a>, Damage> {
         let slot: &GroupSlot = self.groups.get(position as usize).ok_or(Damage)?;
         let gid = slot.gid.get();
-        let check = hash::check(slot, SectionId::Groups, position);
+        let check = self.identity.check(slot, SectionId::Groups, position);
         if !hash::agrees(slot.check.get(), check) || gid < self.limits.min_id {
             return Err(Damage);
         }
@@ -350,7 +352,8 @@ impl<'a> Snapshot<'a> {
 
     fn shadow_of(&self, position: u32) -> Result<Shadow<'a>, Damage> {
         let slot = self.shadows.get(position as usize).ok_or(Damage)?;
-        if !hash::agrees(slot.check.get(), hash::check(slot, SectionId::Shadows, position)) {
+        if !hash::agrees(slot.check.get(), self.identity.check(slot, SectionId::Shadows, position))
+        {
             return Err(Damage);
         }
         let text = Text::resolve(slot.flags, slot.lens, &slot.text, self.long_text)?;

@@ -1,11 +1,11 @@
 //! Opening: the header is read and checked, the rest is only cut into sections.
 
 use crate::floor::{Floor, Limits};
-use crate::hash::{self, Seed};
+use crate::hash::{self, Identity, Seed};
 use crate::index::Index;
 use crate::layout::{
-    GroupSlot, HEADER_BYTES, Header, Kind, MAGIC, Membership, NameSlot, SECTIONS_MAX, SectionEntry,
-    SectionId, ShadowSlot, UserSlot, VERSION,
+    GroupSlot, HEADER_BYTES, Header, Kind, MAGIC, Membership, NameSlot, SectionEntry, SectionId,
+    ShadowSlot, UserSlot, VERSION,
 };
 use crate::lists::Ids;
 use core::ffi::CStr;
@@ -19,6 +19,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 pub struct Snapshot<'a> {
     pub(crate) limits: Limits,
     pub(crate) seed: Seed,
+    pub(crate) identity: Identity,
     pub(crate) users: &'a [UserSlot],
     pub(crate) groups: &'a [GroupSlot],
     pub(crate) names: &'a [NameSlot],
@@ -144,6 +145,8 @@ pub struct Shape {
     pub min_id: u32,
     /// Seed of the indices.
     pub seed: u64,
+    /// Number of the file that enters the checksums of its records.
+    pub identity: u64,
     /// Passwd entries.
     pub users: u32,
     /// Group entries.
@@ -177,7 +180,8 @@ impl<'a> Snapshot<'a> {
             return Err(OpenError::BadLength { expected: header.file_bytes.get(), found });
         }
         let table = Table::new(bytes, header)?;
-        let index = |id| table.typed(id).map(|buckets| Index { id, buckets });
+        let identity = Identity(header.identity.get());
+        let index = |id| table.typed(id).map(|buckets| Index { id, identity, buckets });
         let names: &[NameSlot] = table.typed(SectionId::Names)?;
         let memberships: &[Membership] = table.typed(SectionId::Memberships)?;
         if names.len() != memberships.len() {
@@ -186,6 +190,7 @@ impl<'a> Snapshot<'a> {
         Ok(Self {
             limits: Limits::without_floor(header.min_id.get()),
             seed: Seed::new(header.seed.get()),
+            identity,
             users: table.typed(SectionId::Users)?,
             groups: table.typed(SectionId::Groups)?,
             names,
@@ -222,6 +227,7 @@ impl<'a> Snapshot<'a> {
             generation: self.header.generation.get(),
             min_id: self.min_id(),
             seed: self.header.seed.get(),
+            identity: self.header.identity.get(),
             users: count(self.users),
             groups: count(self.groups),
             names: count(self.names),
@@ -337,12 +343,15 @@ fn section_id(id: u32) -> Option<SectionId> {
 
 /// Sections by number, bounds checked.
 struct Table<'a> {
-    by_id: [Option<(&'a SectionEntry, &'a [u8])>; SECTIONS_MAX],
+    by_id: [Option<(&'a SectionEntry, &'a [u8])>; NUMBERS],
 }
+
+/// Places for all numbers of sections, which count from 1.
+const NUMBERS: usize = SectionId::ALL.len() + 1;
 
 impl<'a> Table<'a> {
     fn new(bytes: &'a [u8], header: &'a Header) -> Result<Self, OpenError> {
-        let mut by_id = [None; SECTIONS_MAX];
+        let mut by_id = [None; NUMBERS];
         let in_use = header.sections.get(..header.section_count.get() as usize);
         for entry in in_use.ok_or(OpenError::BadSection { id: 0 })? {
             let bad = OpenError::BadSection { id: entry.id.get() };
@@ -395,7 +404,7 @@ fn cut<'a>(bytes: &'a [u8], entry: &SectionEntry) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use crate::golden::{ACCOUNTS, SHADOW, with_header, with_wide_ids};
-    use crate::layout::RESPONDER_BYTES;
+    use crate::layout::{RESPONDER_BYTES, SECTIONS_START};
     use zerocopy::little_endian::U64;
     extern crate std;
     use std::string::ToString;
@@ -423,6 +432,7 @@ mod tests {
             generation: 7,
             min_id: 10,
             seed: 0,
+            identity: 0x0123_4567_89AB_CDEF,
             users: 5,
             groups: 4,
             names: 6,
@@ -475,7 +485,7 @@ mod tests {
             ]
         );
         let users = sections[0];
-        assert_eq!((users.offset, users.bytes), (HEADER_BYTES as u64, 5 * 128));
+        assert_eq!((users.offset, users.bytes), (SECTIONS_START, 5 * 128));
         assert_eq!((users.count, users.record_bytes), (5, 128));
         assert!(sections.iter().all(|section| {
             section.bytes == section.count * u64::from(section.record_bytes) && section.bytes > 0
@@ -507,7 +517,7 @@ mod tests {
     fn header_that_is_wrong_refused_with_reason() {
         assert_eq!(opened(|_| {}), Ok(()));
         assert_eq!(opened(|header| header.magic[7] = b'\r'), Err(OpenError::BadMagic));
-        for found in [1, 3] {
+        for found in [1, 2, 4] {
             let opened = opened(|header| header.version = U32::new(found));
             assert_eq!(opened, Err(OpenError::BadVersion { found }));
         }
@@ -657,7 +667,7 @@ mod tests {
             (OpenError::BadMagic, "not a snapshot: it does not start with \"ROSTER\\r\\n\""),
             (
                 OpenError::BadVersion { found: 1 },
-                "snapshot format 1, but this program reads format 2: \
+                "snapshot format 1, but this program reads format 3: \
                  compile it anew with the program of this version",
             ),
             (OpenError::DamagedHeader, "the header does not match its checksum"),

@@ -61,9 +61,9 @@ def sum_of_names(slots):
     return fold(s & M ^ K[5], s >> 64 ^ K[6]) + fold(t & M ^ K[7], t >> 64 ^ K[8]) & M
 
 
-def check(record, section, position, name=b""):
+def check(record, identity, section, position, name=b""):
     k, s = K[5], 0
-    for low, high in [(section << 32 | position, 0), *pieces(bytes(4) + record[4:]), *pieces(name)]:
+    for low, high in [(section << 32 | position, identity), *pieces(bytes(4) + record[4:]), *pieces(name)]:
         s = s + fold(low ^ k, high ^ K[6]) & M
         k = k + K[7] & M
     return (s ^ s >> 32) & 0xFFFFFFFF
@@ -74,18 +74,18 @@ class Snapshot:
         self.data = data
         need(len(data) >= 512, "too short")
         magic, version, self.kind, length, self.generation, self.seed, content_hash, self.min_id, \
-            used = struct.unpack_from("<8sIIQQQQII", data)
-        need((magic, version) == (b"ROSTER\r\n", 2), "magic or version")
+            used, self.identity = struct.unpack_from("<8sIIQQQQIIQ", data)
+        need((magic, version) == (b"ROSTER\r\n", 3), "magic or version")
         need(length == len(data), "length")
         need(struct.unpack_from("<Q", data, 504)[0] == hash_bytes(data[:504], 0), "header")
         need(not content or content_hash == hash_bytes(data[512:], 0), "content")
-        need(used <= 16, "section count")
-        self.responder = data[440:504].rstrip(b"\0")
-        need(len(self.responder) < 64 and b"\0" not in self.responder, "end of the responder's path")
+        need(used <= 15, "section count")
+        self.responder = data[424:504].rstrip(b"\0")
+        need(len(self.responder) < 80 and b"\0" not in self.responder, "end of the responder's path")
         need(self.responder[:1] in (b"", b"/"), "responder's path")
         self.sections = {}
         for i in range(used):
-            number, size, offset, count = struct.unpack_from("<IIQQ", data, 56 + 24 * i)
+            number, size, offset, count = struct.unpack_from("<IIQQ", data, 64 + 24 * i)
             need(1 <= number <= 15 and number not in self.sections, "section number")
             need(size == RECORD_BYTES.get(number, size) and (number not in (5, 6) or size in (2, 4)),
                  "record size")
@@ -104,7 +104,7 @@ class Snapshot:
 
     def checked(self, section, position):
         record = self.record(section, position)
-        need(struct.unpack_from("<I", record)[0] == check(record, section, position),
+        need(struct.unpack_from("<I", record)[0] == check(record, self.identity, section, position),
              f"check of record {position} in section {section}")
         return record
 
@@ -167,7 +167,7 @@ class Snapshot:
     def gids(self, position):
         record, name = self.record(4, position), self.record(3, position)
         stored, count, first, gid_sum = struct.unpack("<IIQQ", record)
-        need(stored == check(record, 4, position, name), "membership")
+        need(stored == check(record, self.identity, 4, position, name), "membership")
         gids = [struct.unpack("<I", self.record(7, line))[0]
                 for line in self.numbers(6, first, count)]
         s = t = 0
