@@ -134,15 +134,24 @@ pub fn at_a_terminal(command: &Command, dialogue: &[(&str, &str)]) -> Output {
 }
 
 /// A profile of authselect with each choice of its features, as `authselect select` would write it: the features,
-/// and the text. Of what templates may say, profiles here use `{include if "FEATURE"}` alone.
+/// and the text. Of what templates may say, profiles here use `{include if "FEATURE"}` for a line and
+/// `{if not "FEATURE":WORD}` in one.
 #[must_use]
 pub fn selections(template: &str) -> Vec<(Vec<String>, String)> {
     let feature = |line: &str| {
         let (_, rest) = line.split_once("{include if \"")?;
         Some(rest.split_once("\"}").expect("the end of a condition").0.to_owned())
     };
-    let features: Vec<_> =
-        template.lines().filter_map(feature).collect::<BTreeSet<_>>().into_iter().collect();
+    // What stands before the condition, its feature, its word, and what follows.
+    let word = |line: &str| {
+        let (before, rest) = line.split_once("{if not \"")?;
+        let (name, rest) = rest.split_once("\":").expect("the end of a feature");
+        let (word, rest) = rest.split_once('}').expect("the end of a word");
+        Some([before, name, word, rest].map(str::to_owned))
+    };
+    let of_words = template.lines().filter_map(|line| word(line).map(|[_, name, ..]| name));
+    let features: BTreeSet<_> = template.lines().filter_map(feature).chain(of_words).collect();
+    let features: Vec<_> = features.into_iter().collect();
     let select = |chosen: u32| {
         let has = |name: &String| {
             let position = features.iter().position(|feature| feature == name);
@@ -150,6 +159,12 @@ pub fn selections(template: &str) -> Vec<(Vec<String>, String)> {
         };
         let lines = template.lines().filter(|line| feature(line).is_none_or(|name| has(&name)));
         let lines = lines.map(|line| line.split_once("{include if").map_or(line, |(line, _)| line));
+        let lines = lines.map(|line| match word(line) {
+            Some([before, name, word, rest]) => {
+                before + if has(&name) { "" } else { &word } + &rest
+            }
+            None => line.to_owned(),
+        });
         let text: String = lines.map(|line| line.trim_end().to_owned() + "\n").collect();
         assert!(!text.contains('{'), "something else of templates: {text}");
         (features.iter().filter(|name| has(name)).cloned().collect(), text)

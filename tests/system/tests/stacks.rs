@@ -180,6 +180,7 @@ fn each_choice_of_features_of_the_authselect_profile_lets_the_right_people_in() 
         let template = fs::read_to_string(packaging().join("authselect").join(profile));
         for (features, text) in selections(&template.expect("a profile")) {
             assert_eq!(text.contains("faillock"), features.contains(&"with-faillock".to_owned()));
+            assert_ne!(text.contains("nullok"), features.contains(&"without-nullok".to_owned()));
             let name = format!("{profile}-{}", features.join("-"));
             // What it counts of root's log-ins is not for this machine.
             let text = text.replace("pam_faillock.so", "pam_faillock.so dir=/run/faillock");
@@ -187,7 +188,7 @@ fn each_choice_of_features_of_the_authselect_profile_lets_the_right_people_in() 
             stacks.push(name);
         }
     }
-    assert_eq!(stacks.len(), 8, "two profiles with two features each");
+    assert_eq!(stacks.len(), 16, "two profiles with three features each");
     let stacks: Vec<_> = stacks.iter().map(String::as_str).collect();
     world.expect_all_of(&stacks);
     // With the words of the policy; a local user's quality is asked of pam_pwquality, which comes first.
