@@ -321,7 +321,7 @@ fn monitor_writes_floor_at_start_and_reload() {
     }
     let daemon = start(&["lab"]);
     let floor = || fs::read_to_string(daemon.path("roster/floor")).unwrap();
-    assert_eq!(floor(), "min_id 1000\n");
+    assert_eq!(floor(), "min_id 1000\ngid 100\n");
     let text = fs::read_to_string(daemon.path("roster.toml")).unwrap();
     let keys = "min_id = 1500\nallowed_local_gids = [100, 2000, 20]\n";
     daemon.write("roster.toml", &text.replace("min_id = 1000\n", keys));

@@ -308,7 +308,7 @@ fn publisher_cannot_swap_domain_caches() {
     rosterd.launch();
     rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
     let floor = fs::read_to_string(rosterd.host().path("etc/roster/floor"));
-    assert_eq!(floor.expect("the monitor wrote it"), "min_id 1000\n");
+    assert_eq!(floor.expect("the monitor wrote it"), "min_id 1000\ngid 100\n");
     rosterd.stop();
 
     let host = rosterd.host();
