@@ -326,7 +326,7 @@ fn monitor_writes_floor_at_start_and_reload() {
     let keys = "min_id = 1500\nallowed_local_gids = [100, 2000, 20]\n";
     daemon.write("roster.toml", &text.replace("min_id = 1000\n", keys));
     common::signal(daemon.pid(), Signal::HUP);
-    let expected = "min_id 1500\ngid 100\ngid 20\n";
+    let expected = "min_id 1500\ngid 20\ngid 100\n";
     wait_for("the floor", || (floor() == expected).then_some(()));
     daemon.wait_until_all_run();
 }
