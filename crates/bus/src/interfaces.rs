@@ -427,6 +427,12 @@ pub struct PublisherStatus {
     pub waits_for: String,
     /// Why the host's own accounts cannot be read; empty when they can.
     pub locals_error: String,
+    /// Which snapshot is in place, if another program wrote it; empty when none did.
+    pub foreign: String,
+    /// Look-ups of programs that failed in the last minute.
+    pub failed_lookups: u64,
+    /// Why the last of them did; empty without any.
+    pub failed_lookup: String,
     /// What became of each domain's entries.
     pub domains: Vec<DomainCounts>,
 }

@@ -10,6 +10,7 @@ use roster_snapshot_build::Image;
 use roster_snapshot_build::compile::{
     self, Compiled, Note, Progress as At, Remark, Report, Source,
 };
+use roster_snapshot_build::mark;
 use roster_snapshot_build::publish::{PublishError, Published, Rights, publish};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -64,6 +65,7 @@ pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
     }
     let Compiled { image, report } = accounts;
     let published = put(&args.output, Rights { mode: MODE, gid: None }, &image)?;
+    set_mark(&args.output);
     outputs.insert(0, Output { path: &args.output, kind: Kind::Accounts, published, report });
     drop(bar);
 
@@ -82,6 +84,20 @@ pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// From now on programs report a missing snapshot as an error.
+fn set_mark(output: &Path) {
+    if output == Path::new(snapshot_file::DEFAULT)
+        && rustix::process::geteuid().is_root()
+        && let Err(error) = mark::set(mark::path())
+    {
+        say(format_args!(
+            "roster: {}: cannot be created: {error}. Programs take a missing snapshot for a host without \
+             users.",
+            mark::path().display()
+        ));
+    }
 }
 
 struct Output<'a> {

@@ -236,7 +236,8 @@ const PAGES: &[Page] = &[
             (
                 "1",
                 "Something is wrong: a process of the daemon is down, a domain is offline, the \
-                 configuration or the snapshot was refused; or the daemon may not be asked.",
+                 configuration or the snapshot was refused, programs cannot use the snapshot, or their \
+                 lookups failed in the last minute; or the daemon may not be asked.",
             ),
             WRONG_USE,
             ("3", "rosterd is not running, as systemctl status says it of any service."),

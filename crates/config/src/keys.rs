@@ -770,7 +770,9 @@ pub const KEYS: &[Key] = &[
         duration_of(SECOND, HOUR),
         Unset::Is("\"30s\""),
         "How long one search of a look-up may take, which is given up earlier if nobody waits for it \
-         any more, and how long a server may be silent in the middle of an answer to the mirror.",
+         any more, and how long a server may be silent in the middle of an answer to the mirror. A server \
+         that answers nothing at all is offline sooner: rosterd sends a small search after 4 s of silence, \
+         over a second connection while a reply is outstanding, and waits 5 s for its reply.",
     ),
     ldap(
         "poll",

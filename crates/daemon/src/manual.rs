@@ -69,11 +69,16 @@ const SECTIONS: &[Section] = &[
         "Files",
         &[
             ("/etc/roster/roster.toml", "The configuration."),
+            (
+                "/etc/roster/published",
+                "The mark that a snapshot was published on this host: programs then report a missing one as \
+                 an error (EIO), not as a host without users.",
+            ),
             ("/var/lib/roster/snap/roster.snap", "The snapshot that programs read."),
             (
                 "/var/lib/roster/snap/roster.domains",
-                "How many users and groups it has of each domain: what a publisher that was started anew \
-                 must not lose.",
+                "Generation, checksum, and users and groups of each domain, of the snapshot in place and of \
+                 the next: the publisher knows its own snapshot by it, and what it must not lose.",
             ),
             (
                 "/var/lib/roster/snap/roster.places",

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Daemon, lives, refused, signal, wait_for};
-use roster_bus::interfaces::MonitorProxy;
+use roster_bus::interfaces::{MonitorProxy, PublisherProxy};
 use roster_bus::zbus::{self, Connection};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -439,4 +439,75 @@ fn reload(daemon: &Daemon) -> Result<(), String> {
         monitor.reload().await.map_err(|error| zbus::Error::Failure(error.to_string()))
     };
     daemon.on_bus(ask).map_err(|error| error.to_string())
+}
+
+#[test]
+fn removed_sockets_are_there_again() {
+    let mut daemon = Daemon::prepared(&["lab"]);
+    let socket = daemon.path("run/metrics");
+    daemon.configure(&["lab"], &format!("[metrics]\nlisten = \"unix:{}\"\n", socket.display()));
+    daemon.launch();
+    wait_for("the bus", || daemon.status());
+    let answers = || -> Option<()> {
+        let mut stream = UnixStream::connect(&socket).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.contains("200").then_some(())
+    };
+    wait_for("metrics", answers);
+    let before = daemon.running("responder:metrics");
+    fs::remove_file(&socket).unwrap();
+    wait_for("metrics at the new socket", answers);
+    daemon.replaced("responder:metrics", before);
+
+    // The bus's as well, and its folder; and everything.
+    let before = daemon.running("bus");
+    fs::remove_dir_all(daemon.path("run/dbus")).unwrap();
+    daemon.replaced("bus", before);
+    let before = daemon.running("bus");
+    fs::remove_dir_all(daemon.path("run")).unwrap();
+    daemon.replaced("bus", before);
+    daemon.wait_until_all_run();
+    wait_for("metrics in the new folder", answers);
+}
+
+#[test]
+fn state_on_read_only_file_system_starts_and_is_told() {
+    let mut daemon = Daemon::start(&["lab"]);
+    wait_for("a snapshot", || daemon.path("state/snap/roster.snap").exists().then_some(()));
+    signal(daemon.pid(), Signal::TERM);
+    assert_eq!(daemon.ended(), Some(0));
+    let rosterd = daemon.command();
+    let mut command = Command::new("unshare");
+    command.args([if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" }, "sh", "-ec"]);
+    let script = r#"mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@""#;
+    command.args([script, "sh"]).arg(daemon.path("state"));
+    command.arg(rosterd.get_program()).args(rosterd.get_args());
+    daemon.launch_by(&mut command);
+    daemon.wait_until_all_run();
+    let asked = || {
+        let ask = async |connection: Connection| {
+            let publisher = PublisherProxy::new(&connection).await?;
+            publisher.status().await.map_err(|error| zbus::Error::Failure(error.to_string()))
+        };
+        daemon.on_bus(ask).ok().filter(|status| status.error.contains("Read-only file system"))
+    };
+    let told = wait_for("the status names the file system", asked);
+    assert!(told.domains.iter().any(|domain| domain.present), "its directory is read all the same");
+}
+
+#[test]
+fn removed_state_folders_are_made_again() {
+    let daemon = Daemon::start(&["lab"]);
+    let snapshot = daemon.path("state/snap/roster.snap");
+    wait_for("a snapshot", || snapshot.exists().then_some(()));
+    for folder in ["snap", "domains"] {
+        fs::rename(daemon.path("state").join(folder), daemon.path(&format!("old-{folder}")))
+            .unwrap();
+    }
+    wait_for("a snapshot in the new folder", || snapshot.exists().then_some(()));
+    let before = daemon.running("backend:lab");
+    signal(before, Signal::KILL);
+    daemon.replaced("backend:lab", before);
 }

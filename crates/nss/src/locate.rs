@@ -71,9 +71,23 @@ impl Location {
         CStr::from_bytes_until_nul(&self.path).unwrap_or_default()
     }
 
-    /// Opens the file if it may be believed. `ENOENT` when there is none, `EACCES` when this
-    /// process may not read it, `EIO` when it is not to be believed.
+    /// Opens the file if it may be believed. `ENOENT` when there is none, and on this host never was,
+    /// `EACCES` when this process may not read it, `EIO` when it is missing or not to be believed.
     pub fn open(&self) -> Result<(Descriptor, Stat), c_int> {
+        self.open_file().map_err(|error| self.explained(error))
+    }
+
+    /// Programs take ENOENT for an answer: that there is no such user.
+    #[cold]
+    fn explained(&self, error: c_int) -> c_int {
+        let is_missing = error == libc::ENOENT
+            && self.chosen_by.is_none()
+            && self.kind == Kind::Accounts
+            && system::stat_path(floor::PUBLISHED).err() != Some(libc::ENOENT);
+        if is_missing { libc::EIO } else { error }
+    }
+
+    fn open_file(&self) -> Result<(Descriptor, Stat), c_int> {
         let path = self.path().to_bytes();
         let folder = self.open_folder(folder_of(path))?;
         let folder_stat = system::stat_open(&folder)?;

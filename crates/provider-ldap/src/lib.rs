@@ -42,7 +42,7 @@ use crate::track::ranges::Ranges;
 use crate::track::rereading::{Rereading, Want, Wanted};
 use crate::track::sweep::{Pace, Sweep};
 use crate::track::sync::Synchronization;
-use crate::track::{Ear, End, Track, follow};
+use crate::track::{Ear, End, Peer, Track, follow};
 use roster_config::{Domain, Mode, Provider as Configured, Secrets, Server};
 use roster_provider::{
     Cookie, EntryId, Keys, LookUp, Looked, Of, Part, Provider, Sink, Unanswered,
@@ -210,7 +210,7 @@ impl Ldap {
                 ear,
                 self.config.search_timeout,
                 || self.sink.online(&describe(server), passed_over),
-                network,
+                (&Peer { server, settings: &self.settings }, network),
                 stop.as_mut(),
             )
             .await;

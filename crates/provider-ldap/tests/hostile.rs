@@ -7,11 +7,12 @@ use roster_config::Mode;
 use roster_provider::{LookUp, Provider, Unanswered};
 use roster_provider_ldap::ber::{Frame, Reader, Writer, frame, tag};
 use roster_provider_ldap::message::oid;
-use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
+use roster_system_tests::{Directory, Schema, Server, Setup, Slapd, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -30,13 +31,33 @@ fn server(deed: Deed) -> String {
 const SEARCH: u8 = 0x63;
 const ABANDON: u8 = 0x50;
 
+/// What a server and its test know of each other.
+#[derive(Default)]
+struct Stage {
+    /// Connections that came.
+    accepted: AtomicUsize,
+    /// From now on nothing is answered.
+    frozen: AtomicBool,
+}
+
 /// The same with what it does about each further request: its id, its kind and its bytes.
 fn played(act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static) -> String {
+    played_on(&Arc::default(), act)
+}
+
+/// The same, watched and frozen by the test.
+fn played_on(
+    stage: &Arc<Stage>,
+    act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static,
+) -> String {
+    let stage = Arc::clone(stage);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("ldap://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let act = act.clone();
+            let stage = Arc::clone(&stage);
+            stage.accepted.fetch_add(1, Ordering::SeqCst);
             thread::spawn(move || {
                 let mut searches = 0;
                 let mut buffer = Vec::new();
@@ -53,6 +74,9 @@ fn played(act: impl Fn(&mut TcpStream, u32, u8, &[u8]) + Clone + Send + 'static)
                         }
                     };
                     let request: Vec<u8> = buffer.drain(..length).collect();
+                    if stage.frozen.load(Ordering::SeqCst) {
+                        continue;
+                    }
                     let mut reader = Reader::new(&request).inner(tag::SEQUENCE).unwrap();
                     let id = reader.number(tag::INTEGER).unwrap();
                     match reader.element().unwrap().0 {
@@ -172,6 +196,15 @@ fn added(uuid: [u8; 16]) -> Vec<u8> {
 
 /// Any server's domain, with the address of another.
 fn mirror_of(uri: &str) -> Mirror {
+    mirror_with(uri, Duration::from_secs(1))
+}
+
+/// The same with a search timeout that no test waits for.
+fn patient_mirror_of(uri: &str) -> Mirror {
+    mirror_with(uri, Duration::from_secs(3600))
+}
+
+fn mirror_with(uri: &str, search_timeout: Duration) -> Mirror {
     static REAL: OnceLock<Slapd> = OnceLock::new();
     let schema = Schema::Rfc2307;
     let real =
@@ -180,7 +213,7 @@ fn mirror_of(uri: &str) -> Mirror {
     let mut domain = domain(real);
     let keys = keys(&mut domain);
     keys.servers = vec![address(uri)];
-    keys.search_timeout = Duration::from_secs(1);
+    keys.search_timeout = search_timeout;
     keys.message_bytes_max = 1 << 20;
     Mirror::start(&domain, &secrets(None))
 }
@@ -367,6 +400,64 @@ fn a_server_that_leaves_a_question_and_a_probe_unanswered_is_gone() {
     assert!(matches!(failed, Err(Unanswered::Unreachable(_))), "{failed:?}");
 }
 
+/// The search timeout is out of reach: the probe alone can end this.
+#[test]
+fn frozen_during_search_second_connection_reports_offline() {
+    let stage = Arc::new(Stage::default());
+    let on_stage = Arc::clone(&stage);
+    let uri = played_on(&stage, move |_, _, kind, _| {
+        if kind == SEARCH {
+            on_stage.frozen.store(true, Ordering::SeqCst);
+        }
+    });
+    let mirror = patient_mirror_of(&uri);
+    mirror.until("offline", |book| {
+        book.offline().is_some_and(|reason| reason.contains("no answer to a probe over a second"))
+    });
+    assert!(stage.accepted.load(Ordering::SeqCst) >= 2, "there was a second connection");
+}
+
+#[test]
+fn long_search_of_server_that_answers_probes_succeeds() {
+    let stage = Arc::new(Stage::default());
+    let on_stage = Arc::clone(&stage);
+    let uri = played_on(&stage, move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            // Two probes are answered; this connection reads nothing meanwhile.
+            let before = on_stage.accepted.load(Ordering::SeqCst);
+            wait_until(common::SOON, "two more connections", || {
+                on_stage.accepted.load(Ordering::SeqCst) >= before + 2
+            });
+            send(stream, &[synchronized_user(id, "eve"), refreshed(id)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    });
+    let mirror = patient_mirror_of(&uri);
+    mirror.until("eve", |book| book.users().contains_key("eve"));
+    assert_eq!((mirror.book.offline(), mirror.book.ends().len()), (None, 1));
+}
+
+#[test]
+fn frozen_while_idle_probe_reports_offline() {
+    let stage = Arc::new(Stage::default());
+    let uri = played_on(&stage, move |stream, id, kind, request| {
+        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+            send(stream, &[synchronized_user(id, "eve"), refreshed(id)].concat());
+        } else if kind == SEARCH {
+            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+            send(stream, &[base, done(id, 0x65, 0)].concat());
+        }
+    });
+    let mirror = patient_mirror_of(&uri);
+    mirror.until("eve", |book| book.users().contains_key("eve"));
+    stage.frozen.store(true, Ordering::SeqCst);
+    mirror.until("offline", |book| {
+        book.offline().is_some_and(|reason| reason.contains("no answer to a probe"))
+    });
+}
+
 #[test]
 fn an_answer_without_end_is_refused_and_the_others_come() {
     // 70 MiB of one entry, a thousand times over.
@@ -472,7 +563,7 @@ fn members_in_ranges_are_mirrored_whole() {
 fn members_in_ranges_are_published_whole_or_not() {
     // The third piece comes when the test has looked.
     let (go_on, gate) = mpsc::channel::<()>();
-    let gate = std::sync::Arc::new(std::sync::Mutex::new(gate));
+    let gate = Arc::new(std::sync::Mutex::new(gate));
     let (reached, at_gate) = mpsc::channel();
     let mirror = mirror_of(&played(move |stream, id, kind, request| {
         if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {

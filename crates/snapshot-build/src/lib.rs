@@ -3,7 +3,8 @@
 //! [`Builder`] takes entries and makes an [`Image`]; [`compile`] feeds it from passwd, group and
 //! shadow text with the verdicts of glibc's `files`; [`publish`] puts an image in place so that a
 //! reader sees the old file or the new one, whatever happens; [`verify`] and [`inspect`] read a
-//! file whole; [`floor_file`] is the file by which readers limit a snapshot that root does not own. No policy:
+//! file whole; [`floor_file`] is the file by which readers limit a snapshot that root does not own,
+//! [`mark`] the file by which they report a missing snapshot. No policy:
 //! what may be served is decided before an entry gets here.
 
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@ mod image;
 mod index;
 pub mod inspect;
 mod invert;
+pub mod mark;
 mod names;
 pub mod parallel;
 pub mod publish;

@@ -45,7 +45,7 @@ pub struct Rights {
 /// What was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// The file's generation: one more than that of the file it took the place of.
+    /// The file's generation: one more than that of the file it took the place of, or than the last known one.
     pub generation: u64,
     /// Its length.
     pub bytes: u64,
@@ -58,6 +58,16 @@ pub struct Published {
 pub fn publish(
     path: &Path,
     rights: Rights,
+    write: impl FnOnce(&mut File, u64) -> io::Result<u64>,
+) -> Result<Published, PublishError> {
+    publish_after(path, rights, 0, write)
+}
+
+/// [`publish`] by a process that knows the last generation, so that the next is larger whatever is at `path`.
+pub fn publish_after(
+    path: &Path,
+    rights: Rights,
+    last_generation: u64,
     write: impl FnOnce(&mut File, u64) -> io::Result<u64>,
 ) -> Result<Published, PublishError> {
     let failed = |action, path: &Path| {
@@ -76,7 +86,7 @@ pub fn publish(
     let _lock = Lock::take(&place.folder, &lock_name)
         .map_err(failed("lock", &folder_path.join(&lock_name)))?;
     let generation = place.previous_generation().map_err(failed("replace", path))?;
-    let generation = generation.saturating_add(1);
+    let generation = generation.max(last_generation).saturating_add(1);
     let temp_path = folder_path.join(&place.temp);
     let attempt = || {
         let mut file = place.create().map_err(failed("create", &temp_path))?;
@@ -179,7 +189,8 @@ impl Place<'_> {
         };
         let mut header = Vec::new();
         let limit = roster_snapshot::layout::HEADER_BYTES as u64;
-        File::from(file).take(limit).read_to_end(&mut header)?;
+        // A file that cannot be read, as one on a bad sector, is there to be replaced.
+        let _ = File::from(file).take(limit).read_to_end(&mut header);
         Ok(Snapshot::generation(&header).unwrap_or(0))
     }
 

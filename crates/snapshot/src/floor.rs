@@ -10,6 +10,9 @@ use core::fmt;
 
 /// The file.
 pub const PATH: &CStr = c"/etc/roster/floor";
+/// Beside it, the mark of a host on which a snapshot was published. Without the mark a missing snapshot
+/// means that there was none yet.
+pub const PUBLISHED: &CStr = c"/etc/roster/published";
 /// Bytes of the longest file; the reader's buffer is as long.
 pub const FILE_BYTES_MAX: usize = 512;
 /// Primary gids that a file may list.

@@ -7,6 +7,7 @@ usage: impostor.py SOCKET try DOMAIN       tries, and prints what became of each
        impostor.py SOCKET serve DOMAIN     takes the domain's name, hands over hostile entries, and
                                            goes on until its standard input ends
        impostor.py SOCKET exceed DOMAIN    the same with an entry that is beyond all bounds
+       impostor.py SOCKET silent DOMAIN    the same, and never signals that there is something
 """
 
 import array
@@ -235,7 +236,7 @@ def memfd(data):
     return fd
 
 
-def serve(bus, domain, records):
+def serve(bus, domain, records, signals=True):
     name = f"org.roster.Backend.{elements(domain)}"
     path = "/" + name.replace(".", "/")
     # Without a flag the bus queues who is too early: the name is mine once its owner is gone.
@@ -252,7 +253,7 @@ def serve(bus, domain, records):
             owned = not isinstance(pid, str) and struct.unpack("<I", pid)[0] == os.getpid()
             if owned:
                 print("owned", flush=True)
-        if owned:
+        if owned and signals:
             bus.send(SIGNAL, "ss", (domain, "ldap://nowhere"), path=path,
                      interface="org.roster.Backend1", member="DomainOnline")
             bus.send(SIGNAL, "tt", (epoch, sequence), path=path, interface="org.roster.Backend1",
@@ -283,7 +284,8 @@ def main():
     if what == "try":
         attempt(bus, domain)
     else:
-        serve(bus, domain, {"serve": hostile, "exceed": beyond}[what]())
+        records = {"serve": hostile, "exceed": beyond, "silent": beyond}[what]()
+        serve(bus, domain, records, signals=what != "silent")
 
 
 main()

@@ -17,8 +17,7 @@ use std::time::Duration;
 
 pub use crate::wait::SOON;
 
-/// Longest time until silence is taken for a fault: a back-end that hears nothing asks after 30 s, and
-/// gives up after 10 more.
+/// Longest wait for what takes several timeouts.
 pub const MINUTES: Duration = Duration::from_secs(120);
 
 /// What a host has of its own, for tests that do not care.

@@ -151,6 +151,23 @@ fn a_snapshot_of_its_folders_owner_is_served() {
     assert!(caller.say("getpwnam alice").starts_with("SUCCESS alice:"));
 }
 
+/// Programs take ENOENT for "no such user".
+#[test]
+fn missing_snapshot_is_eio_once_published() {
+    if !roster_system_tests::needs_root() {
+        return;
+    }
+    let host = Host::new(&corpus(), "");
+    let mark = host.configuration().join("published");
+    let say = |request: &str| Caller::start(default_caller(&host).arg("roster")).say(request);
+    assert_eq!(say("getpwnam alice"), "UNAVAIL ENOENT");
+    fs::write(&mark, "").expect("write the mark");
+    assert_eq!(say("getpwnam alice"), "UNAVAIL EIO");
+    assert_eq!(say("getspnam alice"), "UNAVAIL ENOENT", "there need be no password hashes");
+    host.publish(&corpus());
+    assert!(say("getpwnam alice").starts_with("SUCCESS alice:"));
+}
+
 fn default_caller(host: &Host) -> std::process::Command {
     host.command(roster_system_tests::c_program("caller"))
 }

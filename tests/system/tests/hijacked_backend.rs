@@ -129,6 +129,39 @@ fn one_that_hands_over_what_cannot_be_taken_keeps_no_other_domain_waiting() {
     prey.rosterd.expect_mirror(&[Source::Server(&prey.lab), Source::Server(&prey.corp)]);
 }
 
+/// The fault may be the publisher's own, as when it has no descriptor left to read an image.
+#[test]
+fn change_refused_twice_is_fetched_again_without_signal() {
+    if !needs_root() {
+        return;
+    }
+    let mut prey = Prey::start();
+    let mut impostor = prey
+        .impostor("silent")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start the impostor");
+    let mut told = BufReader::new(impostor.stdout.take().expect("was piped"));
+    let mut says = |expected: &str| {
+        let mut line = String::new();
+        while line != expected {
+            line.clear();
+            assert!(told.read_line(&mut line).expect("read") > 0, "no {expected}");
+        }
+    };
+    says("waiting\n");
+    prey.rosterd.process().freeze();
+    prey.rosterd.kill_role("backend:corp");
+    // Its name's new owner alone makes it fetched a few times.
+    says("fetched 10\n");
+    prey.rosterd.process().signal(Signal::CONT);
+    drop(impostor.stdin.take());
+    impostor.wait().expect("wait for the impostor");
+    prey.corp.change(&Directory::new(Schema::Rfc2307).user("later", 5500));
+    prey.rosterd.expect_mirror(&[Source::Server(&prey.lab), Source::Server(&prey.corp)]);
+}
+
 #[test]
 fn what_it_hands_over_is_judged_entry_by_entry() {
     if !needs_root() {

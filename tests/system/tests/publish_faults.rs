@@ -113,6 +113,20 @@ fn any_system_call_that_fails_leaves_a_whole_snapshot_and_no_half_of_one() {
     }
 }
 
+/// As on a bad sector: the old file cannot be read, and is there to be replaced.
+#[test]
+fn unreadable_old_snapshot_is_replaced() {
+    let host = Host::serving(&corpus("old"), "");
+    let compile = host.compile(&corpus("new"));
+    let mut strace = Command::new(tool("strace", "strace"));
+    strace.args(["-f", "-o", "/dev/null", "-e", "inject=read,pread64:error=EIO", "-P"]);
+    strace.arg(host.snapshot()).arg(compile.get_program());
+    // What the command itself looks at before is another matter: the publisher does not.
+    let done = run(strace.args(compile.get_args()));
+    assert_eq!(done.code, 0, "{}", done.error());
+    assert_eq!(words(&host, "after the fault"), ["new", "new"]);
+}
+
 /// How many of these system calls an undisturbed publication makes.
 fn count(host: &Host, calls: &str) -> usize {
     let log = host.path("calls.log");

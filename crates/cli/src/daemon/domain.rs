@@ -130,8 +130,18 @@ async fn refresh(bus: &Bus, name: &str, out: &mut dyn Write) -> Result<()> {
     bus.check_domain(name).await?;
     let role = Role::Backend(name.to_owned());
     bus.backend(name).await?.refresh().await.map_err(|error| trouble(&role, &error))?;
+    publish(bus).await?;
     writeln!(out, "{name} is read anew; `roster domain show {name}` says when that was done")?;
     Ok(())
+}
+
+/// Has the snapshot written again, whether anything changed or not. That the next one has to wait for a domain is
+/// the status's to tell.
+async fn publish(bus: &Bus) -> Result<()> {
+    match bus.publisher().await?.publish().await {
+        Ok(_) | Err(roster_bus::interfaces::Error::Unavailable(_)) => Ok(()),
+        Err(error) => Err(trouble(&Role::Publisher, &error)),
+    }
 }
 
 async fn confirm(bus: &Bus, name: &str, out: &mut dyn Write) -> Result<()> {

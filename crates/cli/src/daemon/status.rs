@@ -3,7 +3,7 @@
 //! [`Report::gather`] asks and judges nothing, [`judge`] concludes and asks nobody.
 
 use super::{Bus, Unreached, age, ago, converse, now, trouble};
-use crate::doctor::{Finding, Level, marked};
+use crate::doctor::{self, Finding, Level, marked};
 use crate::terminal::{Align, Paint, bytes, count, counted, duration, shown, table};
 use anyhow::Result;
 use roster_bus::interfaces::{
@@ -78,7 +78,9 @@ pub fn run(run_dir: &Path, json: bool, out: &mut dyn Write) -> Result<u8> {
             return Err(error);
         }
     };
-    let findings = judge(&report);
+    let mut findings = report.files();
+    findings.extend(judge(&report));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     if json {
         writeln!(out, "{:#}", as_json(&report, &findings))?;
     } else {
@@ -125,6 +127,17 @@ impl Report {
         // The C library would ask the snapshot too, which has no say in who runs what.
         let users = local_users(&std::fs::read(PASSWD).unwrap_or_default());
         Self { now: now(), monitor, publisher, domains, roles, users }
+    }
+
+    /// What keeps programs from using the snapshot: doctor's checks of its file and directories, and of the
+    /// floor. Doctor makes them by itself.
+    fn files(&self) -> Vec<Finding> {
+        let monitor = self.monitor.as_ref().ok();
+        let made = || {
+            monitor.map(|monitor| Path::new(&monitor.state_dir).join("snap").join("roster.snap"))
+        };
+        let Some(snapshot) = self.snapshot().or_else(made) else { return Vec::new() };
+        doctor::of_files(&snapshot, monitor.is_none_or(|monitor| monitor.separate_users))
     }
 
     /// The file that programs are to read.
@@ -222,6 +235,31 @@ pub fn judge(report: &Report) -> Vec<Finding> {
         Err(why) => find(Level::Problem, why.clone(), SEE_LOG.to_owned()),
     }
     if let Ok(publisher) = &report.publisher
+        && !publisher.foreign.is_empty()
+    {
+        find(
+            Level::Problem,
+            format!("{} is not rosterd's: {}", publisher.snapshot, publisher.foreign),
+            "programs get its users until rosterd replaces it, as soon as it knows a domain. Find what wrote it: a \
+             restore, or a job with `roster compile`"
+                .to_owned(),
+        );
+    }
+    if let Ok(publisher) = &report.publisher
+        && publisher.failed_lookups > 0
+    {
+        let lookups = counted(publisher.failed_lookups, "lookup");
+        find(
+            Level::Problem,
+            format!(
+                "{lookups} of programs failed in the last minute, the last one: {}",
+                publisher.failed_lookup
+            ),
+            "programs get an error for users and groups that are not in the snapshot: see to the directory"
+                .to_owned(),
+        );
+    }
+    if let Ok(publisher) = &report.publisher
         && !publisher.locals_error.is_empty()
     {
         find(
@@ -284,8 +322,8 @@ fn of_domain(
                 found.push((
                     Level::Problem,
                     format!(
-                        "{name} is offline for {}: {}{kept}",
-                        age(now, status.since_unix),
+                        "{name} is offline {}: {}{kept}",
+                        since(now, status.since_unix),
                         or(&status.reason, "no server has answered yet")
                     ),
                     offline_advice(name, &status.reason),
@@ -450,6 +488,14 @@ fn of_domain(
         ));
     }
     found
+}
+
+/// How long a domain is online or offline.
+fn since(now: u64, unix: u64) -> String {
+    match unix {
+        0 => "since the start".to_owned(),
+        unix => format!("for {}", age(now, unix)),
+    }
 }
 
 /// What to do about a directory that does not answer: of what is read with the configuration only,
@@ -646,7 +692,10 @@ fn domain_row(
     let state = if status.online { "online" } else { "offline" };
     [
         name.to_owned(),
-        format!("{state} {}", age(now, status.since_unix)),
+        match status.since_unix {
+            0 => state.to_owned(),
+            since => format!("{state} {}", age(now, since)),
+        },
         users,
         groups,
         count(status.rejected + refused(counts)),
@@ -729,6 +778,9 @@ fn snapshot_json(publisher: &PublisherStatus) -> Value {
         "error": some(&publisher.error),
         "waits_for": some(&publisher.waits_for),
         "locals_error": some(&publisher.locals_error),
+        "foreign": some(&publisher.foreign),
+        "failed_lookups": publisher.failed_lookups,
+        "failed_lookup": some(&publisher.failed_lookup),
     })
 }
 

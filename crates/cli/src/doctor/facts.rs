@@ -310,6 +310,16 @@ impl Facts {
     }
 }
 
+/// The floor of the file, and the one that follows from the configuration.
+type Floors = (Result<Option<Floor>, String>, Option<Floor>);
+
+/// A snapshot of this host; and the floors, where programs find it by themselves.
+pub fn files(snapshot: &Path) -> io::Result<(Snapshot, Option<Floors>)> {
+    let host = Host::open(Path::new("/"))?;
+    let floors = (snapshot == Path::new(DEFAULT)).then(|| (host.floor(), host.configured_floor()));
+    Ok((host.snapshot(snapshot, Kind::Accounts, None), floors))
+}
+
 impl Running {
     fn ask(run_dir: &Path) -> Self {
         match status::report(run_dir) {

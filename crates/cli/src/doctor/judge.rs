@@ -12,7 +12,7 @@ use roster_snapshot::floor::DEFAULT_MIN_ID;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::floor_file;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Since this version running programs notice a change of nsswitch.conf.
 const GLIBC_REREADS: (u32, u32) = (2, 33);
@@ -294,12 +294,22 @@ pub fn module(facts: &Facts) -> Vec<Finding> {
 
 /// Whether readers find, may read and will accept the snapshot.
 pub fn snapshot(facts: &Facts) -> Vec<Finding> {
+    published(&facts.snapshot, facts.now, is_mirrored(facts), true)
+}
+
+/// The same of any snapshot. `for_all`: programs of all users are to read it.
+pub fn published(
+    snapshot: &Snapshot,
+    now: SystemTime,
+    is_mirrored: bool,
+    for_all: bool,
+) -> Vec<Finding> {
     const CHECK: &str = "snapshot";
-    let Snapshot { path, folders, state, .. } = &facts.snapshot;
+    let Snapshot { path, folders, state, .. } = snapshot;
     let name = path.display();
-    let mut findings = refusals(CHECK, &facts.snapshot);
-    findings.extend(replaceable(CHECK, &facts.snapshot));
-    for folder in folders.iter().filter(|folder| folder.mode & 0o001 == 0) {
+    let mut findings = refusals(CHECK, snapshot);
+    findings.extend(replaceable(CHECK, snapshot));
+    for folder in folders.iter().filter(|folder| for_all && folder.mode & 0o001 == 0) {
         let folder = folder.path.display();
         findings.push(problem(
             CHECK,
@@ -313,8 +323,8 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
             findings.push(problem(
                 CHECK,
                 format!("{name} does not exist"),
-                if is_mirrored(facts) {
-                    "rosterd makes it: see below"
+                if is_mirrored {
+                    "rosterd makes it, and makes it again: `roster status` says why it does not"
                 } else {
                     "make it with `roster compile`, or have rosterd mirror a directory into it \
                      (roster.toml(5))"
@@ -347,7 +357,7 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
     }
     match &state.content {
         Some(Ok(content)) => {
-            let age = match facts.now.duration_since(state.published).unwrap_or_default() {
+            let age = match now.duration_since(state.published).unwrap_or_default() {
                 age if age < JUST_NOW => "just now".to_owned(),
                 age => format!("{} ago", duration(age)),
             };
@@ -365,9 +375,9 @@ pub fn snapshot(facts: &Facts) -> Vec<Finding> {
         Some(Err(why)) => findings.push(problem(
             CHECK,
             format!("{name}: {why}"),
-            if is_mirrored(facts) {
-                "`systemctl restart rosterd` publishes it anew; programs that run already go on with \
-                 what they have"
+            if is_mirrored {
+                "rosterd publishes it again by itself, at the latest after `systemctl restart rosterd`; \
+                 programs that run already go on with what they have"
             } else {
                 "compile it anew; programs that run already go on with what they have"
             },
@@ -616,10 +626,15 @@ fn replaceable(check: &'static str, snapshot: &Snapshot) -> Vec<Finding> {
 
 /// Whether programs accept of the publisher's snapshot what the publisher admits.
 fn floor_findings(facts: &Facts) -> Vec<Finding> {
+    floor_of(&facts.floor, facts.configured_floor.as_ref())
+}
+
+/// The same of the floor in the file, and of the configured one.
+pub fn floor_of(floor: &Result<Option<Floor>, String>, configured: Option<&Floor>) -> Vec<Finding> {
     const CHECK: &str = "floor";
     let name = floor_file::path().display();
     let advice = "`systemctl reload rosterd`, or `roster enable` as root, writes it";
-    let found = match &facts.floor {
+    let found = match floor {
         Ok(found) => *found,
         Err(why) => {
             return vec![problem(
@@ -632,7 +647,7 @@ fn floor_findings(facts: &Facts) -> Vec<Finding> {
             )];
         }
     };
-    let Some(configured) = facts.configured_floor else { return Vec::new() };
+    let Some(configured) = configured else { return Vec::new() };
     let in_force = found.unwrap_or_default();
     let is_same = in_force.min_id() == configured.min_id()
         && in_force.gids().collect::<BTreeSet<_>>() == configured.gids().collect();
@@ -649,7 +664,7 @@ fn floor_findings(facts: &Facts) -> Vec<Finding> {
         _ if is_same => ok(CHECK, format!("programs accept {}", shown(&in_force))),
         Some(_) => problem(
             CHECK,
-            format!("{name} has {}, and {CONFIG} has {}", shown(&in_force), shown(&configured)),
+            format!("{name} has {}, and {CONFIG} has {}", shown(&in_force), shown(configured)),
             advice,
         ),
         None => problem(
@@ -657,7 +672,7 @@ fn floor_findings(facts: &Facts) -> Vec<Finding> {
             format!(
                 "{name} does not exist: programs accept {}, and {CONFIG} has {}",
                 shown(&in_force),
-                shown(&configured)
+                shown(configured)
             ),
             advice,
         ),

@@ -75,6 +75,18 @@ pub fn before_enabling(nsswitch: &str) -> Vec<Finding> {
     findings
 }
 
+/// What keeps programs from using the snapshot that rosterd publishes to `snapshot`. `for_all`: programs of all
+/// users are to read it.
+pub fn of_files(snapshot: &Path, for_all: bool) -> Vec<Finding> {
+    let Ok((snapshot, floor)) = facts::files(snapshot) else { return Vec::new() };
+    let mut findings = judge::published(&snapshot, SystemTime::now(), true, for_all);
+    if let Some((floor, configured)) = floor {
+        findings.extend(judge::floor_of(&floor, configured.as_ref()));
+    }
+    findings.retain(|finding| finding.level > Level::Ok);
+    findings
+}
+
 /// A finding with its mark.
 pub fn marked(finding: &Finding, paint: Paint) -> String {
     let mark = match finding.level {

@@ -50,7 +50,7 @@ pub struct Folders {
     /// The run-time folder.
     pub run: PathBuf,
     domains: OwnedFd,
-    _lock: File,
+    lock: File,
 }
 
 impl Folders {
@@ -89,7 +89,41 @@ impl Folders {
             );
             return Err(error).status(TEMPORARY);
         }
-        Ok(Self { state, run, domains, _lock: lock })
+        Ok(Self { state, run, domains, lock })
+    }
+
+    /// Makes the folders of the state folder again that were removed since the start, or that another file
+    /// system hides. `publisher` gets the folder of snapshots.
+    pub fn renew_state(&mut self, publisher: Option<Ids>) -> anyhow::Result<()> {
+        let renewed = || -> anyhow::Result<OwnedFd> {
+            let state = make_folder(&self.state, None, 0o022)?;
+            subfolder(&state, SNAPSHOTS, publisher, 0o755, &Owners::of(publisher))?;
+            subfolder(&state, DOMAINS, None, 0o711, &Owners::of(None))
+        };
+        let domains = renewed().with_context(|| format!("cannot use {}", self.state.display()))?;
+        if identity(&fs::fstat(&domains)?) != identity(&fs::fstat(&self.domains)?) {
+            fs::flock(&domains, FlockOperation::NonBlockingLockExclusive)?;
+            self.domains = domains;
+        }
+        Ok(())
+    }
+
+    /// Makes the run-time folder and its lock again if they were removed.
+    pub fn renew_run(&mut self) -> anyhow::Result<()> {
+        let folder = make_folder(&self.run, None, 0o002)
+            .with_context(|| format!("cannot use {} for sockets", self.run.display()))?;
+        let named = fs::statat(&folder, LOCK, fs::AtFlags::SYMLINK_NOFOLLOW).ok();
+        if named.as_ref().map(identity) != Some(identity(&fs::fstat(&self.lock)?)) {
+            self.lock = lock(&folder, &self.run).map_err(|failure| failure.error)?;
+        }
+        Ok(())
+    }
+
+    /// Whether roles find the bus: its socket and the link to it.
+    pub fn has_bus(&self) -> bool {
+        let is_socket =
+            |path: &Path| path.metadata().is_ok_and(|stat| stat.file_type().is_socket());
+        is_socket(&self.bus_socket()) && is_socket(&self.run.join(SOCKET))
     }
 
     /// The folder of a domain's cache, belonging to who is given, who must not have a process yet:
@@ -155,6 +189,9 @@ impl Folders {
     /// Marks this host as one that has used a keytab, durably: `krb5_validate = "auto"` then never does
     /// without again. The mark lies in the directory of the caches, which is root's.
     pub fn mark_keytab(&self) -> std::io::Result<()> {
+        if fs::statat(&self.domains, KEYTAB_MARK, fs::AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(());
+        }
         let how = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mark = fs::openat(&self.domains, KEYTAB_MARK, how, Mode::from_raw_mode(0o644))?;
         fs::fsync(mark)?;
@@ -291,7 +328,8 @@ fn subfolder(
         Err(Errno::LOOP | Errno::NOTDIR) => bail!("{name} is no folder; remove it"),
         folder => folder?,
     };
-    let found = fs::fstat(&folder)?.st_uid;
+    let stat = fs::fstat(&folder)?;
+    let found = stat.st_uid;
     if !owners.has(found) {
         let expected = owners.role.unwrap_or_else(own_uid);
         bail!(
@@ -299,13 +337,27 @@ fn subfolder(
              if all in it is right, chown it to uid {expected}"
         );
     }
-    if own_uid() == 0 || found == own_uid() {
+    // On a read-only file system all that is right already is as good.
+    let may_change = own_uid() == 0 || found == own_uid();
+    if may_change && stat.st_mode & 0o7777 != mode {
         fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
     }
-    if let Some(owner) = owner {
+    if let Some(owner) = owner.filter(|owner| (owner.uid, owner.gid) != (found, stat.st_gid)) {
         give(&folder, owner)?;
     }
     Ok(folder)
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Which file has a socket's name; none where it was removed, or is on no file system.
+pub fn socket_file(place: &Listen) -> Option<(u64, u64)> {
+    match place {
+        Listen::Unix(path) => fs::lstat(path).ok().as_ref().map(identity),
+        Listen::Tcp(_) => None,
+    }
 }
 
 fn own_uid() -> u32 {
@@ -494,7 +546,7 @@ mod tests {
                 state: state.path().to_owned(),
                 run: state.path().to_owned(),
                 domains: File::open(&domains).unwrap().into(),
-                _lock: tempfile::tempfile().unwrap(),
+                lock: tempfile::tempfile().unwrap(),
             };
             let backends = [before, gone].map(|ids| ids.uid).into();
             let handed = folders.cache("lab", Some(owner), &backends);
@@ -502,6 +554,49 @@ mod tests {
             let uid = |path: &Path| path.symlink_metadata().unwrap().uid();
             assert_eq!(uid(&file) == owner.uid && uid(&lab) == owner.uid, is_fine);
         }
+    }
+
+    /// A monitor's folders in a fresh place.
+    fn taken(root: &Path) -> Folders {
+        let taken = Folders::take(&root.join("state"), &root.join("run"), None);
+        taken.unwrap_or_else(|failure| panic!("{:#}", failure.error))
+    }
+
+    #[test]
+    fn folders_removed_are_made_again() {
+        let root = tempfile::TempDir::new().unwrap();
+        let mut folders = taken(root.path());
+        std::fs::remove_dir_all(root.path().join("state/snap")).unwrap();
+        std::fs::remove_dir_all(root.path().join("state/domains")).unwrap();
+        std::fs::remove_dir_all(root.path().join("run")).unwrap();
+        folders.renew_state(None).unwrap();
+        folders.renew_run().unwrap();
+        assert!(root.path().join("state/snap").is_dir());
+        folders.cache("lab", None, &BTreeSet::new()).unwrap();
+        assert!(root.path().join("state/domains/lab").is_dir(), "it was made in the new folder");
+        let pid = std::fs::read_to_string(root.path().join("run").join(LOCK)).unwrap();
+        assert_eq!(pid, format!("{}\n", std::process::id()));
+        // And the locks hold.
+        assert!(
+            Folders::take(&root.path().join("state"), &root.path().join("run2"), None).is_err()
+        );
+        assert!(
+            Folders::take(&root.path().join("state2"), &root.path().join("run"), None).is_err()
+        );
+    }
+
+    #[test]
+    fn folders_right_already_are_not_written() {
+        let root = tempfile::TempDir::new().unwrap();
+        drop(taken(root.path()));
+        let changed = |name: &str| {
+            let stat = root.path().join(name).metadata().unwrap();
+            (stat.ctime(), stat.ctime_nsec())
+        };
+        let all = ["state", "state/snap", "state/domains"];
+        let before = all.map(changed);
+        drop(taken(root.path()));
+        assert_eq!(all.map(changed), before);
     }
 
     #[test]
@@ -512,7 +607,7 @@ mod tests {
             state: state.path().to_owned(),
             run: state.path().to_owned(),
             domains: File::open(state.path().join(DOMAINS)).unwrap().into(),
-            _lock: tempfile::tempfile().unwrap(),
+            lock: tempfile::tempfile().unwrap(),
         };
         assert!(!roster_config::was_keytab_used(&folders.state));
         for _ in 0..2 {

@@ -7,7 +7,7 @@ use super::settings::Settings;
 use crate::role;
 use futures_util::StreamExt;
 use roster_bus::interfaces::RoleProxy;
-use roster_bus::names::{PREFIX, Role};
+use roster_bus::names::{PREFIX, PUBLISHER, Role};
 use roster_bus::zbus::fdo::{DBusProxy, NameOwnerChanged, RequestNameFlags};
 use roster_bus::zbus::names::{BusName, OwnedWellKnownName};
 use roster_bus::zbus::proxy::CacheProperties;
@@ -66,6 +66,8 @@ pub enum News {
     },
     /// Keytabs were read: of which domain, and what is in them.
     Keytabs(Vec<(String, Vec<u8>)>),
+    /// The publisher has put a snapshot in place.
+    Published,
     /// Somebody connected to a role's socket.
     Used(Key),
     /// The configuration was read anew.
@@ -85,7 +87,7 @@ pub async fn hold(
     news: mpsc::Sender<News>,
 ) {
     let mut pause = PAUSE_FIRST;
-    let (connection, bus, changes) = loop {
+    let (connection, bus, changes, publications) = loop {
         match timeout(WAIT, join(&address, objects())).await {
             Ok(Ok(joined)) => break joined,
             Ok(Err(error)) => tracing::debug!("not on the bus yet: {error}"),
@@ -101,6 +103,7 @@ pub async fn hold(
     // Ends with this task.
     let mut noting = JoinSet::new();
     noting.spawn(Arc::clone(&taken).note(changes));
+    noting.spawn(note_publication(publications, news.clone()));
     loop {
         tokio::select! {
             () = connection.closed() => break,
@@ -165,7 +168,25 @@ fn name_changes() -> zbus::Result<MatchRule<'static>> {
         .build()
 }
 
-type Joined = (Connection, DBusProxy<'static>, MessageStream);
+type Joined = (Connection, DBusProxy<'static>, MessageStream, MessageStream);
+
+/// Signals of the publisher, which may come in any number: the first is passed on.
+async fn note_publication(mut signals: MessageStream, news: mpsc::Sender<News>) {
+    while let Some(Ok(_)) = signals.next().await {
+        if news.try_send(News::Published).is_ok() {
+            return;
+        }
+    }
+}
+
+/// Tells of snapshots that are in place.
+fn publications() -> zbus::Result<MatchRule<'static>> {
+    MatchRule::builder()
+        .msg_type(message::Type::Signal)
+        .interface(PUBLISHER)
+        .member("SnapshotPublished")
+        .build()
+}
 
 async fn join(
     address: &str,
@@ -181,9 +202,11 @@ async fn join(
     let bus = DBusProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
     let changes =
         MessageStream::for_match_rule(name_changes()?, &connection, Some(SIGNALS_MAX)).await?;
+    let signals =
+        MessageStream::for_match_rule(publications()?, &connection, Some(SIGNALS_MAX)).await?;
     let name = Role::Monitor.bus_name();
     connection.request_name_with_flags(name, RequestNameFlags::DO_NOT_QUEUE).await?;
-    Ok((connection, bus, changes))
+    Ok((connection, bus, changes, signals))
 }
 
 /// Asks the bus and then the roles how they are, each with the deadline `within`.

@@ -154,6 +154,11 @@ struct Monitor {
     minded: BTreeMap<Key, Minded>,
     /// Listening sockets of roles; they stay when a role dies, and so do connections that wait.
     sockets: BTreeMap<Key, (Listen, OwnedFd)>,
+    /// Which files have their names, once they were looked at.
+    socket_files: BTreeMap<Key, (u64, u64)>,
+    /// Whether the mark is set that a snapshot was published, and whether the log has why it is not.
+    is_marked: bool,
+    mark_told: bool,
     /// The connection to the bus, and its number.
     bus: Option<Connection>,
     link: u64,
@@ -200,6 +205,9 @@ impl Monitor {
             started_at: Instant::now(),
             minded: BTreeMap::from([(Key::Bus, Minded::new(None, &Times::BUS))]),
             sockets: BTreeMap::new(),
+            socket_files: BTreeMap::new(),
+            is_marked: false,
+            mark_told: false,
             bus: None,
             link: 0,
             link_task: None,
@@ -220,6 +228,7 @@ impl Monitor {
             users,
         };
         monitor.mark_keytab();
+        monitor.look_for_snapshot();
         let plan = plan(&monitor.settings, &monitor.users, &monitor.folders.run)
             .status(exit::CANNOT_CREATE)?;
         let sockets = monitor.open_sockets(&plan).status(exit::CANNOT_CREATE)?;
@@ -259,6 +268,8 @@ impl Monitor {
                 next_ping = now + self.ping;
                 self.ping();
                 self.look_at_keytabs();
+                self.look_for_snapshot();
+                self.look_at_sockets();
             }
             let wake = self
                 .minded
@@ -379,6 +390,10 @@ impl Monitor {
         let role = match key {
             Key::Bus => None,
             Key::Role(role) => {
+                if matches!(role, Role::Backend(_) | Role::Publisher) {
+                    let publisher = self.users.of(&Role::Publisher, &[]).filter(|_| separate);
+                    self.folders.renew_state(publisher)?;
+                }
                 match role {
                     Role::Backend(domain) => {
                         self.folders.cache(domain, owner, &self.users.backend_uids())?;
@@ -580,6 +595,7 @@ impl Monitor {
                 }
             }
             News::Keytabs(found) => self.keytabs_read(found),
+            News::Published => self.look_for_snapshot(),
             News::Joined { .. } | News::Lost { .. } | News::Named { .. } | News::Pinged { .. } => {}
         }
     }
@@ -673,14 +689,7 @@ impl Monitor {
                 continue;
             }
             let is_nscds = matches!(wanted.config, RoleConfig::Nscd(_));
-            // The message bus asks the C library for users, before there is a role that would answer: it, and all
-            // that runs in its group, asks the name services themselves.
-            let roles = Some(self.users.bus().gid).filter(|_| self.users.are_separate());
-            let listening = match is_nscds {
-                true => folders::listen_alone(listen, roles),
-                false => folders::listen(listen),
-            };
-            match listening {
+            match self.listen(listen, is_nscds) {
                 Ok(socket) => opened.insert(key.clone(), (listen.clone(), socket)),
                 Err(error) => {
                     opened.values().for_each(|(listen, _)| folders::unlisten(listen));
@@ -689,6 +698,76 @@ impl Monitor {
             };
         }
         Ok(opened)
+    }
+
+    fn listen(&self, listen: &Listen, is_nscds: bool) -> anyhow::Result<OwnedFd> {
+        // The message bus asks the C library for users, before there is a role that would answer: it, and all
+        // that runs in its group, asks the name services themselves.
+        let roles = Some(self.users.bus().gid).filter(|_| self.users.are_separate());
+        match is_nscds {
+            true => folders::listen_alone(listen, roles),
+            false => folders::listen(listen),
+        }
+    }
+
+    /// Sets the mark that a snapshot was published on this host, once there is one. Where all roles are one user,
+    /// programs of the host read another file.
+    fn look_for_snapshot(&mut self) {
+        if self.is_marked || !self.users.are_separate() {
+            return;
+        }
+        let snapshot = self.folders.state.join(role::SNAPSHOTS).join(role::SNAPSHOT);
+        if snapshot.symlink_metadata().is_err() {
+            return;
+        }
+        let (is_marked, mark_told) = (start::mark_published(!self.mark_told), true);
+        (self.is_marked, self.mark_told) = (is_marked, mark_told);
+    }
+
+    /// Listens again where a socket's name was removed or is another file's: no program reaches the old one. The
+    /// role of such a socket starts again, with the new one.
+    fn look_at_sockets(&mut self) {
+        if self.ending.is_some() || self.reading {
+            return;
+        }
+        if let Err(error) = self.folders.renew_run() {
+            warn!("{error:#}");
+        }
+        let is_running = self
+            .minded
+            .get(&Key::Bus)
+            .is_some_and(|bus| matches!(bus.state.phase, Phase::Running { .. }));
+        if is_running && !self.folders.has_bus() {
+            warn!("the socket of the bus was removed: the bus and all roles start again");
+            self.step(&Key::Bus, Event::Restart);
+        }
+        let keys: Vec<_> = self.sockets.keys().cloned().collect();
+        for key in keys {
+            let Some((listen @ Listen::Unix(path), _)) = self.sockets.get(&key) else { continue };
+            let found = folders::socket_file(listen);
+            let known = self.socket_files.get(&key).copied();
+            if let Some(found) = found.filter(|found| known.is_none_or(|known| known == *found)) {
+                self.socket_files.insert(key, found);
+                continue;
+            }
+            let is_nscds = self.minded.get(&key).and_then(|minded| minded.wanted.as_ref());
+            let is_nscds = is_nscds.is_some_and(|of| matches!(of.config, RoleConfig::Nscd(_)));
+            let (listen, path) = (listen.clone(), path.display().to_string());
+            match self.listen(&listen, is_nscds) {
+                Ok(socket) => {
+                    warn!("{path} was removed or replaced, and is there again: {key} starts again");
+                    self.socket_files.remove(&key);
+                    self.sockets.insert(key.clone(), (listen, socket));
+                    if let Some(minded) = self.minded.get_mut(&key) {
+                        for task in [minded.watch.take(), minded.refusal.take()] {
+                            task.inspect(AbortHandle::abort);
+                        }
+                    }
+                    self.step(&key, Event::Restart);
+                }
+                Err(error) => error!("{path} was removed or replaced: {error:#}"),
+            }
+        }
     }
 
     /// Has everything end, the bus last.

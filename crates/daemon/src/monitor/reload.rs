@@ -9,6 +9,7 @@ use super::settings::Settings;
 use super::users::Users;
 use super::{Minded, Monitor, folders, link, start};
 use anyhow::anyhow;
+use roster_bus::interfaces::PublisherProxy;
 use roster_bus::names::Role;
 use roster_bus::zbus::object_server::SignalEmitter;
 use sd_notify::NotifyState;
@@ -18,6 +19,8 @@ use tracing::{debug, error, info, warn};
 
 /// How long the bus may take to take a signal.
 const BUS_WAIT: Duration = Duration::from_secs(3);
+/// How long a publication after a reload is waited for, for the log.
+const PUBLISH_WAIT: Duration = Duration::from_secs(10);
 
 impl Monitor {
     /// Has the configuration read anew, and what is in it come back as news.
@@ -84,6 +87,7 @@ impl Monitor {
         self.settings = settings;
         self.mark_keytab();
         self.users = users;
+        self.socket_files.clear();
         // Nothing can fail any more. Programs accept what the publisher is to serve before it does.
         if self.users.are_separate() {
             start::write_floor(&self.settings.config.host);
@@ -153,12 +157,18 @@ impl Monitor {
         }
     }
 
+    /// Tells that a configuration is in force, and has the snapshot published, whether anything changed or not.
+    /// A publisher that starts again publishes anyway.
     fn announce(&self) {
         let Some(connection) = self.bus.clone() else { return };
         tokio::spawn(async move {
             if let Ok(emitter) = SignalEmitter::new(&connection, Role::Monitor.path()) {
                 let told = object::Object::config_reloaded(&emitter);
                 let _ = timeout(BUS_WAIT, told).await;
+            }
+            let published = async { PublisherProxy::new(&connection).await?.publish().await };
+            if let Ok(Err(error)) = timeout(PUBLISH_WAIT, published).await {
+                debug!("the snapshot is not published: {error}");
             }
         });
     }

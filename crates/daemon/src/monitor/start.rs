@@ -10,7 +10,7 @@ use crate::logging;
 use anyhow::{Context as _, anyhow};
 use roster_bus::names::Role;
 use roster_config::Host;
-use roster_snapshot_build::floor_file;
+use roster_snapshot_build::{floor_file, mark};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -94,6 +94,25 @@ pub(super) fn write_floor(host: &Host) {
             anyhow::Error::new(error)
         ),
     }
+}
+
+/// Marks a host on which a snapshot was published, so that programs report a missing one as an error.
+/// `false` until the mark is there. `is_news`: the log has no failure of it yet.
+pub(super) fn mark_published(is_news: bool) -> bool {
+    match mark::set(mark::path()) {
+        Ok(true) => info!("{} marks that a snapshot was published", mark::path().display()),
+        Ok(false) => {}
+        Err(error) if is_news => {
+            warn!(
+                "{}: cannot be created: {error}. Programs take a missing snapshot for a host without \
+                 users. Create the file.",
+                mark::path().display()
+            );
+            return false;
+        }
+        Err(_) => return false,
+    }
+    true
 }
 
 /// How often roles are pinged, and systemd's watchdog with them.

@@ -41,6 +41,8 @@ pub struct Kept {
     pub places: Option<Places>,
     /// What the file in place is without already.
     pub displaced: Displaced,
+    /// Whether it is written again, changed or not.
+    pub is_lost: bool,
 }
 
 /// The snapshot without what is displaced.
@@ -78,7 +80,7 @@ impl Kept {
     pub fn make(&self) -> Result<(Displaced, Option<Remade>), Unusable> {
         let snapshot = Snapshot::open(&self.bytes)?;
         let displaced = self.find_displaced(&snapshot)?;
-        if displaced == self.displaced {
+        if displaced == self.displaced && !self.is_lost {
             return Ok((displaced, None));
         }
         let shape = snapshot.shape();

@@ -14,11 +14,15 @@
 //! | `kept` | what is served while the next snapshot is waited for |
 //! | `places` | where in it each domain's entries lie |
 //! | `restored` | what a domain had, while nothing of it can be taken in |
+//! | `own` | whether the snapshot in place is still this publisher's |
 //! | `served` | what the snapshot in place has, for the next process |
+//! | `failures` | look-ups that failed lately |
 //! | `report` | what people are told |
 //! | `on_demand` | look-ups in domains that are not mirrored |
 //! | `learnt` | what they brought that was not fetched yet |
 //! | `object` | the interface on the bus |
+//!
+//! The snapshot in place is watched by inotify, see `own`.
 //!
 //! Timers: ten to sixty seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
 //! which is asked again after one to 60 seconds, or the host's own accounts cannot be read or were
@@ -29,6 +33,7 @@
 mod admit;
 mod build;
 mod cost;
+mod failures;
 mod kept;
 mod learnt;
 mod locals;
@@ -36,6 +41,7 @@ mod merge;
 mod model;
 mod object;
 mod on_demand;
+mod own;
 mod pace;
 mod places;
 #[cfg(test)]
@@ -49,12 +55,14 @@ mod tests;
 
 use crate::role::{self, Context, SNAPSHOT, Shutdown};
 use anyhow::Context as _;
+use failures::Failures;
 use futures_util::StreamExt;
 use kept::Remade;
 use locals::{Believed, LocalFiles};
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
+use own::{Guard, Identity, InPlace, Stamp};
 use pace::Pace;
 use places::Places;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
@@ -65,14 +73,15 @@ use roster_provider::settled::SETTLED;
 use roster_provider::watch::Watch;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::Image as SnapshotImage;
-use roster_snapshot_build::publish::{Published, Rights, publish};
+use roster_snapshot_build::publish::{Published, Rights, publish_after};
 use roster_snapshot_build::verify::verify;
 use rustix::fs::SealFlags;
-use served::Served;
+use served::{Section, Served};
 use state::{Basis, Forget, HELD, Made, State, Taken};
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,8 +127,11 @@ pub struct Hub {
     /// Attempts to publish, begun and ended.
     begun: AtomicU64,
     ended: tokio::sync::watch::Sender<u64>,
-    /// What is in [`served::FILE`], if that is known.
-    written: Mutex<Option<Served>>,
+    /// The snapshot in place, and what stands of it in [`served::FILE`]; none where it is not this publisher's.
+    own: Mutex<Option<(InPlace, Section)>>,
+    /// The newest generation that this publisher is known to have written.
+    newest: AtomicU64,
+    failures: Mutex<Failures>,
     /// By domain: wakes who asks its back-end for news.
     news: Vec<Arc<Notify>>,
     status: Mutex<PublisherStatus>,
@@ -138,10 +150,14 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let config = context.config.clone();
     let folder = context.snapshots();
     let snapshot = folder.join(SNAPSHOT);
-    let (served, previous) = in_place(&folder, &snapshot, &config);
+    let guard = Guard::new(&snapshot);
+    let Found { served, previous, own, newest, foreign } = in_place(&folder, &snapshot, &config);
     let places = previous.as_deref().and_then(|bytes| Places::read(&folder, bytes));
-    let status =
-        PublisherStatus { snapshot: snapshot.display().to_string(), ..PublisherStatus::default() };
+    let status = PublisherStatus {
+        snapshot: snapshot.display().to_string(),
+        foreign: foreign.clone(),
+        ..PublisherStatus::default()
+    };
     let mut proxies = Vec::new();
     for domain in &config.domains {
         let role = Role::Backend(domain.name.clone());
@@ -159,13 +175,18 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let asker = Asker::new(asked);
     let mut state = State::new(&config, &context.run_dir.join(RESPONDER), served, previous);
     state.set_places(places);
+    if !foreign.is_empty() {
+        state.set_foreign();
+    }
     let hub = Arc::new(Hub {
         state: RwLock::new(state),
         changed: Notify::new(),
         learnt: Notify::new(),
         begun: AtomicU64::new(0),
         ended: tokio::sync::watch::channel(0).0,
-        written: Mutex::default(),
+        own: Mutex::new(own),
+        newest: AtomicU64::new(newest),
+        failures: Mutex::default(),
         news: config.domains.iter().map(|_| Arc::default()).collect(),
         status: Mutex::new(status),
         snapshot,
@@ -183,8 +204,7 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let object = Object::new(Arc::clone(&hub));
     context.connection.object_server().at(context.role.path(), object).await?;
     context.ready().await?;
-    publish_changes(&hub, config.publisher.interval, &mut context.shutdown).await;
-    Ok(())
+    publish_changes(&hub, config.publisher.interval, guard, &mut context.shutdown).await
 }
 
 /// After a while a directory that is away is no longer waited for, and what its back-end has is served.
@@ -207,8 +227,14 @@ async fn is_away(proxy: &BackendProxy<'_>) -> bool {
     matches!(status, Ok(Ok(status)) if !status.online && status.since_unix > 0)
 }
 
-/// Publishes whenever something changed, until the role is to stop.
-async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shutdown) {
+/// Publishes whenever something changed, or the snapshot in place is lost, until the role is to stop.
+async fn publish_changes(
+    hub: &Arc<Hub>,
+    interval: Duration,
+    mut guard: Guard,
+    shutdown: &mut Shutdown,
+) -> anyhow::Result<()> {
+    let mut is_lost = false;
     // Set after a failure: until the next attempt, whatever changes in between.
     let mut again: Option<Duration> = None;
     let mut pace = Pace::new(interval);
@@ -216,8 +242,10 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
         let due = async {
             match again {
                 Some(pause) => tokio::time::sleep(pause).await,
+                None if is_lost => {}
                 None => tokio::select! {
                     () = hub.changed.notified() => {}
+                    () = hub.lost(&mut guard) => is_lost = true,
                     () = async {
                         hub.learnt.notified().await;
                         tokio::time::sleep(LEARNT_PAUSE).await;
@@ -227,11 +255,15 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
         };
         tokio::select! {
             () = due => {}
-            () = shutdown.wait() => return,
+            () = shutdown.wait() => return Ok(()),
+        }
+        if guard.has_moved() {
+            let snapshot = hub.snapshot.display();
+            anyhow::bail!("{snapshot}: the directory is another one than at the start");
         }
         let start = Instant::now();
         hub.begun.fetch_add(1, Ordering::Relaxed);
-        let worked = attempt(hub).await;
+        let worked = attempt(hub, std::mem::take(&mut is_lost)).await;
         hub.ended.send_modify(|ended| *ended += 1);
         again = match (worked, again) {
             (true, _) => None,
@@ -241,30 +273,29 @@ async fn publish_changes(hub: &Arc<Hub>, interval: Duration, shutdown: &mut Shut
         let next = pace.next(start, Instant::now());
         tokio::select! {
             () = tokio::time::sleep_until(next.into()) => {}
-            () = shutdown.wait() => return,
+            () = hub.lost(&mut guard), if again.is_none() => is_lost = true,
+            () = shutdown.wait() => return Ok(()),
         }
     }
 }
 
-/// Publishes what there is; `false` when that failed and is worth another try.
-async fn attempt(hub: &Arc<Hub>) -> bool {
+/// Publishes what there is; `false` when that failed and is worth another try. `is_lost`: the snapshot in
+/// place has to be written again.
+async fn attempt(hub: &Arc<Hub>, is_lost: bool) -> bool {
     if hub.waits().await {
-        return keep_up(hub).await;
+        return keep_up(hub, is_lost).await;
     }
     hub.update(|status| {
         status.error.clear();
         status.waits_for.clear();
     });
     if hub.state.read().await.is_empty() {
-        return true;
+        return !is_lost;
     }
     let start = Instant::now();
-    let (basis, before) = {
-        let state = hub.state.read().await;
-        (state.begin(), state.served.clone())
-    };
+    let basis = hub.state.read().await.begin();
     let worker = Arc::clone(hub);
-    let make = move || make_and_publish(&worker, &basis, &before);
+    let make = move || make_and_publish(&worker, &basis);
     let outcome = tokio::task::spawn_blocking(make).await;
     let (made, published) = match outcome {
         Ok(Ok(done)) => done,
@@ -287,19 +318,20 @@ async fn attempt(hub: &Arc<Hub>) -> bool {
         status.groups = counts.iter().map(|domain| domain.groups).sum();
         status.memberships = memberships;
         status.error.clear();
+        status.foreign.clear();
     });
     say_what_is_refused(&counts);
     let order = counts.iter().map(|domain| domain.domain.clone());
     let places = order.filter_map(|name| Some((name.clone(), *served.get(&name)?)));
     let places = Places { generation: published.generation, domains: places.collect() };
-    hub.is_in_place(&published, start.elapsed(), served, Some(places)).await;
+    hub.is_in_place(&published, start.elapsed(), Some(places)).await;
     true
 }
 
 /// While the next snapshot is waited for: has the one in place be without whom a local account
-/// displaces. `false` when that failed and is worth another try.
-async fn keep_up(hub: &Arc<Hub>) -> bool {
-    let Some(kept) = hub.state.read().await.keep() else { return true };
+/// displaces, and has it written again if it `is_lost`. `false` when that failed and is worth another try.
+async fn keep_up(hub: &Arc<Hub>, is_lost: bool) -> bool {
+    let Some(kept) = hub.state.read().await.keep(is_lost) else { return !is_lost };
     let (start, locals) = (Instant::now(), Arc::clone(&kept.locals));
     let worker = Arc::clone(hub);
     let remake = move || {
@@ -308,7 +340,8 @@ async fn keep_up(hub: &Arc<Hub>) -> bool {
             Err(error) => (Err(error), None),
         };
         let put = |remade: Remade| {
-            publish_image(&worker, &remade.image).map(|published| (remade, published))
+            publish_image(&worker, &remade.image, &remade.served)
+                .map(|published| (remade, published))
         };
         anyhow::Ok((displaced, remade.map(put).transpose()?))
     };
@@ -317,59 +350,69 @@ async fn keep_up(hub: &Arc<Hub>) -> bool {
         Ok(Err(error)) => return hub.failed(&error),
         Err(_) => return false,
     };
+    let is_written = done.is_some();
     hub.state.write().await.kept(locals, displaced);
-    if let Some((Remade { image, served, places, users, groups }, published)) = done {
+    if let Some((Remade { image, served: _, places, users, groups }, published)) = done {
         let generation = published.generation;
         let places = places.map(|places| Places { generation, ..places });
         hub.update(|status| {
             (status.users, status.groups) = (users, groups);
             status.memberships = image.memberships();
         });
-        hub.is_in_place(&published, start.elapsed(), served, places).await;
+        hub.is_in_place(&published, start.elapsed(), places).await;
     }
     // Whether it could be read is told with what is waited for.
     hub.waits().await;
-    true
+    is_written || !is_lost
 }
 
-/// The blocking part: merge, build, verify, publish. `before` is what the snapshot in place has.
-fn make_and_publish(
-    hub: &Hub,
-    basis: &Basis,
-    before: &Served,
-) -> anyhow::Result<(Made, Published)> {
+/// The blocking part: merge, build, verify, publish.
+fn make_and_publish(hub: &Hub, basis: &Basis) -> anyhow::Result<(Made, Published)> {
     let made = basis.make()?;
-    if made.served.keys().any(|domain| !before.contains_key(domain)) {
-        let both = before.iter().chain(&made.served).map(|(name, counts)| (name.clone(), *counts));
-        hub.write_served(&both.collect())?;
-    }
-    let published = publish_image(hub, &made.image)?;
+    let published = publish_image(hub, &made.image, &made.served)?;
     Ok((made, published))
 }
 
-/// Verifies an image and has it take the place of the one that there is.
-fn publish_image(hub: &Hub, image: &SnapshotImage) -> anyhow::Result<Published> {
+/// Verifies an image, records what it has, and has it take the place of the one that there is.
+fn publish_image(hub: &Hub, image: &SnapshotImage, served: &Served) -> anyhow::Result<Published> {
     let last_bytes = hub.status.lock().unwrap_or_else(PoisonError::into_inner).bytes;
     // A little more than last time, as a rule, and then no copy to make room.
     let last_bytes = last_bytes + last_bytes / 16;
     let rights = Rights { mode: 0o644, gid: None };
-    Ok(publish(&hub.snapshot, rights, |file, generation| {
+    let newest = hub.newest.load(Ordering::Relaxed);
+    let mut new = None;
+    let published = publish_after(&hub.snapshot, rights, newest, |file, generation| {
         let mut bytes = Cursor::new(Vec::with_capacity(usize::try_from(last_bytes).unwrap_or(0)));
         let length = image.write(&mut bytes, generation)?;
         let bytes = bytes.into_inner();
         // Read once more while the disk takes it. The file gets its name after both.
-        let (verified, written) = std::thread::scope(|scope| {
+        let (verified, recorded, written) = std::thread::scope(|scope| {
             let verified = scope.spawn(|| verify(&bytes, Kind::Accounts).map(drop));
+            let recorded = scope.spawn(|| hub.record(&bytes, served));
             let written = file.write_all(&bytes).and_then(|()| file.sync_data());
-            (verified.join(), written)
+            (verified.join(), recorded.join(), written)
         });
         written?;
+        let section = match recorded {
+            Ok(recorded) => recorded?,
+            Err(_) => return Err(std::io::Error::other("the snapshot was not recorded")),
+        };
+        let stat = file.metadata()?;
+        new = Some((section, (stat.dev(), stat.ino())));
         match verified {
             Ok(verified) => verified.map_err(std::io::Error::other)?,
             Err(_) => return Err(std::io::Error::other("the snapshot was not verified")),
         }
         Ok(length)
-    })?)
+    })?;
+    let stamp = Stamp::of(&hub.snapshot).ok();
+    let own = new.map(|(section, file)| {
+        let stamp = stamp.filter(|stamp| stamp.file() == file);
+        (InPlace { identity: section.identity, stamp }, section)
+    });
+    hub.newest.store(published.generation, Ordering::Relaxed);
+    *hub.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+    Ok(published)
 }
 
 /// Reasons and how often, by domain.
@@ -422,12 +465,11 @@ impl Hub {
         false
     }
 
-    /// Tells of a snapshot that is in place, and puts down what it has.
+    /// Tells of a snapshot that is in place, and puts down what lies where in it.
     async fn is_in_place(
         self: &Arc<Self>,
         &Published { generation, bytes, .. }: &Published,
         took: Duration,
-        served: Served,
         places: Option<Places>,
     ) {
         metrics::histogram!("roster_publish_seconds").record(took.as_secs_f64());
@@ -445,14 +487,11 @@ impl Hub {
         tracing::info!(generation, bytes, ms = took.as_millis(), "published");
         self.announce(generation).await;
         let hub = Arc::clone(self);
-        let write = move || {
-            hub.write_served(&served)?;
-            match (places, hub.snapshot.parent()) {
-                (Some(places), Some(state_dir)) => places
-                    .write(state_dir)
-                    .with_context(|| format!("cannot write {}", places::FILE)),
-                _ => Ok(()),
+        let write = move || match (places, hub.snapshot.parent()) {
+            (Some(places), Some(state_dir)) => {
+                places.write(state_dir).with_context(|| format!("cannot write {}", places::FILE))
             }
+            _ => Ok(()),
         };
         let written = tokio::task::spawn_blocking(write).await;
         if let Ok(Err(error)) = written {
@@ -509,17 +548,35 @@ impl Hub {
         let _ = ended.wait_for(|ended| *ended >= awaited).await;
     }
 
-    /// Puts down what the snapshot has, if that is not on the disk yet.
-    fn write_served(&self, served: &Served) -> anyhow::Result<()> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.as_ref() != Some(served) {
-            *written = None;
-            let state_dir = self.snapshot.parent().context("the snapshot is in no folder")?;
-            let error = || format!("cannot write {}", served::FILE);
-            served::write(state_dir, served).with_context(error)?;
-            *written = Some(served.clone());
+    /// Puts the snapshot in place and the next one down as this publisher's, durably.
+    fn record(&self, bytes: &[u8], served: &Served) -> std::io::Result<Section> {
+        let none = || std::io::Error::other("the snapshot has no header, or no folder");
+        let identity = Identity::of(bytes).ok_or_else(none)?;
+        let section = Section { identity, served: served.clone() };
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sections: Vec<_> =
+            own.into_iter().map(|(_, old)| old).chain([section.clone()]).collect();
+        served::write(self.snapshot.parent().ok_or_else(none)?, &sections).map_err(|error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", served::FILE))
+        })?;
+        Ok(section)
+    }
+
+    /// Returns when the snapshot in place is not this publisher's last one any more.
+    async fn lost(self: &Arc<Self>, guard: &mut Guard) {
+        loop {
+            let hub = Arc::clone(self);
+            let look = move || {
+                let mut own = hub.own.lock().unwrap_or_else(PoisonError::into_inner);
+                own.as_mut().and_then(|(own, _)| own.lost(&hub.snapshot))
+            };
+            if let Ok(Some(why)) = tokio::task::spawn_blocking(look).await {
+                let snapshot = self.snapshot.display();
+                tracing::warn!("{snapshot} is published again: {why}");
+                return;
+            }
+            guard.changed().await;
         }
-        Ok(())
     }
 
     fn update(&self, change: impl FnOnce(&mut PublisherStatus)) {
@@ -693,6 +750,11 @@ async fn follow_domain(hub: Arc<Hub>, position: usize, name: String, proxy: Back
             Err(error) => {
                 hub.not_taken(position, &error.to_string()).await;
                 hub.restore(position).await;
+                // It may be this process that could not read it.
+                (from_start, stays_for, held_since) = (false, "", None);
+                let _ = timeout(pause, news.notified()).await;
+                pause = (2 * pause).min(ASK_AGAIN_MAX);
+                continue;
             }
         }
         (from_start, stays_for, pause, held_since) = (false, "", ASK_AGAIN_MIN, None);
@@ -728,28 +790,81 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What is known of the snapshot in place, and its bytes. Where it is not known what it has, it may have
-/// entries of every domain.
-fn in_place(
-    state_dir: &Path,
-    snapshot: &Path,
-    config: &role::Publisher,
-) -> (Served, Option<Vec<u8>>) {
+/// What is known of the snapshot in place.
+#[derive(Default)]
+struct Found {
+    /// What counts as served.
+    served: Served,
+    /// Its bytes, unless another program wrote them.
+    previous: Option<Vec<u8>>,
+    /// It, if this publisher's last process wrote it.
+    own: Option<(InPlace, Section)>,
+    /// The newest generation that a publisher of this host recorded.
+    newest: u64,
+    /// Which it is, if another program wrote it; empty otherwise.
+    foreign: String,
+}
+
+/// Looks at the snapshot in place. Where nothing is recorded, it may have entries of every domain.
+fn in_place(state_dir: &Path, snapshot: &Path, config: &role::Publisher) -> Found {
+    let sections = served::read(state_dir);
+    let newest = sections.iter().flatten().map(|section| section.identity.generation).max();
+    let newest = newest.unwrap_or(0);
+    let stamp = Stamp::of(snapshot).ok();
     let bytes = match std::fs::read(snapshot) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Default::default(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Found { newest, ..Found::default() };
+        }
         Err(error) => {
             tracing::warn!("cannot read {}: {error}", snapshot.display());
             Vec::new()
         }
     };
-    let served = served::read(state_dir).unwrap_or_else(|| {
+    let every_domain =
+        || config.domains.iter().map(|domain| (domain.name.clone(), served::Counts::default()));
+    let Some(mut sections) = sections else {
         tracing::warn!(
             "{} is gone: every domain is waited for, and none can be told to have lost many",
             served::FILE
         );
-        let domains = config.domains.iter();
-        domains.map(|domain| (domain.name.clone(), served::Counts::default())).collect()
-    });
-    (served, Some(bytes))
+        let served = every_domain().collect();
+        return Found { served, previous: Some(bytes), newest, ..Found::default() };
+    };
+    let identity = Identity::of(&bytes);
+    if let Some(own) = sections.iter().position(|section| Some(section.identity) == identity) {
+        let section = sections.swap_remove(own);
+        let served = section.served.clone();
+        let own = InPlace { identity: section.identity, stamp };
+        return Found {
+            served,
+            previous: Some(bytes),
+            own: Some((own, section)),
+            newest,
+            ..Found::default()
+        };
+    }
+    let generation = identity.map(|identity| identity.generation);
+    let of_generation =
+        sections.iter().rev().find(|section| Some(section.identity.generation) == generation);
+    match (of_generation, verify(&bytes, Kind::Accounts)) {
+        // It was this publisher's, and is damaged; or nobody can read it.
+        (Some(section), Err(_)) => {
+            let served = section.served.clone();
+            Found { served, previous: Some(bytes), newest, ..Found::default() }
+        }
+        (None, Err(_)) if generation.is_none() => {
+            let served = sections.pop().map(|section| section.served).unwrap_or_default();
+            Found { served, previous: Some(bytes), newest, ..Found::default() }
+        }
+        _ => {
+            let foreign = format!(
+                "it is generation {}, which rosterd did not write; the last that it wrote is {newest}",
+                generation.unwrap_or_default()
+            );
+            tracing::error!("{} is not rosterd's: {foreign}", snapshot.display());
+            // Until all domains are there, or the patience with them is over.
+            Found { served: every_domain().collect(), newest, foreign, ..Found::default() }
+        }
+    }
 }

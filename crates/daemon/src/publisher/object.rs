@@ -12,7 +12,7 @@ use roster_bus::zbus::{self, interface, object_server::SignalEmitter};
 use roster_record::{Group, User};
 use roster_wire::encode;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long `Publish` waits for the new snapshot.
 const PUBLISH_DEADLINE: Duration = Duration::from_secs(9);
@@ -28,6 +28,11 @@ pub(super) struct Object {
 impl Object {
     pub(super) fn new(hub: Arc<Hub>) -> Self {
         Self { hub }
+    }
+
+    fn note_failure(&self, reason: &str) {
+        let mut failures = self.hub.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.note(Instant::now(), reason);
     }
 }
 
@@ -75,6 +80,9 @@ impl Object {
         let inquiry = Inquiry { hub: &self.hub, request };
         let answer = look_up(&inquiry, &Question { kind, name, id }).await;
         let outcome = Outcome::of(&answer, |answer| *answer != Answer::Absent);
+        if let Err(Unavailable(reason)) = &answer {
+            self.note_failure(reason);
+        }
         let frame = answer.map(|answer| frame(&answer));
         hops::publisher_answered(request, kind, outcome);
         frame.map_err(|Unavailable(reason)| Error::Unavailable(reason))
@@ -85,14 +93,20 @@ impl Object {
         match find_user(&inquiry, &name).await {
             Ok(Some((domain, uid))) => Ok(FoundUser { domain, name, uid }),
             Ok(None) => Ok(FoundUser::default()),
-            Err(Unavailable(reason)) => Err(Error::Unavailable(reason)),
+            Err(Unavailable(reason)) => {
+                self.note_failure(&reason);
+                Err(Error::Unavailable(reason))
+            }
         }
     }
 
     async fn status(&self) -> Result<PublisherStatus, Error> {
         let domains = self.hub.state.read().await.domain_counts();
         let status = self.hub.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(PublisherStatus { domains, ..status })
+        let mut failures = self.hub.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let (failed_lookups, reason) = failures.lately(Instant::now());
+        let failed_lookup = reason.to_owned();
+        Ok(PublisherStatus { domains, failed_lookups, failed_lookup, ..status })
     }
 
     async fn rejected(

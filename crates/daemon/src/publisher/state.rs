@@ -76,6 +76,9 @@ pub struct State {
     pub served: Served,
     /// The snapshot that was in place when this process began, until there is another.
     previous: Option<Previous>,
+    /// Another program wrote the snapshot in place: it is replaced as soon as the domains are there, and no
+    /// later than the patience with them is over.
+    is_foreign: bool,
 }
 
 struct Previous {
@@ -160,7 +163,13 @@ impl State {
             changes: 0,
             served,
             previous: previous.map(Previous::new),
+            is_foreign: false,
         }
+    }
+
+    /// Another program wrote the snapshot in place, and nothing in it counts as served.
+    pub fn set_foreign(&mut self) {
+        self.is_foreign = true;
     }
 
     /// What lies where in the snapshot in place, which may not be known.
@@ -260,6 +269,9 @@ impl State {
     /// are missing: it does not know whether they were named as deleted.
     fn hold(&self, position: usize, entries: &Domain, is_judged: bool) -> Option<u64> {
         let domain = &self.domains[position];
+        if self.is_foreign {
+            return None;
+        }
         let before = self.served.get(&domain.name)?;
         let previous = match self.previous.as_ref().map(|previous| Snapshot::open(&previous.bytes))
         {
@@ -346,6 +358,9 @@ impl State {
         let is_served = |domain: &DomainState| self.served.contains_key(&domain.name);
         let missing = |(position, domain): &(usize, &DomainState)| {
             let behind = domain.patience && domain.may_be_behind();
+            if self.is_foreign {
+                return domain.patience && (behind || !domain.entries.present);
+            }
             (!domain.entries.present || behind) && is_served(domain)
                 || domain.is_unread() && self.domains[*position..].iter().any(is_served)
         };
@@ -428,11 +443,13 @@ impl State {
     }
 
     /// What goes on being served while something is waited for, when the host's own accounts may
-    /// displace something else in it than they did.
+    /// displace something else in it than they did, or when it `is_lost` and has to be written again.
     #[must_use]
-    pub fn keep(&self) -> Option<Kept> {
+    pub fn keep(&self, is_lost: bool) -> Option<Kept> {
         let (previous, locals) = (self.previous.as_ref()?, self.locals.as_ref()?);
-        if previous.looked_at.as_ref().is_some_and(|looked_at| Arc::ptr_eq(looked_at, locals)) {
+        if !is_lost
+            && previous.looked_at.as_ref().is_some_and(|looked_at| Arc::ptr_eq(looked_at, locals))
+        {
             return None;
         }
         let places = previous.places.clone();
@@ -458,6 +475,7 @@ impl State {
             served: self.served.clone(),
             places,
             displaced: previous.displaced.clone(),
+            is_lost,
         })
     }
 
@@ -563,6 +581,7 @@ impl State {
     pub fn published(&mut self, made: Made) {
         self.served = made.served;
         self.previous = None;
+        self.is_foreign = false;
         // It is what is here that is in place now.
         self.domains.iter_mut().for_each(|domain| domain.patience = false);
         let results = made.refused.into_iter().zip(made.counts);

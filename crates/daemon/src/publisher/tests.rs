@@ -5,8 +5,9 @@ use super::kept::{Displaced, Remade, Unusable};
 use super::learnt::Found;
 use super::locals::IdRanges;
 use super::model::{self, NUMBERS_MAX, Refused};
+use super::own::Identity;
 use super::places::Places;
-use super::served::{Counts, Served};
+use super::served::{self, Counts, Section, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
 use roster_bus::exchange::{
@@ -837,7 +838,7 @@ fn kept(state: &mut State) -> Option<(Vec<u8>, Served)> {
 }
 
 fn kept_in_its_places(state: &mut State) -> Option<(Vec<u8>, Served, Option<Places>)> {
-    let kept = state.keep()?;
+    let kept = state.keep(false)?;
     let (displaced, remade) = kept.make().expect("a snapshot");
     state.kept(kept.locals, Ok(displaced));
     let Remade { image, served, places, users, groups } = remade?;
@@ -875,11 +876,11 @@ fn what_is_waited_for_keeps_no_local_account_from_displacing() {
     assert_eq!(served, counts((2, 2), (1, 1)));
 
     let mut anew = fresh(&["corp", "lab"], served.clone(), Some(bytes));
-    assert!(anew.keep().is_none(), "the host's accounts are not known yet");
+    assert!(anew.keep(false).is_none(), "the host's accounts are not known yet");
     anew.set_locals(locals(&[("root", 0)], &[("root", 0)]));
     assert!(anew.waits_for().is_some());
     assert!(kept(&mut anew).is_none(), "nothing is displaced");
-    assert!(anew.keep().is_none(), "it was looked at");
+    assert!(anew.keep(false).is_none(), "it was looked at");
 
     anew.set_locals(locals(&[("root", 0), ("alice", 1700)], &[("root", 0), ("guests", 1701)]));
     let (bytes, left) = kept(&mut anew).expect("alice and guests are displaced");
@@ -1136,7 +1137,7 @@ fn who_was_displaced_meanwhile_is_no_removal() {
         assert_eq!(state.waits_for(), None);
     }
     published(&mut anew, |snapshot| assert_eq!(snapshot.shape().users, 10));
-    assert!(anew.keep().is_none(), "there is another in place");
+    assert!(anew.keep(false).is_none(), "there is another in place");
 }
 
 #[test]
@@ -1212,12 +1213,12 @@ fn a_snapshot_that_cannot_be_read_is_left_as_it_is() {
     for bytes in [damaged, bytes[..bytes.len() - 1].to_vec()] {
         let mut anew = fresh(&["corp"], served.clone(), Some(bytes));
         anew.set_locals(locals(&[("u0", 1700)], &[]));
-        let kept = anew.keep().expect("it was not looked at");
+        let kept = anew.keep(false).expect("it was not looked at");
         let error = kept.make().map(|(displaced, _)| displaced).expect_err("damaged");
         assert!(matches!(error, Unusable::Damaged(_) | Unusable::Unread(_)), "{error}");
         anew.kept(kept.locals, Err(error));
         assert!(!anew.unusable().is_empty());
-        assert!(anew.keep().is_none(), "it was looked at");
+        assert!(anew.keep(false).is_none(), "it was looked at");
         anew.kept(Arc::default(), Ok(Displaced::default()));
         assert_eq!(anew.unusable(), "");
     }
@@ -1477,4 +1478,85 @@ fn show_tells_every_domains_entry_and_which_is_served() {
     assert_eq!(shown.len(), 2);
     assert_eq!((shown[0].refused.as_str(), &shown[0].related[..]), ("", &["staff".to_owned()][..]));
     assert_eq!(shown[1].refused, "an earlier domain has this name");
+}
+
+/// The snapshot of a state in a folder, of that generation.
+fn put(folder: &Path, state: &State, generation: u64) -> (Vec<u8>, Section) {
+    let made = state.begin().make().expect("an image");
+    let mut bytes = Cursor::new(Vec::new());
+    made.image.write(&mut bytes, generation).expect("write to memory");
+    let bytes = bytes.into_inner();
+    std::fs::write(folder.join("roster.snap"), &bytes).expect("write");
+    let identity = Identity::of(&bytes).expect("a snapshot");
+    (bytes, Section { identity, served: made.served })
+}
+
+#[test]
+fn snapshot_of_another_writer_counts_as_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (folder, snapshot) = (folder.path(), folder.path().join("roster.snap"));
+    let found = || super::in_place(folder, &snapshot, &config(&["corp"]));
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    let (own, section) = put(folder, &state, 7);
+    let counts = section.served.clone();
+
+    // Nothing is recorded: it may be this publisher's.
+    let unknown = found();
+    assert!(unknown.foreign.is_empty() && unknown.own.is_none() && unknown.previous.is_some());
+
+    // The record has the one in place and the next, whichever is in place.
+    let next = Identity { generation: 8, checksum: 1 };
+    let next = Section { identity: next, served: Served::new() };
+    served::write(folder, &[section.clone(), next]).expect("written");
+    let ours = found();
+    assert_eq!((ours.served, ours.newest, &*ours.foreign), (counts.clone(), 8, ""));
+    assert_eq!(ours.own.expect("it is known").1, section);
+
+    // A damaged one was its own.
+    served::write(folder, &[section]).expect("written");
+    let mut damaged = own.clone();
+    let at = own.windows(3).position(|text| text == b"u19").expect("a name");
+    damaged[at] ^= 1;
+    std::fs::write(&snapshot, damaged).expect("write");
+    let damaged = found();
+    assert!(damaged.own.is_none() && damaged.foreign.is_empty());
+    assert_eq!(damaged.served, counts);
+
+    // Another host's of the same generation, an older one, and a newer one.
+    let mut other = host(&["corp"]);
+    take(&mut other, 0, twenty_without(9, 2)).expect("well formed");
+    for generation in [7, 3, 90] {
+        put(folder, &other, generation);
+        let foreign = found();
+        assert!(foreign.foreign.contains(&format!("generation {generation}")), "{generation}");
+        assert!(foreign.own.is_none() && foreign.previous.is_none());
+
+        let mut anew = fresh(&["corp"], foreign.served, foreign.previous);
+        anew.set_foreign();
+        anew.set_locals(Locals::default());
+        assert!(anew.waits_for().is_some(), "the domain is waited for");
+        assert!(matches!(take(&mut anew, 0, twenty_without(0, 3)), Ok(Taken::Changes(_))));
+        assert_eq!(anew.waits_for(), None, "nothing would go");
+    }
+    let mut impatient = fresh(&["corp"], found().served, None);
+    impatient.set_foreign();
+    impatient.set_locals(Locals::default());
+    impatient.lose_patience(0);
+    assert_eq!(impatient.waits_for(), None, "it is not kept for a directory that is away");
+}
+
+#[test]
+fn lost_snapshot_is_made_again_while_removals_wait() {
+    let mut state = host(&["corp"]);
+    take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
+    let (bytes, served) = bytes_of(&state);
+    let mut anew = fresh(&["corp"], served.clone(), Some(bytes));
+    assert!(anew.keep(true).is_none(), "the host's accounts are not known yet");
+    anew.set_locals(locals(&[("root", 0)], &[("root", 0)]));
+    assert!(kept(&mut anew).is_none());
+    let kept = anew.keep(true).expect("it is lost");
+    let (displaced, remade) = kept.make().expect("a snapshot");
+    assert_eq!(displaced, Displaced::default());
+    assert_eq!(remade.map(|remade| remade.served), Some(served));
 }

@@ -22,7 +22,7 @@ pub mod sync;
 mod twins;
 
 use crate::ber::Malformed;
-use crate::connection::Connection;
+use crate::connection::{Connection, Settings};
 use crate::dn;
 use crate::error::Error;
 use crate::filter::Filter;
@@ -35,20 +35,23 @@ use folders::{Folders, Question};
 pub(crate) use history::key_values;
 use ranges::Unfinished;
 use rereading::{Want, Wanted};
+use roster_config::Server;
 use roster_provider::{Cookie, Entry, EntryId, Part, Rejected, Sink, Unmentioned};
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use twins::{TooMany, Twins, Verdict, twin_id};
 
-/// While changes are followed, silence is usual: after so much of it the server is asked whether it
-/// is still there. Half a minute finds a hung server soon and costs two packets.
-pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// How long it may take to say so.
-pub(crate) const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+/// While changes are followed, silence is usual: after so much of it a probe, a small search, shows whether
+/// the server still answers. It costs two packets.
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(4);
+/// How long the reply to a probe may take.
+pub const PROBE_DEADLINE: Duration = Duration::from_secs(5);
+/// A server that answers nothing any more is reported within this time.
+const _: () = assert!(PROBE_INTERVAL.as_secs() + PROBE_DEADLINE.as_secs() < 10);
 /// Where the sink has no room, it is asked again so soon.
 const ROOM_PAUSE: Duration = Duration::from_millis(20);
 /// Changes that keep coming are let out at least this often.
@@ -598,6 +601,27 @@ pub(crate) struct End {
     pub settled: Option<Instant>,
 }
 
+/// The server that is followed, for a second connection to it.
+pub(crate) struct Peer<'a> {
+    pub server: &'a Server,
+    pub settings: &'a Settings,
+}
+
+impl Peer<'_> {
+    /// Whether the server answers on a new connection. While it works on a search it may read nothing else
+    /// on the first one. A refusal is an answer.
+    async fn answers(&self) -> bool {
+        match timeout(PROBE_DEADLINE, Connection::open(self.server, self.settings)).await {
+            Ok(Ok((connection, _))) => {
+                connection.close().await;
+                true
+            }
+            Ok(Err(Error::Silent { .. })) | Err(_) => false,
+            Ok(Err(_)) => true,
+        }
+    }
+}
+
 /// Follows changes until the connection fails or `stop` is over. `heard` is called once, when the
 /// server first answers a search.
 pub(crate) async fn follow(
@@ -606,11 +630,13 @@ pub(crate) async fn follow(
     ear: &mut Ear,
     search_timeout: Duration,
     heard: impl FnOnce() + Send,
-    network: &Network,
+    (peer, network): (&Peer<'_>, &Network),
     stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> End {
     let mut settled = None;
-    let driver = Driver { connection, tracks, ear, search_timeout, network, settled: &mut settled };
+    let settled_at = &mut settled;
+    let driver =
+        Driver { connection, tracks, ear, search_timeout, peer, network, settled: settled_at };
     let error = driver.run(heard, stop).await.err();
     End { error, settled }
 }
@@ -620,6 +646,7 @@ struct Driver<'a> {
     tracks: &'a mut [Box<dyn Track>],
     ear: &'a mut Ear,
     search_timeout: Duration,
+    peer: &'a Peer<'a>,
     network: &'a Network,
     settled: &'a mut Option<Instant>,
 }
@@ -635,6 +662,10 @@ impl Driver<'_> {
         let mut last_traffic = Instant::now();
         let mut last_heard = last_traffic;
         let mut probe: Option<(u32, Instant)> = None;
+        // A probe over a second connection, while a reply is outstanding; and when the last one was answered.
+        let peer = self.peer;
+        let mut second: Option<Pin<Box<dyn Future<Output = bool> + Send + '_>>> = None;
+        let mut vouched = last_traffic;
         let mut told_of_references = false;
         let mut is_doubtful = false;
         loop {
@@ -647,6 +678,12 @@ impl Driver<'_> {
             let is_quiet = now >= last_heard + PROBE_INTERVAL;
             if !awaits && probe.is_none() && (is_quiet || doubt) {
                 probe = Some((queue_probe(self.connection), now));
+            }
+            let second_due = last_heard.max(vouched) + PROBE_INTERVAL;
+            if !awaits {
+                second = None;
+            } else if second.is_none() && now >= second_due {
+                second = Some(Box::pin(peer.answers()));
             }
             if self.connection.has_queued() {
                 self.connection.flush().await?;
@@ -663,7 +700,8 @@ impl Driver<'_> {
                 ),
                 (false, None) => (last_heard + PROBE_INTERVAL, None),
             };
-            let due = self.tracks.iter().filter_map(|track| track.due()).min();
+            let second_due = Some(second_due).filter(|_| awaits && second.is_none());
+            let due = self.tracks.iter().filter_map(|track| track.due()).chain(second_due).min();
             let has_room = self.ear.sink.has_room();
             tokio::select! {
                 biased;
@@ -674,6 +712,7 @@ impl Driver<'_> {
                     last_traffic = Instant::now();
                     last_heard = last_traffic;
                     probe = probe.map(|(id, _)| (id, last_traffic));
+                    second = None;
                     continue;
                 }
                 () = self.network.changed() => {
@@ -681,6 +720,15 @@ impl Driver<'_> {
                     continue;
                 }
                 () = self.ear.wanted.changed() => continue,
+                answers = answer_of(&mut second) => {
+                    second = None;
+                    vouched = Instant::now();
+                    if !answers {
+                        let what = "a probe over a second connection";
+                        return Err(Error::Silent { what, deadline: PROBE_DEADLINE });
+                    }
+                    continue;
+                }
                 () = sleep_until(due.map_or(limit, |due| due.min(limit))) => {
                     match silence {
                         Some(silence) if Instant::now() >= limit => return Err(silence),
@@ -711,6 +759,7 @@ impl Driver<'_> {
                 }
                 last_traffic = Instant::now();
                 last_heard = last_traffic;
+                second = None;
                 if last_traffic >= batch_began + BATCH_MAX
                     || !self.ear.sink.has_room()
                     || !self.connection.ready_now().await?
@@ -726,6 +775,14 @@ impl Driver<'_> {
                 self.ear.flush();
             }
         }
+    }
+}
+
+/// What the probe over a second connection finds; never without one.
+async fn answer_of(second: &mut Option<Pin<Box<dyn Future<Output = bool> + Send + '_>>>) -> bool {
+    match second {
+        Some(second) => second.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,0 +1,59 @@
+//! Look-ups of programs that failed lately, for the status: a directory can answer its probes and fail every
+//! search.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How long a failed look-up counts.
+const LATELY: Duration = Duration::from_secs(60);
+/// Failures that are counted; of more the oldest are forgotten.
+const COUNTED_MAX: usize = 10_000;
+
+/// The last failures.
+#[derive(Debug, Default)]
+pub struct Failures {
+    times: VecDeque<Instant>,
+    reason: String,
+}
+
+impl Failures {
+    /// A look-up failed.
+    pub fn note(&mut self, now: Instant, reason: &str) {
+        if self.times.len() == COUNTED_MAX {
+            self.times.pop_front();
+        }
+        self.times.push_back(now);
+        reason.clone_into(&mut self.reason);
+    }
+
+    /// How many failed lately, and why the last one did.
+    pub fn lately(&mut self, now: Instant) -> (u64, &str) {
+        let is_over = |time: &Instant| now.saturating_duration_since(*time) >= LATELY;
+        while self.times.front().is_some_and(is_over) {
+            self.times.pop_front();
+        }
+        if self.times.is_empty() {
+            self.reason.clear();
+        }
+        (self.times.len() as u64, &self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_count_for_a_minute() {
+        let (start, mut failures) = (Instant::now(), Failures::default());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(failures.lately(after(0)), (0, ""));
+        failures.note(after(0), "one");
+        failures.note(after(30), "two");
+        assert_eq!(failures.lately(after(59)), (2, "two"));
+        assert_eq!(failures.lately(after(60)), (1, "two"));
+        assert_eq!(failures.lately(after(90)), (0, ""));
+        (0..=COUNTED_MAX).for_each(|_| failures.note(after(90), "many"));
+        assert_eq!(failures.lately(after(90)), (COUNTED_MAX as u64, "many"));
+    }
+}
