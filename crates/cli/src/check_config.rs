@@ -366,7 +366,7 @@ mod tests {
             errors.map(|found| found.render(Path::new("roster.toml"))).collect::<Vec<_>>()
         };
         assert_eq!(errors("/run/roster"), [""; 0]);
-        let [error] = &*errors(&format!("/{}", "x".repeat(60))) else { panic!("no error") };
+        let [error] = &*errors(&format!("/{}", "x".repeat(76))) else { panic!("no error") };
         assert!(error.starts_with("roster.toml:5: domain.far.mode: /xxx"), "{error}");
         assert!(error.contains("choose a --run-dir with a shorter path"), "{error}");
     }

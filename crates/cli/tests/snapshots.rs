@@ -311,8 +311,8 @@ fn get_prints_json_lines_that_tell_null_from_empty() {
 fn damage_is_an_error_and_never_an_absence() {
     let bench = compiled();
     let mut bytes = fs::read(bench.path("roster.snap")).unwrap();
-    // The first user's record follows the header.
-    bytes[512 + 4] ^= 1;
+    // The first section is that of the users.
+    bytes[4096 + 4] ^= 1;
     bench.write("bad.snap", &bytes);
     let run = bench.roster("get passwd root --snapshot bad.snap").expect(1);
     assert!(run.err.starts_with("roster: bad.snap: the snapshot is damaged"), "{}", run.err);

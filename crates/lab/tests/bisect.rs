@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Releases 1 to 16 of a program, of which those from 11 on take ten times as long; 8 cannot be installed.
-struct Product(TempDir);
+struct Product {
+    folder: TempDir,
+    /// Seconds that the slow releases take.
+    slow: f64,
+}
 
 impl Product {
     fn new() -> Self {
-        let product = Self(tempfile::tempdir().expect("make a folder"));
+        let product = Self { folder: tempfile::tempdir().expect("make a folder"), slow: 0.4 };
         let program = product.path("program");
         let plan = format!(
             "[command]\ncommand = [\"sh\", \"{}\"]\nusers = 1\nduration = 0.5\nwarm-up = 0\nprobe = 0\n",
@@ -24,15 +28,16 @@ impl Product {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     fn bisect(&self, good: &str, bad: &str) -> (Option<i32>, String) {
         let cmd = format!(
             "echo {{version}} >>{log}; [ {{version}} != 8 ] || exit 1
-             [ {{version}} -ge 11 ] && echo sleep 0.4 >{program} || echo sleep 0.04 >{program}",
+             [ {{version}} -ge 11 ] && echo sleep {slow} >{program} || echo sleep 0.04 >{program}",
             log = self.path("installed").display(),
-            program = self.path("program").display()
+            program = self.path("program").display(),
+            slow = self.slow,
         );
         let versions: Vec<String> = (1..=16).map(|version| version.to_string()).collect();
         self.of(&[
@@ -94,10 +99,10 @@ fn the_release_that_changed_a_figure_is_found_and_nothing_is_measured_twice() {
 
 #[test]
 fn releases_that_do_not_differ_and_one_that_cannot_be_tested_are_told() {
-    let product = Product::new();
-    // Both of the slow ones, so often that what a busy machine adds does not make the median.
+    // Both of the slow ones, so slow that the time that a busy machine adds makes no difference.
+    let product = Product { slow: 4.0, ..Product::new() };
     let plan = fs::read_to_string(product.path("plan.toml")).expect("the plan");
-    let longer = plan.replace("duration = 0.5", "duration = 4");
+    let longer = plan.replace("duration = 0.5", "duration = 12");
     fs::write(product.path("plan.toml"), longer).expect("write the plan");
     let (code, said) = product.bisect("12", "14");
     assert!(code == Some(1) && said.contains("too close"), "{said}");
@@ -121,7 +126,7 @@ fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
     let program = product.path("program");
     let program = program.display();
     let cmd = format!(
-        "[ {{version}} -ge 3 ] && echo sleep 0.4 >{program} || echo sleep 0.04 >{program}
+        "[ {{version}} -ge 3 ] && echo sleep {slow} >{program} || echo sleep 0.04 >{program}
          [ {{version}} != 2 ] || echo '[ $(($1 % 20)) = 7 ] || exit 1' >{program}"
     );
     let said = product.of(&["--versions", "1,2,3", "--good", "1", "--bad", "3", "--cmd", &cmd]).1;
