@@ -388,7 +388,7 @@ impl State {
     fn refresh(&'static self, kind: Kind) -> Refresh {
         self.sweep();
         if let Some(current) = self.current_mapped() {
-            match system::stat_path(self.location.path()) {
+            match self.location.stat() {
                 Ok(stat) if stat.identity != current.identity => {}
                 // The same, or none at all: the last good generation goes on.
                 _ => return Refresh::Done,
@@ -435,7 +435,7 @@ impl State {
         for _ in 0..FIRST_TRIES {
             let before = self.current.load(SeqCst);
             if before > SLOTS {
-                match system::stat_path(self.location.path()) {
+                match self.location.stat() {
                     Ok(stat) if stat.identity == identity => {}
                     _ => return false,
                 }

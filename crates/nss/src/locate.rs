@@ -63,7 +63,7 @@ impl Location {
             end = end.wrapping_add(part.len());
         }
         // One byte more is left for the terminating NUL.
-        if end < location.path.len() { Ok(location) } else { Err(libc::ENAMETOOLONG) }
+        if end < PATH_BYTES_MAX { Ok(location) } else { Err(libc::ENAMETOOLONG) }
     }
 
     /// The path.
@@ -71,20 +71,25 @@ impl Location {
         CStr::from_bytes_until_nul(&self.path).unwrap_or_default()
     }
 
+    /// What is at the path now.
+    #[inline(never)] // one copy for both callers
+    pub fn stat(&self) -> Result<Stat, c_int> {
+        system::stat_path(self.path())
+    }
+
     /// Opens the file if it may be believed. `ENOENT` when there is none, and on this host never was,
     /// `EACCES` when this process may not read it, `EIO` when it is missing or not to be believed.
     pub fn open(&self) -> Result<(Descriptor, Stat), c_int> {
-        self.open_file().map_err(|error| self.explained(error))
-    }
-
-    /// Programs take ENOENT for an answer: that there is no such user.
-    #[cold]
-    fn explained(&self, error: c_int) -> c_int {
-        let is_missing = error == libc::ENOENT
+        let opened = self.open_file();
+        // Programs take ENOENT for an answer: that the user does not exist.
+        if matches!(opened, Err(libc::ENOENT))
             && self.chosen_by.is_none()
             && self.kind == Kind::Accounts
-            && system::stat_path(floor::PUBLISHED).err() != Some(libc::ENOENT);
-        if is_missing { libc::EIO } else { error }
+            && !matches!(system::stat_path(floor::PUBLISHED), Err(libc::ENOENT))
+        {
+            return Err(libc::EIO);
+        }
+        opened
     }
 
     fn open_file(&self) -> Result<(Descriptor, Stat), c_int> {
@@ -203,9 +208,7 @@ fn last_of(path: &[u8]) -> &[u8] {
 /// The bytes with a NUL behind them, in `buffer`.
 #[inline(never)]
 fn c_string<'a>(bytes: &[u8], buffer: &'a mut [u8; PATH_BYTES_MAX]) -> Result<&'a CStr, c_int> {
-    let text = buffer.get_mut(..=bytes.len()).ok_or(libc::ENAMETOOLONG)?;
-    let (end, name) = text.split_last_mut().ok_or(libc::ENAMETOOLONG)?;
-    name.copy_from_slice(bytes);
-    *end = 0;
-    CStr::from_bytes_with_nul(text).map_err(|_| libc::EIO)
+    *buffer.get_mut(bytes.len()).ok_or(libc::ENAMETOOLONG)? = 0;
+    buffer.get_mut(..bytes.len()).ok_or(libc::ENAMETOOLONG)?.copy_from_slice(bytes);
+    CStr::from_bytes_until_nul(buffer).map_err(|_| libc::EIO)
 }
