@@ -126,7 +126,7 @@ fn a_release_whose_requests_fail_at_once_is_not_a_fast_one() {
     let program = product.path("program");
     let program = program.display();
     let cmd = format!(
-        "[ {{version}} -ge 3 ] && echo sleep {slow} >{program} || echo sleep 0.04 >{program}
+        "[ {{version}} -ge 3 ] && echo sleep 0.4 >{program} || echo sleep 0.04 >{program}
          [ {{version}} != 2 ] || echo '[ $(($1 % 20)) = 7 ] || exit 1' >{program}"
     );
     let said = product.of(&["--versions", "1,2,3", "--good", "1", "--bad", "3", "--cmd", &cmd]).1;
