@@ -4,13 +4,15 @@
 
 use crate::ask::{Answer, NoAnswer, ask};
 use crate::codes::{self, Code};
-use crate::handle::{Handle, Item, Priority, Style, UserName};
+use crate::handle::{Handle, Item, Priority, Style};
 use crate::local::is_local;
 use crate::options::{Credentials, Options};
 use crate::tickets;
 use core::ffi::CStr;
 use roster_secret::Secret;
-use roster_wire::pam::{Kind, Messages, ORIGIN_BYTES_MAX, Request, SECRET_BYTES_MAX, Verdict};
+use roster_wire::pam::{
+    Kind, Messages, ORIGIN_BYTES_MAX, Request, SECRET_BYTES_MAX, USER_BYTES_MAX, Verdict,
+};
 
 /// How long a failure takes, about: libpam draws up to a half more or less.
 const FAILURE_MICROSECONDS: u32 = 2_000_000;
@@ -32,8 +34,8 @@ pub struct Person<'h> {
     /// The call.
     pub handle: &'h Handle<'h>,
     options: &'h Options,
-    /// The name that the program had set when the call began.
-    pub name: UserName,
+    /// As the program has it.
+    pub name: &'h CStr,
 }
 
 /// Why a call is over before anybody was asked.
@@ -48,8 +50,9 @@ impl<'h> Person<'h> {
     fn of(handle: &'h Handle<'h>, options: &'h Options) -> Result<Self, NotAsked> {
         let name = handle.user().map_err(NotAsked::Nobody)?;
         let bytes = name.to_bytes();
-        let is_impossible = |&byte: &u8| byte.is_ascii_control() || byte == b':' || byte == b'/';
-        if bytes.iter().any(is_impossible) {
+        let is_possible = (1..=USER_BYTES_MAX).contains(&bytes.len())
+            && !bytes.iter().any(|&byte| byte.is_ascii_control() || byte == b':' || byte == b'/');
+        if !is_possible {
             return Err(NotAsked::Nobody(Code::USER_UNKNOWN));
         }
         if is_local(bytes) {
@@ -65,7 +68,7 @@ impl<'h> Person<'h> {
     /// A line in the log.
     pub fn log(&self, priority: Priority, text: &CStr) {
         if priority != Priority::Debug || self.options.debug {
-            self.handle.log(priority, text, &self.name);
+            self.handle.log(priority, text, self.name);
         }
     }
 
@@ -75,7 +78,7 @@ impl<'h> Person<'h> {
         let request = Request {
             kind,
             user: self.name.to_bytes(),
-            uid: self.handle.ids(&self.name).map(|(uid, _)| uid),
+            uid: self.handle.ids(self.name).map(|(uid, _)| uid),
             service: said(Item::Service),
             remote_host: said(Item::RemoteHost),
             terminal: said(Item::Terminal),

@@ -4,10 +4,9 @@
 use crate::codes::Code;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::marker::PhantomData;
-use core::ops::Deref;
 use core::ptr;
 use roster_secret::{Secret, wipe};
-use roster_wire::pam::{MESSAGE_BYTES_MAX, SECRET_BYTES_MAX, USER_BYTES_MAX};
+use roster_wire::pam::{MESSAGE_BYTES_MAX, SECRET_BYTES_MAX};
 
 /// libpam's own.
 #[repr(C)]
@@ -118,28 +117,6 @@ unsafe extern "C" fn forget(_: *mut PamHandle, data: *mut c_void, _: c_int) {
     }
 }
 
-/// A copy of the user's name: while the program asks for a password, it may set another name, and libpam frees the first.
-pub struct UserName([u8; USER_BYTES_MAX + 1]);
-
-impl UserName {
-    /// `None` for an empty name, and for one that is longer than a request has room for.
-    fn copy_of(name: &CStr) -> Option<Self> {
-        let name = name.to_bytes();
-        let mut copy = [0; USER_BYTES_MAX + 1];
-        let (place, _nul) = copy.split_at_mut_checked(USER_BYTES_MAX)?;
-        place.get_mut(..name.len())?.copy_from_slice(name);
-        (!name.is_empty()).then_some(Self(copy))
-    }
-}
-
-impl Deref for UserName {
-    type Target = CStr;
-
-    fn deref(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
-    }
-}
-
 /// A call's handle.
 pub struct Handle<'c> {
     pamh: *mut PamHandle,
@@ -153,16 +130,14 @@ impl Handle<'_> {
         Self { pamh, call: PhantomData }
     }
 
-    /// The user's name. libpam asks the program for it where the program has not set it.
-    pub fn user(&self) -> Result<UserName, Code> {
+    /// Who logs in; the program is asked if it has not said.
+    pub fn user(&self) -> Result<&CStr, Code> {
         let mut user = ptr::null();
         // SAFETY: libpam's handle; `user` has room for what the call writes, and no prompt means the usual one.
         match unsafe { pam_get_user(self.pamh, &raw mut user, ptr::null()) } {
-            0 if !user.is_null() => {
-                // SAFETY: a string of libpam's, which it keeps until the name is set anew: not before it is copied.
-                let user = unsafe { CStr::from_ptr(user) };
-                UserName::copy_of(user).ok_or(Code::USER_UNKNOWN)
-            }
+            // SAFETY: a string of libpam's, which it keeps for as long as the name is not set anew, and
+            // nothing here does that.
+            0 if !user.is_null() => Ok(unsafe { CStr::from_ptr(user) }),
             0 => Err(Code::USER_UNKNOWN),
             code => Err(Code(code)),
         }

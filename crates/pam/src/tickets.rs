@@ -74,7 +74,7 @@ pub fn remove(person: &Person<'_>) {
     let handle = person.handle;
     let Some(cache) = handle.kept(CACHE) else { return };
     handle.drop_kept(CACHE);
-    if let (Some(name), Some((uid, gid))) = (with_end(cache.as_bytes()), handle.ids(&person.name))
+    if let (Some(name), Some((uid, gid))) = (with_end(cache.as_bytes()), handle.ids(person.name))
         && let Some(name) = text_of(&name)
     {
         handle.set_variable(VARIABLE);
@@ -86,7 +86,7 @@ pub fn remove(person: &Person<'_>) {
 
 fn store(person: &Person<'_>, what: &CStr, name: Option<&CStr>, tickets: &[u8]) {
     let handle = person.handle;
-    let Some((uid, gid)) = handle.ids(&person.name) else { return };
+    let Some((uid, gid)) = handle.ids(person.name) else { return };
     let mut said = [0; NAME_BYTES_MAX];
     let told = helper::run(what, uid, gid, name, tickets, &mut said);
     let told = told.and_then(|length| said.get(..length)?.strip_suffix(b"\n"));
