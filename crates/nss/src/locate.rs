@@ -77,7 +77,7 @@ impl Location {
         system::stat_path(self.path())
     }
 
-    /// Opens the file if it may be believed. `ENOENT` when there is none, and on this host never was,
+    /// Opens the file if it may be believed. `ENOENT` when it is missing on a host that never had one,
     /// `EACCES` when this process may not read it, `EIO` when it is missing or not to be believed.
     pub fn open(&self) -> Result<(Descriptor, Stat), c_int> {
         let opened = self.open_file();
