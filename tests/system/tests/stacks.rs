@@ -182,8 +182,9 @@ fn each_choice_of_features_of_the_authselect_profile_lets_the_right_people_in() 
             assert_eq!(text.contains("faillock"), features.contains(&"with-faillock".to_owned()));
             assert_ne!(text.contains("nullok"), features.contains(&"without-nullok".to_owned()));
             let name = format!("{profile}-{}", features.join("-"));
-            // What it counts of root's log-ins is not for this machine.
-            let text = text.replace("pam_faillock.so", "pam_faillock.so dir=/run/faillock");
+            // Each stack counts failures by itself: wrong passwords of logins at the same time would lock the user.
+            let faillock = format!("pam_faillock.so dir=/run/faillock-{name}");
+            let text = text.replace("pam_faillock.so", &faillock);
             world.debian.write(&name, &text);
             stacks.push(name);
         }
