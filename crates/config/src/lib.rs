@@ -345,10 +345,10 @@ pub struct Ldap {
     pub users: Search,
     /// Search of groups.
     pub groups: Search,
-    /// Names of attributes, from the schema and `[domain.NAME.attributes]`.
+    /// Names of other attributes, from `[domain.NAME.attributes]`.
     pub attributes: Attributes,
-    /// How groups name their members.
-    pub schema: Schema,
+    /// Where groups name their members: in all of these, or some.
+    pub member_attributes: Vec<MemberAttribute>,
     /// Whether names are told apart by case alone; if not, they are served in lower case.
     pub case_sensitive: bool,
     /// How to bind.
@@ -450,13 +450,24 @@ pub struct Search {
     pub filter: String,
 }
 
-/// How groups name their members.
+/// An attribute in which groups name their members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAttribute {
+    /// Its name, lower case.
+    pub name: String,
+    /// What its values are.
+    pub values: MemberValues,
+}
+
+/// How the values of an attribute name members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Schema {
-    /// By user name, `memberUid`.
-    Rfc2307,
-    /// By DN, `member`; groups may be members.
-    Rfc2307bis,
+pub enum MemberValues {
+    /// Users by name: `memberUid`.
+    Names,
+    /// Users and groups by DN: `member`.
+    Dns,
+    /// The same with an optional UID behind (RFC 4517, 3.3.21): `uniqueMember`.
+    DnsWithUids,
 }
 
 /// Names of attributes, lower case.
@@ -471,7 +482,6 @@ pub struct Attributes {
     pub user_shell: String,
     pub group_name: String,
     pub group_gid: String,
-    pub group_member: String,
     pub ssh_key: String,
     pub shadow_last_change: String,
     pub shadow_max: String,

@@ -98,6 +98,7 @@ fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
             let header = Header {
                 number,
                 kind: 0,
+                list: 0,
                 reference: 0,
                 digest: cookie,
                 seen_unix: 0,
@@ -339,6 +340,7 @@ fn fill_the_disk(folder: &Path) {
             let header = Header {
                 number,
                 kind: 0,
+                list: 0,
                 reference: 0,
                 digest: 2,
                 seen_unix: 0,

@@ -52,7 +52,9 @@ pub fn build(
             shell: Some(entry.shell()),
         };
         ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
-        targets[user.domain].claim(entry.reference, Target::User(position));
+        for reference in entry.references {
+            targets[user.domain].claim(reference, Target::User(position));
+        }
     }
     let weights = merged.groups.iter().map(|group| group.entry.entry().references().len() as u64);
     let ranges = cut(weights, threads());

@@ -203,6 +203,7 @@ pub(super) fn user_at(number: u32, reference: u32, user: &roster_snapshot::User<
     User::new(&exchange::User {
         number,
         reference,
+        by_name: NO_REFERENCE,
         uid: record.uid,
         gid: record.gid,
         name: record.name,

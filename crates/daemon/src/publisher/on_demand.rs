@@ -819,8 +819,8 @@ impl State {
         if domain.mode == Mode::OnDemand {
             return user.groups.iter().flatten().copied().filter(is_served).collect();
         }
-        let (mut groups, mut told) = (BTreeSet::new(), HashSet::from([user.reference]));
-        let mut references = vec![user.reference];
+        let (mut groups, mut told) = (BTreeSet::new(), HashSet::from(user.references));
+        let mut references = user.references.to_vec();
         while let Some(reference) = references.pop() {
             for &number in domain.entries.listed_by(reference) {
                 if groups.insert(number)
