@@ -1,8 +1,8 @@
 //! What roster.toml means, and what is said of every mistake.
 
 use roster_config::{
-    AccountCheck, Auth, AuthMethod, Bind, Listen, Mode, MemberValues, Offline, Parsed, Problem, Provider,
-    Server, Severity, Validate, explain::explain, parse,
+    AccountCheck, Auth, AuthMethod, Bind, Listen, MemberValues, Mode, Offline, Parsed, Problem,
+    Provider, Server, Severity, Validate, explain::explain, parse,
 };
 use std::path::Path;
 use std::time::Duration;

@@ -13,9 +13,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::link::{Answer, Open, Question};
 use crate::message::{Operation, RawEntry, Response, Scope, printable};
-use crate::schema::{
-    By, Mapping, PartSearch, Read, ReadGroup, Rest, entry_id, group_id, no_rest,
-};
+use crate::schema::{By, Mapping, PartSearch, Read, ReadGroup, Rest, entry_id, group_id, no_rest};
 use crate::track::key_values;
 use roster_provider::{
     Entry, EntryId, Group, Keys, LookUp, Looked, Member, Of, Part, Rejected, Sink, Unanswered, User,
@@ -114,7 +112,8 @@ impl Wanted {
             Self::Names(wanted) => wanted.contains(&*user.name),
             Self::Members(wanted) => {
                 let named = Member::Name(Cow::Borrowed(&user.name));
-                wanted.contains(&named) || wanted.contains(&Member::Dn(Cow::Borrowed(&user.reference)))
+                wanted.contains(&named)
+                    || wanted.contains(&Member::Dn(Cow::Borrowed(&user.reference)))
             }
         }
     }
@@ -820,8 +819,7 @@ fn own(bytes: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
 
 pub(crate) fn owned(group: Group<'_>) -> Group<'static> {
     let Group { name, gid, reference, members } = group;
-    let members =
-        members.map(|members| members.into_iter().map(Member::into_owned).collect());
+    let members = members.map(|members| members.into_iter().map(Member::into_owned).collect());
     Group { name: own(name), gid, reference: own(reference), members }
 }
 

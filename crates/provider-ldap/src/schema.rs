@@ -679,7 +679,11 @@ mod tests {
     use super::*;
     use crate::message::testing::{entry, raw};
 
-    fn mapping(schema: Schema, case_sensitive: bool) -> Mapping {
+    fn attribute(name: &str, values: MemberValues) -> MemberAttribute {
+        MemberAttribute { name: name.to_owned(), values }
+    }
+
+    fn mapping(case_sensitive: bool) -> Mapping {
         let text = |text: &str| text.to_owned();
         Mapping {
             attributes: Attributes {
@@ -707,7 +711,11 @@ mod tests {
                 lockout_time: text("lockouttime"),
                 uuid: None,
             },
-            schema,
+            members: vec![
+                attribute("memberuid", MemberValues::Names),
+                attribute("member", MemberValues::Dns),
+                attribute("uniquemember", MemberValues::DnsWithUids),
+            ],
             case_sensitive,
             overrides: Overrides::default(),
             domain: text("corp"),
@@ -725,19 +733,22 @@ mod tests {
     /// What becomes of a user with these attributes: its name, or the reason against it.
     fn read(dn: &str, attributes: &[Values<'_>]) -> Read<String> {
         let message = entry(dn, attributes);
-        let user = mapping(Schema::Rfc2307, false).user(&raw(&message)).unwrap()?;
+        let user = mapping(false).user(&raw(&message)).unwrap()?;
         Ok(String::from_utf8(user.name.into_owned()).unwrap())
     }
 
     #[test]
     fn a_user_has_its_fields_under_the_configured_names() {
         let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, ("GECOS", &[b"A. Lice"])]);
-        let user = mapping(Schema::Rfc2307bis, false).user(&raw(&message)).unwrap().unwrap();
+        let user = mapping(false).user(&raw(&message)).unwrap().unwrap();
         assert_eq!((&*user.name, user.uid, user.gid), (&b"alice"[..], 5001, 5000));
         assert_eq!((&*user.gecos, &*user.shell), (&b"A. Lice"[..], &b""[..]));
         assert_eq!(&*user.reference, b"uid=alice,dc=x");
-        let sensitive = mapping(Schema::Rfc2307, true).user(&raw(&message)).unwrap().unwrap();
-        assert_eq!((&*sensitive.name, &*sensitive.reference), (&b"Alice"[..], &b"Alice"[..]));
+        let sensitive = mapping(true).user(&raw(&message)).unwrap().unwrap();
+        assert_eq!(
+            (&*sensitive.name, &*sensitive.reference),
+            (&b"Alice"[..], &b"uid=alice,dc=x"[..])
+        );
     }
 
     #[test]
@@ -746,7 +757,7 @@ mod tests {
         let roles: Values<'_> = ("nsRole", &[b"cn=staff,dc=x", b"cn=nsManagedDisabledRole,dc=x"]);
         let expire: Values<'_> = ("SHADOWEXPIRE", &[b"20000"]);
         let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, keys, roles, expire]);
-        let without = mapping(Schema::Rfc2307, false);
+        let without = mapping(false);
         let user = without.user(&raw(&message)).unwrap().unwrap();
         assert_eq!(user.account, Account::default());
         let facts = facts(&without.attributes);
@@ -826,35 +837,99 @@ mod tests {
         let attributes: [Values<'_>; 3] =
             [("cn", &[b"staff"]), GID, ("member", &[b"uid=a,dc=x", b"UID=B, dc=x", b""])];
         let message = entry("cn=staff,dc=x", &attributes);
-        let read = mapping(Schema::Rfc2307bis, false).group(&raw(&message), true).unwrap().unwrap();
-        assert_eq!(read.rest_from, None);
+        let read = mapping(false).group(&raw(&message), true).unwrap().unwrap();
+        assert_eq!(read.rest, []);
         let members = read.group.members.unwrap();
-        assert_eq!(members, [&b"uid=a,dc=x"[..], b"uid=b,dc=x"]);
-        assert!(matches!(members[0], Cow::Borrowed(_)));
-        let read =
-            mapping(Schema::Rfc2307bis, false).group(&raw(&message), false).unwrap().unwrap();
+        assert_eq!(members, [dn(b"uid=a,dc=x"), dn(b"uid=b,dc=x")]);
+        assert!(matches!(members[0], Member::Dn(Cow::Borrowed(_))));
+        let read = mapping(false).group(&raw(&message), false).unwrap().unwrap();
         assert_eq!(read.group.members, None);
     }
 
     #[test]
-    fn a_group_by_rfc2307_cannot_be_a_member() {
-        let message = entry("cn=alice,dc=x", &[("cn", &[b"alice"]), GID]);
-        let read = mapping(Schema::Rfc2307, false).group(&raw(&message), true).unwrap().unwrap();
-        assert!(read.group.reference.is_empty());
+    fn members_of_all_attributes_are_read() {
+        let attributes: [Values<'_>; 5] = [
+            ("cn", &[b"staff"]),
+            GID,
+            ("uniqueMember", &[b"uid=c,dc=x#'0101'B", b"UID=d,dc=x", b"uid=e,dc=x#''B"]),
+            ("memberUid", &[b"Alice", b""]),
+            ("member", &[b"uid=alice,dc=x", b"uid=b,dc=x#'0'B"]),
+        ];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let read = |mapping: &Mapping| {
+            let read = mapping.group(&raw(&message), true).unwrap().unwrap();
+            read.group.members.unwrap()
+        };
+        let all = mapping(false);
+        let [by_name, by_dn] = [name(b"alice"), dn(b"uid=alice,dc=x")];
+        let uid_kept = dn(b"uid=b,dc=x\\23'0'b");
+        let [c, d, e] = [b"uid=c,dc=x", b"uid=d,dc=x", b"uid=e,dc=x"].map(|text| dn(text));
+        assert_eq!(read(&all), [by_name.clone(), by_dn, uid_kept, c, d, e]);
+        let mut one = all;
+        one.members.truncate(1);
+        assert_eq!(read(&one), [by_name]);
+        let group = one.group(&raw(&message), false).unwrap().unwrap().group;
+        assert!(group.reference.is_empty(), "no list names it");
     }
 
-    /// The members of a group with this list, and where the rest begins.
+    #[test]
+    fn unique_members_lose_only_uids() {
+        for (value, dn) in [
+            ("cn=a#'01'B", "cn=a"),
+            ("cn=a#''B", "cn=a"),
+            ("cn=a#'01'b", "cn=a#'01'b"),
+            ("cn=a#'012'B", "cn=a#'012'B"),
+            ("cn=a#01'B", "cn=a#01'B"),
+            ("cn=a'01'B", "cn=a'01'B"),
+            ("'B", "'B"),
+            ("#'1'B", ""),
+        ] {
+            assert_eq!(without_uid(value.as_bytes()), dn.as_bytes(), "{value}");
+        }
+    }
+
+    fn dn(dn: &[u8]) -> Member<'_> {
+        Member::Dn(Cow::Borrowed(dn))
+    }
+
+    fn name(name: &[u8]) -> Member<'_> {
+        Member::Name(Cow::Borrowed(name))
+    }
+
+    /// The list of `member`.
+    const MEMBER: usize = 1;
+
+    /// How many members a group with this list has, and where the rest begins.
     fn members(description: &str, from: u32) -> Read<(usize, Option<u32>)> {
         let list: Values<'_> = (description, &[b"uid=a,dc=x", b"uid=b,dc=x"]);
         let message = entry("cn=staff,dc=x", &[("cn", &[b"staff"]), GID, ("member", &[]), list]);
-        let mapping = mapping(Schema::Rfc2307bis, false);
-        let shown = mapping.members(&raw(&message), from).unwrap()?;
+        let mapping = mapping(false);
+        let mut members = Vec::new();
+        let shown = Rest { attribute: MEMBER, from };
+        let rest = mapping.members(&raw(&message), shown, &mut members).unwrap()?;
         if from == 0 {
             let read = mapping.group(&raw(&message), true).unwrap()?;
-            assert_eq!(read.rest_from, shown.rest_from);
-            assert_eq!(read.group.members.as_ref(), Some(&shown.values));
+            assert_eq!(read.rest, Vec::from_iter(rest));
+            assert_eq!(read.group.members.as_ref(), Some(&members));
         }
-        Ok((shown.values.len(), shown.rest_from))
+        Ok((members.len(), rest.map(|rest| rest.from)))
+    }
+
+    #[test]
+    fn members_in_range_continue_each_list() {
+        let attributes: [Values<'_>; 4] = [
+            ("cn", &[b"staff"]),
+            GID,
+            ("memberUid;range=0-1", &[b"a", b"b"]),
+            ("uniqueMember;range=0-0", &[b"uid=c,dc=x"]),
+        ];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let mapping = mapping(false);
+        let read = mapping.group(&raw(&message), true).unwrap().unwrap();
+        assert_eq!(read.group.members.unwrap().len(), 3);
+        let rest: Vec<String> =
+            read.rest.into_iter().map(|rest| mapping.rest_of_members(rest)).collect();
+        assert_eq!(rest, ["memberuid;range=2-*", "uniquemember;range=1-*"]);
     }
 
     #[test]
@@ -863,7 +938,8 @@ mod tests {
         assert_eq!(members("MEMBER;Range=0-*", 0), Ok((2, None)));
         assert_eq!(members("member;range=1500-2999", 1500), Ok((2, Some(3000))));
         assert_eq!(members("member;range=1500-*", 1500), Ok((2, None)));
-        assert_eq!(mapping(Schema::Rfc2307bis, false).rest_of_members(1500), "member;range=1500-*");
+        let rest = Rest { attribute: MEMBER, from: 1500 };
+        assert_eq!(mapping(false).rest_of_members(rest), "member;range=1500-*");
     }
 
     #[test]
@@ -940,7 +1016,7 @@ mod tests {
         };
         let is = |attributes: &[Values<'_>]| {
             let message = entry("cn=x", attributes);
-            search.classify(&raw(&message), &mapping(Schema::Rfc2307, false)).unwrap()
+            search.classify(&raw(&message), &mapping(false)).unwrap()
         };
         assert_eq!(is(&[class(&[&b"top"[..], b"posixaccount"])]), Is { user: true, group: false });
         assert_eq!(is(&[class(&[b"posixGroup"])]), Is { user: false, group: true });

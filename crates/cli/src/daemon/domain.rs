@@ -105,6 +105,7 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
     let entries =
         |users, groups| format!("{}, {}", counted(users, "user"), counted(groups, "group"));
     row("in the cache", &entries(status.users, status.groups));
+    row("mixed groups", &status::mixed_groups(status).unwrap_or_default());
     if let Some(counts) = counts.filter(|counts| counts.present) {
         row("served", &entries(counts.users, counts.groups));
         row("waits for", &counts.waits_for);
@@ -370,6 +371,7 @@ mod tests {
             complete: true,
             users: 10_201,
             groups: 10_100,
+            mixed_groups: 2,
             rejected: 2,
             last_change_unix: 500,
             held_removals: 5000,
@@ -394,6 +396,7 @@ mod tests {
              last refresh    never\n\
              complete        yes\n\
              in the cache    10,201 users, 10,100 groups\n\
+             mixed groups    2 groups name members both by name and by DN\n\
              served          389 users, 10,100 groups\n\
              rejected        9,814: roster domain rejected corp\n\
              held            5,000 entries that may be gone: roster domain confirm corp\n"

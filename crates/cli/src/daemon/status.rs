@@ -534,8 +534,8 @@ fn of_nothing(
         let groups = counted(counts.groups, "group");
         (
             format!("{name}: nobody is a member of any of its {groups}"),
-            "if somebody should be: schema may be the other one, rfc2307 where groups have memberUid, \
-             rfc2307bis where they have member",
+            "if the groups have members in the directory: member_attributes may lack the attribute that \
+             names them, or the bind DN may not read it",
         )
     })
 }
@@ -619,6 +619,13 @@ fn as_text(report: &Report, findings: &[Finding], paint: Paint) -> String {
     }
     text += "\n";
     text += &domain_table(report);
+    for (name, status) in &report.domains {
+        if let Ok(status) = status
+            && let Some(mixed) = mixed_groups(status)
+        {
+            text += &format!("{name}: {mixed}\n");
+        }
+    }
     if let Ok(monitor) = &report.monitor {
         text += "\n";
         text += &role_table(report, monitor);
@@ -631,6 +638,13 @@ fn as_text(report: &Report, findings: &[Finding], paint: Paint) -> String {
         text += "All well.\n";
     }
     text
+}
+
+/// What there is to say of groups that name members in both ways.
+pub fn mixed_groups(status: &DomainStatus) -> Option<String> {
+    let groups = counted(status.mixed_groups, "group");
+    let name = if status.mixed_groups == 1 { "names" } else { "name" };
+    (status.mixed_groups > 0).then(|| format!("{groups} {name} members both by name and by DN"))
 }
 
 fn snapshot_text(now: u64, publisher: &PublisherStatus) -> String {
@@ -810,6 +824,7 @@ pub fn domain_json(
                 "complete": status.complete,
                 "users": status.users,
                 "groups": status.groups,
+                "mixed_groups": status.mixed_groups,
                 "unreadable": status.rejected,
                 "last_change_unix": time(status.last_change_unix),
                 "last_refresh_unix": time(status.last_refresh_unix),
@@ -988,6 +1003,22 @@ backend:corp  running 3 h  104  roster-bus         0  info  landlock, seccomp
 All well.
 "
         );
+        assert!(is_well(&judge(&report)));
+    }
+
+    #[test]
+    fn status_counts_mixed_groups() {
+        let mut report = report();
+        let text = |report: &Report| as_text(report, &judge(report), Paint::plain());
+        assert!(!text(&report).contains("by DN"));
+        for (mixed, line) in [
+            (1, "\ncorp: 1 group names members both by name and by DN\n"),
+            (3, "\ncorp: 3 groups name members both by name and by DN\n"),
+        ] {
+            change(&mut report, |status| status.mixed_groups = mixed);
+            assert!(text(&report).contains(line));
+            assert_eq!(domains_json(&report)[0]["mixed_groups"], mixed);
+        }
         assert!(is_well(&judge(&report)));
     }
 

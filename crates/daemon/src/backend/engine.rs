@@ -760,10 +760,12 @@ impl State {
                         members.extend(named.iter().map(|member| self.reference(member)));
                         Some(named.iter().fold(Ways::default(), Ways::with))
                     }
-                    None => before.filter(|before| *before.name == *group.name).and_then(|before| {
-                        members.extend(before.members()?.iter());
-                        self.entries.get(before.key).map(|slot| slot.ways)
-                    }),
+                    None => {
+                        before.filter(|before| *before.name == *group.name).and_then(|before| {
+                            members.extend(before.members()?.iter());
+                            self.entries.get(before.key).map(|slot| slot.ways)
+                        })
+                    }
                 };
                 let reference = self.reference(&by_dn(&group.reference));
                 let members = known.map(|_| members.as_slice());
