@@ -4,7 +4,7 @@
 use crate::artifacts::{krb5_program, roster_program, rosterd_program};
 use crate::corpus::Corpus;
 use crate::host::{Host, Output, RECOMMENDED, ROSTER, plain_environment, run, tool};
-use crate::servers::{Process, READER_PASSWORD, Schema, Server};
+use crate::servers::{Process, READER_PASSWORD, Server};
 use crate::wait::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -459,11 +459,7 @@ impl Rosterd {
             .enumerate()
             .map(|(i, source)| match source {
                 Source::Server(server) => {
-                    let schema = match server.schema() {
-                        Schema::Rfc2307 => "rfc2307",
-                        Schema::Rfc2307bis => "rfc2307bis",
-                    };
-                    json!({"schema": schema, "ldif": server.export(&format!("export{i}.ldif"))})
+                    json!({"ldif": server.export(&format!("export{i}.ldif"))})
                 }
                 Source::Files(passwd, group) => json!({"passwd": passwd, "group": group}),
             })
