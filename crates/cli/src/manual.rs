@@ -14,7 +14,6 @@ min_id = 1000
 provider = "ldap"
 uris = ["ldaps://ldap1.example.com", "ldaps://ldap2.example.com"]
 base = "dc=example,dc=com"
-schema = "rfc2307bis"              # rfc2307 | rfc2307bis
 mode = "replicate"                 # replicate | on-demand
 bind_dn = "cn=reader,dc=example,dc=com"
 bind_password_file = "/etc/roster/corp.password"
@@ -77,7 +76,7 @@ const SERVERS: &[&str] = &[
     "For syncrepl slapd needs the overlay syncprov on the database, best with syncprov-sessionlog; 389 \
      Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
      nsslapd-attribute: nsuniqueid:targetUniqueId, and a reader who binds. Both need indices for equality on \
-     objectClass, uid, uidNumber, cn, gidNumber and memberUid or member, and limits under which the reader \
+     objectClass, uid, uidNumber, cn, gidNumber, memberUid, member and uniqueMember, and limits under which the reader \
      gets all entries. What the reader must be allowed to read are the attributes that are mapped, and \
      entryUUID, entryCSN and modifyTimestamp, with 389 Directory Server nsUniqueId and modifyTimestamp. Without \
      the stamps, entryCSN there and modifyTimestamp here, a mirror is right and never resumed: everything is \

@@ -2,8 +2,8 @@
 //!
 //! A name goes into filters as a raw value, and an answer counts only if it has the very name that
 //! was asked for, by the domain's rule on case. Groups of a user are one search, whatever their
-//! number, or one a level where groups are members of groups; members of groups are fetched by the
-//! hundred, and only those that the sink does not know. Whatever is too much to be told whole is an
+//! number, and where lists have DNs one more for each hundred of these groups, which others may list;
+//! members of groups are fetched by the hundred, and only those that the sink does not know. Whatever is too much to be told whole is an
 //! error: a list is never cut.
 
 use crate::Ldap;
@@ -440,11 +440,13 @@ impl LookUps {
         // As the directory spells it, for member attributes that tell cases apart.
         let mut asked = self.mapping.naming(By::Name, &user.names);
         asked.extend(self.mapping.naming(By::Dn, slice::from_ref(&user.dn)));
+        // Of each key as many terms as there are attributes that may have it.
+        let terms = KEYS_PER_SEARCH * self.mapping.members_by(By::Dn).count().max(1);
         let mut seen: HashSet<EntryId> = HashSet::new();
         let mut all = Vec::new();
         for _level in 0..LEVELS_MAX {
             let mut next = Vec::new();
-            for filters in asked.chunks(KEYS_PER_SEARCH) {
+            for filters in asked.chunks(terms) {
                 let filter = Filter::any(filters);
                 for group in self.groups(asker, sink, filter, false, &Wanted::All).await? {
                     if seen.insert(group.id) {

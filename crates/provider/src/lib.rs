@@ -208,8 +208,8 @@ pub enum LookUp {
     GroupByName(Vec<u8>),
     /// A group with its members, by gid.
     GroupByGid(u32),
-    /// The groups of a user, without their members: one search, whatever their number. Reports the
-    /// user, the groups, and [`Sink::groups_of`].
+    /// The groups of a user, without their members. Reports the user, the groups, and
+    /// [`Sink::groups_of`].
     GroupsOf(Vec<u8>),
 }
 

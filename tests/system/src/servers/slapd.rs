@@ -276,7 +276,7 @@ impl Slapd {
              sizelimit {size_limit}\n\
              database mdb\nsuffix \"{base}\"\nrootdn \"{admin}\"\nrootpw \"{ADMIN_PASSWORD}\"\n\
              directory {folder}/db\nmaxsize 2147483648\ndbnosync\n\
-             index objectClass,uid,cn,uidNumber,gidNumber,memberUid,entryUUID,entryCSN eq\n\
+             index objectClass,uid,cn,uidNumber,gidNumber,memberUid,member,uniqueMember,entryUUID,entryCSN eq\n\
              access to attrs=userPassword by self write by anonymous auth by * none\n\
              access to * by dn.exact=\"cn=reader,{base}\" read\n\
              \x20 by dn.children=\"cn=peercred,cn=external,cn=auth\" read\n\
