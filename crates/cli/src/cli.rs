@@ -585,6 +585,10 @@ pub struct CheckConfig {
     #[arg(long)]
     pub explain: bool,
 
+    /// The snapshot whose users and groups are judged by the configuration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT)]
+    pub snapshot: PathBuf,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,

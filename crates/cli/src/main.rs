@@ -26,6 +26,7 @@ mod replace;
 mod snapshot_file;
 mod synth;
 mod terminal;
+mod unserved;
 
 use anyhow::Result;
 use clap::Parser;

@@ -34,6 +34,10 @@ const DESCRIPTION: &[&str] = &[
      in its log and in roster status what is wrong, on which line, and what to write instead. So does \
      roster check-config FILE, before anything else does; with --explain it prints every key with \
      its value and where that is from.",
+    "Only root may be able to change this file, files with entries, and the files with passwords, keytabs \
+     and certificates that it names. rosterd refuses a file that belongs to another user or that other users \
+     can write to. It refuses a file below a directory of that kind, unless the directory is sticky. Members \
+     of group 0 count as root.",
     "Durations are text with a unit, \"500ms\", \"30s\", \"5m\", \"12h\" or \"1d\", or whole numbers of \
      seconds. Paths are absolute.",
 ];

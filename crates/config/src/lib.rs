@@ -2,7 +2,8 @@
 //!
 //! [`parse`] reads the file's text and gives either a [`Config`] in which everything holds, or every
 //! mistake that it found, each with its line and what to write instead. It opens nothing: whether a
-//! path leads anywhere is found out by who uses it, and by [`Parsed::read_secrets`].
+//! path leads anywhere is found out by who uses it, and by [`Parsed::read_secrets`]. [`check_ownership`] looks at
+//! files that rosterd goes by.
 //!
 //! [`keys`] holds every key with its type, default and meaning, and is what the manual is made of;
 //! `syntax` the small languages inside values; `read` turns TOML into values; `check` and `domain`
@@ -16,6 +17,7 @@ pub mod explain;
 pub mod filter;
 pub mod keys;
 mod keytab;
+mod ownership;
 mod problem;
 mod read;
 mod secrets;
@@ -23,6 +25,7 @@ mod syntax;
 
 pub use check::{Parsed, parse};
 pub use keytab::{KEYTAB_MARK, Keytab, Unverified, was_keytab_used};
+pub use ownership::check_ownership;
 pub use problem::{Problem, Severity};
 pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
 

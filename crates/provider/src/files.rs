@@ -302,6 +302,8 @@ async fn read(path: &Path) -> Result<Vec<u8>, String> {
     // A file may lie where reading waits; the rest of the process does not wait with it.
     let read = tokio::task::spawn_blocking(move || {
         let mut text = Vec::new();
+        roster_config::check_ownership(&file)
+            .map_err(|(what, instead)| io::Error::other(format!("{what}; {instead}")))?;
         File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
         Ok(text)
     });

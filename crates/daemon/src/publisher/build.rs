@@ -2,10 +2,10 @@
 //! domain's groups lead to users of the same domain that are served, through nested groups of the
 //! same domain, and nowhere else.
 
-use super::admit::Refusal;
 use super::cost;
 use super::merge::{Merged, Served};
 use super::model::{Domain, Entry, Group};
+use roster_admission::Refusal;
 use roster_record as record;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::parallel::{self, cut, threads};

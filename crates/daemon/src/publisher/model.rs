@@ -1,8 +1,10 @@
 //! What the back-ends handed over, domain by domain, as they said it. No judgement here: see
-//! `admit` and `merge`.
+//! `roster_admission` and `merge`.
 
 use super::cost::{COST_MAX, Cost};
+use roster_admission::{AsGroup, AsUser};
 use roster_bus::exchange::{self, Header, Malformed, NO_REFERENCE, Record, Records};
+use roster_record as record;
 use std::array;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -163,6 +165,30 @@ impl Group {
     #[must_use]
     pub fn references(&self) -> &[u32] {
         self.members.as_deref().unwrap_or_default()
+    }
+}
+
+impl AsUser for User {
+    fn as_user(&self) -> record::User<'_> {
+        record::User {
+            name: self.name(),
+            passwd: None,
+            uid: self.uid,
+            gid: self.gid,
+            gecos: Some(self.gecos()),
+            dir: Some(self.dir()),
+            shell: Some(self.shell()),
+        }
+    }
+}
+
+impl AsGroup for Group {
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    fn gid(&self) -> u32 {
+        self.gid
     }
 }
 

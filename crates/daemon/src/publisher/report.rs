@@ -1,11 +1,11 @@
 //! What people are told of the publisher's entries: how many are refused and why, which, and what is
 //! known of a name.
 
-use super::admit::Refusal;
 use super::merge::Merged;
 use super::model::{Entry, Group, User};
 use super::restored::Behind;
 use super::state::{DomainState, State};
+use roster_admission::Refusal;
 use roster_bus::exchange::NO_REFERENCE;
 use roster_bus::interfaces::{DomainCounts, Kind, Rejected, Shown};
 use std::collections::{HashMap, HashSet};

@@ -1,15 +1,15 @@
 //! What the publisher makes of what back-ends hand over, up to the snapshot's bytes.
 
-use super::admit::Locals;
 use super::kept::{Displaced, Remade, Unusable};
 use super::learnt::Found;
-use super::locals::IdRanges;
 use super::model::{self, NUMBERS_MAX, Refused};
 use super::own::Identity;
 use super::places::Places;
 use super::served::{self, Counts, Section, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
+use roster_admission::IdRanges;
+use roster_admission::Locals;
 use roster_bus::exchange::{
     self, COMPLETE, CURRENT, Header, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
