@@ -560,7 +560,7 @@ impl LookUps {
         Ok(Err(format!("groups are in groups more than {LEVELS_MAX} levels deep")))
     }
 
-    /// Reports the users whom lists name so, and gives the groups.
+    /// Reports the users among these members, and returns the groups.
     async fn members(
         &self,
         asker: &mut Asker<'_>,

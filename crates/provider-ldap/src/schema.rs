@@ -264,7 +264,7 @@ impl By {
 }
 
 /// The DN in a value of `uniqueMember`, behind which there may be a UID such as `#'0101'B` (RFC 4517,
-/// 3.3.21). It tells apart who had a DN one after the other, and no entry has it.
+/// 3.3.21). The UID tells apart entries that had one DN in turn. An entry does not show its own.
 fn without_uid(value: &[u8]) -> &[u8] {
     let dn = value.strip_suffix(b"'B").and_then(|rest| {
         let bits = rest.iter().rev().take_while(|byte| matches!(byte, b'0' | b'1')).count();

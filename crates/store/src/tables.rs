@@ -40,7 +40,7 @@ pub struct Header {
     pub number: u32,
     /// What it is, in the back-end's own terms.
     pub kind: u8,
-    /// What its list is made of, likewise.
+    /// How its list names members, in the back-end's own terms.
     pub list: u8,
     /// The number of the reference by which lists name it by DN.
     pub reference: u32,

@@ -24,7 +24,7 @@ const GROUPS: [Group; 6] = [
     ("ring", 71_006, &["alice", "bob", "erin"], [&[], &[], &["bob"]]),
 ];
 
-/// What may follow the DN in a value of `uniqueMember`.
+/// A UID, which may follow the DN in a value of `uniqueMember`.
 const UID: &str = "#'0101'B";
 
 /// The groups whose own lists name members both by name and by DN.
@@ -61,7 +61,7 @@ fn directory(schema: Schema, uid: &str) -> String {
         ),
         ("ring", vec![("uniqueMember", group("outer")), ("uniqueMember", group("ring"))]),
     ];
-    // Neither schema's classes have all three.
+    // The classes of either schema lack one of the attributes.
     let class = match schema {
         Schema::Rfc2307 => "posixGroup\nobjectClass: extensibleObject",
         Schema::Rfc2307bis => {

@@ -683,7 +683,7 @@ fn as_text(report: &Report, findings: &[Finding], paint: Paint) -> String {
     text
 }
 
-/// What there is to say of groups that name members in both ways.
+/// The line that counts groups with members in both ways; `None` without such groups.
 pub fn mixed_groups(status: &DomainStatus) -> Option<String> {
     let groups = counted(status.mixed_groups, "group");
     let name = if status.mixed_groups == 1 { "names" } else { "name" };

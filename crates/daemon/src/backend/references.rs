@@ -13,7 +13,7 @@ use std::hash::BuildHasher;
 /// The references of a domain.
 #[derive(Default)]
 pub struct References {
-    /// Of each reference the byte of its kind and what it is.
+    /// Each reference is the byte of its kind, then the name or DN.
     text: Vec<u8>,
     /// By number: where the text starts, and its length. References that are not in use any more
     /// were left out when the cache was read, and have none.

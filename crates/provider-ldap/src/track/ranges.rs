@@ -28,7 +28,7 @@ struct Begun {
     number: u64,
     dn: Vec<u8>,
     group: Group<'static>,
-    /// What is missing; the last of it is asked for.
+    /// The missing parts of lists; the last one is asked for.
     rest: Vec<Rest>,
 }
 
