@@ -136,7 +136,7 @@ impl LocalFiles {
     }
 }
 
-/// The ranges of subuid(5) or subgid(5). Without the file there are none.
+/// The ranges of subuid(5) or subgid(5). An absent file gives an empty list.
 fn subordinate(file: &Path) -> io::Result<IdRanges> {
     if !file.try_exists().map_err(|error| unreadable(file, &error))? {
         return Ok(IdRanges::default());

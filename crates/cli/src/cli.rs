@@ -585,7 +585,7 @@ pub struct CheckConfig {
     #[arg(long)]
     pub explain: bool,
 
-    /// The snapshot whose users and groups are judged by the configuration
+    /// Judge the users and groups of this snapshot by the configuration
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT)]
     pub snapshot: PathBuf,
 

@@ -1,9 +1,9 @@
 //! roster.toml as values that were checked: what the daemon and its roles run by.
 //!
 //! [`parse`] reads the file's text and gives either a [`Config`] in which everything holds, or every
-//! mistake that it found, each with its line and what to write instead. It opens nothing: whether a
-//! path leads anywhere is found out by who uses it, and by [`Parsed::read_secrets`]. [`check_ownership`] looks at
-//! files that rosterd goes by.
+//! mistake that it found, each with its line and what to write instead. It opens no file.
+//! [`Parsed::read_secrets`] reads the files with passwords and certificates; [`check_ownership`] checks the owner and
+//! mode of a file.
 //!
 //! [`keys`] holds every key with its type, default and meaning, and is what the manual is made of;
 //! `syntax` the small languages inside values; `read` turns TOML into values; `check` and `domain`
@@ -350,7 +350,7 @@ pub struct Ldap {
     pub groups: Search,
     /// Names of other attributes, from `[domain.NAME.attributes]`.
     pub attributes: Attributes,
-    /// Where groups name their members: in all of these, or some.
+    /// Attributes that list the members of a group.
     pub member_attributes: Vec<MemberAttribute>,
     /// Whether names are told apart by case alone; if not, they are served in lower case.
     pub case_sensitive: bool,

@@ -3,8 +3,8 @@
 //! A name goes into filters as a raw value, and an answer counts only if it has the very name that
 //! was asked for, by the domain's rule on case. Groups of a user are one search, whatever their
 //! number, and where lists have DNs one more for each hundred of these groups, which others may list;
-//! members of groups are fetched by the hundred, and only those that the sink does not know. Whatever is too much to be told whole is an
-//! error: a list is never cut.
+//! members of groups are fetched by the hundred, and only those that the sink does not know. A list that is too long is an
+//! error: no list is cut.
 
 use crate::Ldap;
 use crate::ber::Malformed;
@@ -440,7 +440,7 @@ impl LookUps {
         // As the directory spells it, for member attributes that tell cases apart.
         let mut asked = self.mapping.naming(By::Name, &user.names);
         asked.extend(self.mapping.naming(By::Dn, slice::from_ref(&user.dn)));
-        // Of each key as many terms as there are attributes that may have it.
+        // Each key takes one term for each attribute that may hold it.
         let terms = KEYS_PER_SEARCH * self.mapping.members_by(By::Dn).count().max(1);
         let mut seen: HashSet<EntryId> = HashSet::new();
         let mut all = Vec::new();
@@ -807,8 +807,8 @@ fn unknown(
     unknown
 }
 
-/// Matches entries whose DN begins like a member's: servers have an index for that where they have none
-/// for whole DNs.
+/// Matches entries by the first part of a member's DN. Servers have an index for that part, and often none for
+/// whole DNs.
 fn with_dn(member: &Member<'_>) -> Option<Filter> {
     let Member::Dn(dn) = member else { return None };
     let (attribute, value) = dn::first(dn)?;

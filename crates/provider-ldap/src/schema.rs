@@ -156,8 +156,7 @@ impl Mapping {
         Ok(account)
     }
 
-    /// Reads a group, with the members that the entry shows if they were asked for, in whatever attribute.
-    /// A list with another option than a range from its beginning makes the group unreadable: what it
+    /// Reads a group. `with_members` reads its members too, from each attribute that lists members. A list with another option than a range from its beginning makes the group unreadable: what it
     /// leaves out is not known.
     pub fn group<'a>(
         &self,

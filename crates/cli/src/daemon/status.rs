@@ -59,7 +59,7 @@ pub struct Report {
     roles: Vec<RoleStatus>,
     /// Local users by id, among them those that roles run as.
     users: HashMap<u32, String>,
-    /// Of each domain, its rejected entries; empty unless they were fetched.
+    /// Rejected entries by domain; empty unless `report_with_rejected` fetched them.
     rejected: Vec<(String, Vec<Rejected>)>,
 }
 

@@ -722,8 +722,8 @@ impl State {
     }
 
     /// Puts the entry's records into `scratch`, and gives the number of its DN and the ways in which it
-    /// names members. What was asked for before and is not told this time, a group's members or a user's
-    /// groups, is as it was.
+    /// names members. A group's members or a user's groups that
+    /// this reply lacks stay as an earlier reply gave them.
     fn encode(
         &mut self,
         settings: &Settings,

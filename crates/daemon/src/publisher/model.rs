@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 /// name an entry 4,294,967,295 and have the publisher make room for it.
 pub const NUMBERS_MAX: u32 = 1 << 24;
 
-/// Of an entry that no list names.
+/// References of an entry that no list holds.
 pub const NO_REFERENCES: [u32; 2] = [NO_REFERENCE; 2];
 
 /// Why an image was not taken. The domain is as it was before.

@@ -27,7 +27,7 @@ const ASKED_MAX: usize = 100;
 pub(crate) enum Want {
     /// The entry of this key.
     Entry(EntryId),
-    /// Groups whose lists have this DN.
+    /// The groups that list this DN.
     Naming(Vec<u8>),
 }
 

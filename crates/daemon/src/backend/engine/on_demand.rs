@@ -208,8 +208,7 @@ impl State {
         self.forget_lists([group].into_iter().chain(self.asked.lists_through(reference)).collect());
     }
 
-    /// Of an entry that has another DN or name: lists that name it as it was would be told without it until
-    /// they are refreshed.
+    /// Forgets the lists that hold a reference which its entry has no more. Until a refresh they would lack the entry.
     pub(super) fn named_no_more(&mut self, reference: u32) {
         self.forget_lists(self.asked.lists_through(reference));
     }
