@@ -1,7 +1,8 @@
 //! What a server needs before it can serve: the folder of maps for itself, and where it waits for events.
 
 use super::watch::Watch;
-use super::{BUILDER, LISTENER, Options, STOP, ServerError, WATCH, add};
+use super::{BUILDER, LISTENER, Options, STARTER, STOP, ServerError, WATCH, add};
+use crate::starter::Starter;
 use rustix::event::epoll;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::io::{self, ErrorKind};
@@ -22,7 +23,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn new(options: &Options) -> Result<Self, ServerError> {
+    pub fn new(options: &Options, starter: &Starter) -> Result<Self, ServerError> {
         let lock = take_folder(&options.maps)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let watch = Watch::new(&options.files.paths())?;
@@ -33,6 +34,7 @@ impl Ground {
         add(&poll, watch.as_fd(), WATCH)?;
         add(&poll, options.stop.as_fd(), STOP)?;
         add(&poll, bell.0.as_fd(), BUILDER)?;
+        add(&poll, starter.as_fd(), STARTER)?;
         let left = std::fs::read_dir(&options.maps)?.map(|entry| Ok(entry?.path()));
         let left = left.collect::<io::Result<_>>()?;
         let device = |path: &Path| Ok::<_, io::Error>(rustix::fs::stat(path)?.st_dev);
