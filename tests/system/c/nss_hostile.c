@@ -19,6 +19,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -104,6 +105,14 @@ static void attack(pid_t server, const char *maps)
 {
     char path[4096];
     int failed = -1;
+    long landlock = syscall(__NR_landlock_create_ruleset, NULL, 0, 1);
+    errno = landlock;
+    tell("landlock", landlock > 0);
+    if (landlock >= 1)
+        tell("tmp", opened("/tmp/hostile", O_RDWR | O_CREAT) < 0);
+    /* Same user: by the scope of signals alone. */
+    if (landlock >= 6)
+        tell("starter_kill", kill(getppid(), SIGKILL) < 0);
     tell("folder", opened(maps, O_RDONLY | O_DIRECTORY) < 0);
     for (int number = 0; number < 100; number++) {
         snprintf(path, sizeof path, "%s/passwd.%d", maps, number);

@@ -17,7 +17,7 @@ const GROUP: &str = "root:x:0:\nbin:x:2:\nnogroup:x:65534:\n";
 const NSSWITCH: &str = "passwd: files hostile\ngroup: files\n";
 /// What the module may do as every program may: have a map, and read it.
 const ALLOWED: [&str; 2] = ["handed", "mapped"];
-/// What it tries, those included.
+/// What it tries on every kernel, those included.
 const TRIES: usize = 23;
 
 fn module() -> PathBuf {
@@ -49,11 +49,15 @@ fn attack(names: &mut Names, server: &str, maps: &Path) -> (u32, u32) {
     let said = names.user(&format!("attack-{server}-{maps}"));
     let fields: Vec<_> = said.split(':').collect();
     assert!(fields.len() == 7, "{said}");
-    let tries: Vec<_> = fields[4].split_terminator(';').collect();
-    assert_eq!(tries.len(), TRIES, "{said}");
-    for told in tries {
-        let (what, error) = told.split_once('=').expect("what was tried, and its error");
-        assert_eq!(error == "0", ALLOWED.contains(&what), "{told}: {said}");
+    let mut tries = fields[4]
+        .split_terminator(';')
+        .map(|told| told.split_once('=').expect("what was tried, and its error"));
+    let landlock = tries.next().and_then(|(_, version)| version.parse().ok()).unwrap_or(0);
+    let tries: Vec<_> = tries.collect();
+    let by_landlock = usize::from(landlock >= 1) + usize::from(landlock >= 6);
+    assert_eq!(tries.len(), TRIES + by_landlock, "{said}");
+    for (what, error) in tries {
+        assert_eq!(error == "0", ALLOWED.contains(&what), "{what}: {said}");
     }
     let number = |place: usize| fields[place].parse().expect("an id");
     (number(2), number(3))
@@ -105,6 +109,73 @@ fn nscd_helper_hostile_module_is_refused() {
     assert_eq!(names.user("bin"), bin);
     assert_eq!(served.host().run("id", &["bin"]).text(), "uid=2(bin) gid=2(bin) groups=2(bin)");
     assert_eq!(names.ask("maps /maps/passwd."), "1", "the map is read on");
+}
+
+/// What a program does with the map of users, with all rights of root but those over mounts, as in a container.
+const WRITES: &str = "import socket, struct, os, mmap
+s = socket.socket(socket.AF_UNIX); s.connect('/run/nscd/socket')
+s.sendall(struct.pack('iii', 2, 11, 7) + b'passwd\\0')
+data, fds, _, _ = socket.recv_fds(s, 64, 1)
+fd = fds[0]
+m = mmap.mmap(fd, 4096, prot=mmap.PROT_READ)
+own, files = f'/proc/self/fd/{fd}', '/proc/self/map_files/'
+mapped = [files + name for name in os.listdir(files) if '/passwd.' in os.readlink(files + name)]
+for what in (lambda: os.write(fd, b'x'), lambda: os.ftruncate(fd, 0),
+             lambda: mmap.mmap(fd, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE),
+             lambda: os.open(own, os.O_RDWR), lambda: os.open(own, os.O_RDONLY | os.O_TRUNC),
+             lambda: os.truncate(own, 0), lambda: os.chmod(own, 0o666), lambda: os.chown(own, 0, 0),
+             lambda: os.fchmod(fd, 0o666), lambda: os.utime(own),
+             lambda: os.open(mapped[0], os.O_RDWR), lambda: os.truncate(mapped[0], 0)):
+    try: what(); print('written')
+    except OSError as error: print('refused')
+print(len(m), len(mapped) > 0)";
+
+#[track_caller]
+fn assert_sealed(written: &str) {
+    assert_eq!(written, format!("{}4096 True", "refused\n".repeat(12)));
+}
+
+#[test]
+fn nscd_map_sealed_from_root() {
+    if !needs_root() {
+        return;
+    }
+    let local = Corpus::new("", PASSWD.as_bytes(), GROUP.as_bytes(), b"");
+    let mut served = Responder::prepared(Host::in_memory(&local, "passwd: files\n"), &[]);
+    let maps = served.host().path("maps").display().to_string();
+    let place = served.host().path("roster-read-only/maps").display().to_string();
+    served.after(&format!(
+        "mkdir -p {place}; mount --bind {maps} {place}; mount -o remount,bind,ro {place}"
+    ));
+    served.launch();
+    let figures = served.figures();
+    assert!(!figures.contains("root of a container"), "{figures}");
+    let no_mounts = ["--bounding-set=-sys_admin", "python3", "-c", WRITES];
+    assert_sealed(&served.host().run("setpriv", &no_mounts).text());
+    // Readers know no difference, from one map to the next.
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("bin").starts_with("bin:x:2:2:"));
+    assert_eq!(names.ask("maps /maps/passwd."), "1");
+    served.rewrite("passwd", &format!("{PASSWD}later:x:1501:1500:::\n"));
+    wait_until(SOON, "the next map is read", || {
+        names.user("later").starts_with("later:") && names.ask("maps /maps/passwd.") == "1"
+    });
+}
+
+#[test]
+fn nscd_map_without_read_only_mount_is_told() {
+    let local = Corpus::new("", PASSWD.as_bytes(), GROUP.as_bytes(), b"");
+    let mut served = Responder::prepared(Host::in_memory(&local, "passwd: files\n"), &[]);
+    // Another folder in its place does not count.
+    let place = served.host().path("roster-read-only/maps");
+    served.after(&format!("mkdir -p {0}; mount -t tmpfs -o ro tmpfs {0}", place.display()));
+    served.launch();
+    let figures = served.figures();
+    let told = format!("{} is not a read-only mount of their folder", place.display());
+    assert!(figures.contains(&told), "{figures}");
+    let mut names = Names::on(served.host(), &c_program("names"));
+    assert!(names.user("bin").starts_with("bin:x:2:2:"));
+    assert_eq!(names.ask("maps /maps/passwd."), "1");
 }
 
 #[test]
@@ -248,6 +319,8 @@ fn expect_refused(host: &Booted, server: &str) {
     let ids = host.shell("id -u roster-nscd-helper; id -g roster-nscd-helper").text();
     assert_eq!(format!("{}\n{}", helper.0, helper.1), ids);
     assert_ne!(ids, host.shell("id -u roster-nscd; id -g roster-nscd").text());
+    let no_mounts = ["--bounding-set=-sys_admin", "python3", "-c", WRITES];
+    assert_sealed(&host.run("setpriv", &no_mounts).text());
     // No capability, and no group that opens the bus.
     let status = "for process in $(pgrep -u roster-nscd-helper); do
             grep -E '^(Groups|CapPrm|CapEff|NoNewPrivs):' /proc/$process/status | tr -d '\\t '

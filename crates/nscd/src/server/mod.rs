@@ -26,7 +26,7 @@ use crate::starter::Starter;
 use connections::{Connections, connections_max, make_room_for};
 use figures::Figures;
 use generations::{Look, Made};
-use ground::Ground;
+use ground::{Ground, read_only_place};
 use helpers::Helpers;
 use maps::{Maps, Retired, parse_file_name};
 use programs::Programs;
@@ -202,6 +202,7 @@ struct Server {
     poll: Arc<OwnedFd>,
     watch: Watch,
     _lock: OwnedFd,
+    read_only: Option<OwnedFd>,
     passwd: Maps,
     group: Maps,
     helpers: Helpers,
@@ -239,7 +240,8 @@ struct Server {
 
 impl Server {
     fn new(mut options: Options, ground: Ground, starter: Starter) -> Self {
-        let Ground { lock, poll, watch, bell, is_shared, left } = ground;
+        let Ground { lock, poll, watch, bell, is_shared, read_only, left } = ground;
+        let is_sealed = read_only.is_some();
         let poll = Arc::new(poll);
         let max = connections_max();
         make_room_for(max, poll.as_fd());
@@ -254,6 +256,7 @@ impl Server {
             poll,
             watch,
             _lock: lock,
+            read_only,
             passwd: Maps::default(),
             group: Maps::default(),
             helpers,
@@ -273,6 +276,7 @@ impl Server {
             bell,
             figures: Figures {
                 shared: is_shared.then(|| options.maps.clone()),
+                unsealed: read_only_place(&options.maps).filter(|_| !is_sealed),
                 ..Figures::default()
             },
             programs: Programs::default(),
