@@ -56,10 +56,10 @@ pub enum Command {
     CheckConfig(CheckConfig),
     Nscd(Nscd),
     /// Ask the host's name services, for a server of maps
-    #[command(hide = true)]
+    #[command(hide = true, after_long_help = pages::after_help("nscd"))]
     NscdHelper,
     /// Start helpers of a server of maps
-    #[command(hide = true)]
+    #[command(hide = true, after_long_help = pages::after_help("nscd"))]
     NscdStarter,
     Synth(Synth),
     Man(Man),
@@ -653,7 +653,7 @@ pub struct Nscd {
     /// Who serves, from the moment that the socket and the folder are there; only root can become another user
     ///
     /// This user and roster-nscd-helper, the user of the helper process, are in the file of --passwd itself.
-    /// Without the option both are the user who starts the server.
+    /// Without the option server and helper run as the user who starts the server.
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
     pub user: Option<String>,
 

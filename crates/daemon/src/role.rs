@@ -476,7 +476,7 @@ enum Beside {
     Nothing,
     /// The program by which a back-end's users log in, or why it cannot.
     Krb5(Result<Helper, String>),
-    /// What starts helpers of the responder in place of nscd.
+    /// The process that starts helpers of the responder in place of nscd.
     Nscd(Starter),
 }
 

@@ -4,8 +4,8 @@
 //! leave nscd out for that database, in this process and whatever its modules ask. So the helper never
 //! waits for the server that waits for it.
 //!
-//! Modules of anybody's making run here. So the process has a user of its own, where root started the server, and gives up
-//! what no name service needs before it loads the first: to write to files, to signal or trace other programs.
+//! Third-party modules run in this process. So it has a user of its own, where root started the server. Before it loads the
+//! first module it gives up rights that name services do not need: to write to files, to signal or trace other programs.
 #![allow(unsafe_code)]
 
 use crate::protocol::{self, Kind};
@@ -71,7 +71,7 @@ pub fn main() -> io::Result<()> {
     serve(&socket)
 }
 
-/// What name services need: to read what their user may, servers on the network, and, for a few, programs.
+/// Name services read what their user may, connect to servers, and a few of them execute programs.
 fn needs() -> Needs {
     Needs {
         read: vec!["/".into()],

@@ -1,7 +1,6 @@
-//! The process that starts helpers. Modules of other name services run in helpers, so these have a user of their own, who
-//! may not open the maps; and a server that has become another user cannot make processes of that user. The starter can:
-//! it is the helpers' user from its own start on, and has no capability. It knows one request, "one more helper", and ends
-//! with the server.
+//! The process that starts helpers. Modules of other name services run in helpers. So helpers have a user of their own, which
+//! may not open the maps. The server, once it is another user, cannot start processes of that user. The starter has the
+//! helpers' user from its own start on, and zero capabilities. It knows one request, "one more helper", and ends with the server.
 //!
 //! With a request come the helper's socket and the end of a pipe. The other end is the server's; closing it has
 //! the starter kill this helper, which the server may not.
@@ -105,7 +104,7 @@ impl AsFd for Starter {
 ///
 /// # Errors
 ///
-/// The socket is none, or broke.
+/// Standard input is not a socket, or the socket fails.
 pub fn main() -> io::Result<()> {
     // Helpers have its user, and may not reach into it.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -128,7 +127,7 @@ impl Started {
     fn wait(&mut self, server: BorrowedFd<'_>) -> io::Result<bool> {
         self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let mut watched = vec![PollFd::from_borrowed_fd(server, PollFlags::IN)];
-        // Of a pipe whose other end is closed the poll tells unasked.
+        // poll(2) reports a closed pipe without being asked for it.
         let leashes = self.running.iter().map(|(_, leash)| PollFd::new(leash, PollFlags::empty()));
         watched.extend(leashes);
         let pause = (!self.killed.is_empty()).then_some(&REAP_EVERY);

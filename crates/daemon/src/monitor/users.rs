@@ -204,6 +204,19 @@ mod tests {
     }
 
     #[test]
+    fn nscd_helper_user_needs_own_ids() {
+        let helper = |line: &str| {
+            let text = [PASSWD, line.as_bytes()].concat();
+            Users::separate(&text, 2).unwrap().nscd_helper()
+        };
+        assert_eq!(helper("roster-nscd-helper:x:930:930:::\n"), Some(Ids { uid: 930, gid: 930 }));
+        for ids in ["905:930", "930:901", "0:930", "930:0"] {
+            assert_eq!(helper(&format!("roster-nscd-helper:x:{ids}:::\n")), None, "{ids}");
+        }
+        assert_eq!(helper(""), None);
+    }
+
+    #[test]
     fn two_roles_never_share_a_user_and_none_is_root() {
         let text = String::from_utf8_lossy(PASSWD);
         let shared = text.replace("911", "910");

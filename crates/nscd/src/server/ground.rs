@@ -18,7 +18,7 @@ pub struct Ground {
     pub bell: (UnixStream, UnixStream),
     /// Whether other files lie beside the folder, in the same file system.
     pub is_shared: bool,
-    /// The folder of maps by way of a mount that nobody can write through.
+    /// The folder of maps by way of a read-only mount.
     pub read_only: Option<OwnedFd>,
     /// Maps of a server before.
     pub left: Vec<PathBuf>,
@@ -51,8 +51,8 @@ pub fn read_only_place(maps: &Path) -> Option<PathBuf> {
     Some(maps.parent()?.join("roster-read-only").join(maps.file_name()?))
 }
 
-/// The folder that is open, by way of a read-only mount. A descriptor from there cannot be opened again for writing, by
-/// nobody: the kernel goes by the mount. By the file's mode alone, root of a container could.
+/// The open folder by way of a read-only mount. The kernel refuses to reopen a descriptor from there for writing, whatever the
+/// user. The file's mode alone would let root of a container reopen it.
 fn read_only(maps: &Path, folder: &OwnedFd) -> Option<OwnedFd> {
     let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = open(read_only_place(maps)?, how, Mode::empty()).ok()?;
