@@ -30,6 +30,8 @@ pub const LOCAL_GROUPS: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:10
 
 /// The uid of `roster-bus`, and the gid of all roles; the uids of the others follow.
 pub const FIRST_ROLE_UID: u32 = 990;
+/// The uid of `roster-nscd-helper`, which is its gid, too.
+pub const NSCD_HELPER_UID: u32 = FIRST_ROLE_UID + 9;
 
 /// Starts `$1` with the configuration `$3`, in a namespace of its own, from a place that every user can
 /// reach, `roster` being beside it. If there is a folder `$4`, it is /etc/pam.d.
@@ -187,6 +189,8 @@ impl Rosterd {
         for (name, id) in names.into_iter().zip(FIRST_ROLE_UID..) {
             let _ = writeln!(passwd, "roster-{name}:x:{id}:{FIRST_ROLE_UID}::/:/usr/sbin/nologin");
         }
+        let helper = NSCD_HELPER_UID;
+        let _ = writeln!(passwd, "roster-nscd-helper:x:{helper}:{helper}::/:/usr/sbin/nologin");
         let locals = Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"");
         // dbus-daemon looks its own user up.
         let host = Host::new(&locals, RECOMMENDED);

@@ -146,7 +146,7 @@ fn a_configuration_that_is_refused_is_told_until_it_is_mended() {
 
 #[test]
 fn configuration_others_can_change_is_refused() {
-    let lab = Lab::start();
+    let mut lab = Lab::start();
     let config = lab.rosterd.config();
     let set_mode = |mode| {
         fs::set_permissions(&config, fs::Permissions::from_mode(mode)).expect("chmod");
