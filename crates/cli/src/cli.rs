@@ -576,8 +576,9 @@ impl Level {
 ///
 /// Reads the file as rosterd would, and the files with passwords and certificates that it names, and
 /// prints what is wrong, on which line, and what to write instead. Needs no daemon and contacts no
-/// directory. Run it as root, who may read the passwords, and with the --run-dir of rosterd if that is
-/// another than the usual one.
+/// directory. Lists users and groups of the snapshot that the configuration would refuse, with the key
+/// that allows each. Run it as root, who may read the passwords, and with the --run-dir of rosterd if
+/// that is another than the usual one.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("check-config"))]
 pub struct CheckConfig {

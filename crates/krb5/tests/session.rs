@@ -9,7 +9,7 @@ use roster_krb5::realm::Realm;
 use roster_krb5::tickets::Tickets;
 use roster_system_tests::host::tool;
 use roster_system_tests::servers::{Kcm, Kdc};
-use roster_system_tests::{c_program_with, wait_until};
+use roster_system_tests::{c_program_with, program_under_test, wait_until};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -68,7 +68,8 @@ impl World {
     }
 
     fn session(&self, words: &[&str], input: &[u8]) -> Output {
-        let mut command = self.on_host(env!("CARGO_BIN_EXE_roster-krb5"));
+        let program = program_under_test("roster-krb5", env!("CARGO_BIN_EXE_roster-krb5"));
+        let mut command = self.on_host(program.to_str().unwrap());
         fed(command.arg("session").args(words), input)
     }
 
@@ -248,12 +249,15 @@ fn session_blob_with_plugins_refused() {
         Tickets { cache: format!("DIR:/tmp\n{lines}"), ..fields.clone() }.encode().to_vec(),
     ];
     let [uid, gid] = [UID.to_string(), GID.to_string()];
-    for blob in &crafted {
-        world.is_refused(&["store", &uid, &gid], blob, "not a message");
-        world.is_refused(&["refresh", &uid, &gid, &cache], blob, "not a message");
-    }
     let loaded = plugin.with_extension("so.loaded");
-    assert!(!loaded.exists(), "roster-krb5 loads what its caller names");
+    for blob in &crafted {
+        let calls = [&["store", &uid, &gid][..], &["refresh", &uid, &gid, &cache]];
+        for words in calls {
+            world.session(words, blob);
+            assert!(!loaded.exists(), "roster-krb5 loads a plug-in that its caller names");
+            world.is_refused(words, blob, "not a message");
+        }
+    }
     let left = fs::read_dir(world.folder.path()).unwrap();
     assert_eq!(left.count(), 1, "a cache was made");
 }

@@ -17,6 +17,13 @@ pub fn library_folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let _lock = lock();
+        if let Some(module) = installed("libnss_roster.so.2") {
+            let folder = scratch().join("installed");
+            fs::create_dir_all(&folder).expect("create the library folder");
+            fs::copy(&module, folder.join("libnss_roster.so.2"))
+                .unwrap_or_else(|e| panic!("{}: {e}", module.display()));
+            return folder;
+        }
         cargo_build(&["-p", "roster-nss", "--profile", "module"]);
         let built = target().join("module/libnss_roster.so");
         let folder = scratch().join("lib");
@@ -35,6 +42,9 @@ pub fn library_folder() -> &'static Path {
 pub fn pam_module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
     MODULE.get_or_init(|| {
+        if let Some(module) = installed("pam_roster.so") {
+            return module;
+        }
         let _lock = lock();
         cargo_build(&["-p", "roster-pam", "--profile", "module"]);
         target().join("module/libpam_roster.so")
@@ -83,9 +93,30 @@ pub fn exec_program() -> &'static Path {
     })
 }
 
-/// The program of that name out of `ROSTER_PROGRAMS`, or built: all programs together, for one alone would
-/// have its dependencies built anew, with fewer features.
+/// The file of that name out of `ROSTER_INSTALLED`, the DESTDIR of an installation, if that is set.
+fn installed(name: &str) -> Option<PathBuf> {
+    let root = PathBuf::from(std::env::var_os("ROSTER_INSTALLED")?).join("usr");
+    let libraries = "lib/x86_64-linux-gnu lib/aarch64-linux-gnu lib64".split(' ');
+    let folders = ["bin", "sbin", "libexec/roster"].into_iter().chain(libraries);
+    let mut files = folders.flat_map(|folder| {
+        [root.join(folder).join(name), root.join(folder).join("security").join(name)]
+    });
+    let file = files.find(|file| file.is_file());
+    Some(file.unwrap_or_else(|| panic!("ROSTER_INSTALLED: {name} is not installed below {root:?}")))
+}
+
+/// The program of that name out of `ROSTER_INSTALLED`, or `built`.
+#[must_use]
+pub fn program_under_test(name: &str, built: &str) -> PathBuf {
+    installed(name).unwrap_or_else(|| built.into())
+}
+
+/// The program of that name out of `ROSTER_INSTALLED` or the folder `ROSTER_PROGRAMS`, or built: all programs
+/// together, for one alone would have its dependencies built anew, with fewer features.
 fn program(name: &str) -> PathBuf {
+    if let Some(program) = installed(name) {
+        return program;
+    }
     if let Some(folder) = std::env::var_os("ROSTER_PROGRAMS") {
         return Path::new(&folder).join(name);
     }

@@ -64,7 +64,11 @@ impl Domain {
         let password = server.folder().join("reader.password");
         fs::write(&password, READER_PASSWORD).expect("write the reader's password");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("chmod");
-        let domain = Self { name: name.to_owned(), keys: Vec::new() };
+        let mut domain = Self { name: name.to_owned(), keys: Vec::new() };
+        // Keys that an older installation needs to serve such a domain.
+        for key in std::env::var("ROSTER_DOMAIN_KEYS").unwrap_or_default().split_whitespace() {
+            domain = domain.with(key, "true");
+        }
         domain
             .with("provider", "\"ldap\"")
             .with("uris", &format!("{uris:?}"))

@@ -1,0 +1,76 @@
+"""scripts/prove: the table names tests that exist, and a verdict needs the failure that the table names."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import re
+import sys
+import tempfile
+import tomllib
+import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
+
+
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+sys.dont_write_bytecode = True
+prove = load("prove")
+
+FAILS = """#!/bin/sh
+echo "thread 'area_fails' panicked: $ROSTER_INSTALLED is open to all$ROSTER_DOMAIN_KEYS"
+echo "test $2 ... FAILED"
+exit 101
+"""
+PASSES = """#!/bin/sh
+echo "test $2 ... ok"
+echo "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.01s"
+"""
+NO_TEST = """#!/bin/sh
+echo "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.01s"
+"""
+
+
+class Table(unittest.TestCase):
+    def test_each_row_names_a_test_and_its_failure(self):
+        proofs = tomllib.loads(prove.TABLE.read_text())["proof"]
+        self.assertGreater(len(proofs), 30)
+        tests = [proof["test"] for proof in proofs]
+        self.assertEqual(len(tests), len(set(tests)))
+        for proof in proofs:
+            file, test = proof["test"].split("::")
+            self.assertRegex((prove.TREE / file).read_text(), rf"#\[test\]\nfn {test}\(\)", proof["finding"])
+            # Neither what each failure has, nor nothing at all.
+            self.assertIsNone(re.search(proof["failure"], f"test {test} ... FAILED\nthread '{test}' panicked at {file}"))
+            self.assertTrue(proof["title"])
+
+
+class Verdicts(unittest.TestCase):
+    def proved(self, script, failure, **keys):
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            executable = pathlib.Path(folder, "test")
+            executable.write_text(script)
+            executable.chmod(0o755)
+            proof = {"test": "file.rs::area_fails", "failure": failure, **keys}
+            return prove.proved(proof, {"file.rs": (executable, pathlib.Path(folder))}, pathlib.Path("/installed"))
+
+    def test_named_failure_is_present(self):
+        self.assertEqual(self.proved(FAILS, "is open to \\w+"), (prove.HAS, "is open to all"))
+        self.assertEqual(self.proved(FAILS, "/installed is open to allkey", domain_keys="key")[0], prove.HAS)
+
+    def test_passed_is_absent(self):
+        self.assertEqual(self.proved(PASSES, "is open")[0], prove.LACKS)
+
+    def test_other_failures_are_errors(self):
+        self.assertEqual(self.proved(FAILS, "is closed")[0], prove.ERROR)
+        self.assertEqual(self.proved(NO_TEST, "is open")[0], prove.ERROR)
+        self.assertEqual(self.proved("#!/bin/sh\nexit 1\n", "is open")[0], prove.ERROR)
+
+
+if __name__ == "__main__":
+    unittest.main()
