@@ -3,12 +3,13 @@
 mod common;
 
 use common::{count, lab, number, read, report, run, warnings};
+use roster_system_tests::rosterd::SOON;
 use roster_system_tests::servers::Kdc;
+use roster_system_tests::wait_until;
 use std::fs;
 use std::net::UdpSocket;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
 
 const PRINCIPAL: &str = "u{0..19}";
 
@@ -189,10 +190,11 @@ fn a_kdc_that_stops_answering_shows_as_time_outs() {
     let address = kdc.address();
     let plain = ["krb5", "--kdc", &address, "--realm", Kdc::REALM, "--principal", "p{0..19}"];
     let how = ["--no-preauth", "--timeout", "300ms", "--json", "-", "--users", "3", "--probe", "0"];
-    let long = ["--duration", "1500ms", "--warm-up", "0"];
+    let long = ["--duration", "5s", "--warm-up", "0"];
+    let before = issued(&kdc, "AS_REQ");
     let mut lab = lab(&[&plain[..], &how, &long].concat());
     let child = lab.stdout(Stdio::piped()).spawn().expect("start");
-    thread::sleep(Duration::from_millis(500));
+    wait_until(SOON, "the KDC answers", || issued(&kdc, "AS_REQ") > before);
     kdc.process().freeze();
     let (_, report) = read(&child.wait_with_output().expect("wait"));
     kdc.process().thaw();
