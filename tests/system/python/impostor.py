@@ -188,7 +188,8 @@ def record(op, number, body, flags=0):
 
 def user(number, name, uid, gid, gecos=b"", home=b"/home/x", shell=b"/bin/sh"):
     texts = (name, gecos, home, shell)
-    return record(1, number, struct.pack("<III4H", number, uid, gid, *map(len, texts))
+    by_name = number | 1 << 20
+    return record(1, number, struct.pack("<IIII4H", number, by_name, uid, gid, *map(len, texts))
                   + b"".join(texts))
 
 
@@ -224,7 +225,7 @@ def beyond():
 
 def image(epoch, sequence, records):
     flags = COMPLETE | CURRENT | REMOVALS_JUDGED
-    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 1, flags, epoch, 0, sequence, len(records))
+    header = struct.pack("<8sIIQQQQ", b"RSTDOM\r\n", 2, flags, epoch, 0, sequence, len(records))
     return header + b"".join(records)
 
 
