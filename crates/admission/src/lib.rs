@@ -169,7 +169,7 @@ pub enum Refusal {
     Below(Id, u32, u32),
     /// Above the largest.
     Above(Id, u32, u32),
-    /// One of [`RESERVED`].
+    /// One of `RESERVED`.
     Reserved(Id, u32),
     /// A local user has the name.
     LocalUserName,
@@ -181,7 +181,7 @@ pub enum Refusal {
     Unnamed(Id, u32),
     /// A local user may take the id in a user namespace.
     Subordinate(Id, u32),
-    /// The name is one of [`PRIVILEGED`].
+    /// The name is one of `PRIVILEGED`.
     Privileged,
     /// The name, and what is wrong with it.
     Name(&'static str),
@@ -300,7 +300,7 @@ impl Rules {
     /// Rules that let pass what one of several domains lets pass, for an entry whose domain is not known. They
     /// have the same exceptions, which are the host's. `None` without a domain.
     #[must_use]
-    pub fn any_of<'r>(all: impl Iterator<Item = &'r Self> + Clone) -> Option<Self> {
+    pub fn any_of<'r>(all: &(impl Iterator<Item = &'r Self> + Clone)) -> Option<Self> {
         let gids = all.clone().flat_map(|rules| rules.allowed_local_gids.iter().copied());
         Some(Self {
             min_id: all.clone().map(|rules| rules.min_id).min()?,

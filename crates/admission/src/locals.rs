@@ -23,7 +23,7 @@ pub struct Locals {
     pub primary_gids: HashSet<u32>,
     pub subuids: IdRanges,
     pub subgids: IdRanges,
-    /// Whether group [`USERS_GID`] has the name [`USERS_NAME`].
+    /// Whether group [`USERS_GID`] has the name `users`.
     pub has_users_group: bool,
 }
 

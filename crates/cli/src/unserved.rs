@@ -36,7 +36,7 @@ impl Comparison {
     pub fn new(config: &Config, snapshot: &Path) -> Self {
         let rules: Vec<_> =
             config.domains.iter().map(|domain| Rules::new(domain, &config.host)).collect();
-        let Some(rules) = Rules::any_of(rules.iter()) else { return Self::default() };
+        let Some(rules) = Rules::any_of(&rules.iter()) else { return Self::default() };
         if !snapshot.exists() {
             return Self::default();
         }

@@ -239,15 +239,14 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
+/// A test build takes long for the 96 MiB of names that one of the servers sends.
+const LONG: Duration = Duration::from_secs(300);
+
 /// The reason for being offline once it holds these words; nothing was taken for a whole refresh.
 #[track_caller]
 fn fails_with(deed: Deed, words: &str) {
     let mirror = mirror_of(&server(deed));
-    // A test build takes long for the 96 MiB of names that one of the servers sends.
-    let deadline = common::SOON * 5;
-    mirror.within(deadline, words, |book| {
-        book.offline().is_some_and(|reason| reason.contains(words))
-    });
+    mirror.within(LONG, words, |book| book.offline().is_some_and(|reason| reason.contains(words)));
     // It is tried again, with the same outcome.
     thread::sleep(Duration::from_millis(500));
     assert!(mirror.book.ends().is_empty(), "no refresh was whole");

@@ -62,7 +62,7 @@ fn primary_gid_of_local_user_is_refused() {
 
 #[test]
 fn subordinate_ids_of_local_users_are_refused() {
-    let mut lab = Lab::prepared("mapped:x:600005:5000::/:/bin/sh\n", "mappeds:x:700005:ann\n");
+    let mut lab = Lab::prepared("mapped:x:600005:5000::/:/bin/sh\n", "peers:x:700005:ann\n");
     let [users, groups] = ["subuid", "subgid"].map(|name| lab.files.path().join(name));
     fs::write(&users, "local:600000:65536\n").expect("write");
     fs::write(&groups, "local:700000:65536\n").expect("write");
@@ -73,7 +73,7 @@ fn subordinate_ids_of_local_users_are_refused() {
     ));
     lab.launch();
     lab.expect_refused("passwd", &["mapped", "600005"]);
-    lab.expect_refused("group", &["mappeds", "700005"]);
+    lab.expect_refused("group", &["peers", "700005"]);
 }
 
 #[test]

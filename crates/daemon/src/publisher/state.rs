@@ -460,7 +460,7 @@ impl State {
         Some(Kept {
             bytes: Arc::clone(&previous.bytes),
             locals: Arc::clone(locals),
-            rules: Rules::any_of(self.domains.iter().map(|domain| &domain.rules))?,
+            rules: Rules::any_of(&self.domains.iter().map(|domain| &domain.rules))?,
             min_id: self.min_id,
             domains,
             served: self.served.clone(),
