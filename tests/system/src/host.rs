@@ -3,7 +3,7 @@
 //! kinds lie in one folder of the test's, which is bound to both of their places.
 //! Needs no root where user namespaces are allowed. Never changes a file of the machine.
 
-use crate::artifacts::{library_folder, roster_program, scratch};
+use crate::artifacts::{library_folder, roster_program, scratch, snapshots_folder};
 use crate::corpus::Corpus;
 use std::ffi::OsStr;
 use std::fs;
@@ -27,7 +27,7 @@ const SETUP: &str = r#"set -e
 mount -t tmpfs -o mode=755 tmpfs /var/lib
 mkdir /var/lib/roster /var/lib/roster-module
 mount --bind "$1/state" /var/lib/roster
-mount --bind "$1/state/snap" /var/lib/roster/shadow
+mount --bind "$1/state/$4" /var/lib/roster/shadow
 mount --bind "$2" /var/lib/roster-module
 if [ -d "$1/etc/roster" ]; then
     [ -d /etc/roster ] || mount -t overlay -o "lowerdir=$1/over:/etc" overlay /etc
@@ -45,7 +45,7 @@ elif [ -d /run/nscd ]; then
     mount -t tmpfs tmpfs /run/nscd
 fi
 if [ "$3" ]; then mount --bind "$3" /etc/ld.so.cache; fi
-shift 3
+shift 4
 exec "$@"
 "#;
 
@@ -112,7 +112,7 @@ impl Host {
         let host = Self { root };
         fs::create_dir(host.path("etc")).expect("create etc");
         for folder in [host.state(), host.snapshots(), host.state().join("shadow")] {
-            fs::create_dir(&folder).expect("create a folder of state");
+            fs::create_dir_all(&folder).expect("create a folder of state");
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("chmod");
         }
         local.write(&host.path("etc"));
@@ -147,7 +147,7 @@ impl Host {
     /// The folder in it that programs on the host see as both folders of snapshots.
     #[must_use]
     pub fn snapshots(&self) -> PathBuf {
-        self.path("state/snap")
+        self.state().join(snapshots_folder())
     }
 
     /// Where the snapshot lies outside the namespace.
@@ -206,7 +206,7 @@ impl Host {
     pub fn command<S: AsRef<OsStr>>(&self, program: S) -> Command {
         let mut command = namespace();
         command.args(["sh", "-c", SETUP, "host"]).arg(self.root.path()).arg(library_folder());
-        command.arg(loader_cache()).arg(program);
+        command.arg(loader_cache()).arg(snapshots_folder()).arg(program);
         command
     }
 
