@@ -105,8 +105,7 @@ class Slapd(Server):
             "moduleload back_mdb\nmoduleload back_monitor\nmoduleload syncprov\nthreads 16\nsizelimit unlimited\n"
             f'database mdb\nsuffix "{d.BASE}"\nrootdn "{self.admin}"\nrootpw "{ADMIN_PASSWORD}"\n'
             f"directory {self.folder}/db\nmaxsize 8589934592\ndbnosync\n"
-            "index objectClass,uid,cn,uidNumber,gidNumber,memberUid,entryUUID,entryCSN eq\n"
-            f"{'index member eq' if self.schema == d.RFC2307BIS else ''}\n"
+            "index objectClass,uid,cn,uidNumber,gidNumber,memberUid,member,uniqueMember,entryUUID,entryCSN eq\n"
             "access to attrs=userPassword by anonymous auth by * none\naccess to * by * read\n"
             "overlay syncprov\nsyncprov-sessionlog 10000\n"
             f'database monitor\nrootdn "{self.admin}"\naccess to * by * read\n'

@@ -115,7 +115,8 @@ def _bare_enumeration(bench, roster, server):
     """What the server alone takes to send everything, to a client that looks at nothing."""
     with roster.helper(bench.tools / "ask") as ask:
         ask.ask(f"connect {server.port} {as_reader()}")
-        wanted = {"posixAccount": USER_ATTRIBUTES, "posixGroup": ("cn", "gidNumber", "memberUid", "member")}
+        group_attributes = ("cn", "gidNumber", "memberUid", "member", "uniqueMember")
+        wanted = {"posixAccount": USER_ATTRIBUTES, "posixGroup": group_attributes}
         requests = [search_request(BASE, equals("objectClass", kind), each) for kind, each in wanted.items()]
         return sum(int(ask.ask(f"search {message(2, request).hex()}")[0]) for request in requests)
 

@@ -10,7 +10,7 @@ use std::mem::size_of;
 /// First bytes; the line ends show damage by a transfer in text mode.
 pub const MAGIC: [u8; 8] = *b"RSTDOM\r\n";
 /// Version of this format. A reader takes its own version only: both sides are one executable.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Length of the header.
 pub const HEADER_BYTES: usize = 48;
 /// A reader takes nothing longer than this. No domain that is within the publisher's bounds takes more.
@@ -89,8 +89,10 @@ pub enum Record<'a> {
 pub struct User<'a> {
     /// The entry.
     pub number: u32,
-    /// How member lists name it.
+    /// How member lists name it by DN.
     pub reference: u32,
+    /// How they name it by user name.
+    pub by_name: u32,
     pub uid: u32,
     pub gid: u32,
     pub name: &'a [u8],
@@ -104,7 +106,7 @@ pub struct User<'a> {
 pub struct Group<'a> {
     /// The entry.
     pub number: u32,
-    /// How member lists name it.
+    /// How member lists name it, by DN.
     pub reference: u32,
     /// Group id.
     pub gid: u32,
@@ -244,11 +246,12 @@ fn parse(record: &[u8]) -> Option<Record<'_>> {
     let number = body.u32()?;
     let parsed = match op {
         op if op == Op::User as u8 => {
-            let (reference, uid, gid) = (body.u32()?, body.u32()?, body.u32()?);
+            let (reference, by_name) = (body.u32()?, body.u32()?);
+            let (uid, gid) = (body.u32()?, body.u32()?);
             let lens = [body.u16()?, body.u16()?, body.u16()?, body.u16()?];
             let [name, gecos, dir, shell] = lens.map(|len| body.take(len.into()));
             let (name, gecos, dir, shell) = (name?, gecos?, dir?, shell?);
-            Record::User(User { number, reference, uid, gid, name, gecos, dir, shell })
+            Record::User(User { number, reference, by_name, uid, gid, name, gecos, dir, shell })
         }
         op if op == Op::Group as u8 => {
             let (reference, gid) = (body.u32()?, body.u32()?);
@@ -315,7 +318,7 @@ pub fn write_user(out: &mut Vec<u8>, user: &User<'_>) -> Result<(), TooLong> {
         return Err(TooLong("a text of a user"));
     }
     record(out, Op::User, 0, user.number, |out| {
-        for number in [user.reference, user.uid, user.gid] {
+        for number in [user.reference, user.by_name, user.uid, user.gid] {
             out.extend(number.to_le_bytes());
         }
         lens.iter().flatten().for_each(|len| out.extend(len.to_le_bytes()));
@@ -388,6 +391,7 @@ mod tests {
     const ALICE: User<'_> = User {
         number: 7,
         reference: 3,
+        by_name: 4,
         uid: 10_001,
         gid: 20_001,
         name: b"alice",
@@ -400,8 +404,8 @@ mod tests {
         let header = Header { flags: COMPLETE, epoch: 1, since: 0, sequence: 9, records: 5 };
         let mut bytes = header.to_bytes().to_vec();
         write_user(&mut bytes, &ALICE).expect("fits");
-        write_group(&mut bytes, 8, 4, 500, b"staff", Some(&[3, 9])).expect("fits");
-        write_group(&mut bytes, 9, 5, 501, b"unasked", None).expect("fits");
+        write_group(&mut bytes, 8, 5, 500, b"staff", Some(&[3, 9])).expect("fits");
+        write_group(&mut bytes, 9, 6, 501, b"unasked", None).expect("fits");
         write_groups_of(&mut bytes, 7, &[8, 9]).expect("fits");
         write_gone(&mut bytes, 2);
         bytes

@@ -313,6 +313,8 @@ pub struct DomainStatus {
     pub users: u64,
     /// Users and groups in the cache.
     pub groups: u64,
+    /// Groups among them that name members both by name and by DN.
+    pub mixed_groups: u64,
     /// Entries that cannot be read, see `Backend::rejected`.
     pub rejected: u64,
     /// Last change that the directory reported, in seconds since 1970, 0 when none was.

@@ -2,6 +2,7 @@
 
 use crate::cli::{CheckConfig, STATE_DIR};
 use crate::terminal::{counted, lossy};
+use crate::unserved::Comparison;
 use anyhow::{Result, bail};
 use roster_config::explain::{Origin, Setting, explain};
 use roster_config::{Parsed, Problem, Provider, Severity, parse};
@@ -25,13 +26,17 @@ pub fn run(args: &CheckConfig, out: &mut dyn Write) -> Result<bool> {
         }
         Err(error) => bail!(unread(file, &error)),
     };
-    let (parsed, problems) = match std::str::from_utf8(&text) {
+    let (parsed, mut problems) = match std::str::from_utf8(&text) {
         Ok(text) => check(text, &args.bus.run_dir),
         Err(error) => (None, vec![no_text(&text, error.valid_up_to())]),
     };
+    problems.splice(0..0, changeable(file));
+    let config = parsed.as_ref().map(|parsed| &parsed.config);
+    let unserved = config.map(|config| Comparison::new(config, &args.snapshot)).unwrap_or_default();
+    problems.extend(unserved.warnings());
     let well = problems.iter().all(|problem| problem.severity < Severity::Refusal);
     if args.json {
-        writeln!(out, "{:#}", as_json(args, well, parsed.as_ref(), &problems))?;
+        writeln!(out, "{:#}", as_json(args, well, parsed.as_ref(), &problems, &unserved))?;
         return Ok(well);
     }
     for problem in &problems {
@@ -75,31 +80,47 @@ fn no_text(text: &[u8], at: usize) -> Problem {
     }
 }
 
-/// Files of a domain's entries that are not there. That may be meant: a mount may come later.
-fn absent(parsed: &Parsed) -> Vec<Problem> {
-    let mut absent = Vec::new();
+/// Warnings about files of a domain's entries: one that is missing, for a mount may come later, and one that the
+/// backend refuses to read.
+fn sources(parsed: &Parsed) -> Vec<Problem> {
+    let mut found = Vec::new();
     for domain in &parsed.config.domains {
         let Provider::Files(files) = &domain.provider else { continue };
+        let table = format!("domain.{}", domain.name);
         for (key, path) in [("passwd", &files.passwd), ("group", &files.group)] {
-            if fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-                let table = format!("domain.{}", domain.name);
-                let is_it = |set: &&Setting| set.table == table && set.key == key;
-                let line = match parsed.settings.iter().find(is_it).map(|set| set.origin) {
-                    Some(Origin::Line(line)) => line,
-                    _ => 0,
-                };
-                absent.push(Problem {
-                    severity: Severity::Warning,
-                    line,
-                    column: 1,
-                    key: format!("{table}.{key}"),
-                    what: format!("there is no file {}", path.display()),
-                    instead: Some("the domain is read when it is there".to_owned()),
-                });
-            }
+            let is_missing =
+                fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            let (what, instead) = if is_missing {
+                let what = format!("there is no file {}", path.display());
+                (what, "the domain is read when it is there".to_owned())
+            } else if let Err((what, instead)) = roster_config::check_ownership(path) {
+                (format!("the domain is not read: {what}"), instead)
+            } else {
+                continue;
+            };
+            let is_it = |set: &&Setting| set.table == table && set.key == key;
+            let line = match parsed.settings.iter().find(is_it).map(|set| set.origin) {
+                Some(Origin::Line(line)) => line,
+                _ => 0,
+            };
+            found.push(Problem {
+                severity: Severity::Warning,
+                line,
+                column: 1,
+                key: format!("{table}.{key}"),
+                what,
+                instead: Some(instead),
+            });
         }
     }
-    absent
+    found
+}
+
+/// The error that a user other than root could change the configuration.
+fn changeable(file: &Path) -> Option<Problem> {
+    let (what, instead) = roster_config::check_ownership(file).err()?;
+    let (severity, key) = (Severity::Error, String::new());
+    Some(Problem { severity, line: 0, column: 1, key, what, instead: Some(instead) })
 }
 
 /// What the text means, and what is wrong with it or with the files that it names, by line.
@@ -112,7 +133,7 @@ fn check(text: &str, run_dir: &Path) -> (Option<Parsed>, Vec<Problem>) {
             problems.extend(parsed.check_keytabs(was_used));
             problems.extend(parsed.warn_of_authorities(roster_config::host_anchors));
             problems.extend(too_long(&parsed, run_dir));
-            problems.extend(absent(&parsed));
+            problems.extend(sources(&parsed));
             problems.sort_by_key(|problem| problem.line);
             (Some(parsed), problems)
         }
@@ -160,7 +181,13 @@ fn verdict(file: &Path, parsed: Option<&Parsed>, problems: &[Problem]) -> String
     }
 }
 
-fn as_json(args: &CheckConfig, well: bool, parsed: Option<&Parsed>, problems: &[Problem]) -> Value {
+fn as_json(
+    args: &CheckConfig,
+    well: bool,
+    parsed: Option<&Parsed>,
+    problems: &[Problem],
+    unserved: &Comparison,
+) -> Value {
     let (warnings, errors): (Vec<_>, Vec<_>) =
         problems.iter().partition(|problem| problem.severity == Severity::Warning);
     let of = |found: Vec<&Problem>| found.into_iter().map(problem_json).collect::<Vec<_>>();
@@ -169,6 +196,7 @@ fn as_json(args: &CheckConfig, well: bool, parsed: Option<&Parsed>, problems: &[
         "ok": well,
         "errors": of(errors),
         "warnings": of(warnings),
+        "unserved": unserved.json(),
     });
     if let (Some(parsed), true) = (parsed, args.explain) {
         report["settings"] = parsed.settings.iter().map(setting_json).collect();
@@ -204,6 +232,7 @@ fn setting_json(setting: &Setting) -> Value {
 mod tests {
     use super::*;
     use crate::cli::OnBus;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     const WELL: &str = "[host]\ndomains = ['lab']\n[domain.lab]\nprovider = 'files'\n\
@@ -215,7 +244,8 @@ mod tests {
         fs::write(&file, text).unwrap();
         let mut out = Vec::new();
         let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
-        let args = CheckConfig { file: file.clone(), explain, json, bus };
+        let args =
+            CheckConfig { file: file.clone(), explain, json, snapshot: "/no/snapshot".into(), bus };
         let well = run(&args, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         (well, text.replace(&format!("{}/", folder.path().display()), ""))
@@ -319,13 +349,53 @@ mod tests {
     }
 
     #[test]
+    fn check_config_changeable_files_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["passwd", "roster.toml"] {
+            fs::write(path(name), WELL.replace("/dev/null", path("passwd").to_str().unwrap()))
+                .unwrap();
+        }
+        let run = || {
+            let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
+            let args = CheckConfig {
+                file: path("roster.toml"),
+                explain: false,
+                json: false,
+                snapshot: "/no/snapshot".into(),
+                bus,
+            };
+            let mut out = Vec::new();
+            let well = run(&args, &mut out).unwrap();
+            let place = format!("{}/", folder.path().display());
+            (well, String::from_utf8(out).unwrap().replace(&place, ""))
+        };
+        let set_mode = |name, mode| {
+            fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode("passwd", 0o666);
+        let (well, text) = run();
+        let expected = "roster.toml:5: warning: domain.lab.passwd: the domain is not read: passwd has \
+                        mode 0666, by which other users can change it; check the content of passwd, then \
+                        chmod go-w passwd\n";
+        assert!(well && text.starts_with(expected), "{text}");
+        set_mode("roster.toml", 0o666);
+        let (well, text) = run();
+        let expected = "roster.toml: roster.toml has mode 0666, by which other users can change it; \
+                        check the content of roster.toml, then chmod go-w roster.toml\n";
+        assert!(!well && text.starts_with(expected), "{text}");
+        assert!(text.ends_with("1 error and 1 warning; rosterd would not use it\n"), "{text}");
+    }
+
+    #[test]
     fn what_is_no_text_has_a_line_too() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("roster.toml");
         fs::write(&file, b"[host]\n# caf\xe9\n").unwrap();
         let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
         let mut out = Vec::new();
-        let args = CheckConfig { file, explain: false, json: false, bus };
+        let args =
+            CheckConfig { file, explain: false, json: false, snapshot: "/no/snapshot".into(), bus };
         assert!(!run(&args, &mut out).unwrap());
         let problem = no_text("[host]\n# é\u{fffd}".as_bytes(), 11);
         assert_eq!((problem.line, problem.column), (2, 4));
@@ -336,7 +406,13 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_json_too() {
         let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
-        let args = CheckConfig { file: "/no/such.toml".into(), explain: false, json: true, bus };
+        let args = CheckConfig {
+            file: "/no/such.toml".into(),
+            explain: false,
+            json: true,
+            snapshot: "/no/snapshot".into(),
+            bus,
+        };
         let mut out = Vec::new();
         assert!(!run(&args, &mut out).unwrap());
         let report: Value = serde_json::from_slice(&out).unwrap();
@@ -350,7 +426,8 @@ mod tests {
     fn a_file_that_is_not_there_is_named() {
         let bus = OnBus { run_dir: PathBuf::from("/run/roster") };
         let file = PathBuf::from("/no/such.toml");
-        let args = CheckConfig { file, explain: false, json: false, bus };
+        let args =
+            CheckConfig { file, explain: false, json: false, snapshot: "/no/snapshot".into(), bus };
         let error = run(&args, &mut Vec::new()).unwrap_err();
         let error = format!("{error:#}");
         assert!(error.starts_with("there is no configuration /no/such.toml: write one"), "{error}");

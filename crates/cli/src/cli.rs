@@ -55,8 +55,12 @@ pub enum Command {
     LogLevel(LogLevel),
     CheckConfig(CheckConfig),
     Nscd(Nscd),
-    #[command(hide = true)]
-    NscdHelper(NscdHelper),
+    /// Ask the host's name services, for a server of maps
+    #[command(hide = true, after_long_help = pages::after_help("nscd"))]
+    NscdHelper,
+    /// Start helpers of a server of maps
+    #[command(hide = true, after_long_help = pages::after_help("nscd"))]
+    NscdStarter,
     Synth(Synth),
     Man(Man),
     Completions(Completions),
@@ -585,6 +589,10 @@ pub struct CheckConfig {
     #[arg(long)]
     pub explain: bool,
 
+    /// Judge the users and groups of this snapshot by the configuration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = DEFAULT)]
+    pub snapshot: PathBuf,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -646,8 +654,10 @@ pub struct Nscd {
     )]
     pub maps: PathBuf,
 
-    /// Who serves, from the moment that the socket and the folder are there; only root can become another
-    /// user, who is in the file of --passwd itself. Whoever starts the server, if not given
+    /// Who serves, from the moment that the socket and the folder are there; only root can become another user
+    ///
+    /// This user and roster-nscd-helper, the user of the helper process, are in the file of --passwd itself.
+    /// Without the option server and helper run as the user who starts the server.
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
     pub user: Option<String>,
 
@@ -698,15 +708,6 @@ pub struct Nscd {
         value_parser = clap::value_parser!(u32).range(0..=3600)
     )]
     pub negative: u32,
-}
-
-/// Ask the host's name services, for a server of maps
-#[derive(Debug, Args)]
-#[command(after_long_help = pages::after_help("nscd"))]
-pub struct NscdHelper {
-    /// The services of passwd, of group and of initgroups
-    #[arg(value_name = "SERVICES")]
-    pub services: Vec<OsString>,
 }
 
 /// Invent users and groups, for tests and benchmarks

@@ -26,6 +26,7 @@ mod replace;
 mod snapshot_file;
 mod synth;
 mod terminal;
+mod unserved;
 
 use anyhow::Result;
 use clap::Parser;
@@ -71,7 +72,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<u8> {
         Command::LogLevel(args) => daemon::log_level::run(&args, out).map(|()| 0),
         Command::CheckConfig(args) => check_config::run(&args, out).map(well),
         Command::Nscd(args) => nscd::run(&args, out).map(|()| 0),
-        Command::NscdHelper(args) => nscd::help(&args).map(|()| 0),
+        Command::NscdHelper => nscd::help().map(|()| 0),
+        Command::NscdStarter => nscd::start_helpers().map(|()| 0),
         Command::Synth(args) => {
             synth::run(args.corpus(), args.shadow, &args.output, out).map(|()| 0)
         }

@@ -14,7 +14,6 @@ min_id = 1000
 provider = "ldap"
 uris = ["ldaps://ldap1.example.com", "ldaps://ldap2.example.com"]
 base = "dc=example,dc=com"
-schema = "rfc2307bis"              # rfc2307 | rfc2307bis
 mode = "replicate"                 # replicate | on-demand
 bind_dn = "cn=reader,dc=example,dc=com"
 bind_password_file = "/etc/roster/corp.password"
@@ -35,6 +34,10 @@ const DESCRIPTION: &[&str] = &[
      in its log and in roster status what is wrong, on which line, and what to write instead. So does \
      roster check-config FILE, before anything else does; with --explain it prints every key with \
      its value and where that is from.",
+    "Only root may be able to change this file, files with entries, and the files with passwords, keytabs \
+     and certificates that it names. rosterd refuses a file that belongs to another user or that other users \
+     can write to. It refuses a file below a directory of that kind, unless the directory is sticky. Members \
+     of group 0 count as root.",
     "Durations are text with a unit, \"500ms\", \"30s\", \"5m\", \"12h\" or \"1d\", or whole numbers of \
      seconds. Paths are absolute.",
 ];
@@ -77,7 +80,7 @@ const SERVERS: &[&str] = &[
     "For syncrepl slapd needs the overlay syncprov on the database, best with syncprov-sessionlog; 389 \
      Directory Server needs the plug-ins Content Synchronization and Retro Changelog, this one with \
      nsslapd-attribute: nsuniqueid:targetUniqueId, and a reader who binds. Both need indices for equality on \
-     objectClass, uid, uidNumber, cn, gidNumber and memberUid or member, and limits under which the reader \
+     objectClass, uid, uidNumber, cn, gidNumber, memberUid, member and uniqueMember, and limits under which the reader \
      gets all entries. What the reader must be allowed to read are the attributes that are mapped, and \
      entryUUID, entryCSN and modifyTimestamp, with 389 Directory Server nsUniqueId and modifyTimestamp. Without \
      the stamps, entryCSN there and modifyTimestamp here, a mirror is right and never resumed: everything is \

@@ -1,13 +1,13 @@
 //! `roster nscd`: the server of prebuilt maps on its own, and what root may tell one.
 
-use crate::cli::{Nscd, NscdHelper};
+use crate::cli::Nscd;
 use crate::terminal::say;
 use anyhow::{Context, Result, bail};
 use roster_nscd::server::figures::Figures;
-use roster_nscd::server::helpers::Program;
-use roster_nscd::server::rights::{Account, RightsError};
+use roster_nscd::server::rights::{Accounts, RightsError};
 use roster_nscd::server::sources::Files;
 use roster_nscd::server::{self, Options, socket};
+use roster_nscd::starter::{self, Starter};
 use roster_nscd::{host, protocol};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_acceptconn;
@@ -98,17 +98,16 @@ fn serve(options: &Nscd) -> Result<()> {
     let (stop, _running) = UnixStream::pair()?;
     let administrator = rustix::process::getuid().as_raw();
     let (listener, is_handed_over) = listener(options)?;
-    if let Some(name) = &options.user
-        && let Err(error) = become_user(name, options)
-    {
-        if is_handed_over {
+    let starter = match part(options) {
+        Err(error) if is_handed_over => {
             // Whoever is in the queue, or comes until the unit is started again, does not wait for that.
             say(format_args!("roster: {error}; programs ask their name services"));
             server::send_away(listener.as_fd(), None, BEFORE_END)?;
+            return Err(error.into());
         }
-        return Err(error.into());
-    }
-    let ended = server::run(Options {
+        started => started?,
+    };
+    let options = Options {
         listener,
         administrator,
         maps: options.maps.clone(),
@@ -121,27 +120,26 @@ fn serve(options: &Nscd) -> Result<()> {
         room: (options.room as usize) << 10,
         positive: Duration::from_secs(options.positive.into()),
         negative: Duration::from_secs(options.negative.into()),
-        helper: Program {
-            // As it is now, though a newer one may have taken its place since.
-            path: "/proc/self/exe".into(),
-            arguments: vec!["nscd-helper".into(), "--".into()],
-        },
         stop: stop.into(),
         figures: Arc::new(Mutex::new(Figures::default())),
         say: Box::new(|_, text| say(format_args!("roster: {text}"))),
         alive: Box::new(|| tell("WATCHDOG=1")),
         ready: Box::new(|| tell("READY=1")),
-    });
-    ended.map(drop).map_err(Into::into)
+    };
+    server::run(options, starter).map(drop).map_err(Into::into)
 }
 
-fn become_user(name: &str, options: &Nscd) -> Result<(), RightsError> {
-    let account = Account::of(name, &options.passwd)?;
-    if let Err(error) = account.own(&options.maps) {
+/// Starts the process that starts helpers, and becomes the server's user.
+fn part(options: &Nscd) -> Result<Starter, RightsError> {
+    let Some(name) = &options.user else {
+        return Starter::start(None).map_err(RightsError::Starter);
+    };
+    let accounts = Accounts::of(name, &options.passwd)?;
+    if let Err(error) = accounts.own(&options.maps) {
         // The server looks at the folder again and again.
         say(format_args!("roster: {error}"));
     }
-    account.assume()
+    accounts.part()
 }
 
 /// The socket that systemd hands over as standard input, or one that is made; whether it was handed over.
@@ -173,6 +171,11 @@ fn tell(state: &str) {
 }
 
 /// The helper process.
-pub fn help(options: &NscdHelper) -> Result<()> {
-    host::main(options.services.iter().cloned()).context("the server is gone")
+pub fn help() -> Result<()> {
+    host::main().context("the server is gone")
+}
+
+/// The process that starts helpers.
+pub fn start_helpers() -> Result<()> {
+    starter::main().context("the server is gone")
 }

@@ -5,8 +5,8 @@ use crate::keys::Table;
 use crate::read::{Report, Section, Value};
 use crate::syntax;
 use crate::{
-    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Krb5, Ldap, Mode, Offline,
-    Overrides, Provider, Schema, Search, Server, Validate,
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Files, Host, Krb5, Ldap, MemberAttribute,
+    MemberValues, Mode, Offline, Overrides, Provider, Search, Server, Validate,
 };
 use std::ops::Range;
 use std::path::PathBuf;
@@ -289,8 +289,7 @@ fn files(section: &mut Section<'_, '_, '_, '_>, host: &Host) -> Files {
 fn ldap(section: &mut Section<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap {
     let (servers, discover) = servers(section);
     let base: String = section.take("base");
-    let schema: String = section.take("schema");
-    let schema = if schema == "rfc2307bis" { Schema::Rfc2307bis } else { Schema::Rfc2307 };
+    let member_attributes = member_attributes(section);
     let mut search = |base_key, filter_key| Search {
         base: section.take_or(base_key, base.clone(), Value::Text),
         filter: section.take(filter_key),
@@ -337,13 +336,13 @@ fn ldap(section: &mut Section<'_, '_, '_, '_>, binds_as_users: bool) -> Ldap {
         full_refresh: section.take("full_refresh"),
         fail_back: section.take("fail_back"),
         message_bytes_max: section.take("message_bytes_max"),
-        attributes: attributes(section, schema),
+        attributes: attributes(section),
         servers,
         discover,
         base,
         users,
         groups,
-        schema,
+        member_attributes,
         case_sensitive,
         bind,
         start_tls,
@@ -525,7 +524,30 @@ fn transport(
     found
 }
 
-fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attributes {
+/// Attributes of either schema say by themselves how they name members.
+fn member_attributes(section: &mut Section<'_, '_, '_, '_>) -> Vec<MemberAttribute> {
+    let schema: String = section.take("schema");
+    let names: Vec<String> = section.take("member_attributes");
+    if section.is_empty_list("member_attributes") {
+        section.wrong("member_attributes", "no group would have members", "remove it");
+    }
+    let others = if schema == "rfc2307bis" { MemberValues::Dns } else { MemberValues::Names };
+    let mut attributes: Vec<MemberAttribute> = Vec::new();
+    for name in names.iter().map(|name| name.to_ascii_lowercase()) {
+        let values = match name.as_str() {
+            "memberuid" => MemberValues::Names,
+            "member" => MemberValues::Dns,
+            "uniquemember" => MemberValues::DnsWithUids,
+            _ => others,
+        };
+        if attributes.iter().all(|other| other.name != name) {
+            attributes.push(MemberAttribute { name, values });
+        }
+    }
+    attributes
+}
+
+fn attributes(section: &mut Section<'_, '_, '_, '_>) -> Attributes {
     let path = section.path_of("attributes");
     let found = section.entry("attributes");
     let mut section = Section::new(section.report, Table::Attributes, &path, found);
@@ -534,12 +556,6 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
     let (user_gecos, user_home) = (name("user_gecos"), name("user_home"));
     let (user_shell, group_name) = (name("user_shell"), name("group_name"));
     let group_gid = name("group_gid");
-    let member = match schema {
-        Schema::Rfc2307 => "memberUid",
-        Schema::Rfc2307bis => "member",
-    };
-    let group_member = section.take_or("group_member", member.to_owned(), Value::Text);
-    let mut name = |key: &str| section.take::<String>(key).to_ascii_lowercase();
     let (ssh_key, shadow_last_change) = (name("ssh_key"), name("shadow_last_change"));
     let (shadow_max, shadow_warning) = (name("shadow_max"), name("shadow_warning"));
     let (shadow_inactive, shadow_expire) = (name("shadow_inactive"), name("shadow_expire"));
@@ -560,7 +576,6 @@ fn attributes(section: &mut Section<'_, '_, '_, '_>, schema: Schema) -> Attribut
         user_shell,
         group_name,
         group_gid,
-        group_member: group_member.to_ascii_lowercase(),
         ssh_key,
         shadow_last_change,
         shadow_max,

@@ -74,7 +74,7 @@ impl Table {
             Self::Attributes => {
                 "Names of LDAP attributes where they differ from the schema's, as the server writes them in \
                  its answers: neither numbers nor second names (\"userid\" for \"uid\"). Case does not \
-                 matter."
+                 matter. Those with the members of groups are in member_attributes."
             }
             Self::Access => {
                 "Who of the domain may log in to this host. All rules have to agree; roster access USER explains \
@@ -142,6 +142,8 @@ pub enum Kind {
     Filter,
     /// Name of an attribute, as servers write it in their answers.
     Attribute,
+    /// Names of attributes.
+    Attributes,
     /// A DNS domain.
     DnsDomain,
     /// A realm of Kerberos.
@@ -194,6 +196,7 @@ impl Kind {
             Self::Dn => "DN".to_owned(),
             Self::Filter => "LDAP filter".to_owned(),
             Self::Attribute => "attribute".to_owned(),
+            Self::Attributes => "list of attributes".to_owned(),
             Self::DnsDomain => "DNS domain".to_owned(),
             Self::Realm => "realm".to_owned(),
             Self::Cache => "credential cache".to_owned(),
@@ -679,8 +682,18 @@ pub const KEYS: &[Key] = &[
         "schema",
         Kind::Choice { noun: "schema", of: &["rfc2307", "rfc2307bis"] },
         Unset::Is("\"rfc2307\""),
-        "How groups name their members: rfc2307 by user name, in memberUid; rfc2307bis by DN, in \
-         member, where groups may be members of groups.",
+        "How attributes of member_attributes name members that neither schema has: rfc2307 by user \
+         name, rfc2307bis by DN. memberUid always names users, member and uniqueMember always have DNs.",
+    ),
+    ldap(
+        "member_attributes",
+        Kind::Attributes,
+        Unset::Is("[\"memberUid\", \"member\", \"uniqueMember\"]"),
+        "Where groups name their members. A group has the members of all these attributes together. \
+         memberUid names users. member and uniqueMember name users and groups by DN, and the members of \
+         such groups are members too. A shorter list leaves out the members that only the other \
+         attributes name, also from the rules of [domain.NAME.access]: [\"memberUid\"] where member is \
+         for other programs, [\"member\"] with Active Directory.",
     ),
     ldap("user_base", Kind::Dn, Unset::Follows("as base"), "Base of searches for users."),
     ldap(
@@ -832,11 +845,6 @@ pub const KEYS: &[Key] = &[
     attribute("user_shell", Unset::Is("\"loginShell\""), "Shell."),
     attribute("group_name", Unset::Is("\"cn\""), "Name of a group."),
     attribute("group_gid", Unset::Is("\"gidNumber\""), "Group id."),
-    attribute(
-        "group_member",
-        Unset::Follows("memberUid with rfc2307, member with rfc2307bis"),
-        "Members of a group.",
-    ),
     attribute(
         "uuid",
         Unset::Follows("what the server has: entryUUID, nsUniqueId …"),

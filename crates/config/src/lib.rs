@@ -1,8 +1,9 @@
 //! roster.toml as values that were checked: what the daemon and its roles run by.
 //!
 //! [`parse`] reads the file's text and gives either a [`Config`] in which everything holds, or every
-//! mistake that it found, each with its line and what to write instead. It opens nothing: whether a
-//! path leads anywhere is found out by who uses it, and by [`Parsed::read_secrets`].
+//! mistake that it found, each with its line and what to write instead. It opens no file.
+//! [`Parsed::read_secrets`] reads the files with passwords and certificates; [`check_ownership`] checks the owner and
+//! mode of a file.
 //!
 //! [`keys`] holds every key with its type, default and meaning, and is what the manual is made of;
 //! `syntax` the small languages inside values; `read` turns TOML into values; `check` and `domain`
@@ -16,6 +17,7 @@ pub mod explain;
 pub mod filter;
 pub mod keys;
 mod keytab;
+mod ownership;
 mod problem;
 mod read;
 mod secrets;
@@ -23,6 +25,7 @@ mod syntax;
 
 pub use check::{Parsed, parse};
 pub use keytab::{KEYTAB_MARK, Keytab, Unverified, was_keytab_used};
+pub use ownership::check_ownership;
 pub use problem::{Problem, Severity};
 pub use secrets::{NO_ANCHORS, host_anchors, trust_anchors};
 
@@ -345,10 +348,10 @@ pub struct Ldap {
     pub users: Search,
     /// Search of groups.
     pub groups: Search,
-    /// Names of attributes, from the schema and `[domain.NAME.attributes]`.
+    /// Names of other attributes, from `[domain.NAME.attributes]`.
     pub attributes: Attributes,
-    /// How groups name their members.
-    pub schema: Schema,
+    /// Attributes that list the members of a group.
+    pub member_attributes: Vec<MemberAttribute>,
     /// Whether names are told apart by case alone; if not, they are served in lower case.
     pub case_sensitive: bool,
     /// How to bind.
@@ -450,13 +453,24 @@ pub struct Search {
     pub filter: String,
 }
 
-/// How groups name their members.
+/// An attribute in which groups name their members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAttribute {
+    /// Its name, lower case.
+    pub name: String,
+    /// What its values are.
+    pub values: MemberValues,
+}
+
+/// How the values of an attribute name members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Schema {
-    /// By user name, `memberUid`.
-    Rfc2307,
-    /// By DN, `member`; groups may be members.
-    Rfc2307bis,
+pub enum MemberValues {
+    /// Users by name: `memberUid`.
+    Names,
+    /// Users and groups by DN: `member`.
+    Dns,
+    /// The same with an optional UID behind (RFC 4517, 3.3.21): `uniqueMember`.
+    DnsWithUids,
 }
 
 /// Names of attributes, lower case.
@@ -471,7 +485,6 @@ pub struct Attributes {
     pub user_shell: String,
     pub group_name: String,
     pub group_gid: String,
-    pub group_member: String,
     pub ssh_key: String,
     pub shadow_last_change: String,
     pub shadow_max: String,

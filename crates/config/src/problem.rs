@@ -20,7 +20,7 @@ pub enum Severity {
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,
-    /// Line in the file, from 1.
+    /// Line in the file, from 1; 0 for the file as a whole.
     pub line: usize,
     /// Character in the line, from 1.
     pub column: usize,
@@ -36,7 +36,8 @@ impl Problem {
     /// A line for people: file, line, key, what is wrong, what to write instead.
     pub fn render(&self, file: &Path) -> String {
         let warning = if self.severity == Severity::Warning { "warning: " } else { "" };
-        format!("{}:{}: {warning}{self}", file.display(), self.line)
+        let line = if self.line == 0 { String::new() } else { format!("{}:", self.line) };
+        format!("{}:{line} {warning}{self}", file.display())
     }
 }
 

@@ -385,7 +385,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ldap_user_shell", "user_shell"),
     ("ldap_group_name", "group_name"),
     ("ldap_group_gid_number", "group_gid"),
-    ("ldap_group_member", "group_member"),
+    ("ldap_group_member", "member_attributes"),
+    ("group_member", "member_attributes"),
     ("krb5_server", "krb5_kdcs"),
     ("krb5_backup_server", "krb5_kdcs"),
     ("krb5_ccname_template", "krb5_cache"),
@@ -464,6 +465,13 @@ fn read(kind: Kind, value: &Spanned<DeValue<'_>>, wrongs: &mut Wrongs) -> Option
             let names = elements(value, "names", wrongs, |value| {
                 let name = text(value)?;
                 syntax::entry_name(name).map(|()| name.to_owned())
+            })?;
+            return Some(Value::Texts(names));
+        }
+        Kind::Attributes => {
+            let names = elements(value, "attributes", wrongs, |value| {
+                let name = text(value)?;
+                syntax::answered_attribute(name).map(|()| name.to_owned())
             })?;
             return Some(Value::Texts(names));
         }
@@ -603,6 +611,7 @@ fn single(kind: Kind, value: &DeValue<'_>) -> Result<Value, Wrong> {
         | Kind::Users
         | Kind::Hosts { .. }
         | Kind::Names
+        | Kind::Attributes
         | Kind::Choices { .. }
         | Kind::KeyOptions
         | Kind::Gids => return Err(must_be("a list", value)),

@@ -177,6 +177,7 @@ pub(crate) fn read_bytes(path: &Path, bytes_max: u64, refused_mode: u32) -> Resu
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err((format!("{name} is no file"), "name a file".to_owned()));
     }
+    crate::check_ownership(path)?;
     let file = File::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     if mode & refused_mode != 0 {
@@ -316,6 +317,13 @@ o9vdqCHOxm2Y2iLQ
                  authorities, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----; from \
                  DER: openssl x509 -inform der",
             ]
+        );
+        write(folder.path().join("ca"), AUTHORITY).unwrap();
+        set_permissions(folder.path().join("ca"), Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(
+            said(folder.path())[1],
+            "9: domain.corp.tls_ca: ca has mode 0666, by which other users can change it; check the \
+             content of ca, then chmod go-w ca"
         );
         write(folder.path().join("password"), "\n").unwrap();
         set_permissions(folder.path().join("password"), Permissions::from_mode(0o600)).unwrap();

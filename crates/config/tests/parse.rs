@@ -1,8 +1,8 @@
 //! What roster.toml means, and what is said of every mistake.
 
 use roster_config::{
-    AccountCheck, Auth, AuthMethod, Bind, Listen, Mode, Offline, Parsed, Problem, Provider, Schema,
-    Server, Severity, Validate, explain::explain, parse,
+    AccountCheck, Auth, AuthMethod, Bind, Listen, MemberValues, Mode, Offline, Parsed, Problem,
+    Provider, Server, Severity, Validate, explain::explain, parse,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -74,11 +74,10 @@ fn the_example_means_what_it_says() {
     let ldap = ldap(&parsed);
     let server = |host: &str| Server::Ldaps { host: host.to_owned(), port: 636 };
     assert_eq!(ldap.servers, [server("ldap1.example.com"), server("ldap2.example.com")]);
-    assert_eq!(ldap.schema, Schema::Rfc2307bis);
     assert_eq!(ldap.users.base, "dc=example,dc=com");
     assert_eq!(ldap.users.filter, "(objectClass=posixAccount)");
     assert_eq!(ldap.groups.filter, "(objectClass=posixGroup)");
-    assert_eq!(ldap.attributes.group_member, "member");
+    assert_eq!(ldap.member_attributes.len(), 3);
     assert_eq!(ldap.attributes.user_uid, "uidnumber");
     assert_eq!(ldap.search_timeout, Duration::from_secs(30));
     assert_eq!(
@@ -144,6 +143,7 @@ fn every_key_can_be_set() {
         discover = "example.com"
         base = "dc=x"
         schema = "rfc2307"
+        member_attributes = ["memberUid", "mgrpMember"]
         user_base = "ou=people,dc=x"
         user_filter = "(&(objectClass=posixAccount)(!(uid=x)))"
         group_base = "ou=groups,dc=x"
@@ -174,7 +174,6 @@ fn every_key_can_be_set() {
         user_shell = "c"
         group_name = "d"
         group_gid = "e"
-        group_member = "memberNisNetgroup"
         uuid = "objectGUID"
         ssh_key = "ipaSshPubKey"
         shadow_last_change = "f"
@@ -639,11 +638,40 @@ fn servers_are_named_or_found() {
 }
 
 #[test]
-fn schemas_differ_in_how_members_are_named() {
-    assert_eq!(ldap(&quiet(&corp(""))).attributes.group_member, "memberuid");
-    assert_eq!(ldap(&quiet(&corp("schema = 'rfc2307bis'"))).attributes.group_member, "member");
-    let own = corp("schema = 'rfc2307bis'\nattributes.group_member = 'uniqueMember'");
-    assert_eq!(ldap(&quiet(&own)).attributes.group_member, "uniquemember");
+fn member_attributes_name_as_schemas_say() {
+    let read = |keys: &str| -> Vec<(String, MemberValues)> {
+        let attributes = ldap(&quiet(&corp(keys))).member_attributes.clone();
+        attributes.into_iter().map(|one| (one.name, one.values)).collect()
+    };
+    let [names, dns, uids] = [
+        ("memberuid".to_owned(), MemberValues::Names),
+        ("member".to_owned(), MemberValues::Dns),
+        ("uniquemember".to_owned(), MemberValues::DnsWithUids),
+    ];
+    let all = [names.clone(), dns.clone(), uids];
+    assert_eq!(read(""), all);
+    assert_eq!(read("schema = 'rfc2307bis'"), all);
+    assert_eq!(read("schema = 'rfc2307bis'\nmember_attributes = ['MEMBERUID']"), [names]);
+    assert_eq!(read("member_attributes = ['member', 'Member']"), [dns]);
+    for (schema, values) in [("rfc2307", MemberValues::Names), ("rfc2307bis", MemberValues::Dns)] {
+        let keys = format!("schema = '{schema}'\nmember_attributes = ['x']");
+        assert_eq!(read(&keys), [("x".to_owned(), values)]);
+    }
+}
+
+#[test]
+fn member_attributes_reject_what_cannot_be() {
+    for (keys, wrong) in [
+        ("member_attributes = []", "no group would have members; remove it"),
+        ("member_attributes = 'member'", "must be a list of attributes; write [\"member\"]"),
+        (
+            "attributes.group_member = 'uniqueMember'",
+            "is not a key of this table; did you mean member_attributes, under [domain.NAME]?",
+        ),
+    ] {
+        let found = mistakes(&corp(keys)).concat();
+        assert!(found.ends_with(wrong), "{found}");
+    }
 }
 
 #[test]

@@ -72,10 +72,10 @@ pub enum Command {
     },
     /// Ask the host's name services, for the responder in place of nscd
     #[command(hide = true)]
-    NscdHelper {
-        /// The services of passwd, of group and of initgroups
-        services: Vec<std::ffi::OsString>,
-    },
+    NscdHelper,
+    /// Start helpers of the responder in place of nscd
+    #[command(hide = true)]
+    NscdStarter,
     #[command(flatten)]
     ForPackagers(ForPackagers),
 }

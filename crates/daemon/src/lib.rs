@@ -45,15 +45,21 @@ pub fn main() -> ExitCode {
         None => monitor::main(&cli.options),
         // The name is there for whoever lists processes; the rest comes by standard input.
         Some(cli::Command::Role { .. }) => role::main(),
-        Some(cli::Command::NscdHelper { services }) => match roster_nscd::host::main(services) {
-            Ok(()) => 0,
-            Err(error) => {
-                say(format_args!("rosterd: the helper of nscd: {error}"));
-                exit::SOFTWARE
-            }
-        },
+        Some(cli::Command::NscdHelper) => of_nscd("helper", roster_nscd::host::main()),
+        Some(cli::Command::NscdStarter) => of_nscd("starter", roster_nscd::starter::main()),
         Some(cli::Command::ForPackagers(what)) => manual::write(&what),
     })
+}
+
+/// How a process beside the responder in place of nscd ended.
+fn of_nscd(process: &str, ended: std::io::Result<()>) -> u8 {
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            say(format_args!("rosterd: the {process} of nscd: {error}"));
+            exit::SOFTWARE
+        }
+    }
 }
 
 /// A line on standard error, where logging has not started yet. It may be closed.

@@ -8,6 +8,7 @@
 
 use crate::logging::{self, LogLevel};
 use crate::metrics::Counters;
+use crate::monitor::Ids;
 use crate::reach::Reach;
 use crate::{backend, exit, publisher, responder, runtime, sandbox};
 use anyhow::{Context as _, anyhow, bail};
@@ -18,6 +19,8 @@ use roster_bus::zbus::message::Header;
 use roster_bus::zbus::names::BusName;
 use roster_bus::zbus::{self, Connection};
 use roster_config as config;
+use roster_nscd::server::rights::Accounts;
+use roster_nscd::starter::Starter;
 use roster_provider_krb5::Helper;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
@@ -162,6 +165,9 @@ pub struct Nscd {
     pub maps: PathBuf,
     /// Who may give orders over the socket, beside root.
     pub administrator: u32,
+    /// The role's user and that of its helpers, whom the role, started as root, becomes and starts; none where all roles
+    /// are one user.
+    pub users: Option<[Ids; 2]>,
     /// `[responder.nscd]`.
     pub config: config::Nscd,
 }
@@ -299,10 +305,16 @@ pub fn main() -> u8 {
         Some(Some(role)) => {
             let reach = Reach::new(&sandbox::followed(&launch.config));
             // While this process may still execute programs.
-            let helper = helper(&launch.config);
+            let beside = match Beside::start(&launch) {
+                Ok(beside) => beside,
+                Err(error) => {
+                    crate::say(format_args!("rosterd: {role}: {error:#}"));
+                    return exit::SOFTWARE;
+                }
+            };
             let limits = sandbox::apply(&launch);
             let level = logging::start(&role, &launch.log);
-            match serve(role, launch, helper, limits, &reach, level) {
+            match serve(role, launch, beside, limits, &reach, level) {
                 Ok(()) => 0,
                 Err(End::BusLost) => {
                     warn!("the bus is gone; this process ends with it and will be started again");
@@ -345,12 +357,18 @@ fn take_launch() -> anyhow::Result<Launch> {
     // Readable memory and core dumps would show what the configuration keeps secret.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = rustix::thread::set_no_new_privs(true);
+    end_with(launch.monitor_pid)?;
+    Ok(launch)
+}
+
+/// Has this process end with the monitor. The kernel forgets it when the process becomes another user.
+fn end_with(monitor: u32) -> anyhow::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
-    if parent != Some(launch.monitor_pid) {
-        bail!("the monitor, process {}, is gone", launch.monitor_pid);
+    if parent != Some(monitor) {
+        bail!("the monitor, process {monitor}, is gone");
     }
-    Ok(launch)
+    Ok(())
 }
 
 /// What stands in standard input, passwords included: in one block of memory, which is wiped.
@@ -397,7 +415,7 @@ impl<E: Into<anyhow::Error>> From<E> for End {
 fn serve(
     role: Role,
     launch: Launch,
-    helper: Option<Result<Helper, String>>,
+    beside: Beside,
     sandbox: String,
     reach: &Reach,
     level: LogLevel,
@@ -431,7 +449,7 @@ fn serve(
             Err(_) => return Err(anyhow!("the bus {address} does not answer").into()),
         };
         let closing = connection.clone();
-        let mut work = pin!(run(role, launch, helper, connection, shutdown));
+        let mut work = pin!(run(role, launch, beside, connection, shutdown));
         let why = tokio::select! {
             result = &mut work => return result.map_err(End::Failed),
             () = closing.closed() => Some(End::BusLost),
@@ -454,31 +472,71 @@ fn serve(
     result
 }
 
-/// The program by which a back-end's users log in, if it takes one.
-fn helper(config: &RoleConfig) -> Option<Result<Helper, String>> {
-    let RoleConfig::Backend(backend) = config else { return None };
-    let krb5 = backend.domain.auth.krb5.as_ref()?;
-    Some(Helper::start(krb5, &backend.secrets.keytab))
+/// A process that a role has beside it.
+enum Beside {
+    /// None.
+    Nothing,
+    /// The program by which a back-end's users log in, or why it cannot.
+    Krb5(Result<Helper, String>),
+    /// The process that starts helpers of the responder in place of nscd.
+    Nscd(Starter),
+}
+
+impl Beside {
+    /// Starts what the role takes. That in place of nscd is root until then, and its own user from then on.
+    fn start(launch: &Launch) -> anyhow::Result<Self> {
+        match &launch.config {
+            RoleConfig::Backend(backend) => {
+                let krb5 = backend.domain.auth.krb5.as_ref();
+                let started = krb5.map(|krb5| Helper::start(krb5, &backend.secrets.keytab));
+                Ok(started.map_or(Self::Nothing, Self::Krb5))
+            }
+            RoleConfig::Nscd(Nscd { users: None, .. }) => {
+                Ok(Self::Nscd(Starter::start(None).context("cannot start helpers")?))
+            }
+            RoleConfig::Nscd(Nscd { users: Some(users), .. }) => {
+                let [own, helper] = users.map(|Ids { uid, gid }| (uid, gid));
+                let starter = Accounts::known(own, helper).part()?;
+                let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+                end_with(launch.monitor_pid)?;
+                Ok(Self::Nscd(starter))
+            }
+            RoleConfig::Bus(_)
+            | RoleConfig::Publisher(_)
+            | RoleConfig::Nss(_)
+            | RoleConfig::Pam(_)
+            | RoleConfig::Metrics(_) => Ok(Self::Nothing),
+        }
+    }
 }
 
 async fn run(
     role: Role,
     launch: Launch,
-    helper: Option<Result<Helper, String>>,
+    beside: Beside,
     connection: Connection,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let Launch { config, state_dir, run_dir, .. } = launch;
     let listener = io::stdout().as_fd().try_clone_to_owned().ok().filter(is_listening);
     let context = Context { role, config: (), state_dir, run_dir, connection, listener, shutdown };
-    match config {
-        RoleConfig::Publisher(config) => publisher::run(context.with(config)).await,
-        RoleConfig::Backend(config) => backend::run(context.with(*config), helper).await,
-        RoleConfig::Nss(config) => responder::nss::run(context.with(config)).await,
-        RoleConfig::Pam(config) => responder::pam::run(context.with(config)).await,
-        RoleConfig::Metrics(config) => responder::metrics::run(context.with(config)).await,
-        RoleConfig::Nscd(config) => responder::nscd::run(context.with(config)).await,
-        RoleConfig::Bus(_) => bail!("the bus is no role on itself"),
+    match (config, beside) {
+        (RoleConfig::Publisher(config), _) => publisher::run(context.with(config)).await,
+        (RoleConfig::Backend(config), beside) => {
+            let helper = match beside {
+                Beside::Krb5(helper) => Some(helper),
+                Beside::Nothing | Beside::Nscd(_) => None,
+            };
+            backend::run(context.with(*config), helper).await
+        }
+        (RoleConfig::Nss(config), _) => responder::nss::run(context.with(config)).await,
+        (RoleConfig::Pam(config), _) => responder::pam::run(context.with(config)).await,
+        (RoleConfig::Metrics(config), _) => responder::metrics::run(context.with(config)).await,
+        (RoleConfig::Nscd(config), Beside::Nscd(starter)) => {
+            responder::nscd::run(context.with(config), starter).await
+        }
+        (RoleConfig::Nscd(_), _) => bail!("nothing starts its helpers"),
+        (RoleConfig::Bus(_), _) => bail!("the bus is no role on itself"),
     }
 }
 

@@ -71,14 +71,10 @@ fn needs(launch: &Launch) -> Needs {
             }
         }
         RoleConfig::Nss(_) | RoleConfig::Pam(_) | RoleConfig::Metrics(_) => Needs::default(),
-        // Its helper is whatever modules of other name services are in it.
-        RoleConfig::Nscd(nscd) => Needs {
-            read: owned(&["/"]),
-            write: vec![nscd.maps.clone()],
-            execute: true,
-            families: &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
-            tcp: Tcp::Any,
-        },
+        // Its helpers were given another user and other needs before.
+        RoleConfig::Nscd(nscd) => {
+            Needs { read: owned(&["/"]), write: vec![nscd.maps.clone()], ..Needs::default() }
+        }
     }
 }
 

@@ -16,6 +16,8 @@ pub const USERS: u32 = 4;
 const USERS_OPEN: u32 = 16;
 /// One after the other, twice, so that what else the machine does meets both.
 const ROUNDS: u32 = 2;
+/// A busy machine can slow one side of a comparison down. A cache is reported if it shows this many times in a row.
+const CACHE_LOOKS: usize = 3;
 /// Answers that a comparison needs on either side.
 const ANSWERS_MIN: u64 = 20;
 /// An identity comes so often in a row, as users who ask for it at once may all be the first; less often
@@ -195,18 +197,31 @@ impl Probe {
         Some(Trial { users, stage, manner })
     }
 
+    /// Runs of both trials: the first comparison that shows no cache, otherwise the one with the smallest ratio.
     fn both(
         &self,
         one: Trial,
         other: Trial,
         carry: &mut impl FnMut(Trial) -> Result<Outcome>,
     ) -> Result<(Recorder, Recorder)> {
-        let mut sums = (Recorder::default(), Recorder::default());
-        for _ in 0..ROUNDS {
-            sums.0.add(carry(one)?.recorder);
-            sums.1.add(carry(other)?.recorder);
+        let mut least: Option<(Recorder, Recorder)> = None;
+        for _ in 0..CACHE_LOOKS {
+            let mut sums = (Recorder::default(), Recorder::default());
+            for _ in 0..ROUNDS {
+                sums.0.add(carry(one)?.recorder);
+                sums.1.add(carry(other)?.recorder);
+            }
+            if slowdown(&sums.0, &sums.1) < CACHED {
+                return Ok(sums);
+            }
+            least = match least.take() {
+                Some(least) if slowdown(&least.0, &least.1) <= slowdown(&sums.0, &sums.1) => {
+                    Some(least)
+                }
+                _ => Some(sums),
+            };
         }
-        Ok(sums)
+        Ok(least.unwrap_or_default())
     }
 }
 
@@ -244,7 +259,7 @@ impl Findings {
         }
         let [short, long] =
             [one, other].map(|recorder| recorder.percentile(50.0).as_secs_f64() * 1e3);
-        let ratio = long / short.max(1e-6);
+        let ratio = slowdown(one, other);
         let seen = format!("{} against {} at the median", milliseconds(short), milliseconds(long));
         self.findings.push(Finding { kind, what, ratio: Some(ratio), seen: seen.clone() });
         Some((ratio, seen))
@@ -328,6 +343,12 @@ impl Findings {
             ),
         });
     }
+}
+
+/// The median of the second divided by that of the first.
+fn slowdown(one: &Recorder, other: &Recorder) -> f64 {
+    let [one, other] = [one, other].map(|recorder| recorder.percentile(50.0).as_secs_f64());
+    other / one.max(1e-9)
 }
 
 /// How many answers came so late that they stalled, and how long they took together.
@@ -450,6 +471,18 @@ mod tests {
         );
         let stalling = |trial: Trial| outcome(MILLISECOND, if trial.users == 1 { 2 } else { 0 });
         assert_eq!(kinds(TRAITS, closed(), stalling).0, ["stall"]);
+    }
+
+    #[test]
+    fn cache_seen_once_is_not_reported() {
+        let runs = Cell::new(0);
+        let answer = |trial: Trial| {
+            runs.set(runs.get() + 1);
+            let slow = runs.get() <= 4 && trial.stage.numbers == Numbers::ALL;
+            outcome(if slow { 5 * MILLISECOND } else { MILLISECOND }, 0)
+        };
+        let (kinds, _) = kinds(TRAITS, closed(), answer);
+        assert!(kinds.is_empty() && runs.get() > 4, "{kinds:?} {}", runs.get());
     }
 
     #[test]

@@ -3,14 +3,22 @@
 //! Setting the services of a database by hand is what getent(1) does for `--service`, and has glibc
 //! leave nscd out for that database, in this process and whatever its modules ask. So the helper never
 //! waits for the server that waits for it.
+//!
+//! Third-party modules run in this process. So it has a user of its own, where root started the server. Before it loads the
+//! first module it gives up rights that name services do not need: to write to files, to signal or trace other programs.
 #![allow(unsafe_code)]
 
 use crate::protocol::{self, Kind};
 use libc::{c_char, c_int, gid_t};
+use roster_confine::{Needs, Tcp};
+use rustix::process::{
+    DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal,
+};
 use std::ffi::{CStr, CString, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
 use std::ptr;
 
 /// The largest answer of a name service that is passed on.
@@ -21,6 +29,9 @@ const BUFFER_BYTES: usize = 4 << 10;
 const GROUPS_MAX: usize = 1 << 17;
 /// The databases, in the order of the arguments.
 pub const DATABASES: [&str; 3] = ["passwd", "group", "initgroups"];
+
+/// The longest line of services: no line of nsswitch.conf that is read is longer.
+const SERVICES_BYTES_MAX: usize = 1 << 20;
 
 /// What came of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,20 +49,60 @@ unsafe extern "C" {
     fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
 }
 
-/// The helper from its start: the services of the databases as arguments, an empty one for none;
-/// questions come over standard input, a socket, and answers go back there. Ends with the server.
+/// The helper from its start: standard input is a socket, over which the services of the databases come, then
+/// questions; answers go back there. Ends with the server.
 ///
 /// # Errors
 ///
 /// The socket is none, or broke.
-pub fn main(services: impl IntoIterator<Item = OsString>) -> io::Result<()> {
-    for (database, services) in DATABASES.into_iter().zip(services) {
+pub fn main() -> io::Result<()> {
+    // Also where a module hangs when the starter ends.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Helpers are one user, and may not reach into each other.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let _ = roster_confine::apply(&needs());
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    for database in DATABASES {
+        let services = service_line(&socket)?;
         if !services.is_empty() {
             configure(database, services)?;
         }
     }
-    let socket = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     serve(&socket)
+}
+
+/// Name services read what their user may, connect to servers, and a few of them execute programs.
+fn needs() -> Needs {
+    Needs {
+        read: vec!["/".into()],
+        write: Vec::new(),
+        execute: true,
+        families: &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+        tcp: Tcp::Any,
+    }
+}
+
+/// The services of the databases as the helper reads them, an empty text for none.
+#[must_use]
+pub fn services(lines: &[OsString; 3]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    for line in lines {
+        frame.extend((line.len() as u32).to_ne_bytes());
+        frame.extend_from_slice(line.as_bytes());
+    }
+    frame
+}
+
+fn service_line(mut socket: &UnixStream) -> io::Result<OsString> {
+    let mut length = [0; 4];
+    socket.read_exact(&mut length)?;
+    let length = u32::from_ne_bytes(length) as usize;
+    if length > SERVICES_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut line = vec![0; length];
+    socket.read_exact(&mut line)?;
+    Ok(OsString::from_vec(line))
 }
 
 fn configure(database: &str, services: OsString) -> io::Result<()> {
@@ -63,7 +114,7 @@ fn configure(database: &str, services: OsString) -> io::Result<()> {
     }
 }
 
-fn serve(mut socket: &std::os::unix::net::UnixStream) -> io::Result<()> {
+fn serve(mut socket: &UnixStream) -> io::Result<()> {
     loop {
         let mut head = [0; 3];
         match socket.read_exact(&mut head) {

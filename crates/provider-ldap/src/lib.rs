@@ -418,8 +418,7 @@ impl Ldap {
     /// search's own track does.
     fn beside(&self, method: Method, search: &PartSearch, root: &Root) -> [Box<dyn Track>; 2] {
         let key = self.key(method, root);
-        let member = self.mapping.attributes().group_member.clone();
-        let rereading = Rereading::new(search.clone(), key.clone(), member);
+        let rereading = Rereading::new(search.clone(), key.clone());
         [Box::new(Lookout::new(search.clone(), key, self.config.poll)), Box::new(rereading)]
     }
 

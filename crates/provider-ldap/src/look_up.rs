@@ -2,9 +2,9 @@
 //!
 //! A name goes into filters as a raw value, and an answer counts only if it has the very name that
 //! was asked for, by the domain's rule on case. Groups of a user are one search, whatever their
-//! number, or one a level where groups are members of groups; members of groups are fetched by the
-//! hundred, and only those that the sink does not know. Whatever is too much to be told whole is an
-//! error: a list is never cut.
+//! number, and where lists have DNs one more for each hundred of these groups, which others may list;
+//! members of groups are fetched by the hundred, and only those that the sink does not know. A list that is too long is an
+//! error: no list is cut.
 
 use crate::Ldap;
 use crate::ber::Malformed;
@@ -13,13 +13,10 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::link::{Answer, Open, Question};
 use crate::message::{Operation, RawEntry, Response, Scope, printable};
-use crate::schema::{
-    Mapping, PartSearch, Read, ReadGroup, ShownMembers, entry_id, group_id, no_rest,
-};
+use crate::schema::{By, Mapping, PartSearch, Read, ReadGroup, Rest, entry_id, group_id, no_rest};
 use crate::track::key_values;
-use roster_config::Schema;
 use roster_provider::{
-    Entry, EntryId, Group, Keys, LookUp, Looked, Of, Part, Rejected, Sink, Unanswered,
+    Entry, EntryId, Group, Keys, LookUp, Looked, Member, Of, Part, Rejected, Sink, Unanswered, User,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -54,7 +51,7 @@ impl Target {
 pub(crate) struct LookUps {
     users: Target,
     groups: Target,
-    member: String,
+    groups_with_members: Target,
     uuid: Option<String>,
     mapping: Arc<Mapping>,
     /// Groups with too many members of which the log has spoken.
@@ -105,15 +102,27 @@ pub(crate) struct KeySearch<'a> {
 enum Wanted {
     All,
     Names(HashSet<Vec<u8>>),
-    References(HashSet<Vec<u8>>),
+    Members(HashSet<Member<'static>>),
 }
 
 impl Wanted {
-    fn takes(&self, name: &[u8], reference: &[u8]) -> bool {
+    fn takes_user(&self, user: &User<'_>) -> bool {
         match self {
             Self::All => true,
-            Self::Names(wanted) => wanted.contains(name),
-            Self::References(wanted) => wanted.contains(reference),
+            Self::Names(wanted) => wanted.contains(&*user.name),
+            Self::Members(wanted) => {
+                let named = Member::Name(Cow::Borrowed(&user.name));
+                wanted.contains(&named)
+                    || wanted.contains(&Member::Dn(Cow::Borrowed(&user.reference)))
+            }
+        }
+    }
+
+    fn takes_group(&self, group: &Group<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Names(wanted) => wanted.contains(&*group.name),
+            Self::Members(wanted) => wanted.contains(&Member::Dn(Cow::Borrowed(&group.reference))),
         }
     }
 }
@@ -154,10 +163,17 @@ impl LookUps {
             filter: parse(&ldap.groups.filter)?,
             attributes: vec![names.group_name.clone(), names.group_gid.clone()],
         };
+        let members = ldap.member_attributes.iter().map(|attribute| attribute.name.clone());
+        let groups_with_members = Target {
+            part: groups.part,
+            base: Arc::clone(&groups.base),
+            filter: groups.filter.clone(),
+            attributes: groups.attributes.iter().cloned().chain(members).collect(),
+        };
         Ok(Self {
             users,
             groups,
-            member: names.group_member.clone(),
+            groups_with_members,
             uuid: names.uuid.clone(),
             mapping,
             named: Mutex::default(),
@@ -254,7 +270,7 @@ impl LookUps {
         let filter = Filter::parse(filter).map_err(|error| failed(asker, error))?;
         let named = Filter::equals(self.users.name(), user);
         let filter = Filter::all([&named, &filter]);
-        let answer = self.search(asker, &self.users, &filter, None).await?;
+        let answer = self.search(asker, &self.users, &filter).await?;
         let mut found = false;
         each_entry(&answer, |entry| {
             let read = self.mapping.user(entry)?;
@@ -375,11 +391,11 @@ impl LookUps {
         let attributes = self.mapping.attributes();
         let (filter, wanted) =
             self.sought(&attributes.user_name, &attributes.user_uid, Keys::Names(&names));
-        let answer = self.search(asker, &self.users, &filter, None).await?;
+        let answer = self.search(asker, &self.users, &filter).await?;
         let mut found = Vec::new();
         each_entry(&answer, |entry| {
             if let Ok(user) = self.mapping.user(entry)?
-                && wanted.takes(&user.name, &user.reference)
+                && wanted.takes_user(&user)
             {
                 found.push((String::from_utf8(entry.dn.to_vec()), user.uid));
             }
@@ -422,16 +438,16 @@ impl LookUps {
         user: &FoundUser,
     ) -> Result<Vec<FoundGroup>, Unanswered> {
         // As the directory spells it, for member attributes that tell cases apart.
-        let mut asked = match self.mapping.schema() {
-            Schema::Rfc2307 => user.names.clone(),
-            Schema::Rfc2307bis => vec![user.dn.clone()],
-        };
+        let mut asked = self.mapping.naming(By::Name, &user.names);
+        asked.extend(self.mapping.naming(By::Dn, slice::from_ref(&user.dn)));
+        // Each key takes one term for each attribute that may hold it.
+        let terms = KEYS_PER_SEARCH * self.mapping.members_by(By::Dn).count().max(1);
         let mut seen: HashSet<EntryId> = HashSet::new();
         let mut all = Vec::new();
         for _level in 0..LEVELS_MAX {
             let mut next = Vec::new();
-            for values in asked.chunks(KEYS_PER_SEARCH) {
-                let filter = Filter::equals_any(&self.member, values);
+            for filters in asked.chunks(terms) {
+                let filter = Filter::any(filters);
                 for group in self.groups(asker, sink, filter, false, &Wanted::All).await? {
                     if seen.insert(group.id) {
                         next.push(group.dn.clone());
@@ -443,10 +459,10 @@ impl LookUps {
                 let (user, most) = (printable(&user.dn), REPORTED_MAX);
                 return Err(failed(asker, format!("{user} is in more than {most} groups")));
             }
-            if next.is_empty() || self.mapping.schema() == Schema::Rfc2307 {
+            asked = self.mapping.naming(By::Dn, &next);
+            if asked.is_empty() {
                 return Ok(all);
             }
-            asked = next;
         }
         let (user, levels) = (printable(&user.dn), LEVELS_MAX);
         Err(failed(asker, format!("groups of {user} are in groups more than {levels} levels deep")))
@@ -523,8 +539,8 @@ impl LookUps {
         sink: &dyn Sink,
         groups: &[FoundGroup],
     ) -> Result<Result<Vec<FoundGroup>, String>, Unanswered> {
-        let mut seen: HashSet<Vec<u8>> =
-            groups.iter().map(|found| found.group.reference.to_vec()).collect();
+        let names_group = |found: &FoundGroup| Member::Dn(found.group.reference.clone());
+        let mut seen: HashSet<Member<'static>> = groups.iter().map(names_group).collect();
         let mut nested: Vec<FoundGroup> = Vec::new();
         let mut asked = unknown(groups, sink, &mut seen);
         for _level in 0..LEVELS_MAX {
@@ -544,38 +560,28 @@ impl LookUps {
         Ok(Err(format!("groups are in groups more than {LEVELS_MAX} levels deep")))
     }
 
-    /// Reports the users that these references lead to, and gives the groups that they do.
+    /// Reports the users among these members, and returns the groups.
     async fn members(
         &self,
         asker: &mut Asker<'_>,
         sink: &dyn Sink,
-        references: &[Vec<u8>],
+        members: &[Member<'static>],
     ) -> Result<Vec<FoundGroup>, Unanswered> {
-        let filters: Vec<Filter> =
-            references.iter().filter_map(|reference| self.names_entry(reference)).collect();
-        if filters.is_empty() {
-            return Ok(Vec::new());
+        let wanted = Wanted::Members(members.iter().cloned().collect());
+        let by_name = members.iter().filter_map(|member| match member {
+            Member::Name(name) => Some(Filter::equals(self.users.name(), name)),
+            Member::Dn(_) => None,
+        });
+        let by_dn: Vec<Filter> = members.iter().filter_map(with_dn).collect();
+        let users: Vec<Filter> = by_name.chain(by_dn.iter().cloned()).collect();
+        let mut groups = Vec::new();
+        if !by_dn.is_empty() {
+            groups = self.groups(asker, sink, Filter::any(&by_dn), true, &wanted).await?;
         }
-        let filter = Filter::any(&filters);
-        let wanted = Wanted::References(references.iter().cloned().collect());
-        let groups = match self.mapping.schema() {
-            Schema::Rfc2307 => Vec::new(),
-            Schema::Rfc2307bis => self.groups(asker, sink, filter.clone(), true, &wanted).await?,
-        };
-        self.users(asker, sink, filter, &wanted).await?;
+        if !users.is_empty() {
+            self.users(asker, sink, Filter::any(&users), &wanted).await?;
+        }
         Ok(groups)
-    }
-
-    /// What an entry that a member list names must match: the user's name, or what its DN begins
-    /// with, which servers have an index for where they have none for whole DNs.
-    fn names_entry(&self, member: &[u8]) -> Option<Filter> {
-        match self.mapping.schema() {
-            Schema::Rfc2307 => Some(Filter::equals(&self.mapping.attributes().user_name, member)),
-            Schema::Rfc2307bis => {
-                let (attribute, value) = dn::first(member)?;
-                Some(Filter::equals(&attribute, &value))
-            }
-        }
     }
 
     async fn users_of_keys(
@@ -623,14 +629,14 @@ impl LookUps {
         filter: Filter,
         wanted: &Wanted,
     ) -> Result<Vec<FoundUser>, Unanswered> {
-        let answer = self.search(asker, &self.users, &filter, None).await?;
+        let answer = self.search(asker, &self.users, &filter).await?;
         let key = self.key(asker);
         let mut found = Vec::new();
         each_entry(&answer, |entry| {
             let part = self.users.part;
             let id = id_of(entry, &key)?;
             match self.mapping.user(entry)? {
-                Ok(user) if wanted.takes(&user.name, &user.reference) => {
+                Ok(user) if wanted.takes_user(&user) => {
                     let names = self.spellings(entry, &user.name)?;
                     sink.put(part, id, Entry::User(user));
                     found.push(FoundUser { id, dn: entry.dn.to_vec(), names });
@@ -675,18 +681,18 @@ impl LookUps {
         with_members: bool,
         wanted: &Wanted,
     ) -> Result<Vec<FoundGroup>, Unanswered> {
-        let member = with_members.then_some(&self.member);
-        let answer = self.search(asker, &self.groups, &filter, member).await?;
+        let answer = match with_members {
+            true => self.search(asker, &self.groups_with_members, &filter).await?,
+            false => self.search(asker, &self.groups, &filter).await?,
+        };
         let key = self.key(asker);
         let mut all = Vec::new();
         each_entry(&answer, |entry| {
             let id = group_id(id_of(entry, &key)?);
             match self.mapping.group(entry, with_members)? {
-                Ok(ReadGroup { group, rest_from })
-                    if wanted.takes(&group.name, &group.reference) =>
-                {
+                Ok(ReadGroup { group, rest }) if wanted.takes_group(&group) => {
                     let found = FoundGroup { id, dn: entry.dn.to_vec(), group: owned(group) };
-                    all.push((found, rest_from));
+                    all.push((found, rest));
                 }
                 Ok(_) => {}
                 Err(reason) => self.reject_group(sink, id, entry, &reason),
@@ -695,8 +701,8 @@ impl LookUps {
         })
         .map_err(|error| failed(asker, error))?;
         let mut found = Vec::with_capacity(all.len());
-        for (mut group, rest_from) in all {
-            match self.read_rest(asker, &mut group, rest_from).await? {
+        for (mut group, rest) in all {
+            match self.read_rest(asker, &mut group, rest).await? {
                 Ok(()) => found.push(group),
                 Err(reason) => {
                     let (name, reference) = (printable(&group.dn), &group.group.reference);
@@ -708,15 +714,15 @@ impl LookUps {
         Ok(found)
     }
 
-    /// Fetches the members that the server has not shown yet, piece by piece, until the list is whole or
+    /// Fetches the members that the server has not shown yet, piece by piece, until the lists are whole or
     /// longer than is told.
     async fn read_rest(
         &self,
         asker: &mut Asker<'_>,
         found: &mut FoundGroup,
-        mut rest_from: Option<u32>,
+        mut all: Vec<Rest>,
     ) -> Result<Read<()>, Unanswered> {
-        while let (Some(from), Some(members)) = (rest_from, &mut found.group.members) {
+        while let (Some(rest), Some(members)) = (all.pop(), &mut found.group.members) {
             if members.len() > REPORTED_MAX {
                 return Ok(Ok(()));
             }
@@ -727,25 +733,25 @@ impl LookUps {
                 base: base.into(),
                 scope: Scope::Base,
                 filter: self.groups.filter.clone(),
-                attributes: Arc::new([self.mapping.rest_of_members(from)]),
+                attributes: Arc::new([self.mapping.rest_of_members(rest)]),
                 entries_max: 0,
             };
             let answer = asker.ask(question).await?;
             let mut piece = None;
             each_entry(&answer, |entry| {
-                let shown = self.mapping.members(entry, from)?;
-                piece = Some(shown.map(|ShownMembers { values, rest_from }| {
-                    (values.into_iter().map(own).collect::<Vec<_>>(), rest_from)
-                }));
+                let mut shown = Vec::new();
+                let next = self.mapping.members(entry, rest, &mut shown)?;
+                let shown = shown.into_iter().map(Member::into_owned).collect::<Vec<_>>();
+                piece = Some(next.map(|next| (shown, next)));
                 Ok(())
             })
             .map_err(|error| failed(asker, error))?;
-            match piece.unwrap_or_else(|| Err(no_rest(from))) {
-                Ok((values, next)) if !values.is_empty() || next.is_none() => {
-                    members.extend(values);
-                    rest_from = next;
+            match piece.unwrap_or_else(|| Err(no_rest(rest))) {
+                Ok((shown, next)) if !shown.is_empty() || next.is_none() => {
+                    members.extend(shown);
+                    all.extend(next);
                 }
-                Ok(_) => return Ok(Err(no_rest(from))),
+                Ok(_) => return Ok(Err(no_rest(rest))),
                 Err(reason) => return Ok(Err(reason)),
             }
         }
@@ -753,7 +759,7 @@ impl LookUps {
     }
 
     fn reject_group(&self, sink: &dyn Sink, id: EntryId, entry: &RawEntry<'_>, reason: &str) {
-        let reference = self.mapping.group_reference(entry);
+        let reference = self.mapping.reference(entry);
         let rejection = Rejected { name: &printable(entry.dn), reference: &reference, reason };
         sink.rejected(self.groups.part, id, &rejection);
     }
@@ -767,10 +773,8 @@ impl LookUps {
         asker: &mut Asker<'_>,
         target: &Target,
         filter: &Filter,
-        member: Option<&String>,
     ) -> Result<Answer, Unanswered> {
-        let attributes =
-            target.attributes.iter().chain(member).cloned().chain([self.key(asker)]).collect();
+        let attributes = target.attributes.iter().cloned().chain([self.key(asker)]).collect();
         let question = Question {
             base: Arc::clone(&target.base),
             scope: Scope::Subtree,
@@ -788,24 +792,36 @@ fn failed(asker: &Asker<'_>, reason: impl std::fmt::Display) -> Unanswered {
 }
 
 /// Members that the sink cannot name yet, each once.
-fn unknown(groups: &[FoundGroup], sink: &dyn Sink, seen: &mut HashSet<Vec<u8>>) -> Vec<Vec<u8>> {
+fn unknown(
+    groups: &[FoundGroup],
+    sink: &dyn Sink,
+    seen: &mut HashSet<Member<'static>>,
+) -> Vec<Member<'static>> {
     let members = groups.iter().flat_map(|found| found.group.members.iter().flatten());
-    let members: BTreeSet<&[u8]> = members.map(|member| &**member).collect();
-    let members: Vec<&[u8]> = members.into_iter().filter(|one| !seen.contains(*one)).collect();
+    let members: BTreeSet<&Member<'static>> = members.collect();
+    let members: Vec<_> = members.into_iter().filter(|one| !seen.contains(*one)).collect();
     let known = sink.knows(&members).into_iter();
     let unknown = members.into_iter().zip(known).filter(|(_, is_known)| !is_known);
-    let unknown: Vec<Vec<u8>> = unknown.map(|(member, _)| member.to_vec()).collect();
+    let unknown: Vec<Member<'static>> = unknown.map(|(member, _)| member.clone()).collect();
     seen.extend(unknown.iter().cloned());
     unknown
 }
 
-pub(crate) fn own(bytes: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
+/// Matches entries by the first part of a member's DN. Servers have an index for that part, and often none for
+/// whole DNs.
+fn with_dn(member: &Member<'_>) -> Option<Filter> {
+    let Member::Dn(dn) = member else { return None };
+    let (attribute, value) = dn::first(dn)?;
+    Some(Filter::equals(&attribute, &value))
+}
+
+fn own(bytes: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
     Cow::Owned(bytes.into_owned())
 }
 
 pub(crate) fn owned(group: Group<'_>) -> Group<'static> {
     let Group { name, gid, reference, members } = group;
-    let members = members.map(|members| members.into_iter().map(own).collect());
+    let members = members.map(|members| members.into_iter().map(Member::into_owned).collect());
     Group { name: own(name), gid, reference: own(reference), members }
 }
 

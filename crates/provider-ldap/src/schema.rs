@@ -7,9 +7,9 @@ use crate::ber::Malformed;
 use crate::dn;
 use crate::filter::Filter;
 use crate::message::{RawEntry, Values, printable};
-use roster_config::{Attributes, Domain, Ldap, Overrides, Schema};
+use roster_config::{Attributes, Domain, Ldap, MemberAttribute, MemberValues, Overrides};
 use roster_provider::account::{Account, Fact};
-use roster_provider::{EntryId, Group, Part, User, overrides};
+use roster_provider::{EntryId, Group, Member, Part, User, overrides};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const RDN_VALUES_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Mapping {
     attributes: Attributes,
-    schema: Schema,
+    members: Vec<MemberAttribute>,
     case_sensitive: bool,
     overrides: Overrides,
     domain: String,
@@ -38,7 +38,7 @@ impl Mapping {
     pub fn new(domain: &Domain, ldap: &Ldap) -> Self {
         Self {
             attributes: ldap.attributes.clone(),
-            schema: ldap.schema,
+            members: ldap.member_attributes.clone(),
             case_sensitive: ldap.case_sensitive,
             overrides: domain.overrides.clone(),
             domain: domain.name.clone(),
@@ -64,10 +64,26 @@ impl Mapping {
         ["objectClass", &self.attributes.user_uid, &self.attributes.group_gid]
     }
 
-    /// How groups name members.
+    /// Names of the attributes in which groups name members, by name or by DN.
+    pub fn members_by(&self, by: By) -> impl Iterator<Item = &str> {
+        let of_kind = self.members.iter().filter(move |one| By::of(one.values) == by);
+        of_kind.map(|attribute| attribute.name.as_str())
+    }
+
+    /// Match groups that name one of these, each for one value of one attribute.
     #[must_use]
-    pub fn schema(&self) -> Schema {
-        self.schema
+    pub fn naming(&self, by: By, values: &[Vec<u8>]) -> Vec<Filter> {
+        let equals = |value: &Vec<u8>| {
+            let of_value = self.members_by(by).map(|attribute| Filter::equals(attribute, value));
+            of_value.collect::<Vec<_>>()
+        };
+        values.iter().flat_map(equals).collect()
+    }
+
+    /// Whether groups may name members by DN, and so other groups.
+    #[must_use]
+    pub fn has_dns(&self) -> bool {
+        self.members_by(By::Dn).next().is_some()
     }
 
     /// A name by the domain's rule on case.
@@ -106,10 +122,7 @@ impl Mapping {
                 gecos: Cow::Borrowed(gecos.first.unwrap_or_default()),
                 dir: Cow::Borrowed(home.at_most_one()?.unwrap_or_default()),
                 shell: Cow::Borrowed(shell.at_most_one()?.unwrap_or_default()),
-                reference: match self.schema {
-                    Schema::Rfc2307 => name.clone(),
-                    Schema::Rfc2307bis => dn::normalise(entry.dn),
-                },
+                reference: self.reference(entry),
                 name,
                 account,
             };
@@ -143,8 +156,8 @@ impl Mapping {
         Ok(account)
     }
 
-    /// Reads a group, with the members that the entry shows if they were asked for. A list with another
-    /// option than a range from its beginning makes the group unreadable: what it leaves out is not known.
+    /// Reads a group. `with_members` reads its members too, from each attribute that lists members. A list with another option than a range from its beginning makes the group unreadable: what it
+    /// leaves out is not known.
     pub fn group<'a>(
         &self,
         entry: &RawEntry<'a>,
@@ -152,86 +165,129 @@ impl Mapping {
     ) -> Result<Read<ReadGroup<'a>>, Malformed> {
         let names = &self.attributes;
         let [name, gid] = find(entry, [&names.group_name, &names.group_gid])?;
-        let members = if with_members { Some(self.members(entry, 0)?) } else { None };
+        let mut members = with_members.then(Vec::new);
+        let mut rest = Vec::new();
+        let mut wrong = None;
+        if let Some(members) = &mut members {
+            for attribute in 0..self.members.len() {
+                match self.members(entry, Rest { attribute, from: 0 }, members)? {
+                    Ok(next) => rest.extend(next),
+                    Err(reason) => wrong = Some(reason),
+                }
+            }
+        }
         let read = || {
-            let members = members.transpose()?;
-            let rest_from = members.as_ref().and_then(|members| members.rest_from);
             let group = Group {
                 name: self.name(name.in_rdn(entry)?),
                 gid: gid.number()?,
-                reference: self.group_reference(entry),
-                members: members.map(|members| members.values),
+                reference: self.reference(entry),
+                members,
             };
-            Ok(ReadGroup { group, rest_from })
+            wrong.map_or(Ok(ReadGroup { group, rest }), Err)
         };
         Ok(read())
     }
 
-    /// How member lists name the group of an entry.
+    /// The DN by which member lists name an entry; empty where they have none.
     #[must_use]
-    pub fn group_reference<'a>(&self, entry: &RawEntry<'a>) -> Cow<'a, [u8]> {
-        match self.schema {
-            Schema::Rfc2307 => Cow::Borrowed(&b""[..]),
-            Schema::Rfc2307bis => dn::normalise(entry.dn),
-        }
+    pub fn reference<'a>(&self, entry: &RawEntry<'a>) -> Cow<'a, [u8]> {
+        if self.has_dns() { dn::normalise(entry.dn) } else { Cow::Borrowed(&b""[..]) }
     }
 
-    /// The attribute description that asks for the members from a position on.
+    /// The attribute description that asks for the rest of a list.
     #[must_use]
-    pub fn rest_of_members(&self, from: u32) -> String {
-        format!("{};{RANGE}{from}-*", self.attributes.group_member)
+    pub fn rest_of_members(&self, rest: Rest) -> String {
+        let name = self.members.get(rest.attribute).map_or("", |attribute| &attribute.name);
+        format!("{name};{RANGE}{}-*", rest.from)
     }
 
-    /// Reads the members that an entry shows from position `from` on.
+    /// Reads the members that an entry shows of one list from a position on, and gives where the rest of
+    /// it begins; `None` when these are the last ones.
     pub fn members<'a>(
         &self,
         entry: &RawEntry<'a>,
-        from: u32,
-    ) -> Result<Read<ShownMembers<'a>>, Malformed> {
-        let name = &self.attributes.group_member;
-        let mut shown = ShownMembers::default();
+        shown: Rest,
+        members: &mut Vec<Member<'a>>,
+    ) -> Result<Read<Option<Rest>>, Malformed> {
+        let Some(MemberAttribute { name, values: kind }) = self.members.get(shown.attribute) else {
+            return Ok(Ok(None));
+        };
+        let mut rest = None;
         for attribute in entry.attributes() {
             let (description, values) = attribute?;
             let Some(options) = options_of(description, name) else { continue };
             if !options.is_empty() {
                 match range(options) {
-                    Some((first, last)) if first == from => {
-                        shown.rest_from = last.and_then(|last| last.checked_add(1));
+                    Some((first, last)) if first == shown.from => {
+                        let from = last.and_then(|last| last.checked_add(1));
+                        rest = from.map(|from| Rest { from, ..shown });
                     }
                     _ => return Ok(Err(unreadable(description))),
                 }
             }
             for value in values {
-                let value = value?;
-                let member = match self.schema {
-                    Schema::Rfc2307 => self.name(value),
-                    Schema::Rfc2307bis => dn::normalise(value),
-                };
-                if !member.is_empty() {
-                    shown.values.push(member);
-                }
+                members.extend(self.member(*kind, value?));
             }
         }
-        Ok(Ok(shown))
+        Ok(Ok(rest))
+    }
+
+    /// The member that a value names, if it is not empty.
+    fn member<'a>(&self, kind: MemberValues, value: &'a [u8]) -> Option<Member<'a>> {
+        let member = match kind {
+            MemberValues::Names => Member::Name(self.name(value)),
+            MemberValues::Dns => Member::Dn(dn::normalise(value)),
+            MemberValues::DnsWithUids => Member::Dn(dn::normalise(without_uid(value))),
+        };
+        let (Member::Name(text) | Member::Dn(text)) = &member;
+        (!text.is_empty()).then_some(member)
     }
 }
 
-/// A group, and where the rest of its members begins if the server showed a part of them.
+/// How an attribute names members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Users by name.
+    Name,
+    /// Users and groups by DN.
+    Dn,
+}
+
+impl By {
+    fn of(values: MemberValues) -> Self {
+        match values {
+            MemberValues::Names => Self::Name,
+            MemberValues::Dns | MemberValues::DnsWithUids => Self::Dn,
+        }
+    }
+}
+
+/// The DN in a value of `uniqueMember`, behind which there may be a UID such as `#'0101'B` (RFC 4517,
+/// 3.3.21). The UID tells apart entries that had one DN in turn. An entry does not show its own.
+fn without_uid(value: &[u8]) -> &[u8] {
+    let dn = value.strip_suffix(b"'B").and_then(|rest| {
+        let bits = rest.iter().rev().take_while(|byte| matches!(byte, b'0' | b'1')).count();
+        rest.get(..rest.len() - bits)?.strip_suffix(b"#'")
+    });
+    dn.unwrap_or(value)
+}
+
+/// A group, and which of its members the server did not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadGroup<'a> {
     /// The group with the members that were shown.
     pub group: Group<'a>,
-    /// Position of the first member that was not shown; `None` when the list is whole.
-    pub rest_from: Option<u32>,
+    /// What is missing, at most once of each attribute.
+    pub rest: Vec<Rest>,
 }
 
-/// The members that one entry of a reply shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShownMembers<'a> {
-    /// References of the members.
-    pub values: Vec<Cow<'a, [u8]>>,
-    /// Position of the first member that was not shown; `None` when these are the last ones.
-    pub rest_from: Option<u32>,
+/// Members that the server did not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The attribute, by its place among those with members.
+    attribute: usize,
+    /// Position of the first of them.
+    pub from: u32,
 }
 
 /// The option by which Active Directory shows a part of a long list (MS-ADTS 3.1.1.3.1.3.3).
@@ -261,8 +317,8 @@ fn range(option: &[u8]) -> Option<(u32, Option<u32>)> {
 }
 
 /// Why a group is not taken whose list the server began to show.
-pub(crate) fn no_rest(from: u32) -> String {
-    format!("the server shows the first {from} members and not the rest")
+pub(crate) fn no_rest(rest: Rest) -> String {
+    format!("the server shows the first {} members and not the rest", rest.from)
 }
 
 /// Why a list of members is not taken: parts of it may be missing.
@@ -569,7 +625,9 @@ pub fn searches(ldap: &Ldap, facts: &[(String, Fact)]) -> Result<Vec<PartSearch>
         &names.user_shell,
     ];
     user_attributes.extend(facts.iter().map(|(name, _)| name));
-    let group_attributes = [&names.group_name, &names.group_gid, &names.group_member];
+    let members = ldap.member_attributes.iter().map(|attribute| &attribute.name);
+    let group_attributes: Vec<&String> =
+        [&names.group_name, &names.group_gid].into_iter().chain(members).collect();
     let class = "objectClass".to_owned();
     let containers = containers(names);
     let same_base =
@@ -620,7 +678,11 @@ mod tests {
     use super::*;
     use crate::message::testing::{entry, raw};
 
-    fn mapping(schema: Schema, case_sensitive: bool) -> Mapping {
+    fn attribute(name: &str, values: MemberValues) -> MemberAttribute {
+        MemberAttribute { name: name.to_owned(), values }
+    }
+
+    fn mapping(case_sensitive: bool) -> Mapping {
         let text = |text: &str| text.to_owned();
         Mapping {
             attributes: Attributes {
@@ -632,7 +694,6 @@ mod tests {
                 user_shell: text("loginshell"),
                 group_name: text("cn"),
                 group_gid: text("gidnumber"),
-                group_member: text(if schema == Schema::Rfc2307 { "memberuid" } else { "member" }),
                 ssh_key: text("sshpublickey"),
                 shadow_last_change: text("shadowlastchange"),
                 shadow_max: text("shadowmax"),
@@ -649,7 +710,11 @@ mod tests {
                 lockout_time: text("lockouttime"),
                 uuid: None,
             },
-            schema,
+            members: vec![
+                attribute("memberuid", MemberValues::Names),
+                attribute("member", MemberValues::Dns),
+                attribute("uniquemember", MemberValues::DnsWithUids),
+            ],
             case_sensitive,
             overrides: Overrides::default(),
             domain: text("corp"),
@@ -667,19 +732,22 @@ mod tests {
     /// What becomes of a user with these attributes: its name, or the reason against it.
     fn read(dn: &str, attributes: &[Values<'_>]) -> Read<String> {
         let message = entry(dn, attributes);
-        let user = mapping(Schema::Rfc2307, false).user(&raw(&message)).unwrap()?;
+        let user = mapping(false).user(&raw(&message)).unwrap()?;
         Ok(String::from_utf8(user.name.into_owned()).unwrap())
     }
 
     #[test]
     fn a_user_has_its_fields_under_the_configured_names() {
         let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, ("GECOS", &[b"A. Lice"])]);
-        let user = mapping(Schema::Rfc2307bis, false).user(&raw(&message)).unwrap().unwrap();
+        let user = mapping(false).user(&raw(&message)).unwrap().unwrap();
         assert_eq!((&*user.name, user.uid, user.gid), (&b"alice"[..], 5001, 5000));
         assert_eq!((&*user.gecos, &*user.shell), (&b"A. Lice"[..], &b""[..]));
         assert_eq!(&*user.reference, b"uid=alice,dc=x");
-        let sensitive = mapping(Schema::Rfc2307, true).user(&raw(&message)).unwrap().unwrap();
-        assert_eq!((&*sensitive.name, &*sensitive.reference), (&b"Alice"[..], &b"Alice"[..]));
+        let sensitive = mapping(true).user(&raw(&message)).unwrap().unwrap();
+        assert_eq!(
+            (&*sensitive.name, &*sensitive.reference),
+            (&b"Alice"[..], &b"uid=alice,dc=x"[..])
+        );
     }
 
     #[test]
@@ -688,7 +756,7 @@ mod tests {
         let roles: Values<'_> = ("nsRole", &[b"cn=staff,dc=x", b"cn=nsManagedDisabledRole,dc=x"]);
         let expire: Values<'_> = ("SHADOWEXPIRE", &[b"20000"]);
         let message = entry("uid=Alice,dc=x", &[NAME, UID, GID, HOME, keys, roles, expire]);
-        let without = mapping(Schema::Rfc2307, false);
+        let without = mapping(false);
         let user = without.user(&raw(&message)).unwrap().unwrap();
         assert_eq!(user.account, Account::default());
         let facts = facts(&without.attributes);
@@ -768,35 +836,99 @@ mod tests {
         let attributes: [Values<'_>; 3] =
             [("cn", &[b"staff"]), GID, ("member", &[b"uid=a,dc=x", b"UID=B, dc=x", b""])];
         let message = entry("cn=staff,dc=x", &attributes);
-        let read = mapping(Schema::Rfc2307bis, false).group(&raw(&message), true).unwrap().unwrap();
-        assert_eq!(read.rest_from, None);
+        let read = mapping(false).group(&raw(&message), true).unwrap().unwrap();
+        assert_eq!(read.rest, []);
         let members = read.group.members.unwrap();
-        assert_eq!(members, [&b"uid=a,dc=x"[..], b"uid=b,dc=x"]);
-        assert!(matches!(members[0], Cow::Borrowed(_)));
-        let read =
-            mapping(Schema::Rfc2307bis, false).group(&raw(&message), false).unwrap().unwrap();
+        assert_eq!(members, [dn(b"uid=a,dc=x"), dn(b"uid=b,dc=x")]);
+        assert!(matches!(members[0], Member::Dn(Cow::Borrowed(_))));
+        let read = mapping(false).group(&raw(&message), false).unwrap().unwrap();
         assert_eq!(read.group.members, None);
     }
 
     #[test]
-    fn a_group_by_rfc2307_cannot_be_a_member() {
-        let message = entry("cn=alice,dc=x", &[("cn", &[b"alice"]), GID]);
-        let read = mapping(Schema::Rfc2307, false).group(&raw(&message), true).unwrap().unwrap();
-        assert!(read.group.reference.is_empty());
+    fn members_of_all_attributes_are_read() {
+        let attributes: [Values<'_>; 5] = [
+            ("cn", &[b"staff"]),
+            GID,
+            ("uniqueMember", &[b"uid=c,dc=x#'0101'B", b"UID=d,dc=x", b"uid=e,dc=x#''B"]),
+            ("memberUid", &[b"Alice", b""]),
+            ("member", &[b"uid=alice,dc=x", b"uid=b,dc=x#'0'B"]),
+        ];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let read = |mapping: &Mapping| {
+            let read = mapping.group(&raw(&message), true).unwrap().unwrap();
+            read.group.members.unwrap()
+        };
+        let all = mapping(false);
+        let [by_name, by_dn] = [name(b"alice"), dn(b"uid=alice,dc=x")];
+        let uid_kept = dn(b"uid=b,dc=x\\23'0'b");
+        let [c, d, e] = [b"uid=c,dc=x", b"uid=d,dc=x", b"uid=e,dc=x"].map(|text| dn(text));
+        assert_eq!(read(&all), [by_name.clone(), by_dn, uid_kept, c, d, e]);
+        let mut one = all;
+        one.members.truncate(1);
+        assert_eq!(read(&one), [by_name]);
+        let group = one.group(&raw(&message), false).unwrap().unwrap().group;
+        assert!(group.reference.is_empty(), "no list names it");
     }
 
-    /// The members of a group with this list, and where the rest begins.
+    #[test]
+    fn unique_members_lose_only_uids() {
+        for (value, dn) in [
+            ("cn=a#'01'B", "cn=a"),
+            ("cn=a#''B", "cn=a"),
+            ("cn=a#'01'b", "cn=a#'01'b"),
+            ("cn=a#'012'B", "cn=a#'012'B"),
+            ("cn=a#01'B", "cn=a#01'B"),
+            ("cn=a'01'B", "cn=a'01'B"),
+            ("'B", "'B"),
+            ("#'1'B", ""),
+        ] {
+            assert_eq!(without_uid(value.as_bytes()), dn.as_bytes(), "{value}");
+        }
+    }
+
+    fn dn(dn: &[u8]) -> Member<'_> {
+        Member::Dn(Cow::Borrowed(dn))
+    }
+
+    fn name(name: &[u8]) -> Member<'_> {
+        Member::Name(Cow::Borrowed(name))
+    }
+
+    /// The list of `member`.
+    const MEMBER: usize = 1;
+
+    /// How many members a group with this list has, and where the rest begins.
     fn members(description: &str, from: u32) -> Read<(usize, Option<u32>)> {
         let list: Values<'_> = (description, &[b"uid=a,dc=x", b"uid=b,dc=x"]);
         let message = entry("cn=staff,dc=x", &[("cn", &[b"staff"]), GID, ("member", &[]), list]);
-        let mapping = mapping(Schema::Rfc2307bis, false);
-        let shown = mapping.members(&raw(&message), from).unwrap()?;
+        let mapping = mapping(false);
+        let mut members = Vec::new();
+        let shown = Rest { attribute: MEMBER, from };
+        let rest = mapping.members(&raw(&message), shown, &mut members).unwrap()?;
         if from == 0 {
             let read = mapping.group(&raw(&message), true).unwrap()?;
-            assert_eq!(read.rest_from, shown.rest_from);
-            assert_eq!(read.group.members.as_ref(), Some(&shown.values));
+            assert_eq!(read.rest, Vec::from_iter(rest));
+            assert_eq!(read.group.members.as_ref(), Some(&members));
         }
-        Ok((shown.values.len(), shown.rest_from))
+        Ok((members.len(), rest.map(|rest| rest.from)))
+    }
+
+    #[test]
+    fn members_in_range_continue_each_list() {
+        let attributes: [Values<'_>; 4] = [
+            ("cn", &[b"staff"]),
+            GID,
+            ("memberUid;range=0-1", &[b"a", b"b"]),
+            ("uniqueMember;range=0-0", &[b"uid=c,dc=x"]),
+        ];
+        let message = entry("cn=staff,dc=x", &attributes);
+        let mapping = mapping(false);
+        let read = mapping.group(&raw(&message), true).unwrap().unwrap();
+        assert_eq!(read.group.members.unwrap().len(), 3);
+        let rest: Vec<String> =
+            read.rest.into_iter().map(|rest| mapping.rest_of_members(rest)).collect();
+        assert_eq!(rest, ["memberuid;range=2-*", "uniquemember;range=1-*"]);
     }
 
     #[test]
@@ -805,7 +937,8 @@ mod tests {
         assert_eq!(members("MEMBER;Range=0-*", 0), Ok((2, None)));
         assert_eq!(members("member;range=1500-2999", 1500), Ok((2, Some(3000))));
         assert_eq!(members("member;range=1500-*", 1500), Ok((2, None)));
-        assert_eq!(mapping(Schema::Rfc2307bis, false).rest_of_members(1500), "member;range=1500-*");
+        let rest = Rest { attribute: MEMBER, from: 1500 };
+        assert_eq!(mapping(false).rest_of_members(rest), "member;range=1500-*");
     }
 
     #[test]
@@ -882,7 +1015,7 @@ mod tests {
         };
         let is = |attributes: &[Values<'_>]| {
             let message = entry("cn=x", attributes);
-            search.classify(&raw(&message), &mapping(Schema::Rfc2307, false)).unwrap()
+            search.classify(&raw(&message), &mapping(false)).unwrap()
         };
         assert_eq!(is(&[class(&[&b"top"[..], b"posixaccount"])]), Is { user: true, group: false });
         assert_eq!(is(&[class(&[b"posixGroup"])]), Is { user: false, group: true });

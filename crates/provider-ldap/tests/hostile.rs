@@ -559,6 +559,59 @@ fn members_in_ranges_are_mirrored_whole() {
     }
 }
 
+/// The entry of the group with lists of DNs, each named as given.
+fn staff_of_dns(
+    id: u32,
+    lists: &[(&'static str, std::ops::Range<u32>)],
+    names: &[&str],
+    controls: &[u8],
+) -> Vec<u8> {
+    let dns = |(list, range): &(&'static str, std::ops::Range<u32>)| {
+        (*list, range.clone().map(|number| format!("uid=m{number},dc=x")).collect::<Vec<_>>())
+    };
+    let lists: Vec<_> = lists.iter().map(dns).collect();
+    let mut attributes = vec![
+        ("objectClass", vec![&b"posixGroup"[..]]),
+        ("cn", vec![b"staff"]),
+        ("gidNumber", vec![b"6000"]),
+        ("entryUUID", vec![b"00000000-0000-0000-0000-000000000009"]),
+        ("memberUid", names.iter().map(|name| name.as_bytes()).collect()),
+    ];
+    for (list, dns) in &lists {
+        attributes.push((list, dns.iter().map(String::as_bytes).collect()));
+    }
+    entry_of(id, STAFF, &attributes, controls)
+}
+
+#[test]
+fn ranges_of_two_lists_are_mirrored_whole() {
+    const RESTS: [(&str, &str, std::ops::Range<u32>); 3] = [
+        ("uniquemember;range=2-*", "uniqueMember;range=2-3", 2..4),
+        ("uniquemember;range=4-*", "uniqueMember;range=4-*", 4..5),
+        ("member;range=1-*", "member;range=1-*", 7..9),
+    ];
+    let mirror = mirror_of(&played(|stream, id, kind, request| {
+        if kind != SEARCH {
+            return;
+        }
+        if holds(request, oid::SYNC_REQUEST) {
+            let lists = [("uniqueMember;range=0-1", 0..2), ("member;range=0-0", 6..7)];
+            let group = staff_of_dns(id, &lists, &["named"], &added([9; 16]));
+            return send(stream, &[group, refreshed(id)].concat());
+        }
+        let found = match RESTS.into_iter().find(|(asked, ..)| holds(request, asked)) {
+            Some((_, list, range)) => staff_of_dns(id, &[(list, range)], &[], &[]),
+            None => entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]),
+        };
+        send(stream, &[found, done(id, 0x65, 0)].concat());
+    }));
+    mirror.until("the group", |book| book.groups().contains_key("staff"));
+    let dns = (0..5).chain(6..9).map(|number| format!("?uid=m{number},dc=x"));
+    let names = dns.chain(["?named".to_owned()]).collect();
+    assert_eq!(mirror.book.groups()["staff"], (6000, names));
+    assert_eq!(mirror.book.rejected(), [].into());
+}
+
 #[test]
 fn members_in_ranges_are_published_whole_or_not() {
     // The third piece comes when the test has looked.
@@ -607,18 +660,20 @@ fn members_without_rest_reject_the_group() {
 
 #[test]
 fn members_with_unknown_option_reject_the_group() {
-    let mirror = mirror_of(&played(|stream, id, kind, request| {
-        if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
-            let group = staff(id, "memberUid;x-part", &members(0..3), &added([9; 16]));
-            send(stream, &[group, refreshed(id)].concat());
-        } else if kind == SEARCH {
-            let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
-            send(stream, &[base, done(id, 0x65, 0)].concat());
-        }
-    }));
-    mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
-    assert!(mirror.book.rejected()[STAFF].contains("memberUid;x-part"));
-    assert!(!mirror.book.groups().contains_key("staff"));
+    for list in ["memberUid;x-part", "member;x-part", "uniqueMember;range=1-2"] {
+        let mirror = mirror_of(&played(move |stream, id, kind, request| {
+            if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
+                let group = staff(id, list, &members(0..3), &added([9; 16]));
+                send(stream, &[group, refreshed(id)].concat());
+            } else if kind == SEARCH {
+                let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
+                send(stream, &[base, done(id, 0x65, 0)].concat());
+            }
+        }));
+        mirror.until("a rejection", |book| book.rejected().contains_key(STAFF));
+        assert!(mirror.book.rejected()[STAFF].contains(list));
+        assert!(!mirror.book.groups().contains_key("staff"));
+    }
 }
 
 #[test]

@@ -58,10 +58,18 @@ fn each_question_finds_what_it_asks_for_and_nothing_else() {
 fn groups_of_a_user_are_one_search_and_come_without_members() {
     let schema = Schema::Rfc2307;
     let slapd = Slapd::serving(Setup::new(schema), &ldif(schema));
-    let mirror = asked(&slapd);
+    let mut narrowed = domain(&slapd);
+    narrowed.mode = Mode::OnDemand;
+    keys(&mut narrowed).member_attributes.truncate(1);
+    let mirror = Mirror::start(&narrowed, &secrets(None));
+    mirror.until("online", |book| book.online().is_some());
     let before = slapd.searches();
     assert_eq!(mirror.look_up(LookUp::GroupsOf(name("alice"))), Ok(true));
     assert_eq!(slapd.searches() - before, 2, "the user and the groups");
+    let mirror = asked(&slapd);
+    let before = slapd.searches();
+    assert_eq!(mirror.look_up(LookUp::GroupsOf(name("alice"))), Ok(true));
+    assert_eq!(slapd.searches() - before, 3, "and the groups around these");
     assert_eq!(mirror.book.groups_found("alice"), Some(set(&["staff", "admins"])));
     assert!(mirror.book.groups()["staff"].1.is_empty());
     assert_eq!(mirror.look_up(LookUp::GroupsOf(name("nobody-here"))), Ok(false));

@@ -8,8 +8,8 @@
 use crate::account::Account;
 use crate::settled::{Marks, SETTLED};
 use crate::watch::{Change, Watch, changed};
-use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Looked, Of, Part, Provider, Rejected};
-use crate::{Sink, Unanswered, Unmentioned, User, overrides};
+use crate::{Cookie, Entry, EntryId, Group, Keys, LookUp, Looked, Member, Of, Part, Provider};
+use crate::{Rejected, Sink, Unanswered, Unmentioned, User, overrides};
 use roster_config::{Files, Overrides};
 use roster_record::is_nis;
 use roster_record::text::{self, GroupLine, Line};
@@ -130,19 +130,19 @@ impl FilesProvider {
             let text = |field: Option<&'_ [u8]>| Cow::Owned(field.unwrap_or_default().to_vec());
             let name = Cow::Borrowed(user.name);
             let (gecos, dir, shell) = (text(user.gecos), text(user.dir), text(user.shell));
-            let (uid, gid, reference) = (user.uid, user.gid, name.clone());
+            // Lists hold names of users alone.
+            let (uid, gid, reference) = (user.uid, user.gid, Cow::Borrowed(&b""[..]));
             let account = Account::default();
             let mut entry = User { name, uid, gid, gecos, dir, shell, reference, account };
             overrides::apply(&self.overrides, &self.domain, &mut entry);
             (user.name, Entry::User(entry))
         });
         self.refresh(GROUPS, group, groups, text::group_line, |line: GroupLine<'_>| {
-            let members = line.members().map(Cow::Borrowed).collect();
+            let members = line.members().map(|name| Member::Name(Cow::Borrowed(name))).collect();
             let name = line.group.name;
             let entry = Group {
                 name: Cow::Borrowed(name),
                 gid: line.group.gid,
-                // Lists hold names of users alone.
                 reference: Cow::Borrowed(b""),
                 members: Some(members),
             };
@@ -302,6 +302,8 @@ async fn read(path: &Path) -> Result<Vec<u8>, String> {
     // A file may lie where reading waits; the rest of the process does not wait with it.
     let read = tokio::task::spawn_blocking(move || {
         let mut text = Vec::new();
+        roster_config::check_ownership(&file)
+            .map_err(|(what, instead)| io::Error::other(format!("{what}; {instead}")))?;
         File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
         Ok(text)
     });

@@ -55,7 +55,8 @@ pub struct User<'a> {
     pub dir: Cow<'a, [u8]>,
     /// Log-in shell.
     pub shell: Cow<'a, [u8]>,
-    /// How member lists name this entry, see [`Group::members`].
+    /// The DN by which member lists may name the user, see [`Member::Dn`]; empty where none does. By name
+    /// they do with [`Self::name`].
     pub reference: Cow<'a, [u8]>,
     /// Whether the account may be used, and with which keys.
     pub account: Account<'a>,
@@ -68,14 +69,31 @@ pub struct Group<'a> {
     pub name: Cow<'a, [u8]>,
     /// Group id.
     pub gid: u32,
-    /// How member lists name this entry, see [`Self::members`]; empty where they cannot, as groups
-    /// by RFC2307.
+    /// The DN by which member lists name the group, see [`Member::Dn`]; empty where none does.
     pub reference: Cow<'a, [u8]>,
-    /// References of the members, in the canonical form of the source, so that equal bytes mean the
-    /// same entry: user names (RFC2307, files) or normalised DNs (RFC2307bis), of users or of nested
-    /// groups. Some may lead nowhere. `None` when the members were not asked for, or
-    /// cannot be told, see [`Sink::members_unknown`].
-    pub members: Option<Vec<Cow<'a, [u8]>>>,
+    /// All members that the source names in any way. Some may lead nowhere, and two may mean one user.
+    /// `None` when the members were not asked for, or cannot be told, see [`Sink::members_unknown`].
+    pub members: Option<Vec<Member<'a>>>,
+}
+
+/// How a list names a member, in the canonical form of the source: equal ones mean the same entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Member<'a> {
+    /// A user, by name.
+    Name(Cow<'a, [u8]>),
+    /// A user or a nested group, by normalised DN.
+    Dn(Cow<'a, [u8]>),
+}
+
+impl Member<'_> {
+    /// The same with bytes of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Member<'static> {
+        match self {
+            Self::Name(name) => Member::Name(Cow::Owned(name.into_owned())),
+            Self::Dn(dn) => Member::Dn(Cow::Owned(dn.into_owned())),
+        }
+    }
 }
 
 /// One entry.
@@ -159,7 +177,7 @@ pub trait Sink: Send + Sync {
     fn members_unknown(&self, part: Part, id: EntryId);
     /// Of each entry that a member list names so, whether it was [`put`](Self::put), with its own members
     /// if it is a group: a look-up need not fetch it to tell its name.
-    fn knows(&self, references: &[&[u8]]) -> Vec<bool>;
+    fn knows(&self, members: &[&Member<'_>]) -> Vec<bool>;
     /// What came so far belongs together and may be published.
     fn flush(&self);
     /// Whether there is room for more. Where there is none, what came is still to be written to a slow
@@ -172,8 +190,8 @@ pub trait Sink: Send + Sync {
 pub struct Rejected<'a> {
     /// What an administrator would look for, a DN or a line's place.
     pub name: &'a str,
-    /// How member lists name the entry if it is a group; else empty. The members of a group around it are
-    /// then not known whole.
+    /// The DN by which member lists name the entry if it is a group; else empty. The members of a group
+    /// around it are then not known whole.
     pub reference: &'a [u8],
     /// Why it cannot be read.
     pub reason: &'a str,
@@ -190,8 +208,8 @@ pub enum LookUp {
     GroupByName(Vec<u8>),
     /// A group with its members, by gid.
     GroupByGid(u32),
-    /// The groups of a user, without their members: one search, whatever their number. Reports the
-    /// user, the groups, and [`Sink::groups_of`].
+    /// The groups of a user, without their members. Reports the user, the groups, and
+    /// [`Sink::groups_of`].
     GroupsOf(Vec<u8>),
 }
 
@@ -309,7 +327,7 @@ pub trait Provider: Send + Sync {
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
     fn refresh(&self);
 
-    /// These groups, and those whose lists hold one of these references, may have other members than the
+    /// These groups, and those whose lists hold one of these DNs, may have other members than the
     /// directory told of: they are read anew, as soon as it answers, and [`put`](Sink::put). Means
     /// nothing to a source that tells of every change.
     fn read_anew(&self, groups: &[(Part, EntryId)], named: &[Vec<u8>]) {

@@ -4,7 +4,7 @@ use roster_config::{Files, Overrides};
 use roster_provider::files::FilesProvider;
 use roster_provider::settled::SETTLED;
 use roster_provider::{
-    Cookie, Entry, EntryId, LookUp, Part, Provider, Rejected, Sink, Unmentioned,
+    Cookie, Entry, EntryId, LookUp, Member, Part, Provider, Rejected, Sink, Unmentioned,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,18 +77,21 @@ impl Sink for Notes {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let line = match entry {
             Entry::User(user) => format!(
-                "user {} {} {} {} {} {}",
+                "user {} {} {} {} {}",
                 text(&user.name),
                 user.uid,
                 user.gid,
                 text(&user.dir),
-                text(&user.shell),
-                text(&user.reference)
+                text(&user.shell)
             ),
             Entry::Group(group) => {
                 assert!(group.reference.is_empty(), "lists name no groups");
                 let members = group.members.expect("known");
-                let members: Vec<_> = members.iter().map(|name| text(name)).collect();
+                let name = |member: &Member<'_>| match member {
+                    Member::Name(name) => text(name),
+                    Member::Dn(dn) => panic!("a file has no DNs: {dn:?}"),
+                };
+                let members: Vec<_> = members.iter().map(name).collect();
                 format!("group {} {} {}", text(&group.name), group.gid, members.join(","))
             }
         };
@@ -127,8 +130,8 @@ impl Sink for Notes {
         panic!("a file tells all members");
     }
 
-    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
-        vec![false; references.len()]
+    fn knows(&self, members: &[&Member<'_>]) -> Vec<bool> {
+        vec![false; members.len()]
     }
 
     fn has_room(&self) -> bool {
@@ -215,8 +218,8 @@ async fn everything_that_files_would_serve_is_reported() {
     let expected = [
         "group empty 5001 ",
         "group staff 5000 alice,bob",
-        "user alice 1000 100 /home/alice /bin/sh alice",
-        "user bob 1001 100   bob",
+        "user alice 1000 100 /home/alice /bin/sh",
+        "user bob 1001 100  ",
     ];
     assert_eq!(source.notes.entries(), expected);
     assert_eq!(source.notes.known().online, Some(true));
@@ -446,8 +449,8 @@ async fn homes_and_shells_are_the_configurations() {
     let source = Source::with(PASSWD, "", overrides);
     source.mirror().await;
     let expected = [
-        "user alice 1000 100 /home/lab/alice /bin/sh alice",
-        "user bob 1001 100 /home/lab/bob /bin/bash bob",
+        "user alice 1000 100 /home/lab/alice /bin/sh",
+        "user bob 1001 100 /home/lab/bob /bin/bash",
     ];
     assert_eq!(source.notes.entries(), expected);
 }

@@ -31,7 +31,7 @@ use std::path::PathBuf;
 /// Name of the file in a domain's folder.
 pub const FILE: &str = "cache.redb";
 /// Version of the tables. Another one is set aside, never migrated: the directory has it all.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 /// Files that were set aside and are kept for whoever wants to know: of those that were damaged, and of
 /// those that were another's.
 pub const SET_ASIDE_MAX: u32 = 2;

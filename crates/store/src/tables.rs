@@ -40,7 +40,9 @@ pub struct Header {
     pub number: u32,
     /// What it is, in the back-end's own terms.
     pub kind: u8,
-    /// The number of the reference by which lists name it.
+    /// How its list names members, in the back-end's own terms.
+    pub list: u8,
+    /// The number of the reference by which lists name it by DN.
     pub reference: u32,
     /// Hash of its record.
     pub digest: u64,
@@ -97,6 +99,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.number.to_le_bytes());
         bytes[4] = self.kind;
+        bytes[5] = self.list;
         bytes[8..16].copy_from_slice(&self.digest.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.seen_unix.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.list_seen_unix.to_le_bytes());
@@ -108,12 +111,12 @@ impl Header {
         let mut reader = Bytes(bytes);
         // The fixed length makes every one of these succeed.
         let number = reader.u32().unwrap_or_default();
-        let kind = reader.u32().unwrap_or_default().to_le_bytes()[0];
+        let [kind, list, ..] = reader.u32().unwrap_or_default().to_le_bytes();
         let digest = reader.u64().unwrap_or_default();
         let seen_unix = reader.u64().unwrap_or_default();
         let list_seen_unix = reader.u64().unwrap_or_default();
         let reference = reader.u32().unwrap_or_default();
-        Self { number, kind, reference, digest, seen_unix, list_seen_unix }
+        Self { number, kind, list, reference, digest, seen_unix, list_seen_unix }
     }
 }
 

@@ -98,6 +98,7 @@ fn write(store: &Store, cookie: u64) -> Result<(), StoreError> {
             let header = Header {
                 number,
                 kind: 0,
+                list: 0,
                 reference: 0,
                 digest: cookie,
                 seen_unix: 0,
@@ -292,6 +293,26 @@ fn the_cache_of_another_domain_is_not_taken() {
     assert!(set_aside.path.exists());
 }
 
+/// Format 7 had no kinds of references.
+#[test]
+fn cache_of_older_format_is_set_aside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(&opened(folder.path()).store, 1).expect("written");
+    let meta: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("meta");
+    let database = redb::Database::open(folder.path().join(FILE)).expect("a database");
+    let transaction = database.begin_write().expect("a transaction");
+    let mut table = transaction.open_table(meta).expect("the table");
+    table.insert("format", 7_u32.to_le_bytes().as_slice()).expect("written");
+    drop(table);
+    transaction.commit().expect("committed");
+    drop(database);
+    let fresh = open(folder.path(), IDENTITY, read).expect("a fresh one");
+    assert_eq!(fresh.loaded.entries.len(), 0);
+    let set_aside = fresh.set_aside.expect("set aside");
+    assert_eq!(set_aside.was, Useless::Foreign);
+    assert_eq!(set_aside.reason, "its format is 7, this program's is 8");
+}
+
 #[test]
 fn what_the_reader_finds_wrong_is_set_aside_too_and_two_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -339,6 +360,7 @@ fn fill_the_disk(folder: &Path) {
             let header = Header {
                 number,
                 kind: 0,
+                list: 0,
                 reference: 0,
                 digest: 2,
                 seen_unix: 0,

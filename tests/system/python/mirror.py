@@ -67,25 +67,28 @@ def one(values, attribute, default=None):
     return found[0] if found else default
 
 
-def ldap_domain(ldif, schema):
+def ldap_domain(ldif):
     """Users and groups, and each group's members: keys of either."""
-    users, groups = {}, {}
+    users, groups, of_name = {}, {}, {}
     for dn, values in ldif_entries(ldif):
         classes = {value.lower() for value in values.get("objectclass", [])}
         key = canonical(dn)
         if "posixaccount" in classes:
             name = of_rdn(dn, "uid", values["uid"])
-            users[name if schema == "rfc2307" else key] = (
+            of_name.setdefault(name, []).append(key)
+            users[key] = (
                 name, int(one(values, "uidnumber")), int(one(values, "gidnumber")),
                 one(values, "gecos", ""), one(values, "homedirectory"),
                 one(values, "loginshell", ""))
         if "posixgroup" in classes:
-            if schema == "rfc2307":
-                members = set(values.get("memberuid", []))
-            else:
-                members = {canonical(member) for member in values.get("member", [])}
+            members = {canonical(member) for member in values.get("member", [])}
+            for member in values.get("uniquemember", []):
+                members.add(canonical(re.sub("#'[01]*'B$", "", member)))
             name = of_rdn(dn, "cn", values["cn"])
-            groups[key] = (name, int(one(values, "gidnumber")), members)
+            groups[key] = (name, int(one(values, "gidnumber")), members, values.get("memberuid", []))
+    for key, (name, gid, members, names) in groups.items():
+        members.update(member for one_name in names for member in of_name.get(one_name, []))
+        groups[key] = (name, gid, members)
     return users, groups
 
 
@@ -138,10 +141,10 @@ def expected(case):
     domains = []
     for domain in case["domains"]:
         if "ldif" in domain:
-            users, groups = ldap_domain(domain["ldif"], domain["schema"])
+            users, groups = ldap_domain(domain["ldif"])
         else:
             users, groups = files_domain(domain["passwd"], domain["group"])
-        domains.append((users, groups, domain.get("schema") == "rfc2307bis"))
+        domains.append((users, groups, "ldif" in domain))
 
     # A name or an id is the first domain's that has it, and there the first entry's. A primary gid
     # makes a member: it may be no group of an earlier domain, and no group may have that of a user there.

@@ -4,7 +4,7 @@
 use crate::artifacts::{krb5_program, roster_program, rosterd_program};
 use crate::corpus::Corpus;
 use crate::host::{Host, Output, RECOMMENDED, ROSTER, plain_environment, run, tool};
-use crate::servers::{Process, READER_PASSWORD, Schema, Server};
+use crate::servers::{Process, READER_PASSWORD, Server};
 use crate::wait::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -30,6 +30,8 @@ pub const LOCAL_GROUPS: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nusers:x:10
 
 /// The uid of `roster-bus`, and the gid of all roles; the uids of the others follow.
 pub const FIRST_ROLE_UID: u32 = 990;
+/// The uid of `roster-nscd-helper`, which is its gid, too.
+pub const NSCD_HELPER_UID: u32 = FIRST_ROLE_UID + 9;
 
 /// Starts `$1` with the configuration `$3`, in a namespace of its own, from a place that every user can
 /// reach, `roster` being beside it. If there is a folder `$4`, it is /etc/pam.d.
@@ -187,6 +189,8 @@ impl Rosterd {
         for (name, id) in names.into_iter().zip(FIRST_ROLE_UID..) {
             let _ = writeln!(passwd, "roster-{name}:x:{id}:{FIRST_ROLE_UID}::/:/usr/sbin/nologin");
         }
+        let helper = NSCD_HELPER_UID;
+        let _ = writeln!(passwd, "roster-nscd-helper:x:{helper}:{helper}::/:/usr/sbin/nologin");
         let locals = Corpus::new("", passwd.as_bytes(), group.as_bytes(), b"");
         // dbus-daemon looks its own user up.
         let host = Host::new(&locals, RECOMMENDED);
@@ -459,11 +463,7 @@ impl Rosterd {
             .enumerate()
             .map(|(i, source)| match source {
                 Source::Server(server) => {
-                    let schema = match server.schema() {
-                        Schema::Rfc2307 => "rfc2307",
-                        Schema::Rfc2307bis => "rfc2307bis",
-                    };
-                    json!({"schema": schema, "ldif": server.export(&format!("export{i}.ldif"))})
+                    json!({"ldif": server.export(&format!("export{i}.ldif"))})
                 }
                 Source::Files(passwd, group) => json!({"passwd": passwd, "group": group}),
             })

@@ -3,7 +3,7 @@
 use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::{Domain, Rosterd, run, tool, wait_until};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -109,6 +109,27 @@ fn files_are_followed_over_links_and_folders_that_change() {
     assert!(rosterd.getent("passwd", "own5103").is_some());
     fill("v2", 5104);
     expect_own(5104);
+    rosterd.expect_of_domain("lab", "online", true);
+}
+
+#[test]
+fn files_others_can_change_are_not_read() {
+    let files = Files::new();
+    let rosterd = files.daemon();
+    files.expect_served(&rosterd);
+    // The backend looks when the content changes.
+    files.replace("passwd", &format!("{PASSWD}cy:x:5002:5000::/home/cy:/bin/sh\n"));
+    files.expect_served(&rosterd);
+    fs::write(files.path("fresh"), PASSWD.replace("Ann", "Eve")).expect("write");
+    chown(files.path("fresh"), Some(1234), None).expect("chown");
+    fs::rename(files.path("fresh"), files.path("passwd")).expect("rename");
+    rosterd.expect_of_domain("lab", "online", false);
+    rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+    let status = rosterd.roster(&["status"]);
+    let text = String::from_utf8(status.stdout).expect("text");
+    assert!(text.contains("passwd belongs to uid 1234, which can change it"), "{text}");
+    chown(files.path("passwd"), Some(0), None).expect("chown");
+    rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Eve:/home/ann:/bin/sh"));
     rosterd.expect_of_domain("lab", "online", true);
 }
 

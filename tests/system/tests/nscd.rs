@@ -1079,7 +1079,8 @@ fn the_role_of_rosterd_has_a_user_of_its_own() {
         fs::metadata(format!("/proc/{}", role.as_raw_nonzero()))
             .map(|of| std::os::unix::fs::MetadataExt::uid(&of))
     };
-    wait_until(SOON, "it runs", || uid().is_ok());
+    // It is root's until it has started what starts its helper.
+    wait_until(SOON, "it runs as a user", || uid().is_ok_and(|uid| uid != 0));
     let status =
         fs::read_to_string(format!("/proc/{}/status", role.as_raw_nonzero())).expect("its status");
     assert!(status.contains("\nUid:\t998\t998\t998\t998\n"), "{status}");

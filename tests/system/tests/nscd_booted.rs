@@ -161,7 +161,7 @@ fn rosterd_s_role_serves_from_the_same_file_system_as_a_user_without_rights() {
     wait_until(SOON, "the domain is served", || names.user("ann").starts_with("ann:*:5000:5000:"));
     wait_until(SOON, "from a map", || {
         names.user("ann");
-        names.ask("maps /run/roster-nscd/passwd.") == "1"
+        names.ask("maps roster-nscd/passwd.") == "1"
     });
     assert_eq!(names.user("carol"), "none:0", "by the helper, in the sandbox of the role");
     // Whoever serves a name service is sent there at once, others wait for what the services say.

@@ -315,7 +315,8 @@ fn a_server_that_becomes_another_user_serves_and_takes_over() {
     if !needs_root() {
         return;
     }
-    let passwd = "root:x:0:0:root:/root:/bin/sh\nroster-nscd:x:906:901:::\nlocal:x:1500:1500:::\n";
+    let passwd = "root:x:0:0:root:/root:/bin/sh\nroster-nscd:x:906:901:::\nroster-nscd-helper:x:907:907:::\n\
+                  local:x:1500:1500:::\n";
     let local = Corpus::new("", passwd.as_bytes(), b"root:x:0:\nroster:x:901:\n", b"");
     let host = Host::in_memory(&local, "passwd: files systemd\ngroup: files systemd\n");
     let mut served = Responder::start(host);

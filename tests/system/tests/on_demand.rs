@@ -109,7 +109,8 @@ fn the_groups_of_a_user_take_a_few_searches_however_many_there_are() {
         // 500 groups, and the primary one.
         assert_eq!(done.text(), "501");
     });
-    assert!(made <= 3 + SEARCHES_BESIDES, "{made} searches");
+    // The user, the groups, and by the hundred whether others list these.
+    assert!(made <= 3 + 5 + SEARCHES_BESIDES, "{made} searches");
     let made = searches(&slapd, || {
         assert_eq!(rosterd.host().run("python3", &["-c", program]).text(), "501");
     });

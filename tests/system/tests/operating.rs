@@ -5,7 +5,7 @@ use roster_system_tests::{Domain, Rosterd, needs_root, run, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -142,6 +142,62 @@ fn a_configuration_that_is_refused_is_told_until_it_is_mended() {
     fs::write(lab.rosterd.config(), config).expect("write");
     lab.rosterd.process().signal(Signal::HUP);
     wait_until(SOON, "status is well again", || lab.rosterd.roster(&["status"]).code == 0);
+}
+
+#[test]
+fn configuration_others_can_change_is_refused() {
+    let mut lab = Lab::start();
+    let config = lab.rosterd.config();
+    let set_mode = |mode| {
+        fs::set_permissions(&config, fs::Permissions::from_mode(mode)).expect("chmod");
+    };
+    let wrong = format!("{} has mode 0666, by which other users can change it", config.display());
+    set_mode(0o666);
+    lab.rosterd.process().signal(Signal::HUP);
+    wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
+    let text = lab.said(&["status"], 1);
+    assert!(text.contains(&wrong), "{text}");
+    let shown = config.to_str().expect("text");
+    assert!(lab.said(&["check-config", shown], 1).contains(&wrong));
+    lab.rosterd.expect("passwd", "ann", Some("ann:*:5000:5000:Ann:/home/ann:/bin/sh"));
+    set_mode(0o644);
+    lab.rosterd.process().signal(Signal::HUP);
+    wait_until(SOON, "status is well again", || lab.rosterd.roster(&["status"]).code == 0);
+    lab.said(&["check-config", shown], 0);
+
+    chown(&config, Some(1234), None).expect("chown");
+    lab.rosterd.process().signal(Signal::HUP);
+    wait_until(SOON, "status fails", || lab.rosterd.roster(&["status"]).code == 1);
+    let text = lab.said(&["status"], 1);
+    assert!(text.contains("belongs to uid 1234, which can change it"), "{text}");
+}
+
+#[test]
+fn check_config_names_entries_it_would_refuse() {
+    let lab = Lab::start();
+    let config = fs::read_to_string(lab.rosterd.config()).expect("read");
+    let stricter = lab.files.path().join("stricter.toml");
+    let text = config.replace("[host]\n", "[host]\nmin_id = 5001\n");
+    fs::write(&stricter, text).expect("write");
+    let snapshot = lab.rosterd.host().snapshot();
+    let check = |file: &Path, more: &[&str]| {
+        let mut args = vec!["check-config", file.to_str().expect("text"), "--snapshot"];
+        args.push(snapshot.to_str().expect("text"));
+        args.extend(more);
+        lab.said(&args, 0)
+    };
+    let text = check(&stricter, &[]);
+    for part in [
+        "would refuse 1 entry that this host serves: uid 5000 is below min_id (5001): user ann",
+        "gid 5000 is below min_id (5001): user more0, user more1, ",
+        "well, 1 domain (lab), 2 warnings",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let report: Value = serde_json::from_str(&check(&stricter, &["--json"])).expect("JSON");
+    // 41 users and their group.
+    assert_eq!(report["unserved"].as_array().map(Vec::len), Some(42));
+    assert!(check(&lab.rosterd.config(), &[]).ends_with("well, 1 domain (lab)\n"));
 }
 
 #[test]
@@ -296,7 +352,8 @@ fn doctor_takes_over_what_the_daemon_says_of_itself() {
         String::from_utf8_lossy(&done.stdout).into_owned()
     };
     let text = doctor();
-    assert!(text.contains("! lab: 2 entries rejected: gid 99 is below min_id"), "{text}");
+    let entries = "! lab: 2 entries rejected: gid 99 is below min_id (1000): user ben, user cy\n";
+    assert!(text.contains(entries), "{text}");
     assert!(!text.contains("✗ lab"), "{text}");
     fs::remove_file(files.path().join("passwd")).expect("remove");
     wait_until(SOON, "doctor tells of it", || doctor().contains("✗ lab is offline for "));

@@ -5,13 +5,13 @@ use super::status::{NEVER_RESUMED, POLLING, POLLS_EVERYTHING};
 use super::{Bus, ago, converse, now, trouble};
 use crate::cli::{Domain, DomainCommand, Rejected as Args};
 use crate::terminal::{count, counted, say, shown};
+use crate::unserved::by_reason;
 use anyhow::{Context, Result};
 use roster_bus::interfaces::{
     CALL_DEADLINE, DomainCounts, DomainStatus, REJECTED_AT_ONCE, Rejected,
 };
 use roster_bus::names::Role;
 use serde_json::json;
-use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
@@ -105,6 +105,7 @@ fn as_text(now: u64, name: &str, status: &DomainStatus, counts: Option<&DomainCo
     let entries =
         |users, groups| format!("{}, {}", counted(users, "user"), counted(groups, "group"));
     row("in the cache", &entries(status.users, status.groups));
+    row("mixed groups", &status::mixed_groups(status).unwrap_or_default());
     if let Some(counts) = counts.filter(|counts| counts.present) {
         row("served", &entries(counts.users, counts.groups));
         row("waits for", &counts.waits_for);
@@ -216,18 +217,14 @@ async fn rejected(bus: &Bus, args: &Args, out: &mut dyn Write) -> Result<()> {
     bus.check_domain(name).await?;
     let role = Role::Backend(name.to_owned());
     let backend = bus.backend(name).await?;
-    let publisher = bus.publisher().await?;
     // What one of them knows is worth showing while the other is away.
     let unreadable = all(async |from| {
         let page = backend.rejected(from, REJECTED_AT_ONCE).await;
         page.map_err(|error| trouble(&role, &error))
     });
     let unreadable = unreadable.await;
-    let refused = all(async |from| {
-        let page = publisher.rejected(name, from, REJECTED_AT_ONCE).await;
-        page.map_err(|error| trouble(&Role::Publisher, &error))
-    });
-    let entries = match (unreadable, refused.await) {
+    let refused = rejected_by_publisher(bus, name).await;
+    let entries = match (unreadable, refused) {
         (Ok(mut unreadable), Ok(refused)) => {
             unreadable.extend(refused);
             unreadable
@@ -249,9 +246,19 @@ async fn rejected(bus: &Bus, args: &Args, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "{kind} {}: {}", shown(name), shown(reason))?;
         }
     } else {
-        out.write_all(by_reason(name, &entries).as_bytes())?;
+        out.write_all(listed(name, &entries).as_bytes())?;
     }
     Ok(())
+}
+
+/// The entries of a domain that the publisher rejects.
+pub async fn rejected_by_publisher(bus: &Bus, name: &str) -> Result<Vec<Rejected>> {
+    let publisher = bus.publisher().await?;
+    let page = async |from| {
+        let page = publisher.rejected(name, from, REJECTED_AT_ONCE).await;
+        page.map_err(|error| trouble(&Role::Publisher, &error))
+    };
+    all(page).await
 }
 
 /// All pages of a list.
@@ -270,26 +277,16 @@ async fn all(page: impl AsyncFn(u32) -> Result<Vec<Rejected>>) -> Result<Vec<Rej
 }
 
 /// Reasons, the commonest first, each with a few of its entries and what to do.
-fn by_reason(domain: &str, entries: &[Rejected]) -> String {
+fn listed(domain: &str, entries: &[Rejected]) -> String {
     if entries.is_empty() {
         return format!("{domain}: no entry is rejected\n");
     }
-    let mut reasons: Vec<(&str, Vec<&Rejected>)> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    for entry in entries {
-        let place = *places.entry(&*entry.reason).or_insert_with(|| {
-            reasons.push((&*entry.reason, Vec::new()));
-            reasons.len() - 1
-        });
-        reasons[place].1.push(entry);
-    }
-    // Of equal numbers the first reported comes first.
-    reasons.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
+    let all = entries.iter().map(|entry| (&*entry.reason, (&*entry.kind, &*entry.name)));
     let mut text = format!("{domain}: {} rejected\n", counted(entries.len() as u64, "entry"));
-    for (reason, entries) in reasons {
+    for (reason, entries) in by_reason(all) {
         let number = counted(entries.len() as u64, "entry");
         text += &format!("\n{number} rejected: {}\n", shown(reason));
-        for Rejected { kind, name, .. } in entries.iter().take(NAMES_SHOWN) {
+        for (kind, name) in entries.iter().take(NAMES_SHOWN) {
             text += &format!("    {kind} {}\n", shown(name));
         }
         if entries.len() > NAMES_SHOWN {
@@ -297,7 +294,7 @@ fn by_reason(domain: &str, entries: &[Rejected]) -> String {
             text += &format!("    and {more} more: roster domain rejected {domain} --all\n");
         }
         // What may be done about primary groups does nothing for groups.
-        let users = entries.iter().any(|entry| entry.kind == "user");
+        let users = entries.iter().any(|(kind, _)| *kind == "user");
         if let Some(remedy) = status::remedy(reason).filter(|_| users || !reason.contains("gid")) {
             text += &format!("    → {remedy}\n");
         }
@@ -319,7 +316,7 @@ mod tests {
         entries
             .extend((0..1234).map(|n| entry(&format!("u{n}"), "gid 100 is below min_id (1000)")));
         assert_eq!(
-            by_reason("corp", &entries),
+            listed("corp", &entries),
             "corp: 1,235 entries rejected\n\n\
              1,234 entries rejected: gid 100 is below min_id (1000)\n    \
              user u0\n    user u1\n    user u2\n    \
@@ -329,7 +326,7 @@ mod tests {
              1 entry rejected: a local user has this name\n    \
              user eve\\n\n"
         );
-        assert_eq!(by_reason("corp", &[]), "corp: no entry is rejected\n");
+        assert_eq!(listed("corp", &[]), "corp: no entry is rejected\n");
     }
 
     #[test]
@@ -370,6 +367,7 @@ mod tests {
             complete: true,
             users: 10_201,
             groups: 10_100,
+            mixed_groups: 2,
             rejected: 2,
             last_change_unix: 500,
             held_removals: 5000,
@@ -394,6 +392,7 @@ mod tests {
              last refresh    never\n\
              complete        yes\n\
              in the cache    10,201 users, 10,100 groups\n\
+             mixed groups    2 groups name members both by name and by DN\n\
              served          389 users, 10,100 groups\n\
              rejected        9,814: roster domain rejected corp\n\
              held            5,000 entries that may be gone: roster domain confirm corp\n"

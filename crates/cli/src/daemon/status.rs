@@ -2,12 +2,13 @@
 //!
 //! [`Report::gather`] asks and judges nothing, [`judge`] concludes and asks nobody.
 
-use super::{Bus, Unreached, age, ago, converse, now, trouble};
+use super::{Bus, Unreached, age, ago, converse, domain, now, trouble};
 use crate::doctor::{self, Finding, Level, marked};
 use crate::terminal::{Align, Paint, bytes, count, counted, duration, shown, table};
+use crate::unserved::{by_reason, names};
 use anyhow::Result;
 use roster_bus::interfaces::{
-    DomainCounts, DomainStatus, MonitorStatus, PublisherStatus, RoleState, RoleStatus,
+    DomainCounts, DomainStatus, MonitorStatus, PublisherStatus, Rejected, RoleState, RoleStatus,
 };
 use roster_bus::names::Role;
 use roster_record::text::{Line, passwd_line};
@@ -58,6 +59,8 @@ pub struct Report {
     roles: Vec<RoleStatus>,
     /// Local users by id, among them those that roles run as.
     users: HashMap<u32, String>,
+    /// Rejected entries by domain; empty unless `report_with_rejected` fetched them.
+    rejected: Vec<(String, Vec<Rejected>)>,
 }
 
 /// Prints how the daemon is; the exit code says it too.
@@ -97,6 +100,20 @@ pub fn report(run_dir: &Path) -> Result<Report> {
     })
 }
 
+/// As [`report`], with the rejected entries of each domain.
+pub fn report_with_rejected(run_dir: &Path) -> Result<Report> {
+    converse(async {
+        let bus = Bus::connect_for(run_dir, ANSWER_WAIT).await?;
+        let mut report = Report::gather(&bus).await;
+        for (name, _) in &report.domains {
+            // A role that does not answer is among the findings.
+            let entries = domain::rejected_by_publisher(&bus, name).await.unwrap_or_default();
+            report.rejected.push((name.clone(), entries));
+        }
+        Ok(report)
+    })
+}
+
 fn is_well(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.level < Level::Problem)
 }
@@ -126,7 +143,7 @@ impl Report {
         let domains = domains.into_iter().map(|(_, name, status)| (name, status)).collect();
         // The C library would ask the snapshot too, which has no say in who runs what.
         let users = local_users(&std::fs::read(PASSWD).unwrap_or_default());
-        Self { now: now(), monitor, publisher, domains, roles, users }
+        Self { now: now(), monitor, publisher, domains, roles, users, rejected: Vec::new() }
     }
 
     /// What keeps programs from using the snapshot: doctor's checks of its file and directories, and of the
@@ -297,8 +314,34 @@ pub fn judge(report: &Report) -> Vec<Finding> {
             find(level, message, advice);
         }
     }
+    for (name, entries) in &report.rejected {
+        name_rejected(name, entries, &mut findings);
+    }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     findings
+}
+
+/// Adds the rejected entries of a domain that a key of the configuration allows: to the finding that counts them, or
+/// as a finding of their own where that one counts several reasons together.
+fn name_rejected(domain: &str, entries: &[Rejected], findings: &mut Vec<Finding>) {
+    let all = entries.iter().map(|entry| (&*entry.reason, (&*entry.kind, &*entry.name)));
+    for (reason, entries) in by_reason(all) {
+        let Some(remedy) = remedy(reason) else { continue };
+        let names = names(&entries, &format!("roster domain rejected {domain} --all"));
+        let (begin, end) = (format!("{domain}: "), format!(" rejected: {reason}"));
+        let counted = findings
+            .iter_mut()
+            .find(|finding| finding.message.starts_with(&begin) && finding.message.ends_with(&end));
+        match counted {
+            Some(finding) => finding.message += &format!(": {names}"),
+            None => findings.push(Finding {
+                level: Level::Warning,
+                check: "daemon",
+                message: format!("{domain}: rejected: {reason}: {names}"),
+                advice: Some(remedy),
+            }),
+        }
+    }
 }
 
 /// How the monitor tells of a process that ended as it was told to.
@@ -555,8 +598,8 @@ fn of_nothing(
         let groups = counted(counts.groups, "group");
         (
             format!("{name}: nobody is a member of any of its {groups}"),
-            "if somebody should be: schema may be the other one, rfc2307 where groups have memberUid, \
-             rfc2307bis where they have member",
+            "if the groups have members in the directory: member_attributes may lack the attribute that \
+             names them, or the bind DN may not read it",
         )
     })
 }
@@ -640,6 +683,13 @@ fn as_text(report: &Report, findings: &[Finding], paint: Paint) -> String {
     }
     text += "\n";
     text += &domain_table(report);
+    for (name, status) in &report.domains {
+        if let Ok(status) = status
+            && let Some(mixed) = mixed_groups(status)
+        {
+            text += &format!("{name}: {mixed}\n");
+        }
+    }
     if let Ok(monitor) = &report.monitor {
         text += "\n";
         text += &role_table(report, monitor);
@@ -652,6 +702,13 @@ fn as_text(report: &Report, findings: &[Finding], paint: Paint) -> String {
         text += "All well.\n";
     }
     text
+}
+
+/// The line that counts groups with members in both ways; `None` without such groups.
+pub fn mixed_groups(status: &DomainStatus) -> Option<String> {
+    let groups = counted(status.mixed_groups, "group");
+    let name = if status.mixed_groups == 1 { "names" } else { "name" };
+    (status.mixed_groups > 0).then(|| format!("{groups} {name} members both by name and by DN"))
 }
 
 fn snapshot_text(now: u64, publisher: &PublisherStatus) -> String {
@@ -833,6 +890,7 @@ pub fn domain_json(
                 "complete": status.complete,
                 "users": status.users,
                 "groups": status.groups,
+                "mixed_groups": status.mixed_groups,
                 "unreadable": status.rejected,
                 "last_change_unix": time(status.last_change_unix),
                 "last_refresh_unix": time(status.last_refresh_unix),
@@ -970,6 +1028,7 @@ mod tests {
             domains: vec![domain("corp")],
             roles: vec![own],
             users: local_users(b"roster-bus:x:990:990::/:/bin/false\nalso:x:990:1::/:/bin/sh\n"),
+            rejected: Vec::new(),
         }
     }
 
@@ -1015,6 +1074,22 @@ All well.
     }
 
     #[test]
+    fn status_counts_mixed_groups() {
+        let mut report = report();
+        let text = |report: &Report| as_text(report, &judge(report), Paint::plain());
+        assert!(!text(&report).contains("by DN"));
+        for (mixed, line) in [
+            (1, "\ncorp: 1 group names members both by name and by DN\n"),
+            (3, "\ncorp: 3 groups name members both by name and by DN\n"),
+        ] {
+            change(&mut report, |status| status.mixed_groups = mixed);
+            assert!(text(&report).contains(line));
+            assert_eq!(domains_json(&report)[0]["mixed_groups"], mixed);
+        }
+        assert!(is_well(&judge(&report)));
+    }
+
+    #[test]
     fn local_accounts_that_cannot_be_read_are_a_problem() {
         let mut report = report();
         if let Ok(publisher) = &mut report.publisher {
@@ -1052,6 +1127,35 @@ All well.
         );
         assert!(is_well(&judge(&report)));
         assert!(domain_table(&report).contains("817"));
+    }
+
+    #[test]
+    fn doctor_rejected_entries_are_named() {
+        let mut report = report();
+        let gid = "gid 100 is below min_id (1000)";
+        refuse(&mut report, &[(gid, 2), ("uids below min_id (1000)", 2)]);
+        let entry = |name: &str, reason: &str| Rejected {
+            kind: "user".to_owned(),
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let uid = "uid 7 is below min_id (1000)";
+        let local = "a local user has this name";
+        let all = [("al", gid), ("bo", gid), ("cy", uid), ("di", local)];
+        let all = all.map(|(name, reason)| entry(name, reason));
+        report.rejected.push(("corp".to_owned(), all.into()));
+        assert_eq!(
+            said(&report),
+            [
+                "! corp: 2 entries rejected: gid 100 is below min_id (1000): user al, user bo\n    \
+                 → if users may have the host's own group 100 as their primary group: \
+                 allowed_local_gids = [100] under [host]",
+                "! corp: 2 entries rejected: uids below min_id (1000)\n    → if such entries are to \
+                 be served, lower min_id",
+                "! corp: rejected: uid 7 is below min_id (1000): user cy\n    → if such users are to \
+                 be served, lower min_id",
+            ]
+        );
     }
 
     #[test]

@@ -322,7 +322,7 @@ pub fn files(snapshot: &Path) -> io::Result<(Snapshot, Option<Floors>)> {
 
 impl Running {
     fn ask(run_dir: &Path) -> Self {
-        match status::report(run_dir) {
+        match status::report_with_rejected(run_dir) {
             Ok(report) => {
                 Self::Yes { snapshot: report.snapshot(), findings: status::judge(&report) }
             }

@@ -839,6 +839,9 @@ fn maps(
                     "mount a tmpfs there: `systemctl enable --now 'run-roster\\x2dnscd.mount'`, or a line in /etc/fstab; then restart \
                      what serves"
                 }
+                Some("descriptors") => {
+                    "the units have that mount; without systemd, a line in /etc/fstab with bind,ro; then restart what serves"
+                }
                 Some("sent to the name services") => {
                     "they go on without a map, some until they are restarted; counted since the server's start"
                 }

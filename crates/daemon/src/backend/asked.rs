@@ -50,8 +50,10 @@ pub struct Answer {
     pub name: Box<[u8]>,
     /// uid or gid.
     pub id: u32,
-    /// How member lists name it.
+    /// How member lists name it by DN.
     pub reference: u32,
+    /// How they name a user by name.
+    pub by_name: u32,
     /// Its record.
     pub record: Box<[u8]>,
     /// Numbers of a user's groups, if they were asked for.
@@ -68,9 +70,13 @@ impl Answer {
     pub fn read(key: Key, seen: Seen, records: &[u8]) -> Option<Self> {
         let length = u32::from_le_bytes(*records.first_chunk()?) as usize;
         let (record, rest) = records.split_at_checked(length)?;
-        let (kind, name, id, reference) = match Records::bare(record).next()?.ok()? {
-            Record::User(user) => (Kind::User, user.name.into(), user.uid, user.reference),
-            Record::Group(group) => (Kind::Group, group.name.into(), group.gid, group.reference),
+        let (kind, name, id, reference, by_name) = match Records::bare(record).next()?.ok()? {
+            Record::User(user) => {
+                (Kind::User, user.name.into(), user.uid, user.reference, user.by_name)
+            }
+            Record::Group(group) => {
+                (Kind::Group, group.name.into(), group.gid, group.reference, NO_REFERENCE)
+            }
             Record::Gone { .. } | Record::GroupsOf { .. } => return None,
         };
         let groups = match Records::bare(rest).next() {
@@ -79,7 +85,13 @@ impl Answer {
             None => None,
         };
         let record = record.into();
-        Some(Self { key, kind, name, id, reference, record, groups, seen, told: 0 })
+        Some(Self { key, kind, name, id, reference, by_name, record, groups, seen, told: 0 })
+    }
+
+    /// How member lists name it, in each of the ways; [`NO_REFERENCE`] where they do not.
+    #[must_use]
+    pub fn references(&self) -> [u32; 2] {
+        [self.reference, self.by_name]
     }
 
     /// Its record, and behind it that of a user's groups.
@@ -158,8 +170,8 @@ impl Asked {
         self.remove(number);
         self.by_name.insert((answer.kind, answer.name.clone()), number);
         self.by_id.insert((answer.kind, answer.id), number);
-        if answer.reference != NO_REFERENCE {
-            self.by_reference.insert((answer.kind, answer.reference), number);
+        for reference in answer.references().into_iter().filter(|one| *one != NO_REFERENCE) {
+            self.by_reference.insert((answer.kind, reference), number);
         }
         self.note_groups(number, &answer.groups);
         self.entries.insert(number, answer);
@@ -218,11 +230,14 @@ impl Asked {
     /// Forgets an answer.
     pub fn remove(&mut self, number: u32) {
         let Some(answer) = self.entries.remove(&number) else { return };
-        let Answer { kind, name, id, reference, groups, .. } = answer;
+        let references = answer.references();
+        let Answer { kind, name, id, groups, .. } = answer;
         self.forget_groups(number, &groups);
         forget(&mut self.by_name, &(kind, name), number);
         forget(&mut self.by_id, &(kind, id), number);
-        forget(&mut self.by_reference, &(kind, reference), number);
+        for reference in references {
+            forget(&mut self.by_reference, &(kind, reference), number);
+        }
     }
 
     /// The entry that a question is about.
@@ -449,6 +464,7 @@ mod tests {
         let user = exchange::User {
             number,
             reference,
+            by_name: NO_REFERENCE,
             uid,
             gid: 100,
             name,

@@ -276,7 +276,15 @@ mod tests {
     }
 
     fn header(number: u32) -> Header {
-        Header { number, kind: 0, reference: 0, digest: 0, seen_unix: 0, list_seen_unix: 0 }
+        Header {
+            number,
+            kind: 0,
+            list: 0,
+            reference: 0,
+            digest: 0,
+            seen_unix: 0,
+            list_seen_unix: 0,
+        }
     }
 
     fn records(batch: &Batch) -> Vec<(u32, Option<&[u8]>)> {

@@ -24,7 +24,7 @@ use super::asked::{Answer, Asked, Seen};
 use super::batch::{Batch, Log};
 use super::deletion::Guard;
 use super::doubts::Doubts;
-use super::entries::{Entries, Kind, Slot};
+use super::entries::{Entries, Kind, Slot, Ways};
 use super::image::View;
 use super::references::{Interned, References};
 use super::rejected::Rejections;
@@ -34,8 +34,9 @@ use roster_bus::exchange::{
 };
 use roster_bus::interfaces;
 use roster_config::Mode;
-use roster_provider::{Cookie, Entry, EntryId, Part, Rejected, Sink, Unmentioned, User};
+use roster_provider::{Cookie, Entry, EntryId, Member, Part, Rejected, Sink, Unmentioned, User};
 use roster_store::{self as store, Key, Rejection, Store, StoreError};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,6 +62,8 @@ pub struct Settings {
     /// Lists are mirrored that name entries by DN, which a server may mend without a word when one of
     /// these goes or gets another.
     pub has_dn_lists: bool,
+    /// Lists may name users by name.
+    pub has_name_lists: bool,
     /// Users log in: what is known of their accounts is kept.
     pub has_log_ins: bool,
     /// The source states by itself which entries it does not have, as text files do.
@@ -368,6 +371,7 @@ impl Engine {
             complete: self.settings.mode == Mode::Replicate && state.is_whole(&self.settings),
             users: state.entries.count(Kind::User),
             groups: state.entries.count(Kind::Group),
+            mixed_groups: state.entries.mixed(),
             rejected: state.rejected.count(),
             last_change_unix: state.last_change_unix,
             last_refresh_unix: refreshed.unwrap_or_default(),
@@ -492,8 +496,8 @@ impl Sink for Engine {
         self.state().members_unknown(key_of(part, id));
     }
 
-    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
-        self.state().knows(references)
+    fn knows(&self, members: &[&Member<'_>]) -> Vec<bool> {
+        self.state().knows(members)
     }
 
     /// Without a cache that can be written everything stays in memory, and there is nothing to wait
@@ -639,15 +643,15 @@ impl State {
             Entry::Group(group) => (Kind::Group, &group.name),
         };
         let encoded = match number < NUMBERS_MAX {
-            true => self.encode(number, entry).map_err(|too_long| too_long.to_string()),
+            true => self.encode(settings, number, entry).map_err(|too_long| too_long.to_string()),
             false if self.entries.len() < NUMBERS_MAX as usize / 2 => {
                 Err("all numbers of the cache are given out: restart rosterd, which renumbers it"
                     .into())
             }
             false => Err(format!("the domain has more than {NUMBERS_MAX} entries")),
         };
-        let reference = match encoded {
-            Ok(reference) => reference,
+        let (reference, ways) = match encoded {
+            Ok(encoded) => encoded,
             Err(reason) => {
                 let name = String::from_utf8_lossy(name).into_owned();
                 let reference = match entry {
@@ -673,7 +677,7 @@ impl State {
         };
         let digest = digest(&self.scratch) ^ account.as_deref().map_or(0, digest_of_account);
         let is_other = known.is_none_or(|before| before.digest != digest);
-        let slot = Slot { key, kind, number, reference, mark, digest };
+        let slot = Slot { key, kind, ways, number, reference, mark, digest };
         self.keep(settings.mode, slot, seen);
         if let Some(account) = account.filter(|_| is_other) {
             self.open.account(number, &account);
@@ -708,18 +712,24 @@ impl State {
         if mode == Mode::OnDemand
             && let Some(answer) = Answer::read(key, seen, &self.scratch)
         {
-            let before = self.asked.get(number).map(|before| before.reference);
-            let other = before.filter(|before| *before != answer.reference);
+            let before = self.asked.get(number).map_or(answer.references(), Answer::references);
+            let now = answer.references();
             self.asked.put(number, answer);
-            if let Some(before) = other {
-                self.named_no_more(before);
+            for left in before.into_iter().filter(|reference| !now.contains(reference)) {
+                self.named_no_more(left);
             }
         }
     }
 
-    /// Puts the entry's records into `scratch`, and gives the number of its reference. What was asked for
-    /// before and is not told this time, a group's members or a user's groups, is as it was.
-    fn encode(&mut self, number: u32, entry: &Entry<'_>) -> Result<u32, TooLong> {
+    /// Puts the entry's records into `scratch`, and gives the number of its DN and the ways in which it
+    /// names members. A group's members or a user's groups that
+    /// this reply lacks stay as an earlier reply gave them.
+    fn encode(
+        &mut self,
+        settings: &Settings,
+        number: u32,
+        entry: &Entry<'_>,
+    ) -> Result<(u32, Ways), TooLong> {
         let mut record = std::mem::take(&mut self.scratch);
         let mut members = std::mem::take(&mut self.members);
         record.clear();
@@ -728,40 +738,40 @@ impl State {
         let encoded = match entry {
             Entry::User(user) => {
                 let groups =
-                    before.and_then(|before| Some((before.reference, before.groups.clone()?)));
-                let reference = self.reference(&user.reference);
+                    before.and_then(|before| Some((before.references(), before.groups.clone()?)));
+                let reference = self.reference(&by_dn(&user.reference));
+                let by_name = match settings.has_name_lists {
+                    true => self.reference(&Member::Name(Cow::Borrowed(&user.name))),
+                    false => NO_REFERENCE,
+                };
                 // Of somebody who may be another one nothing is kept.
-                let groups = groups.filter(|(before, _)| *before == reference);
+                let groups = groups.filter(|(before, _)| *before == [reference, by_name]);
                 let groups = groups.map(|(_, groups)| groups);
-                let written = write_user(&mut record, number, reference, user);
+                let written = write_user(&mut record, number, [reference, by_name], user);
                 let written = written.and_then(|()| match groups {
                     Some(groups) => exchange::write_groups_of(&mut record, number, &groups),
                     None => Ok(()),
                 });
-                written.map(|()| reference)
+                written.map(|()| (reference, Ways::default()))
             }
             Entry::Group(group) => {
                 let known = match &group.members {
-                    Some(names) => {
-                        members.extend(names.iter().map(|name| self.reference(name)));
-                        true
+                    Some(named) => {
+                        members.extend(named.iter().map(|member| self.reference(member)));
+                        Some(named.iter().fold(Ways::default(), Ways::with))
                     }
-                    None => match before
-                        .filter(|before| *before.name == *group.name)
-                        .and_then(Answer::members)
-                    {
-                        Some(before) => {
-                            members.extend(before.iter());
-                            true
-                        }
-                        None => false,
-                    },
+                    None => {
+                        before.filter(|before| *before.name == *group.name).and_then(|before| {
+                            members.extend(before.members()?.iter());
+                            self.entries.get(before.key).map(|slot| slot.ways)
+                        })
+                    }
                 };
-                let reference = self.reference(&group.reference);
-                let members = known.then_some(members.as_slice());
+                let reference = self.reference(&by_dn(&group.reference));
+                let members = known.map(|_| members.as_slice());
                 let (gid, name) = (group.gid, &group.name);
                 exchange::write_group(&mut record, number, reference, gid, name, members)
-                    .map(|()| reference)
+                    .map(|()| (reference, known.unwrap_or_default()))
             }
         };
         self.scratch = record;
@@ -770,14 +780,15 @@ impl State {
     }
 
     /// The number of a reference. An empty one is none: nothing names the entry.
-    fn reference(&mut self, reference: &[u8]) -> u32 {
-        if reference.is_empty() {
+    fn reference(&mut self, member: &Member<'_>) -> u32 {
+        let (Member::Name(text) | Member::Dn(text)) = member;
+        if text.is_empty() {
             return NO_REFERENCE;
         }
-        match self.references.intern(reference) {
+        match self.references.intern(member) {
             Interned::Known(number) => number,
             Interned::New(number) => {
-                self.open.reference(number, reference);
+                self.open.reference(number, self.references.bytes(number).unwrap_or_default());
                 number
             }
             Interned::Full => {
@@ -887,22 +898,27 @@ impl State {
 fn write_user(
     out: &mut Vec<u8>,
     number: u32,
-    reference: u32,
+    [reference, by_name]: [u32; 2],
     user: &User<'_>,
 ) -> Result<(), TooLong> {
     let User { name, uid, gid, gecos, dir, shell, .. } = user;
     let (uid, gid) = (*uid, *gid);
     exchange::write_user(
         out,
-        &exchange::User { number, reference, uid, gid, name, gecos, dir, shell },
+        &exchange::User { number, reference, by_name, uid, gid, name, gecos, dir, shell },
     )
+}
+
+fn by_dn(dn: &[u8]) -> Member<'_> {
+    Member::Dn(Cow::Borrowed(dn))
 }
 
 /// What the cache keeps of an entry beside its records.
 fn header(slot: &Slot, seen: Seen) -> store::Header {
-    let &Slot { number, kind, reference, digest, .. } = slot;
+    let &Slot { number, kind, ways, reference, digest, .. } = slot;
     let Seen { entry: seen_unix, list: list_seen_unix } = seen;
-    store::Header { number, kind: kind as u8, reference, digest, seen_unix, list_seen_unix }
+    let (kind, list) = (kind as u8, ways.number());
+    store::Header { number, kind, list, reference, digest, seen_unix, list_seen_unix }
 }
 
 fn key_of(part: Part, id: EntryId) -> Key {

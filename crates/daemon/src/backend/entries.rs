@@ -2,7 +2,7 @@
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use roster_provider::EntryId;
+use roster_provider::{EntryId, Member};
 use roster_store::Key;
 use std::hash::BuildHasher;
 
@@ -36,6 +36,47 @@ impl Kind {
     }
 }
 
+/// In which ways a group's list names members. The number is in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ways(u8);
+
+impl Ways {
+    const NAME: u8 = 1;
+    const DN: u8 = 2;
+
+    /// The ways of that number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// A member is named so, too.
+    #[must_use]
+    pub fn with(self, member: &Member<'_>) -> Self {
+        Self(
+            self.0
+                | match member {
+                    Member::Name(_) => Self::NAME,
+                    Member::Dn(_) => Self::DN,
+                },
+        )
+    }
+
+    fn has_dn(self) -> bool {
+        self.0 & Self::DN != 0
+    }
+
+    fn is_mixed(self) -> bool {
+        self.0 & Self::NAME != 0 && self.has_dn()
+    }
+}
+
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -43,9 +84,11 @@ pub struct Slot {
     pub key: Key,
     /// What it is.
     pub kind: Kind,
+    /// Of a group.
+    pub ways: Ways,
     /// Its number.
     pub number: u32,
-    /// The number of the reference by which lists name it.
+    /// The number of the reference by which lists name it by DN.
     pub reference: u32,
     /// The refresh that mentioned it last.
     pub mark: u32,
@@ -58,6 +101,9 @@ pub struct Slot {
 pub struct Entries {
     slots: HashTable<Slot>,
     counts: [u64; Kind::ALL.len()],
+    /// Groups with members by DN, and those with members by name besides.
+    with_dns: u64,
+    mixed: u64,
     hasher: DefaultHashBuilder,
 }
 
@@ -76,13 +122,13 @@ impl Entries {
 
     /// Puts an entry in, or in the place of the one with its key.
     pub fn put(&mut self, slot: Slot) {
-        self.counts[slot.kind as usize] += 1;
+        self.count_in(&slot);
         let hash = self.hasher.hash_one(slot.key);
         let hasher = |slot: &Slot| self.hasher.hash_one(slot.key);
         match self.slots.entry(hash, |other| other.key == slot.key, hasher) {
             Entry::Occupied(mut place) => {
-                self.counts[place.get().kind as usize] -= 1;
-                *place.get_mut() = slot;
+                let before = std::mem::replace(place.get_mut(), slot);
+                self.count_out(&before);
             }
             Entry::Vacant(place) => {
                 place.insert(slot);
@@ -95,8 +141,32 @@ impl Entries {
         let hash = self.hasher.hash_one(key);
         let place = self.slots.find_entry(hash, |slot| slot.key == key).ok()?;
         let (slot, _) = place.remove();
-        self.counts[slot.kind as usize] -= 1;
+        self.count_out(&slot);
         Some(slot)
+    }
+
+    fn count_in(&mut self, slot: &Slot) {
+        self.counts[slot.kind as usize] += 1;
+        self.with_dns += u64::from(slot.ways.has_dn());
+        self.mixed += u64::from(slot.ways.is_mixed());
+    }
+
+    fn count_out(&mut self, slot: &Slot) {
+        self.counts[slot.kind as usize] -= 1;
+        self.with_dns -= u64::from(slot.ways.has_dn());
+        self.mixed -= u64::from(slot.ways.is_mixed());
+    }
+
+    /// Whether a group has members by DN.
+    #[must_use]
+    pub fn has_dns(&self) -> bool {
+        self.with_dns > 0
+    }
+
+    /// How many groups have members both by name and by DN.
+    #[must_use]
+    pub fn mixed(&self) -> u64 {
+        self.mixed
     }
 
     /// The entry of that kind with the directory's key, whichever search found it.
@@ -132,11 +202,33 @@ mod tests {
     fn an_entry_that_changes_its_kind_is_counted_once() {
         let key = Key { part: 0, id: [1; 16] };
         let mut entries = Entries::default();
-        let user = Slot { key, kind: Kind::User, number: 1, reference: 0, mark: 0, digest: 0 };
+        let (kind, ways) = (Kind::User, Ways::default());
+        let user = Slot { key, kind, ways, number: 1, reference: 0, mark: 0, digest: 0 };
         entries.put(user);
         entries.put(Slot { kind: Kind::Group, ..user });
         assert_eq!((entries.count(Kind::User), entries.count(Kind::Group)), (0, 1));
         assert_eq!(entries.remove(key).map(|slot| slot.kind), Some(Kind::Group));
         assert_eq!((entries.len(), entries.count(Kind::Group)), (0, 0));
+    }
+
+    #[test]
+    fn entries_count_mixed_groups_once() {
+        let key = Key { part: 0, id: [1; 16] };
+        let named = Ways::default().with(&Member::Name(b"alice".into()));
+        let referred = Ways::default().with(&Member::Dn(b"uid=bob".into()));
+        let both = named.with(&Member::Dn(b"uid=bob".into()));
+        let mut entries = Entries::default();
+        let kind = Kind::Group;
+        let mut put = |ways| {
+            entries.put(Slot { key, kind, ways, number: 1, reference: 0, mark: 0, digest: 0 });
+            (entries.has_dns(), entries.mixed())
+        };
+        assert_eq!(put(named), (false, 0));
+        assert_eq!(put(Ways::from_number(both.number())), (true, 1));
+        assert_eq!(put(both), (true, 1));
+        assert_eq!(put(referred), (true, 0));
+        put(both);
+        entries.remove(key);
+        assert_eq!((entries.has_dns(), entries.mixed()), (false, 0));
     }
 }

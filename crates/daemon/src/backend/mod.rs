@@ -41,7 +41,7 @@ use object::{Object, tell};
 use offline::Offline;
 use people::People;
 use roster_bus::zbus::object_server::SignalEmitter;
-use roster_config::{AuthMethod, Domain, Mode, Provider as Configured, Schema};
+use roster_config::{AuthMethod, Domain, MemberValues, Mode, Provider as Configured};
 use roster_provider::files::FilesProvider;
 use roster_provider::log_in::Nobody;
 use roster_provider::{Provider, Sink};
@@ -77,6 +77,7 @@ pub async fn run(
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
         has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
+        has_name_lists: names_users(&domain.provider),
         has_log_ins: domain.has_log_ins(),
         states_removals: matches!(domain.provider, Configured::Files(_)),
     };
@@ -117,7 +118,13 @@ fn asked(
 }
 
 fn names_dns(provider: &Configured) -> bool {
-    matches!(provider, Configured::Ldap(ldap) if ldap.schema == Schema::Rfc2307bis)
+    let Configured::Ldap(ldap) = provider else { return false };
+    ldap.member_attributes.iter().any(|attribute| attribute.values != MemberValues::Names)
+}
+
+fn names_users(provider: &Configured) -> bool {
+    let Configured::Ldap(ldap) = provider else { return true };
+    ldap.member_attributes.iter().any(|attribute| attribute.values == MemberValues::Names)
 }
 
 async fn serve<P: Provider + 'static>(

@@ -28,7 +28,7 @@ pub struct Person {
     /// The entry.
     pub number: u32,
     gid: u32,
-    reference: u32,
+    references: [u32; 2],
     /// Numbers of the groups, where they were asked for.
     groups: Option<Vec<u32>>,
 }
@@ -140,7 +140,8 @@ impl People {
         let Some(members) = members else { return Membership::NoSuchGroup };
         let listed = match self.mode {
             Mode::Replicate => {
-                person.reference != NO_REFERENCE && members.references.contains(&person.reference)
+                let mut references = person.references.iter().filter(|one| **one != NO_REFERENCE);
+                references.any(|reference| members.references.contains(reference))
             }
             Mode::OnDemand => {
                 let mut groups = person.groups.iter().flatten();
@@ -309,5 +310,6 @@ fn read(records: &[u8], name: &[u8], uid: u32) -> Option<Person> {
         Some(Ok(Record::GroupsOf { groups, .. })) => Some(groups.iter().collect()),
         _ => None,
     };
-    Some(Person { number: user.number, gid: user.gid, reference: user.reference, groups })
+    let references = [user.reference, user.by_name];
+    Some(Person { number: user.number, gid: user.gid, references, groups })
 }

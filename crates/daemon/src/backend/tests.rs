@@ -10,11 +10,11 @@ use super::engine::{Engine, InDoubt, Loaded, Settings};
 use super::rejected::LISTED_MAX;
 use super::writer::{Cache, Found};
 use crate::testing::SOON;
-use roster_bus::exchange::{COMPLETE, CURRENT, Header, Numbers, Record};
+use roster_bus::exchange::{COMPLETE, CURRENT, Header, NO_REFERENCE, Numbers, Record};
 use roster_config::{Auth, AuthMethod, Domain, Files, Mode, Overrides};
 use roster_provider::account::Account;
 use roster_provider::{
-    Cookie, Entry, EntryId, Group, Looked, Part, Rejected, Sink, Unmentioned, User,
+    Cookie, Entry, EntryId, Group, Looked, Member, Part, Rejected, Sink, Unmentioned, User,
 };
 use roster_store::{self as store, Opened, Store};
 use std::borrow::Cow;
@@ -34,6 +34,7 @@ fn settings(mode: Mode) -> Settings {
         mode,
         mass_deletion: 0.5,
         has_dn_lists: true,
+        has_name_lists: true,
         has_log_ins: true,
         states_removals: false,
     }
@@ -105,8 +106,21 @@ pub(super) fn group<'a>(name: &'a str, gid: u32, members: Option<&[&'a str]>) ->
         name: name.as_bytes().into(),
         gid,
         reference: Cow::Borrowed(b""),
-        members: members.map(|all| all.iter().map(|name| name.as_bytes().into()).collect()),
+        members: members.map(|all| all.iter().map(|name| dn(name)).collect()),
     })
+}
+
+/// A member by DN, which is as short as a name here.
+pub(super) fn dn(dn: &str) -> Member<'_> {
+    Member::Dn(dn.as_bytes().into())
+}
+
+/// A group that names these users by name and those entries by DN.
+pub(super) fn mixed<'a>(name: &'a str, names: &[&'a str], dns: &[&'a str]) -> Entry<'a> {
+    let names = names.iter().map(|name| Member::Name(name.as_bytes().into()));
+    let members = Some(names.chain(dns.iter().map(|name| dn(name))).collect());
+    let (reference, gid) = (name.as_bytes().into(), uid_of(name));
+    Entry::Group(Group { name: name.as_bytes().into(), gid, reference, members })
 }
 
 fn cookie(value: &str) -> Cookie {
@@ -161,6 +175,7 @@ struct Fact {
     name: String,
     id: u32,
     reference: u32,
+    by_name: u32,
     members: Option<Vec<u32>>,
     groups: Option<Vec<u32>>,
 }
@@ -192,12 +207,14 @@ impl Known {
         let (number, fact) = match record {
             Record::User(user) => {
                 let (name, id, reference) = (text(user.name), user.uid, user.reference);
-                (user.number, Fact { name, id, reference, members: None, groups: None })
+                let by_name = user.by_name;
+                (user.number, Fact { name, id, reference, by_name, members: None, groups: None })
             }
             Record::Group(group) => {
                 let (name, id, reference) = (text(group.name), group.gid, group.reference);
                 let members = group.members.map(list);
-                (group.number, Fact { name, id, reference, members, groups: None })
+                let by_name = NO_REFERENCE;
+                (group.number, Fact { name, id, reference, by_name, members, groups: None })
             }
             Record::Gone { number } => {
                 self.entries.remove(number);
@@ -292,6 +309,32 @@ fn members_and_users_meet_in_their_references() {
     assert_eq!(members[0], known.fact("alice").reference);
     assert_eq!(members.len(), 2);
     assert_ne!(members[1], members[0]);
+}
+
+#[test]
+fn groups_with_both_kinds_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = cached(folder.path(), Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[("staff", &["alice"])], "1");
+    assert_eq!(engine.status().mixed_groups, 0, "all by DN");
+    engine.put(GROUPS, named("crew"), mixed("crew", &["alice", "bob"], &["alice"]));
+    engine.put(GROUPS, named("few"), mixed("few", &["bob"], &[]));
+    engine.flush();
+    assert_eq!(engine.status().mixed_groups, 1);
+    let known = fetched(&engine);
+    let alice = known.fact("alice");
+    let crew = known.fact("crew").members.clone().expect("known");
+    assert_eq!(crew, [alice.by_name, known.fact("bob").by_name, alice.reference]);
+    end(engine);
+
+    let engine = cached(folder.path(), Mode::Replicate);
+    assert_eq!(engine.status().mixed_groups, 1, "out of the cache");
+    engine.put(GROUPS, named("crew"), mixed("crew", &[], &["alice"]));
+    assert_eq!(engine.status().mixed_groups, 0);
+    engine.put(GROUPS, named("few"), mixed("few", &["bob"], &["alice"]));
+    assert_eq!(engine.status().mixed_groups, 1);
+    engine.removed(GROUPS, named("few"));
+    assert_eq!(engine.status().mixed_groups, 0);
 }
 
 #[test]
@@ -964,6 +1007,23 @@ async fn groups_that_name_who_left_are_in_doubt_over_a_restart() {
     engine.lists_due().await;
     let dora = vec![b"dora".to_vec()];
     assert_eq!(in_doubt(&engine), InDoubt::Groups(vec![(GROUPS, named("ops"))], dora));
+}
+
+#[tokio::test]
+async fn doubts_without_dn_lists_ask_nothing() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[], "one");
+    engine.put(GROUPS, named("staff"), mixed("staff", &["alice"], &[]));
+    engine.removed(USERS, named("alice"));
+    engine.put(USERS, named("carol"), user("carol", uid_of("carol")));
+    engine.flush();
+    engine.lists_due().await;
+    assert_eq!(in_doubt(&engine), InDoubt::Groups(vec![], vec![]));
+    engine.put(GROUPS, named("staff"), mixed("staff", &["alice"], &["bob"]));
+    engine.put(USERS, named("dora"), user("dora", uid_of("dora")));
+    engine.flush();
+    engine.lists_due().await;
+    assert_eq!(in_doubt(&engine), InDoubt::Groups(vec![], vec![b"dora".to_vec()]));
 }
 
 fn in_doubt(engine: &Engine) -> InDoubt {

@@ -30,6 +30,7 @@ mod users;
 
 pub(crate) use policy::escaped;
 pub(crate) use start::main;
+pub(crate) use users::Ids;
 
 use crate::exit::{self, Failure, Status};
 use crate::logging::LogLevel;
@@ -63,7 +64,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
 use tracing::{debug, error, info, warn};
-use users::{Ids, Users};
+use users::Users;
 
 /// How long the answer to a ping may take, if pings are not more frequent than that.
 const PING_WAIT: Duration = Duration::from_secs(5);
@@ -417,7 +418,11 @@ impl Monitor {
         };
         let socket = self.sockets.get(key).map(|(_, socket)| socket.as_fd());
         let role = key.to_string();
-        let (mut child, words) = process::start(&role, &launch, owner, socket, *key == Key::Bus)?;
+        // It starts a process of another user, and becomes its own then.
+        let parts = matches!(launch.config, RoleConfig::Nscd(_));
+        let starts_as = owner.filter(|_| !parts);
+        let (mut child, words) =
+            process::start(&role, &launch, starts_as, socket, *key == Key::Bus)?;
         debug!("{key} starts as process {}", child.id());
         if let Some(said) = child.stderr.take() {
             process::relay(role, said);

@@ -7,6 +7,7 @@ use anyhow::{anyhow, bail};
 use roster_bus::names::Role;
 use roster_config::{AuthMethod, Domain, Listen, Mode, RESPONDER_PATH_MAX};
 use roster_nscd::server::MAPS;
+use roster_nscd::server::rights::HELPER as NSCD_HELPER;
 use roster_nscd::server::socket::SOCKET;
 use roster_snapshot::layout::RESPONDER_BYTES;
 use std::collections::BTreeMap;
@@ -98,12 +99,21 @@ pub fn plan(
                  wait for itself; start rosterd as root without --state-dir, use roster nscd, or choose another socket"
             );
         }
+        let helper = users.nscd_helper().ok_or_else(|| {
+            anyhow!(
+                "[responder.nscd] is on, and /etc/passwd lacks the user of its helper, {NSCD_HELPER}, with a uid and a \
+                 group of its own: make it with systemd-sysusers, for which make install puts roster.conf in place, \
+                 or with useradd --system --user-group {NSCD_HELPER}"
+            )
+        })?;
+        let own = users.of(&role, &domains).ok_or_else(|| lacks_user(&role))?;
         let config = role::Nscd {
             passwd: config.host.passwd.clone(),
             group: config.host.group.clone(),
             // Programs of every user hold maps; in the run-time folder they could fill /run with old ones.
             maps: if users.are_separate() { MAPS.into() } else { run_dir.join(OWN_MAPS) },
             administrator: users.of(&Role::Monitor, &domains).map_or(0, |ids| ids.uid),
+            users: users.are_separate().then_some([own, helper]),
             config: nscd.clone(),
         };
         let listen = Listen::Unix(nscd.socket.clone());

@@ -186,6 +186,7 @@ mod tests {
             responders: [("nss", 903), ("pam", 905), ("metrics", 904), ("nscd", 906)]
                 .map(|(name, id)| (name, ids(id)))
                 .into(),
+            nscd_helper: None,
             backends: vec![ids(910), ids(911)],
             backend_uids: BTreeSet::new(),
         };

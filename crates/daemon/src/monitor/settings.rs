@@ -99,6 +99,8 @@ impl Settings {
             }
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
+        roster_config::check_ownership(path)
+            .map_err(|(what, instead)| anyhow!("{what}; {instead}"))?;
         let refused = |problems: Vec<Problem>| anyhow!(lines(path, &problems).join("\n"));
         let parsed = roster_config::parse(&text).map_err(refused)?;
         let secrets = parsed.read_secrets(was_used).map_err(refused)?;

@@ -6,7 +6,9 @@
 //! /etc/passwd: a directory has no say in this.
 
 use roster_bus::names::Role;
+use roster_nscd::server::rights::HELPER as NSCD_HELPER;
 use roster_record::text::{Line, passwd_line};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The user of the bus.
@@ -24,7 +26,7 @@ pub const RESPONDERS: [(&str, &str); 4] = [
 pub const BACKEND: &str = "roster-backend-";
 
 /// A user and its primary group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ids {
     /// User id.
     pub uid: u32,
@@ -45,6 +47,8 @@ pub enum Users {
         publisher: Ids,
         /// The responders, by name, of those whose users are there. What is not configured needs none.
         responders: BTreeMap<&'static str, Ids>,
+        /// The helpers of the responder in place of nscd, with a group of their own; none without such a user.
+        nscd_helper: Option<Ids>,
         /// Back-ends, by their domain's place.
         backends: Vec<Ids>,
         /// Uids of all back-ends' users, those without a domain included.
@@ -87,6 +91,9 @@ impl Users {
         let publisher = find(PUBLISHER.into());
         let there = RESPONDERS.into_iter().filter(|(_, user)| known.contains_key(user.as_bytes()));
         let responders = there.map(|(name, user)| (name, find(user.into()))).collect();
+        // In the group of the roles it could reach the bus.
+        let is_apart = |ids: &Ids| ids.uid != 0 && ids.gid != 0 && Some(ids.gid) != group;
+        let nscd_helper = known.get(NSCD_HELPER.as_bytes()).copied().filter(is_apart);
         let is_backend = |name: &[u8], ids: &Ids| {
             name.starts_with(BACKEND.as_bytes()) && ids.uid != 0 && Some(ids.gid) == group
         };
@@ -96,8 +103,9 @@ impl Users {
             .map(|(_, ids)| ids.uid)
             .collect();
         let backends = (0..domains).map(|place| find(format!("{BACKEND}{place}"))).collect();
+        let nscd_helper = nscd_helper.filter(|ids| !seen.contains_key(&ids.uid));
         if missing.is_empty() {
-            Ok(Self::Separate { bus, publisher, responders, backends, backend_uids })
+            Ok(Self::Separate { bus, publisher, responders, nscd_helper, backends, backend_uids })
         } else {
             Err(missing)
         }
@@ -113,6 +121,14 @@ impl Users {
         match self {
             Self::Invoking(_) => BTreeSet::new(),
             Self::Separate { backend_uids, .. } => backend_uids.clone(),
+        }
+    }
+
+    /// The user of the helpers of the responder in place of nscd.
+    pub fn nscd_helper(&self) -> Option<Ids> {
+        match self {
+            Self::Invoking(ids) => Some(*ids),
+            Self::Separate { nscd_helper, .. } => *nscd_helper,
         }
     }
 
@@ -185,6 +201,19 @@ mod tests {
         assert_eq!((users.of(&pam, &[]), users.of(&Role::Publisher, &[]).is_some()), (None, true));
         let shared = text.replace("905", "904");
         assert_eq!(Users::separate(shared.as_bytes(), 2).unwrap_err(), ["roster-metrics"]);
+    }
+
+    #[test]
+    fn nscd_helper_user_needs_own_ids() {
+        let helper = |line: &str| {
+            let text = [PASSWD, line.as_bytes()].concat();
+            Users::separate(&text, 2).unwrap().nscd_helper()
+        };
+        assert_eq!(helper("roster-nscd-helper:x:930:930:::\n"), Some(Ids { uid: 930, gid: 930 }));
+        for ids in ["905:930", "930:901", "0:930", "930:0"] {
+            assert_eq!(helper(&format!("roster-nscd-helper:x:{ids}:::\n")), None, "{ids}");
+        }
+        assert_eq!(helper(""), None);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! domain's groups lead to users of the same domain that are served, through nested groups of the
 //! same domain, and nowhere else.
 
-use super::admit::Refusal;
 use super::cost;
 use super::merge::{Merged, Served};
 use super::model::{Domain, Entry, Group};
+use roster_admission::Refusal;
 use roster_record as record;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::parallel::{self, cut, threads};
@@ -52,7 +52,9 @@ pub fn build(
             shell: Some(entry.shell()),
         };
         ids.push(builder.user(&record, gaps(user.domain, entry.groups.is_some()))?);
-        targets[user.domain].claim(entry.reference, Target::User(position));
+        for reference in entry.references {
+            targets[user.domain].claim(reference, Target::User(position));
+        }
     }
     let weights = merged.groups.iter().map(|group| group.entry.entry().references().len() as u64);
     let ranges = cut(weights, threads());

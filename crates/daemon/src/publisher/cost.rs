@@ -1,7 +1,7 @@
 //! What a domain may cost the publisher. A back-end that was taken over could otherwise name people and
 //! memberships until there is no memory for anybody's domain.
 
-use super::model::Entry;
+use super::model::{Entry, NO_REFERENCES};
 use roster_bus::exchange::{IMAGE_BYTES_MAX, NO_REFERENCE, Record};
 
 /// Bytes of memory that a domain may take at the peak of a publication. The figures below are what was
@@ -27,7 +27,7 @@ const REFERENCE: u64 = 12;
 
 /// A large directory fits: a million users in 100,000 groups with 20 million memberships.
 const _: () = assert!(
-    1_000_000 * (USER + 60 * TEXT + NUMBER + REFERENCE)
+    1_000_000 * (USER + 60 * TEXT + NUMBER + 2 * REFERENCE)
         + 100_000 * (GROUP + 10 * TEXT + NUMBER + REFERENCE)
         + 20_000_000 * MEMBER
         < COST_MAX
@@ -53,23 +53,23 @@ impl Cost {
     /// Adds a record, as that of an entry that is not there yet.
     #[must_use]
     pub fn with(mut self, record: &Record<'_>) -> Self {
-        let (number, reference, cost) = match record {
+        let (number, references, cost) = match record {
             Record::User(user) => {
                 let texts = [user.name, user.gecos, user.dir, user.shell];
                 let text = texts.iter().map(|text| text.len()).sum();
-                (user.number, user.reference, of_user(text, 0))
+                (user.number, [user.reference, user.by_name], of_user(text, 0))
             }
             Record::Group(group) => {
                 let members = group.members.map_or(0, |members| members.len());
-                (group.number, group.reference, of_group(group.name.len(), members))
+                (group.number, [group.reference, NO_REFERENCE], of_group(group.name.len(), members))
             }
             Record::GroupsOf { user, groups } => {
-                (*user, NO_REFERENCE, groups.len() as u64 * GROUP_OF_USER)
+                (*user, NO_REFERENCES, groups.len() as u64 * GROUP_OF_USER)
             }
             Record::Gone { .. } => return self,
         };
         self.entries += cost;
-        self.note(number, reference);
+        self.note(number, references);
         self
     }
 
@@ -78,13 +78,13 @@ impl Cost {
         self.entries += new.map_or(0, of_entry);
         self.entries -= old.map_or(0, of_entry);
         if let Some(new) = new {
-            self.note(number, new.reference());
+            self.note(number, new.references());
         }
     }
 
-    fn note(&mut self, number: u32, reference: u32) {
+    fn note(&mut self, number: u32, references: [u32; 2]) {
         self.numbers = self.numbers.max(u64::from(number) + 1);
-        if reference != NO_REFERENCE {
+        for reference in references.into_iter().filter(|one| *one != NO_REFERENCE) {
             self.references = self.references.max(u64::from(reference) + 1);
         }
     }

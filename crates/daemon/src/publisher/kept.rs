@@ -1,12 +1,12 @@
 //! What goes on being served while the next snapshot is waited for: that which was in place when this
 //! process began, under the host's accounts as they are now. What a local account displaces is left
-//! out, by the rules that every entry passes (`admit`), with its memberships; nothing else changes, and
+//! out, by the rules that every entry passes (`roster_admission`), with its memberships; nothing else changes, and
 //! what a record leaves open stays open. A snapshot does not tell which domain an entry is of.
 
-use super::admit::{Locals, Rules};
 use super::model::{Group, User};
 use super::places::Places;
 use super::served::{self, Served};
+use roster_admission::{Locals, Rules};
 use roster_bus::exchange::{self, NO_REFERENCE};
 use roster_snapshot::layout::Kind;
 use roster_snapshot::{Damage, OpenError, Snapshot};
@@ -98,12 +98,12 @@ impl Kept {
     fn find_displaced(&self, snapshot: &Snapshot<'_>) -> Result<Displaced, Damage> {
         let mut displaced = Displaced::default();
         for (position, user) in users(snapshot) {
-            if self.rules.user(&user_at(position, NO_REFERENCE, &user?), &self.locals).is_err() {
+            if self.rules.user(&user?.record(), &self.locals).is_err() {
                 displaced.users.push(position);
             }
         }
         for (position, group) in groups(snapshot) {
-            if self.rules.group(&group_at(&group?), &self.locals).is_err() {
+            if self.rules.group(&group?.record(), &self.locals).is_err() {
                 displaced.groups.push(position);
             }
         }
@@ -203,6 +203,7 @@ pub(super) fn user_at(number: u32, reference: u32, user: &roster_snapshot::User<
     User::new(&exchange::User {
         number,
         reference,
+        by_name: NO_REFERENCE,
         uid: record.uid,
         gid: record.gid,
         name: record.name,

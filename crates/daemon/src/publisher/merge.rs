@@ -1,14 +1,14 @@
 //! Many domains into one set of users and groups. Pure.
 //!
 //! A name, uid or gid belongs to the first domain, in configured order, that has it in an entry that
-//! `admit` lets pass, and there to the first entry. An entry is served when its name and its id are its
+//! `roster_admission` lets pass, and there to the first entry. An entry is served when its name and its id are its
 //! own. A primary gid makes a member as well: a user whose is a group of an earlier domain is refused,
 //! and so is a group whose gid is the primary gid of an earlier domain's user. Nothing depends on
 //! whether another entry is served, so that it does not matter in which order entries become known, and
 //! a domain takes nothing from one that goes before it.
 
-use super::admit::{Admitted, Id, Locals, Owner, Refusal, Rules};
 use super::model::{Domain, Entry, Group, User};
+use roster_admission::{Admitted, Id, Locals, Owner, Refusal, Rules};
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeSet, HashMap};

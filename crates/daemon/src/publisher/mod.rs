@@ -32,7 +32,6 @@
 //! before `[publisher] interval` has passed, and a storm of changes takes half of the time at the most,
 //! see `pace`. What a look-up found is published a second later, for whoever asked has it already.
 
-mod admit;
 mod build;
 mod cost;
 mod disk;
@@ -61,13 +60,14 @@ use anyhow::Context as _;
 use failures::Failures;
 use futures_util::StreamExt;
 use kept::Remade;
-use locals::{Believed, LocalFiles};
+use locals::Believed;
 use model::{Image, Refused};
 use object::Object;
 use on_demand::Asker;
 use own::{Guard, Identity, InPlace, Stamp};
 use pace::Pace;
 use places::Places;
+use roster_admission::LocalFiles;
 use roster_bus::interfaces::{BackendProxy, CALL_DEADLINE, PublisherStatus};
 use roster_bus::names::Role;
 use roster_bus::zbus;
@@ -661,9 +661,9 @@ async fn follow_locals(hub: Arc<Hub>, files: LocalFiles, mut watch: Watch) {
     let mut believed = Believed::default();
     let now = SystemTime::now();
     // How the files were at the beginning of a quiet time that is over.
-    let mut left = files.marks().filter(|marks| marks.had_settled(now, SETTLED));
+    let mut left = locals::marks(&files).filter(|marks| marks.had_settled(now, SETTLED));
     loop {
-        let read = files.read_settled(left.as_ref());
+        let read = locals::read_settled(&files, left.as_ref());
         let error = read.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
         hub.update(|status| {
             if !error.is_empty() && status.locals_error != error {
@@ -689,7 +689,7 @@ async fn follow_locals(hub: Arc<Hub>, files: LocalFiles, mut watch: Watch) {
                 None
             }
             false => {
-                let marks = files.marks();
+                let marks = locals::marks(&files);
                 let quiet = timeout(SETTLED, watch.changed()).await.is_err();
                 marks.filter(|_| quiet)
             }

@@ -1,8 +1,10 @@
 //! What the back-ends handed over, domain by domain, as they said it. No judgement here: see
-//! `admit` and `merge`.
+//! `roster_admission` and `merge`.
 
 use super::cost::{COST_MAX, Cost};
+use roster_admission::{AsGroup, AsUser};
 use roster_bus::exchange::{self, Header, Malformed, NO_REFERENCE, Record, Records};
+use roster_record as record;
 use std::array;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +12,9 @@ use std::sync::{Arc, OnceLock};
 /// Entries and references that a domain may have. A back-end that was taken over could otherwise
 /// name an entry 4,294,967,295 and have the publisher make room for it.
 pub const NUMBERS_MAX: u32 = 1 << 24;
+
+/// References of an entry that no list holds.
+pub const NO_REFERENCES: [u32; 2] = [NO_REFERENCE; 2];
 
 /// Why an image was not taken. The domain is as it was before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,8 +85,8 @@ enum Slot {
 /// A user as the back-end said it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
-    /// How member lists name it.
-    pub reference: u32,
+    /// How member lists name it by DN, and by name.
+    pub references: [u32; 2],
     /// User id.
     pub uid: u32,
     /// Primary group id.
@@ -102,8 +107,9 @@ impl User {
             end += text.len() as u32; // each is at most 65,535 long
             *place = end;
         }
-        let exchange::User { reference, uid, gid, .. } = *user;
-        Self { reference, uid, gid, groups: None, text: texts.concat().into(), ends }
+        let exchange::User { reference, by_name, uid, gid, .. } = *user;
+        let references = [reference, by_name];
+        Self { references, uid, gid, groups: None, text: texts.concat().into(), ends }
     }
 
     /// Bytes of all texts.
@@ -144,7 +150,7 @@ impl User {
 /// A group as the back-end said it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Group {
-    /// How member lists name it.
+    /// How member lists name it by DN.
     pub reference: u32,
     /// Group id.
     pub gid: u32,
@@ -159,6 +165,30 @@ impl Group {
     #[must_use]
     pub fn references(&self) -> &[u32] {
         self.members.as_deref().unwrap_or_default()
+    }
+}
+
+impl AsUser for User {
+    fn as_user(&self) -> record::User<'_> {
+        record::User {
+            name: self.name(),
+            passwd: None,
+            uid: self.uid,
+            gid: self.gid,
+            gecos: Some(self.gecos()),
+            dir: Some(self.dir()),
+            shell: Some(self.shell()),
+        }
+    }
+}
+
+impl AsGroup for Group {
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    fn gid(&self) -> u32 {
+        self.gid
     }
 }
 
@@ -226,12 +256,12 @@ impl Entry<'_> {
         }
     }
 
-    /// How member lists name it.
+    /// How member lists name it; [`NO_REFERENCE`] where they do not.
     #[must_use]
-    pub fn reference(&self) -> u32 {
+    pub fn references(&self) -> [u32; 2] {
         match self {
-            Self::User(user) => user.reference,
-            Self::Group(group) => group.reference,
+            Self::User(user) => user.references,
+            Self::Group(group) => [group.reference, NO_REFERENCE],
         }
     }
 }
@@ -296,12 +326,12 @@ impl Domain {
         let entries = records
             .flatten()
             .filter(|record| matches!(record, Record::User(_) | Record::Group(_)))
-            .map(|record| (record_number(&record), record_reference(&record)));
+            .map(|record| (record_number(&record), record_references(&record)));
         // Of several the last counts.
-        let named: HashMap<u32, u32> = entries.collect();
-        let left = named.into_iter().filter_map(|(number, reference)| {
-            let before = self.entry(number)?.reference();
-            (before != NO_REFERENCE && before != reference).then_some(before)
+        let named: HashMap<u32, [u32; 2]> = entries.collect();
+        let left = named.into_iter().flat_map(|(number, now)| {
+            let before = self.entry(number).map_or(NO_REFERENCES, |entry| entry.references());
+            before.into_iter().filter(move |one| *one != NO_REFERENCE && !now.contains(one))
         });
         left.collect()
     }
@@ -384,7 +414,9 @@ impl Domain {
             (Record::User(user), old) => {
                 // Of another user who had the number nothing is kept.
                 let groups = match old {
-                    Some(Entry::User(old)) if old.reference == user.reference => old.groups.clone(),
+                    Some(Entry::User(old)) if old.references == record_references(record) => {
+                        old.groups.clone()
+                    }
                     _ => None,
                 };
                 Slot::User(Arc::new(User { groups, ..User::new(user) }))
@@ -420,39 +452,47 @@ impl Domain {
         let mut cost = self.cost;
         cost.replace(number, self.entry(number), new.entry());
         self.cost = cost;
-        self.refer(number, new.entry().map_or(NO_REFERENCE, |entry| entry.reference()));
+        self.refer(number, new.entry().map_or(NO_REFERENCES, |entry| entry.references()));
         *self.slot(number) = new;
         true
     }
 
-    /// Has the entry's old reference lead nowhere and its new one to it.
-    fn refer(&mut self, number: u32, new: u32) {
-        let old = self.entry(number).map_or(NO_REFERENCE, |entry| entry.reference());
+    /// Has the entry's old references lead nowhere and its new ones to it.
+    fn refer(&mut self, number: u32, new: [u32; 2]) {
+        let old = self.entry(number).map_or(NO_REFERENCES, |entry| entry.references());
         if old == new {
             return;
         }
         self.listed_by = OnceLock::new();
-        if let Some(place) = self.referred.get_mut(old as usize) {
-            let others = self.also_referred.entry(old).or_default();
-            if *place == number + 1 {
-                *place = others.pop_first().map_or(0, |other| other + 1);
-            } else {
-                others.remove(&number);
-            }
-            if others.is_empty() {
-                self.also_referred.remove(&old);
-            }
+        old.into_iter().for_each(|reference| self.refer_no_more(number, reference));
+        new.into_iter().for_each(|reference| self.refer_to(number, reference));
+    }
+
+    fn refer_no_more(&mut self, number: u32, reference: u32) {
+        let Some(place) = self.referred.get_mut(reference as usize) else { return };
+        let others = self.also_referred.entry(reference).or_default();
+        if *place == number + 1 {
+            *place = others.pop_first().map_or(0, |other| other + 1);
+        } else {
+            others.remove(&number);
         }
-        if new == NO_REFERENCE {
+        if others.is_empty() {
+            self.also_referred.remove(&reference);
+        }
+    }
+
+    fn refer_to(&mut self, number: u32, reference: u32) {
+        if reference == NO_REFERENCE {
             return;
         }
-        let place = new as usize;
+        let place = reference as usize;
         if self.referred.len() <= place {
             self.referred.resize(place + 1, 0);
         }
         match &mut self.referred[place] {
             first @ 0 => *first = number + 1,
-            _ => drop(self.also_referred.entry(new).or_default().insert(number)),
+            first if *first == number + 1 => {}
+            _ => drop(self.also_referred.entry(reference).or_default().insert(number)),
         }
     }
 
@@ -551,11 +591,11 @@ pub fn record_number(record: &Record<'_>) -> u32 {
     }
 }
 
-fn record_reference(record: &Record<'_>) -> u32 {
+fn record_references(record: &Record<'_>) -> [u32; 2] {
     match record {
-        Record::User(user) => user.reference,
-        Record::Group(group) => group.reference,
-        Record::Gone { .. } | Record::GroupsOf { .. } => NO_REFERENCE,
+        Record::User(user) => [user.reference, user.by_name],
+        Record::Group(group) => [group.reference, NO_REFERENCE],
+        Record::Gone { .. } | Record::GroupsOf { .. } => NO_REFERENCES,
     }
 }
 
@@ -572,7 +612,7 @@ fn record_list(record: &Record<'_>) -> usize {
 fn check<'a>(records: impl Iterator<Item = Result<Record<'a>, Malformed>>) -> Result<(), Refused> {
     for record in records {
         let record = record?;
-        for number in [record_number(&record), record_reference(&record)] {
+        for number in record_references(&record).into_iter().chain([record_number(&record)]) {
             if number >= NUMBERS_MAX && number != NO_REFERENCE {
                 return Err(Refused::Number(number));
             }

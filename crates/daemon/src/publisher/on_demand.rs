@@ -10,13 +10,13 @@
 //! behind have no say in any of that: that one of them cannot be asked is felt only by who is in none before it.
 
 use super::Hub;
-use super::admit::Rules;
 use super::learnt::Found;
 use super::merge::Claimant;
 use super::model::{Entry, Refused, Untold, User, record_number};
 use super::state::{Forget, State};
 use crate::hops::{self, Outcome, What};
 use futures_util::{TryStreamExt, stream};
+use roster_admission::Rules;
 use roster_bus::coalesce::{Coalescer, Key};
 use roster_bus::exchange::{Record, Records};
 use roster_bus::interfaces::{self, BackendProxy, Kind, LOOK_UP_DEADLINE, LOOK_UPS_AT_ONCE, Trace};
@@ -542,7 +542,7 @@ impl State {
             }
             let called_so = domain.entries.users().filter(|(_, user)| user.name() == name);
             let mut admitted =
-                called_so.filter(|(_, user)| domain.rules.user(user, locals).is_ok()).peekable();
+                called_so.filter(|&(_, user)| domain.rules.user(user, locals).is_ok()).peekable();
             if admitted.peek().is_none() {
                 continue;
             }
@@ -819,8 +819,8 @@ impl State {
         if domain.mode == Mode::OnDemand {
             return user.groups.iter().flatten().copied().filter(is_served).collect();
         }
-        let (mut groups, mut told) = (BTreeSet::new(), HashSet::from([user.reference]));
-        let mut references = vec![user.reference];
+        let (mut groups, mut told) = (BTreeSet::new(), HashSet::from(user.references));
+        let mut references = user.references.to_vec();
         while let Some(reference) = references.pop() {
             for &number in domain.entries.listed_by(reference) {
                 if groups.insert(number)

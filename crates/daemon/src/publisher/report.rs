@@ -1,11 +1,12 @@
 //! What people are told of the publisher's entries: how many are refused and why, which, and what is
 //! known of a name.
 
-use super::admit::Refusal;
 use super::merge::Merged;
 use super::model::{Entry, Group, User};
 use super::restored::Behind;
 use super::state::{DomainState, State};
+use roster_admission::Refusal;
+use roster_bus::exchange::NO_REFERENCE;
 use roster_bus::interfaces::{DomainCounts, Kind, Rejected, Shown};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -150,7 +151,9 @@ impl DomainState {
         let mut told = HashSet::new();
         let references =
             group.references().iter().filter(move |&&reference| told.insert(reference));
+        let mut seen = HashSet::new();
         let numbers = references.flat_map(|&reference| self.entries.referred(reference));
+        let numbers = numbers.filter(move |number| seen.insert(*number));
         numbers.filter_map(|number| match self.entries.entry(number)? {
             Entry::User(user) => Some(printable(user.name())),
             Entry::Group(group) => Some(format!("({})", printable(&group.name))),
@@ -160,9 +163,11 @@ impl DomainState {
     /// Names of the groups that list the user, or that the directory named when it was asked.
     fn groups_of(&self, user: &User) -> impl Iterator<Item = String> {
         let asked: HashSet<u32> = user.groups.iter().flatten().copied().collect();
-        let reference = user.reference;
-        let lists =
-            move |group: &Group| group.members.iter().flatten().any(|member| *member == reference);
+        let references = user.references;
+        let lists = move |group: &Group| {
+            let mut named = group.references().iter().filter(|one| **one != NO_REFERENCE);
+            named.any(|member| references.contains(member))
+        };
         let groups = self.entries.groups();
         let groups = groups.filter(move |(number, group)| asked.contains(number) || lists(group));
         groups.map(|(_, group)| printable(&group.name))

@@ -1,7 +1,6 @@
 //! What the publisher knows: each domain's entries, the host's own accounts, and what the last
 //! merge made of them. Decides whether it is time to publish; does no input or output.
 
-use super::admit::{Locals, Refusal, Rules};
 use super::build::build;
 use super::kept::{Displaced, Kept, Unusable, user_at};
 use super::learnt::Learnt;
@@ -13,6 +12,7 @@ use super::restored::{Behind, Restored, Restoring};
 use super::served::{Counts, Served};
 use crate::backend::deletion::{Guard, Verdict};
 use crate::role::{DomainRules, Publisher};
+use roster_admission::{Locals, Refusal, Rules};
 use roster_bus::exchange::{COMPLETE, CURRENT, NO_REFERENCE, REMOVALS_JUDGED, Record};
 use roster_bus::interfaces::DomainCounts;
 use roster_config::{Host, Mode};
@@ -457,19 +457,10 @@ impl State {
             Some(places) => places.domains.iter().map(|(name, _)| name.clone()).collect(),
             None => self.domains.iter().map(|domain| domain.name.clone()).collect(),
         };
-        let rules = self.domains.iter().map(|domain| &domain.rules);
-        let min_id = rules.clone().map(|rules| rules.min_id).min()?;
-        let max_id = rules.clone().map(|rules| rules.max_id).max()?;
-        let allowed_local_gids = rules.flat_map(|rules| rules.allowed_local_gids.clone());
         Some(Kept {
             bytes: Arc::clone(&previous.bytes),
             locals: Arc::clone(locals),
-            rules: Rules {
-                min_id,
-                max_id,
-                allowed_local_gids: allowed_local_gids.collect(),
-                exceptions: self.domains.first()?.rules.exceptions.clone(),
-            },
+            rules: Rules::any_of(self.domains.iter().map(|domain| &domain.rules))?,
             min_id: self.min_id,
             domains,
             served: self.served.clone(),

@@ -1,15 +1,15 @@
 //! What the publisher makes of what back-ends hand over, up to the snapshot's bytes.
 
-use super::admit::Locals;
 use super::kept::{Displaced, Remade, Unusable};
 use super::learnt::Found;
-use super::locals::IdRanges;
 use super::model::{self, NUMBERS_MAX, Refused};
 use super::own::Identity;
 use super::places::Places;
 use super::served::{self, Counts, Section, Served};
 use super::state::{Forget, State, Taken};
 use crate::role::{DomainRules, Publisher};
+use roster_admission::IdRanges;
+use roster_admission::Locals;
 use roster_bus::exchange::{
     self, COMPLETE, CURRENT, Header, NO_REFERENCE, REMOVALS_JUDGED, Records,
 };
@@ -66,6 +66,7 @@ impl Image {
         let user = exchange::User {
             number,
             reference,
+            by_name: NO_REFERENCE,
             uid,
             gid,
             name: name.as_bytes(),
@@ -106,8 +107,9 @@ impl Image {
         let text = [b'x'; u16::MAX as usize];
         for number in 50 * crowd..50 * (crowd + 1) {
             let [name, gecos, dir, shell] = [&text; 4];
-            let (reference, uid, gid) = (number, 6000, 6000);
-            let user = exchange::User { number, reference, uid, gid, name, gecos, dir, shell };
+            let (reference, by_name, uid, gid) = (number, NO_REFERENCE, 6000, 6000);
+            let user =
+                exchange::User { number, reference, by_name, uid, gid, name, gecos, dir, shell };
             exchange::write_user(&mut self.bytes, &user).expect("fits");
             self = self.counted();
         }
@@ -321,6 +323,7 @@ fn names_that_could_be_taken_for_something_else_are_refused() {
     let invalid = exchange::User {
         number: 1,
         reference: 1,
+        by_name: NO_REFERENCE,
         uid: 5000,
         gid: 5000,
         name: b"a\xff",
@@ -618,12 +621,41 @@ fn an_entry_that_is_a_user_and_the_users_own_group_is_meant_as_the_user() {
 }
 
 #[test]
+fn user_listed_twice_is_one_member() {
+    let mut state = host(&["corp"]);
+    let mut image = Image::full().group(3, "staff", 6003, &[11, 1]).group(4, "all", 6004, &[3, 11]);
+    let alice = exchange::User {
+        number: 1,
+        reference: 1,
+        by_name: 11,
+        uid: 5001,
+        gid: 5001,
+        name: b"alice",
+        gecos: b"",
+        dir: b"/",
+        shell: b"",
+    };
+    exchange::write_user(&mut image.bytes, &alice).expect("fits");
+    take(&mut state, 0, image.counted()).expect("well formed");
+    published(&mut state, |snapshot| {
+        for group in ["staff", "all"] {
+            assert_eq!(members_of(snapshot, group), Some(vec!["alice".to_owned()]), "{group}");
+        }
+    });
+    let shown = state.show(LookUp::GroupByName, b"staff");
+    assert_eq!(shown[0].related, ["alice"]);
+    let shown = state.show(LookUp::UserByName, b"alice");
+    assert_eq!(shown[0].related, ["staff", "all"]);
+}
+
+#[test]
 fn two_users_of_one_reference_get_nothing_by_it() {
     let mut state = host(&["corp"]);
     let mut image = Image::full().user(1, "alice", 5001, 5001).group(3, "staff", 6003, &[1]);
     let other = exchange::User {
         number: 2,
         reference: 1,
+        by_name: NO_REFERENCE,
         uid: 5002,
         gid: 5002,
         name: b"mallory",
@@ -1437,6 +1469,7 @@ fn two_users_of_one_name_leave_its_memberships_to_the_one_that_is_served() {
     let other = exchange::User {
         number: 2,
         reference: 1,
+        by_name: NO_REFERENCE,
         uid: 5002,
         gid: 5002,
         name: b"alice",

@@ -7,9 +7,9 @@
 use crate::role::{self, Context, SNAPSHOT};
 use anyhow::{Context as _, anyhow};
 use roster_nscd::server::figures::Figures;
-use roster_nscd::server::helpers::Program;
 use roster_nscd::server::sources::{Files, ROOM_BYTES};
 use roster_nscd::server::{self, End, Level, Options};
+use roster_nscd::starter::Starter;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ const FIGURES_EVERY: Duration = Duration::from_secs(5);
 /// again and again. As the unit of `roster nscd` has it.
 const STANDS_STILL: Duration = Duration::from_secs(30);
 
-/// Runs until the role is to stop.
+/// Runs until the role is to stop, with helpers of that starter.
 ///
 /// # Errors
 ///
 /// What keeps the server from its work; the monitor starts the role again.
-pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
+pub async fn run(mut context: Context<role::Nscd>, starter: Starter) -> anyhow::Result<()> {
     let listener = context.listener.take().context("the monitor gave no socket to listen at")?;
     let (stop, stopping) = UnixStream::pair()?;
     let (ready, is_ready) = oneshot::channel();
     let figures = Arc::new(Mutex::new(Figures::default()));
     let alive = Arc::new(Mutex::new(Instant::now()));
     let seen = Arc::clone(&alive);
-    let role::Nscd { passwd, group, maps, administrator, config } = &context.config;
+    let role::Nscd { passwd, group, maps, administrator, config, .. } = &context.config;
     let options = Options {
         listener,
         maps: maps.clone(),
@@ -50,10 +50,6 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
         room: ROOM_BYTES,
         positive: config.positive,
         negative: config.negative,
-        helper: Program {
-            path: "/proc/self/exe".into(),
-            arguments: vec!["nscd-helper".into(), "--".into()],
-        },
         stop: stopping.into(),
         figures: Arc::clone(&figures),
         say: Box::new(|level, text| match level {
@@ -64,7 +60,7 @@ pub async fn run(mut context: Context<role::Nscd>) -> anyhow::Result<()> {
         ready: Box::new(move || _ = ready.send(())),
     };
     let (ended, mut end) = oneshot::channel();
-    let serve = move || _ = ended.send(server::run(options));
+    let serve = move || _ = ended.send(server::run(options, starter));
     std::thread::Builder::new().name("nscd".into()).spawn(serve)?;
     describe();
     // The monitor waits a while for the role, and not for a million users.

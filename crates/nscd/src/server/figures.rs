@@ -33,6 +33,8 @@ pub struct Figures {
     pub group: OfTable,
     /// The folder of maps, where it shares its file system with other files.
     pub shared: Option<PathBuf>,
+    /// Where a read-only mount of that folder is missing.
+    pub unsealed: Option<PathBuf>,
     /// Descriptors of maps that were handed out.
     pub handed_out: u64,
     /// Questions answered over the socket.
@@ -81,6 +83,14 @@ impl Figures {
                 text,
                 "maps: {} has no file system of its own: who holds old maps can fill the one that it is in",
                 folder.display()
+            );
+        }
+        if let Some(place) = &self.unsealed {
+            let _ = writeln!(
+                text,
+                "descriptors: root of a container with this socket can write to maps: {} is not a read-only \
+                 mount of their folder",
+                place.display()
             );
         }
         let Self { handed_out, answered, helped, dropped, connections, .. } = self;

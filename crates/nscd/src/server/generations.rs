@@ -175,7 +175,8 @@ impl Server {
     ) {
         let current = result.and_then(|mut built| {
             let (path, lacks) = (built.path.clone(), built.lacks.take());
-            Current::new(built, *made_of).map(|current| (current, lacks)).map_err(|source| {
+            let current = Current::new(built, *made_of, self.read_only.as_ref());
+            current.map(|current| (current, lacks)).map_err(|source| {
                 let _ = std::fs::remove_file(&path);
                 BuildError::File { path, source }
             })

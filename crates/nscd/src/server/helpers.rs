@@ -3,13 +3,11 @@
 
 use crate::host::{self, Answer};
 use crate::protocol::Kind;
+use crate::starter::{self, Starter};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Processes at once.
@@ -19,9 +17,6 @@ const QUESTIONS_MAX: usize = 1024;
 const QUESTIONS_OF_A_USER: usize = 128;
 /// Processes that one user who is not root may keep busy.
 const HELPERS_OF_A_USER: usize = HELPERS_MAX / 2;
-/// Processes that were killed and are not gone, because the system is in the middle of something for them: with more
-/// of them no other is started.
-const ENDED_MAX: usize = 16;
 /// How long one question may take.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// How long a helper is kept that has nothing to do.
@@ -33,18 +28,8 @@ pub type Key = (Kind, Vec<u8>);
 /// A question and the epoch that it was asked in: who asks after a change is not told what was before.
 type Asking = (Key, u64);
 
-/// The program that becomes a helper.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The executable.
-    pub path: PathBuf,
-    /// What it is told before the services.
-    pub arguments: Vec<OsString>,
-}
-
 struct Helper {
-    child: Child,
-    socket: UnixStream,
+    process: starter::Helper,
     heard: Vec<u8>,
     /// The question, when it was put, and for whom.
     question: Option<(Asking, Instant, u32)>,
@@ -80,13 +65,11 @@ pub type Waits<'a> = dyn Fn(u64) -> bool + 'a;
 
 /// All helpers.
 pub struct Helpers {
-    program: Program,
+    starter: Starter,
     services: [OsString; 3],
     /// By number, which tells the poll's events apart.
     running: HashMap<u64, Helper>,
     next_number: u64,
-    /// Killed, and to be waited for.
-    ended: Vec<Child>,
     /// Of each user who has asked, in turn, the questions in their order. One that several ask is in the queues of all.
     queues: VecDeque<(u32, VecDeque<Asking>)>,
     asked: HashMap<Asking, Asked>,
@@ -97,13 +80,12 @@ pub struct Helpers {
 
 impl Helpers {
     /// Starts none yet.
-    pub fn new(program: Program, services: [OsString; 3]) -> Self {
+    pub fn new(starter: Starter, services: [OsString; 3]) -> Self {
         Self {
-            program,
+            starter,
             services,
             running: HashMap::new(),
             next_number: 0,
-            ended: Vec::new(),
             queues: VecDeque::new(),
             asked: HashMap::new(),
             epoch: 0,
@@ -211,9 +193,9 @@ impl Helpers {
                 continue;
             };
             self.questions += 1;
-            // Into an empty socket: it has room.
+            // Into a socket that has nothing but the services: it has room.
             let (kind, name) = &key.0;
-            if helper.socket.write_all(&host::question(*kind, name)).is_err() {
+            if helper.process.socket.write_all(&host::question(*kind, name)).is_err() {
                 self.end(number);
                 failed.extend(self.done(key, Answer::Unavailable));
                 continue;
@@ -227,22 +209,12 @@ impl Helpers {
     }
 
     fn start(&mut self, now: Instant, poll: &Poll<'_>) -> io::Result<u64> {
-        self.reap();
-        if self.ended.len() >= ENDED_MAX {
-            return Err(io::Error::other("processes that were killed do not end"));
-        }
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let mut command = Command::new(&self.program.path);
-        command.args(&self.program.arguments).args(&self.services);
-        command.env_clear().current_dir("/");
-        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-        let child = command.spawn()?;
+        let mut process = self.starter.helper()?;
+        process.socket.write_all(&host::services(&self.services))?;
         self.next_number += 1;
         let (heard, question) = (Vec::new(), None);
-        let helper =
-            Helper { child, socket: ours, heard, question, idle_since: now, is_last: false };
-        poll(self.next_number, helper.socket.as_fd())?;
+        let helper = Helper { process, heard, question, idle_since: now, is_last: false };
+        poll(self.next_number, helper.process.socket.as_fd())?;
         self.running.insert(self.next_number, helper);
         Ok(self.next_number)
     }
@@ -252,7 +224,7 @@ impl Helpers {
         let helper = self.running.get_mut(&number)?;
         let mut room = [0; 64 << 10];
         loop {
-            match helper.socket.read(&mut room) {
+            match helper.process.socket.read(&mut room) {
                 Ok(0) => return self.lost(number),
                 Ok(bytes) => {
                     helper.heard.extend_from_slice(&room[..bytes]);
@@ -285,17 +257,8 @@ impl Helpers {
 
     /// Ends a process. Gives the question that it had.
     fn end(&mut self, number: u64) -> Option<Asking> {
-        let Helper { mut child, question, .. } = self.running.remove(&number)?;
-        let _ = child.kill();
-        self.ended.push(child);
-        self.reap();
+        let Helper { question, .. } = self.running.remove(&number)?;
         question.map(|(key, ..)| key)
-    }
-
-    /// Takes leave of those that are gone. Nobody waits for one that the system holds, for a file system that does
-    /// not answer.
-    fn reap(&mut self) {
-        self.ended.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
     fn done(&mut self, asking: Asking, answer: Answer) -> Option<Done> {
@@ -308,7 +271,6 @@ impl Helpers {
     /// Ends what takes too long and what is not needed. Gives who waited in vain, and when there is
     /// more to do.
     pub fn tick(&mut self, now: Instant) -> (Vec<Done>, Option<Instant>) {
-        self.reap();
         let mut late = Vec::new();
         let mut next = None::<Instant>;
         let numbers: Vec<u64> = self.running.keys().copied().collect();
@@ -328,20 +290,12 @@ impl Helpers {
     }
 }
 
-impl Drop for Helpers {
-    fn drop(&mut self) {
-        let numbers: Vec<u64> = self.running.keys().copied().collect();
-        numbers.into_iter().for_each(|number| _ = self.end(number));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn helpers() -> Helpers {
-        let program = Program { path: "/bin/false".into(), arguments: Vec::new() };
-        Helpers::new(program, ["", "", ""].map(OsString::from))
+        Helpers::new(Starter::without_process(), ["", "", ""].map(OsString::from))
     }
 
     fn key(name: &str) -> Key {

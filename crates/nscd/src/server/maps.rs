@@ -6,7 +6,7 @@ use crate::layout::PAGE_BYTES;
 use crate::live::{self, Live};
 use crate::protocol::Table;
 use crate::shared::Shared;
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open, openat};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -51,11 +51,14 @@ pub struct Current {
 }
 
 impl Current {
-    /// Puts a map that was made to use.
-    pub fn new(built: Built, made_of: Stamps) -> io::Result<Self> {
+    /// Puts a map that was made to use. Its descriptor for clients is opened by way of the read-only mount, if there is one.
+    pub fn new(built: Built, made_of: Stamps, read_only: Option<&OwnedFd>) -> io::Result<Self> {
         let Built { file, path, bytes, entries, live, took, .. } = built;
         let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let readable = open(&path, how, Mode::empty())?;
+        let readable = match (read_only, path.file_name()) {
+            (Some(folder), Some(name)) => openat(folder, name, how, Mode::empty())?,
+            _ => open(&path, how, Mode::empty())?,
+        };
         let shared = Shared::new(&file, bytes as usize)?;
         let (live, stale_since) = (Live::new(shared, live), None);
         Ok(Self { live, readable, bytes, entries, took, made_of, stale_since, file, path })
@@ -264,7 +267,7 @@ mod tests {
             let made =
                 build(wanted, &files, &lines(&files).unwrap(), ROOM_BYTES).remove(0).1.unwrap();
             let mut maps = Maps::default();
-            maps.replace(Current::new(made, made_of).unwrap(), now);
+            maps.replace(Current::new(made, made_of, None).unwrap(), now);
             maps
         };
         let start = Instant::now();

@@ -22,11 +22,12 @@ mod watch;
 
 use crate::nsswitch::Lines;
 use crate::protocol::Table;
+use crate::starter::Starter;
 use connections::{Connections, connections_max, make_room_for};
 use figures::Figures;
 use generations::{Look, Made};
-use ground::Ground;
-use helpers::{Helpers, Program};
+use ground::{Ground, read_only_place};
+use helpers::Helpers;
 use maps::{Maps, Retired, parse_file_name};
 use programs::Programs;
 use roster_descriptors::{closing, refuse};
@@ -58,6 +59,7 @@ const LISTENER: u64 = 0;
 const WATCH: u64 = 1;
 const STOP: u64 = 2;
 const BUILDER: u64 = 3;
+const STARTER: u64 = 4;
 const HELPERS: u64 = 1 << 62;
 
 /// How much it matters.
@@ -88,8 +90,6 @@ pub struct Options {
     pub positive: Duration,
     /// How long it is good that there is no answer.
     pub negative: Duration,
-    /// What becomes a helper.
-    pub helper: Program,
     /// Ends the server when it can be read or was closed.
     pub stop: OwnedFd,
     /// Figures for whoever asks.
@@ -122,23 +122,27 @@ pub enum ServerError {
         /// Why.
         why: String,
     },
+    /// No helper can be started any more.
+    #[error("the process that starts helpers has ended: a new start of the server starts it")]
+    NoStarter,
     /// The system refuses something.
     #[error("cannot go on")]
     System(#[from] io::Error),
 }
 
-/// Serves until it is stopped.
+/// Serves until it is stopped, with helpers of that starter.
 ///
 /// # Errors
 ///
-/// The system refuses what it should not. Where maps cannot be kept everybody is sent away until they can.
-pub fn run(mut options: Options) -> Result<End, ServerError> {
+/// The system refuses what it should not, or the starter ended. Where maps cannot be kept the server sends all clients away
+/// until they can.
+pub fn run(mut options: Options, starter: Starter) -> Result<End, ServerError> {
     rustix::io::ioctl_fionbio(&options.listener, true).map_err(io::Error::from)?;
     // Nobody has any to send here. What an older kernel lets through is closed without waiting.
     let _ = refuse(&options.listener);
     let mut ready = Some(std::mem::replace(&mut options.ready, Box::new(|| {})));
     let ground = loop {
-        let error = match Ground::new(&options) {
+        let error = match Ground::new(&options, &starter) {
             Ok(ground) => break ground,
             Err(error) => error,
         };
@@ -155,7 +159,7 @@ pub fn run(mut options: Options) -> Result<End, ServerError> {
         }
     };
     options.ready = ready.unwrap_or_else(|| Box::new(|| {}));
-    Server::new(options, ground).run()
+    Server::new(options, ground, starter).run()
 }
 
 /// Sends everybody away for a while, to their name services: who is not accepted waits for 5 seconds, in every
@@ -198,6 +202,7 @@ struct Server {
     poll: Arc<OwnedFd>,
     watch: Watch,
     _lock: OwnedFd,
+    read_only: Option<OwnedFd>,
     passwd: Maps,
     group: Maps,
     helpers: Helpers,
@@ -234,15 +239,15 @@ struct Server {
 }
 
 impl Server {
-    fn new(mut options: Options, ground: Ground) -> Self {
-        let Ground { lock, poll, watch, bell, is_shared, left } = ground;
+    fn new(mut options: Options, ground: Ground, starter: Starter) -> Self {
+        let Ground { lock, poll, watch, bell, is_shared, read_only, left } = ground;
+        let is_sealed = read_only.is_some();
         let poll = Arc::new(poll);
         let max = connections_max();
         make_room_for(max, poll.as_fd());
         let connections = Connections::new(Arc::clone(&poll), max);
         let lines = sources::lines(&options.files);
-        let helpers =
-            Helpers::new(options.helper.clone(), lines.as_ref().map(services).unwrap_or_default());
+        let helpers = Helpers::new(starter, lines.as_ref().map(services).unwrap_or_default());
         let now = Instant::now();
         let stamps = stamps(&options.files);
         let ready = std::mem::replace(&mut options.ready, Box::new(|| {}));
@@ -251,6 +256,7 @@ impl Server {
             poll,
             watch,
             _lock: lock,
+            read_only,
             passwd: Maps::default(),
             group: Maps::default(),
             helpers,
@@ -270,6 +276,7 @@ impl Server {
             bell,
             figures: Figures {
                 shared: is_shared.then(|| options.maps.clone()),
+                unsealed: read_only_place(&options.maps).filter(|_| !is_sealed),
                 ..Figures::default()
             },
             programs: Programs::default(),
@@ -326,7 +333,7 @@ impl Server {
             }
             closing::begin_round();
             if let Some(end) = self.take_events(&events, Instant::now()) {
-                return Ok(end);
+                return end;
             }
         }
     }
@@ -376,7 +383,11 @@ impl Server {
     }
 
     /// Goes on with what the poll tells. Gives why that is the end, if it is.
-    fn take_events(&mut self, events: &[epoll::Event], now: Instant) -> Option<End> {
+    fn take_events(
+        &mut self,
+        events: &[epoll::Event],
+        now: Instant,
+    ) -> Option<Result<End, ServerError>> {
         // News first: what is answered next goes by them.
         if events.iter().any(|event| event.data.u64() == WATCH) {
             self.hear_news();
@@ -385,7 +396,8 @@ impl Server {
             match event.data.u64() {
                 LISTENER => self.accept(now),
                 WATCH => {}
-                STOP => return Some(End::Stopped),
+                STOP => return Some(Ok(End::Stopped)),
+                STARTER => return Some(Err(ServerError::NoStarter)),
                 BUILDER => self.built(now),
                 token if token >= HELPERS => {
                     if let Some(done) = self.helpers.hear(token - HELPERS, now) {
@@ -395,7 +407,7 @@ impl Server {
                 token => self.served(token, now),
             }
         }
-        self.is_told_to_end.then_some(End::ToldTo)
+        self.is_told_to_end.then_some(Ok(End::ToldTo))
     }
 
     fn accept(&mut self, now: Instant) {

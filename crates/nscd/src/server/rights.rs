@@ -1,7 +1,8 @@
-//! From root to a user of the server's own, who has nothing but the maps. systemd's `User=` cannot do it:
-//! systemd would look the user up at the socket that nobody serves yet, and wait. So the text of
+//! From root to two users: the server's, who has nothing but the maps, and the helpers', who cannot open these. systemd's
+//! `User=` cannot do it: systemd would look the user up at the socket that nobody serves yet, and wait. So the text of
 //! /etc/passwd is asked, and nobody else.
 
+use crate::starter::Starter;
 use roster_record::text::{Line, passwd_line};
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, fstat, openat, statat,
@@ -13,6 +14,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// The user of helpers.
+pub const HELPER: &str = "roster-nscd-helper";
 
 /// Why a server does not become another user.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +32,27 @@ pub enum RightsError {
     /// It does not know the user.
     #[error(
         "{path} has no user {name}: make it with systemd-sysusers, or with \
-         `useradd --system --gid roster {name}`"
+         `useradd --system {group} {name}`"
     )]
     Unknown {
         /// The file.
         path: PathBuf,
         /// The user.
         name: String,
+        /// The option of useradd(8) for its group.
+        group: &'static str,
     },
+    /// Helpers could open what is the server's.
+    #[error("{path}: {HELPER} has the uid or the group of {name}: give it both of its own")]
+    NotApart {
+        /// The file.
+        path: PathBuf,
+        /// The server's user.
+        name: String,
+    },
+    /// Helpers cannot be started.
+    #[error("cannot start helpers as {HELPER}")]
+    Starter(#[source] io::Error),
     /// It is root, by whatever name.
     #[error("{name} is root: start the server without --user, or with a user of its own")]
     IsRoot {
@@ -70,56 +87,94 @@ pub enum RightsError {
 
 /// A user that is not root, by the text of a passwd file.
 #[derive(Clone, Debug)]
-pub struct Account {
+struct Account {
     name: String,
     uid: Uid,
     gid: Gid,
 }
 
-impl Account {
-    /// The user of that name.
+/// The users of a server and of its helpers.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    server: Account,
+    helper: Account,
+}
+
+impl Accounts {
+    /// The server's user by that name, and [`HELPER`].
     ///
     /// # Errors
     ///
-    /// There is none, or the caller may not become another.
+    /// One of them is not there, they are not apart, or the caller may not become another.
     pub fn of(name: &str, passwd: &Path) -> Result<Self, RightsError> {
         let text = fs::read(passwd)
             .map_err(|source| RightsError::Passwd { path: passwd.to_owned(), source })?;
-        let (uid, gid) = ids(&text, name).ok_or_else(|| RightsError::Unknown {
-            path: passwd.to_owned(),
-            name: name.to_owned(),
-        })?;
-        if uid.is_root() || gid.is_root() {
-            return Err(RightsError::IsRoot { name: name.to_owned() });
+        let find = |name: &str, group| -> Result<Account, RightsError> {
+            let (uid, gid) = ids(&text, name).ok_or_else(|| RightsError::Unknown {
+                path: passwd.to_owned(),
+                name: name.to_owned(),
+                group,
+            })?;
+            if uid.is_root() || gid.is_root() {
+                return Err(RightsError::IsRoot { name: name.to_owned() });
+            }
+            Ok(Account { name: name.to_owned(), uid, gid })
+        };
+        let server = find(name, "--gid roster")?;
+        let helper = find(HELPER, "--user-group")?;
+        if server.uid == helper.uid || server.gid == helper.gid {
+            return Err(RightsError::NotApart { path: passwd.to_owned(), name: name.to_owned() });
         }
         if !rustix::process::geteuid().is_root() {
             return Err(RightsError::NotRoot { name: name.to_owned() });
         }
-        Ok(Self { name: name.to_owned(), uid, gid })
+        Ok(Self { server, helper })
     }
 
-    /// Gives it the folder of maps.
+    /// Users whom the caller has looked up: the uid and gid of the server's, and of the helpers'.
+    #[must_use]
+    pub fn known(server: (u32, u32), helper: (u32, u32)) -> Self {
+        let account = |name: &str, (uid, gid)| Account {
+            name: name.to_owned(),
+            uid: Uid::from_raw(uid),
+            gid: Gid::from_raw(gid),
+        };
+        Self { server: account("roster-nscd", server), helper: account(HELPER, helper) }
+    }
+
+    /// Gives the server's user the folder of maps.
     ///
     /// # Errors
     ///
     /// The folder is somebody else's. A server does not take it then, and sends everybody away until it can.
     pub fn own(&self, maps: &Path) -> Result<(), RightsError> {
-        hand_over(maps, self.uid, self.gid).map_err(|source| RightsError::Folder {
+        let Account { name, uid, gid } = &self.server;
+        hand_over(maps, *uid, *gid).map_err(|source| RightsError::Folder {
             path: maps.to_owned(),
-            name: self.name.clone(),
+            name: name.clone(),
             source,
         })
     }
 
-    /// Has the calling thread, and all that it starts, be this user from now on, with its group and no other, and
-    /// without a way back. To be called before there is a second thread.
+    /// Starts the starter as the helpers' user. Then the calling thread, and all that it starts, is the server's user. To be
+    /// called before there is a second thread.
     ///
     /// # Errors
     ///
     /// The system refuses it.
-    pub fn assume(&self) -> Result<(), RightsError> {
+    pub fn part(&self) -> Result<Starter, RightsError> {
+        let Account { uid, gid, .. } = self.helper;
+        let starter = Starter::start(Some((uid, gid))).map_err(RightsError::Starter)?;
+        self.server.assume()?;
+        Ok(starter)
+    }
+}
+
+impl Account {
+    /// Has the calling thread, and all that it starts, be this user from now on, with its group and no other, and
+    /// without a way back.
+    fn assume(&self) -> Result<(), RightsError> {
         let become_it = || {
-            // What the helper's modules start has no more rights, either.
             set_no_new_privs(true)?;
             set_thread_groups(&[])?;
             set_thread_res_gid(self.gid, self.gid, self.gid)?;
@@ -190,18 +245,34 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_is_told_how_to_be_made_and_root_is_refused() {
+    fn nscd_users_unfit_are_told() {
         let folder = tempfile::tempdir().unwrap();
         let passwd = folder.path().join("passwd");
-        fs::write(&passwd, "root:x:0:0:::\ntoor:x:0:0:::\nwheel:x:7:0:::\n").unwrap();
-        let told = |name| Account::of(name, &passwd).unwrap_err().to_string();
-        let missing = told("roster-nscd");
-        assert!(
-            missing.contains("no user roster-nscd: make it with systemd-sysusers"),
-            "{missing}"
-        );
-        for name in ["root", "toor", "wheel"] {
-            assert!(told(name).contains("is root"), "{}", told(name));
+        let told = |name, lines: &str| {
+            fs::write(&passwd, format!("root:x:0:0:::\ntoor:x:0:0:::\nwheel:x:7:0:::\n{lines}"))
+                .unwrap();
+            Accounts::of(name, &passwd).unwrap_err().to_string()
+        };
+        let server = "roster-nscd:x:906:901:::\n";
+        let missing = told("roster-nscd", "");
+        let advice = "no user roster-nscd: make it with systemd-sysusers, or with `useradd --system --gid roster \
+                      roster-nscd`";
+        assert!(missing.contains(advice), "{missing}");
+        let missing = told("roster-nscd", server);
+        let advice = "no user roster-nscd-helper: make it with systemd-sysusers, or with `useradd --system \
+                      --user-group roster-nscd-helper`";
+        assert!(missing.contains(advice), "{missing}");
+        for ids in ["906:907", "907:901"] {
+            let told = told("roster-nscd", &format!("{server}{HELPER}:x:{ids}:::\n"));
+            assert!(
+                told.contains("roster-nscd-helper has the uid or the group of roster-nscd"),
+                "{told}"
+            );
         }
+        for name in ["root", "toor", "wheel"] {
+            assert!(told(name, "").contains("is root"), "{name}");
+        }
+        let root = told("roster-nscd", &format!("{server}{HELPER}:x:0:907:::\n"));
+        assert!(root.contains("roster-nscd-helper is root"), "{root}");
     }
 }

@@ -262,7 +262,7 @@ impl Ear {
         let sink = &self.sink;
         if let Verdict::Twin { is_news } = verdict {
             let reason = format!("has the same UUID ({id}) as another entry, which is served");
-            let reference = if is.group { self.mapping.group_reference(entry) } else { b"".into() };
+            let reference = if is.group { self.mapping.reference(entry) } else { b"".into() };
             let rejected =
                 Rejected { name: &printable(entry.dn), reference: &reference, reason: &reason };
             sink.rejected(part, twin_id(id, &name), &rejected);
@@ -284,16 +284,16 @@ impl Ear {
         self.unfinished.forget(part, group);
         if is.group {
             match self.mapping.group(entry, true)? {
-                Ok(ReadGroup { group: entry, rest_from: None }) => {
+                Ok(ReadGroup { group: entry, rest }) if rest.is_empty() => {
                     sink.put(part, group, Entry::Group(entry));
                 }
-                Ok(ReadGroup { group: begun, rest_from: Some(from) }) => {
+                Ok(begun) => {
                     // Until the rest is here the group stays as it was.
                     sink.present(part, group);
-                    self.unfinished.begin(part, group, entry.dn, begun, from);
+                    self.unfinished.begin(part, group, entry.dn, begun);
                 }
                 Err(reason) => {
-                    let reference = self.mapping.group_reference(entry);
+                    let reference = self.mapping.reference(entry);
                     let rejected = Rejected {
                         name: &printable(entry.dn),
                         reference: &reference,

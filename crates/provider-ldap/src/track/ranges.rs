@@ -8,10 +8,10 @@ use super::{Ear, Track};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::look_up::{own, owned};
+use crate::look_up::owned;
 use crate::message::{Operation, Request, Response, Scope, SearchRequest, printable};
-use crate::schema::{PartSearch, Read, no_rest};
-use roster_provider::{Entry, EntryId, Group, Part, Rejected};
+use crate::schema::{PartSearch, Read, ReadGroup, Rest, no_rest};
+use roster_provider::{Entry, EntryId, Group, Member, Part, Rejected};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
@@ -28,15 +28,16 @@ struct Begun {
     number: u64,
     dn: Vec<u8>,
     group: Group<'static>,
-    /// Position of the first member that is missing.
-    rest_from: u32,
+    /// The missing parts of lists; the last one is asked for.
+    rest: Vec<Rest>,
 }
 
 impl Unfinished {
-    /// The server has shown the members before `rest_from`.
-    pub fn begin(&mut self, part: Part, id: EntryId, dn: &[u8], group: Group<'_>, rest_from: u32) {
+    /// The server has shown a part of the members.
+    pub fn begin(&mut self, part: Part, id: EntryId, dn: &[u8], read: ReadGroup<'_>) {
         self.begun += 1;
-        let begun = Begun { number: self.begun, dn: dn.to_vec(), group: owned(group), rest_from };
+        let ReadGroup { group, rest } = read;
+        let begun = Begun { number: self.begun, dn: dn.to_vec(), group: owned(group), rest };
         self.groups.insert((part, id), begun);
     }
 
@@ -66,8 +67,10 @@ struct Asked {
     request: u32,
     id: EntryId,
     number: u64,
+    /// The part of a list that it begins.
+    rest: Rest,
     /// What the server said so far: where the next piece begins, or why there is none.
-    told: Option<Read<Option<u32>>>,
+    told: Option<Read<Option<Rest>>>,
 }
 
 /// Fetches the rest of lists in one search's groups.
@@ -87,6 +90,10 @@ impl Track for Ranges {
         while self.asked.is_none()
             && let Some((id, begun)) = ear.unfinished.first_of(self.search.part)
         {
+            let Some(&rest) = begun.rest.last() else {
+                ear.completed(self.search.part, id);
+                continue;
+            };
             let Ok(base) = std::str::from_utf8(&begun.dn) else {
                 ear.given_up(self.search.part, id, "its DN is not UTF-8");
                 continue;
@@ -95,11 +102,11 @@ impl Track for Ranges {
                 base,
                 scope: Scope::Base,
                 filter: &Filter::present("objectClass"),
-                attributes: &[&ear.mapping.rest_of_members(begun.rest_from)],
+                attributes: &[&ear.mapping.rest_of_members(rest)],
                 entries_max: 0,
             };
             let request = connection.queue(&Request::Search(request), &[]);
-            self.asked = Some(Asked { request, id, number: begun.number, told: None });
+            self.asked = Some(Asked { request, id, number: begun.number, rest, told: None });
         }
     }
 
@@ -120,14 +127,15 @@ impl Track for Ranges {
         };
         match response.operation {
             Operation::Entry(entry) => {
-                let shown = ear.mapping.members(&entry, begun.rest_from)?;
-                asked.told = Some(shown.and_then(|shown| {
-                    if shown.values.is_empty() && shown.rest_from.is_some() {
-                        return Err(no_rest(begun.rest_from));
+                let mut shown = Vec::new();
+                let next = ear.mapping.members(&entry, asked.rest, &mut shown)?;
+                asked.told = Some(next.and_then(|next| {
+                    if shown.is_empty() && next.is_some() {
+                        return Err(no_rest(asked.rest));
                     }
                     let members = begun.group.members.get_or_insert_default();
-                    members.extend(shown.values.into_iter().map(own));
-                    Ok(shown.rest_from)
+                    members.extend(shown.into_iter().map(Member::into_owned));
+                    Ok(next)
                 }));
             }
             Operation::SearchDone(outcome) => {
@@ -135,11 +143,17 @@ impl Track for Ranges {
                 let told = asked
                     .told
                     .take()
-                    .unwrap_or_else(|| Err(format!("{}: {outcome}", no_rest(begun.rest_from))));
+                    .unwrap_or_else(|| Err(format!("{}: {outcome}", no_rest(asked.rest))));
                 self.asked = None;
                 match told {
-                    Ok(Some(next)) => begun.rest_from = next,
-                    Ok(None) => ear.completed(part, id),
+                    Ok(next) => {
+                        begun.rest.pop();
+                        // Without a next piece it is another list's turn.
+                        begun.rest.extend(next);
+                        if begun.rest.is_empty() {
+                            ear.completed(part, id);
+                        }
+                    }
                     Err(reason) => ear.given_up(part, id, &reason),
                 }
             }

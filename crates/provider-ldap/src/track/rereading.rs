@@ -10,10 +10,11 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::lock;
 use crate::message::{Operation, Request, Response, Scope, SearchRequest, code};
-use crate::schema::{PartSearch, entry_id};
+use crate::schema::{By, Mapping, PartSearch, entry_id};
 use roster_provider::{EntryId, Part};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::slice;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -26,7 +27,7 @@ const ASKED_MAX: usize = 100;
 pub(crate) enum Want {
     /// The entry of this key.
     Entry(EntryId),
-    /// Groups whose lists name this entry.
+    /// The groups that list this DN.
     Naming(Vec<u8>),
 }
 
@@ -86,8 +87,6 @@ impl Wanted {
 pub(crate) struct Rereading {
     search: PartSearch,
     key: String,
-    /// The attribute by which groups name their members.
-    member: String,
     /// The request on its way, and what it asks for.
     asked: Option<(u32, Vec<Want>)>,
     /// Something came of it.
@@ -95,14 +94,14 @@ pub(crate) struct Rereading {
 }
 
 impl Rereading {
-    pub fn new(search: PartSearch, key: String, member: String) -> Self {
-        Self { search, key, member, asked: None, has_found: false }
+    pub fn new(search: PartSearch, key: String) -> Self {
+        Self { search, key, asked: None, has_found: false }
     }
 
-    fn ask(&self, wants: &[Want], connection: &mut Connection) -> u32 {
+    fn ask(&self, wants: &[Want], connection: &mut Connection, mapping: &Mapping) -> u32 {
         let each = wants.iter().map(|want| match want {
             Want::Entry(id) => Filter::equals_any(&self.key, &key_values(&self.key, *id)),
-            Want::Naming(member) => Filter::equals(&self.member, member),
+            Want::Naming(dn) => Filter::any(&mapping.naming(By::Dn, slice::from_ref(dn))),
         });
         let each: Vec<Filter> = each.collect();
         let filter = Filter::all([&self.search.filter, &Filter::any(&each)]);
@@ -130,7 +129,7 @@ impl Rereading {
                 "the server does not tell of single entries, an index of {} or {} may be missing: \
                  everything is fetched anew",
                 self.key,
-                self.member
+                ear.mapping.members_by(By::Dn).collect::<Vec<_>>().join(" or ")
             );
             ear.fall_behind(self.search.part);
         }
@@ -147,7 +146,7 @@ impl Track for Rereading {
         if !wants.is_empty() {
             ear.reading_began();
             self.has_found = false;
-            self.asked = Some((self.ask(&wants, connection), wants));
+            self.asked = Some((self.ask(&wants, connection, &ear.mapping), wants));
         }
     }
 

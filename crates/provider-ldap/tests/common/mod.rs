@@ -3,13 +3,13 @@
 #![allow(dead_code)] // each test binary uses a part
 
 use roster_config::{
-    Access, Attributes, Auth, AuthMethod, Bind, Domain, Ldap as Keys, Mode, Overrides,
-    Provider as Configured, Schema, Search, Secrets, Server as Address,
+    Access, Attributes, Auth, AuthMethod, Bind, Domain, Ldap as Keys, MemberAttribute,
+    MemberValues, Mode, Overrides, Provider as Configured, Search, Secrets, Server as Address,
 };
 use roster_provider::account::Account;
 use roster_provider::{
-    Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Of, Part, Provider, Rejected, Sink,
-    Unanswered, Unmentioned, User,
+    Cookie, Entry, EntryId, Group, Keys as Sought, LookUp, Member, Of, Part, Provider, Rejected,
+    Sink, Unanswered, Unmentioned, User,
 };
 use roster_provider_ldap::Ldap;
 use roster_system_tests as system;
@@ -97,8 +97,13 @@ impl Book {
             .map(|user| (text(&user.reference), text(&user.name)))
             .chain(out.groups.values().map(|group| (text(&group.reference), text(&group.name))))
             .collect();
-        let name = |reference: &Cow<'static, [u8]>| {
-            names.get(&text(reference)).cloned().unwrap_or_else(|| format!("?{}", text(reference)))
+        let is_user = |name: &[u8]| out.users.values().any(|user| *user.name == *name);
+        let name = |member: &Member<'static>| match member {
+            Member::Name(name) if is_user(name) => text(name),
+            Member::Name(name) => format!("?{}", text(name)),
+            Member::Dn(dn) => {
+                names.get(&text(dn)).cloned().unwrap_or_else(|| format!("?{}", text(dn)))
+            }
         };
         let group = |group: &Group<'static>| {
             let members = group.members.iter().flatten().map(name).collect();
@@ -136,7 +141,7 @@ impl Book {
             .map(|(id, _)| *id)
     }
 
-    /// How member lists name a user.
+    /// The DN by which member lists name a user.
     pub fn reference(&self, user: &str) -> Option<String> {
         let id = self.id(user)?;
         let out = self.out.lock().unwrap();
@@ -214,7 +219,7 @@ impl Sink for Book {
             }
             Entry::Group(Group { name, gid, reference, members }) => {
                 let members =
-                    members.map(|members| members.iter().map(|member| owned(member)).collect());
+                    members.map(|members| members.into_iter().map(Member::into_owned).collect());
                 let (name, reference) = (owned(&name), owned(&reference));
                 now.groups.insert(id, Group { name, gid, reference, members });
             }
@@ -281,14 +286,17 @@ impl Sink for Book {
         !self.full.load(Ordering::Relaxed)
     }
 
-    fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
+    fn knows(&self, members: &[&Member<'_>]) -> Vec<bool> {
         let now = self.now.lock().unwrap();
-        let knows = |reference: &&[u8]| {
-            let user = now.users.values().any(|user| *user.reference == **reference);
-            let is_it = |group: &Group<'_>| *group.reference == **reference;
-            user || now.groups.values().any(|group| group.members.is_some() && is_it(group))
+        let knows = |member: &&Member<'_>| match member {
+            Member::Name(name) => now.users.values().any(|user| user.name == *name),
+            Member::Dn(dn) => {
+                let user = now.users.values().any(|user| user.reference == *dn);
+                let is_it = |group: &Group<'_>| group.reference == *dn;
+                user || now.groups.values().any(|group| group.members.is_some() && is_it(group))
+            }
         };
-        references.iter().map(knows).collect()
+        members.iter().map(knows).collect()
     }
 
     fn flush(&self) {
@@ -298,14 +306,14 @@ impl Sink for Book {
     }
 }
 
+/// An attribute in which groups name members.
+pub fn member_attribute(name: &str, values: MemberValues) -> MemberAttribute {
+    MemberAttribute { name: name.to_owned(), values }
+}
+
 /// A domain's configuration for a server.
 pub fn domain(server: &impl system::Server) -> Domain {
     let base = server.base().to_owned();
-    let schema = match server.schema() {
-        system::Schema::Rfc2307 => Schema::Rfc2307,
-        system::Schema::Rfc2307bis => Schema::Rfc2307bis,
-    };
-    let member = if schema == Schema::Rfc2307 { "memberuid" } else { "member" };
     let keys = Keys {
         servers: vec![address(&server.uri())],
         discover: None,
@@ -321,7 +329,6 @@ pub fn domain(server: &impl system::Server) -> Domain {
             user_shell: "loginshell".to_owned(),
             group_name: "cn".to_owned(),
             group_gid: "gidnumber".to_owned(),
-            group_member: member.to_owned(),
             ssh_key: "sshpublickey".to_owned(),
             shadow_last_change: "shadowlastchange".to_owned(),
             shadow_max: "shadowmax".to_owned(),
@@ -338,7 +345,11 @@ pub fn domain(server: &impl system::Server) -> Domain {
             lockout_time: "lockouttime".to_owned(),
             uuid: None,
         },
-        schema,
+        member_attributes: vec![
+            member_attribute("memberuid", MemberValues::Names),
+            member_attribute("member", MemberValues::Dns),
+            member_attribute("uniquemember", MemberValues::DnsWithUids),
+        ],
         case_sensitive: false,
         bind: Bind::Simple { dn: server.reader(), password_file: "password".into() },
         start_tls: false,

@@ -19,6 +19,8 @@ use tempfile::TempDir;
 pub struct Setup {
     /// How groups name their members.
     pub schema: Schema,
+    /// Lines of slapd.conf with further schemas.
+    pub schemas: String,
     /// The naming context.
     pub base: String,
     /// Whether changes can be followed (RFC 4533); without it they can only be polled for.
@@ -44,6 +46,7 @@ impl Setup {
     pub fn new(schema: Schema) -> Self {
         Self {
             schema,
+            schemas: String::new(),
             base: BASE.to_owned(),
             syncprov: true,
             refint: false,
@@ -226,6 +229,7 @@ impl Slapd {
     fn configure(&self) {
         let Setup {
             schema,
+            schemas,
             base,
             syncprov,
             refint,
@@ -250,6 +254,7 @@ impl Slapd {
         for schema in [schema, keys] {
             let _ = writeln!(text, "include {}", schema.display());
         }
+        text.push_str(schemas);
         if let Some(certificate) = certificate {
             let files = self.certificates.as_ref().expect("made with the server");
             let _ = writeln!(
@@ -271,7 +276,7 @@ impl Slapd {
              sizelimit {size_limit}\n\
              database mdb\nsuffix \"{base}\"\nrootdn \"{admin}\"\nrootpw \"{ADMIN_PASSWORD}\"\n\
              directory {folder}/db\nmaxsize 2147483648\ndbnosync\n\
-             index objectClass,uid,cn,uidNumber,gidNumber,memberUid,entryUUID,entryCSN eq\n\
+             index objectClass,uid,cn,uidNumber,gidNumber,memberUid,member,uniqueMember,entryUUID,entryCSN eq\n\
              access to attrs=userPassword by self write by anonymous auth by * none\n\
              access to * by dn.exact=\"cn=reader,{base}\" read\n\
              \x20 by dn.children=\"cn=peercred,cn=external,cn=auth\" read\n\

@@ -1,6 +1,6 @@
 //! What log-ins go by: single records and accounts, wherever they are by now, and what changed.
 
-use super::{Engine, NoView, StoreError, View};
+use super::{Engine, NoView, StoreError, View, by_dn};
 use roster_bus::exchange::Header;
 use std::collections::HashSet;
 
@@ -41,7 +41,7 @@ impl Engine {
     pub fn unreadable_groups(&self) -> Option<HashSet<u32>> {
         let state = self.state();
         let groups = state.rejected.groups()?;
-        Some(groups.filter_map(|reference| state.references.number(reference)).collect())
+        Some(groups.filter_map(|dn| state.references.number(&by_dn(dn))).collect())
     }
 
     /// What is known of an entry's account, see `roster_provider::account`.

@@ -1,7 +1,7 @@
 //! What was in the cache when the process began.
 
 use super::super::asked::{Answer, Asked, Seen};
-use super::super::entries::{Entries, Kind, Slot};
+use super::super::entries::{Entries, Kind, Slot, Ways};
 use super::super::references::{References, Used};
 use super::super::rejected::Rejections;
 use super::PartState;
@@ -42,7 +42,8 @@ impl Loaded {
             if number >= loaded.next_number {
                 odd = Some("an entry has a number that was not given out");
             }
-            loaded.entries.put(Slot { key, kind, number, reference, mark: 0, digest });
+            let ways = Ways::from_number(header.list);
+            loaded.entries.put(Slot { key, kind, ways, number, reference, mark: 0, digest });
             loaded.parts.entry(key.part).or_default();
             if mode == Mode::OnDemand {
                 seen.insert(number, (key, Seen { entry: seen_unix, list: list_seen_unix }));
@@ -51,7 +52,7 @@ impl Loaded {
         // References that no record holds any more come from entries that are gone. A few are no
         // matter; the place to clear them up is here, where nobody holds a number yet.
         let references = usize::try_from(reader.references_len()?).unwrap_or(usize::MAX);
-        let many = references > 2 * loaded.entries.len() + SPARE_REFERENCES;
+        let many = references > 3 * loaded.entries.len() + SPARE_REFERENCES;
         let mut used = many.then(Used::default);
         if used.is_some() || mode == Mode::OnDemand {
             reader.records(|number, records| {

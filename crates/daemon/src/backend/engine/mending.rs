@@ -87,8 +87,12 @@ impl Engine {
             return Err(NoView::Incomplete(None));
         }
         let then = Instant::now();
-        let due = state.doubts.due_at(then);
-        let named = due.asked.iter().filter_map(|&number| state.references.text(number));
+        let mut due = state.doubts.due_at(then);
+        if !state.entries.has_dns() {
+            // A server mends DNs in lists, and no list has any.
+            due = Due::default();
+        }
+        let named = due.asked.iter().filter_map(|&number| state.references.dn(number));
         let named = named.map(<[u8]>::to_vec).collect();
         let (epoch, sequence) = (self.epoch, state.sequence);
         let header = Header { flags: 0, epoch, since: 0, sequence, records: 0 };

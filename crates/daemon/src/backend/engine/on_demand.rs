@@ -2,11 +2,11 @@
 //! reply lacks is missing, and is looked for by its key before it goes.
 
 use super::super::asked::{Answer, Seen};
-use super::super::entries::{Kind, Slot};
+use super::super::entries::{Kind, Slot, Ways};
 use super::{Engine, State, digest, header, unix_now};
 use roster_bus::exchange::NO_REFERENCE;
 use roster_config::Mode;
-use roster_provider::{Entry, EntryId, LookUp, Of, Sink};
+use roster_provider::{Entry, EntryId, LookUp, Member, Of, Sink};
 use roster_store::Key;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -194,8 +194,8 @@ impl State {
         Seen { entry: now, list }
     }
 
-    pub(super) fn knows(&self, references: &[&[u8]]) -> Vec<bool> {
-        let numbers = references.iter().map(|reference| self.references.number(reference));
+    pub(super) fn knows(&self, members: &[&Member<'_>]) -> Vec<bool> {
+        let numbers = members.iter().map(|member| self.references.number(member));
         let numbers = numbers.map(|number| number.unwrap_or(NO_REFERENCE)).collect::<Vec<_>>();
         self.asked.refer(&numbers)
     }
@@ -208,8 +208,7 @@ impl State {
         self.forget_lists([group].into_iter().chain(self.asked.lists_through(reference)).collect());
     }
 
-    /// Of an entry that has another DN, or another name where lists have names: those that name it as it
-    /// was would be told without it until they are refreshed.
+    /// Forgets the lists that hold a reference which its entry has no more. Until a refresh they would lack the entry.
     pub(super) fn named_no_more(&mut self, reference: u32) {
         self.forget_lists(self.asked.lists_through(reference));
     }
@@ -224,8 +223,8 @@ impl State {
             self.scratch.clear();
             answer.write_without_members(&mut self.scratch);
             let (mark, digest) = (self.mark(key.part), digest(&self.scratch));
-            let kind = Kind::Group;
-            let slot = Slot { key, kind, number, reference, mark, digest };
+            let (kind, ways) = (Kind::Group, Ways::default());
+            let slot = Slot { key, kind, ways, number, reference, mark, digest };
             self.keep(Mode::OnDemand, slot, seen);
         }
     }

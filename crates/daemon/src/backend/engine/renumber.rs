@@ -2,7 +2,7 @@
 //! would be used up. When most of them are nobody's, the entries get the first ones, in the order
 //! that they had. A publisher fetches everything from a new process and never sees both.
 
-use super::super::entries::{Kind, Slot};
+use super::super::entries::{Kind, Slot, Ways};
 use super::{digest, header};
 use crate::backend::asked::Seen;
 use roster_bus::exchange::{self, Record, Records, TooLong};
@@ -32,7 +32,8 @@ pub(super) fn renumber(store: &Store) -> Result<(), StoreError> {
             let kind = Kind::from_number(old.kind).ok_or_else(odd)?;
             let seen = Seen { entry: old.seen_unix, list: old.list_seen_unix };
             let (key, number, reference) = (*key, new, old.reference);
-            let slot = Slot { key, kind, number, reference, mark: 0, digest };
+            let ways = Ways::from_number(old.list);
+            let slot = Slot { key, kind, ways, number, reference, mark: 0, digest };
             let account = reader.account(old.number)?;
             writer.remove(key, old.number)?;
             writer.put(key, header(&slot, seen), &records)?;

@@ -136,7 +136,7 @@ fn on_demand_names_never_asked_for_are_unknown() {
 #[test]
 fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
     let nested = |name: &'static str, gid, members: &[&'static str]| {
-        let members = members.iter().map(|name| name.as_bytes().into()).collect();
+        let members = members.iter().map(|name| dn(name)).collect();
         let (reference, name) = (name.as_bytes().into(), name.as_bytes().into());
         Entry::Group(Group { name, gid, reference, members: Some(members) })
     };
@@ -167,9 +167,23 @@ fn members_are_those_of_groups_in_groups_and_of_the_primary_group() {
 }
 
 #[test]
+fn members_by_name_count_through_nested_groups() {
+    let engine = engine(Mode::Replicate);
+    refresh(&engine, &["alice", "bob"], &[], "1");
+    put(&engine, GROUPS, "outer", mixed("outer", &[], &["inner"]));
+    put(&engine, GROUPS, "inner", mixed("inner", &["alice"], &[]));
+    let people = people(&engine, Mode::Replicate);
+    let is_in = |name: &str| {
+        let person = people.find(name.as_bytes(), uid_of(name)).unwrap();
+        people.membership(&person, "outer")
+    };
+    assert_eq!((is_in("alice"), is_in("bob")), (Membership::Member, Membership::NotMember));
+}
+
+#[test]
 fn membership_through_an_unreadable_group_is_unknown() {
     let named_group = |name: &'static str, members: &[&'static str]| {
-        let members = members.iter().map(|name| name.as_bytes().into()).collect();
+        let members = members.iter().map(|name| dn(name)).collect();
         let (reference, name) = (name.as_bytes().into(), name.as_bytes().into());
         Entry::Group(Group { name, gid: 5000, reference, members: Some(members) })
     };

@@ -114,7 +114,7 @@ fn members_that_cannot_be_told_any_more_are_not_known_nor_are_those_of_groups_ar
     assert!(!known.fetch(&engine), "a change");
     check(&known);
     assert_eq!(engine.found(&LookUp::GroupByName(b"outer".to_vec())), None);
-    assert_eq!(engine.knows(&[b"middle"]), [false]);
+    assert_eq!(engine.knows(&[&dn("middle")]), [false]);
     assert_eq!(engine.stale(Of::GroupsWithMembers, AGE), [], "nothing to confirm");
     end(engine);
     check(&fetched(&cached(folder.path(), Mode::OnDemand)));
@@ -183,6 +183,26 @@ fn lists_that_name_somebody_who_was_renamed_are_not_known_nor_are_those_of_group
     let known = fetched(&cached(folder.path(), Mode::OnDemand));
     assert_eq!(known.fact("all").members, None);
     assert_eq!(known.fact("crew").members.as_ref().map(Vec::len), Some(1));
+}
+
+#[test]
+fn renamed_user_leaves_lists_by_name_unknown() {
+    let engine = engine(Mode::OnDemand);
+    let Entry::User(alice) = user("alice", 1001) else { unreachable!() };
+    engine.put(USERS, id(1), Entry::User(alice.clone()));
+    engine.put(GROUPS, named("staff"), mixed("staff", &["alice"], &[]));
+    engine.put(GROUPS, named("crew"), mixed("crew", &[], &["alice"]));
+    engine.groups_of(id(1), &[named("staff"), named("crew")]);
+    let by_name = Member::Name(b"alice".into());
+    assert_eq!(engine.knows(&[&by_name, &dn("alice")]), [true; 2]);
+    let found = |name: &str| engine.found(&LookUp::GroupByName(name.into())).is_some();
+    assert!(found("staff") && found("crew"));
+
+    // The DN stays, as it does where it begins with another attribute.
+    engine.put(USERS, id(1), Entry::User(User { name: b"alicia".into(), ..alice }));
+    assert_eq!(engine.knows(&[&by_name, &dn("alice")]), [false, true]);
+    assert!(!found("staff") && found("crew"));
+    assert_eq!(engine.found(&LookUp::GroupsOf(b"alicia".to_vec())), None);
 }
 
 #[test]

@@ -1,11 +1,14 @@
-//! The border of trust: whether an entry of a directory may be served on this host at all. Pure;
-//! every entry that any interface ever serves has passed [`Rules::user`] or [`Rules::group`]. What
-//! several domains claim at once is decided in `merge`.
+//! The border of trust: whether a host may serve an entry of a directory at all. Each entry that any
+//! interface serves has passed [`Rules::user`] or [`Rules::group`]. The publisher decides between domains that
+//! claim the same name or id.
+#![forbid(unsafe_code)]
 
-use super::locals::IdRanges;
-use super::model::{Group, User};
-use roster_config::{Exceptions, USERS_GID};
-use std::collections::HashSet;
+mod locals;
+
+pub use locals::{IdRanges, LocalFiles, Locals};
+
+use roster_config::{Domain, Exceptions, Host, USERS_GID};
+use roster_record::{Group, User};
 use std::fmt;
 
 /// Longest name of a user or group; glibc's LOGIN_NAME_MAX is 256 with its NUL.
@@ -14,8 +17,6 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const TEXT_BYTES_MAX: usize = 1024;
 /// Ids with a meaning of their own whoever gives them out: `nobody`, and the ends of 16 and 32 bits.
 const RESERVED: [u32; 4] = [0, 65_534, 65_535, u32::MAX];
-/// The name of group [`USERS_GID`].
-pub const USERS_NAME: &[u8] = b"users";
 /// Names of accounts that programs and distributions bring, in order: groups whose members are privileged, and users and
 /// groups of services. A directory that has one before the package is installed would get its rights.
 const PRIVILEGED: [&str; 72] = [
@@ -110,20 +111,34 @@ pub struct Rules {
     pub exceptions: Exceptions,
 }
 
-/// The host's own accounts, which no directory may touch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // names say it
-pub struct Locals {
-    pub user_names: HashSet<Vec<u8>>,
-    pub uids: HashSet<u32>,
-    pub group_names: HashSet<Vec<u8>>,
-    pub gids: HashSet<u32>,
-    /// Primary gids of local users.
-    pub primary_gids: HashSet<u32>,
-    pub subuids: IdRanges,
-    pub subgids: IdRanges,
-    /// Whether group [`USERS_GID`] has the name [`USERS_NAME`].
-    pub has_users_group: bool,
+/// A user, however it is kept.
+pub trait AsUser {
+    /// Its fields.
+    fn as_user(&self) -> User<'_>;
+}
+
+/// A group, however it is kept.
+pub trait AsGroup {
+    /// Its name.
+    fn name(&self) -> &[u8];
+    /// Its gid.
+    fn gid(&self) -> u32;
+}
+
+impl AsUser for User<'_> {
+    fn as_user(&self) -> User<'_> {
+        *self
+    }
+}
+
+impl AsGroup for Group<'_> {
+    fn name(&self) -> &[u8] {
+        self.name
+    }
+
+    fn gid(&self) -> u32 {
+        self.gid
+    }
 }
 
 /// Proof that an entry passed. Made here alone.
@@ -271,43 +286,82 @@ impl fmt::Display for Owner {
 }
 
 impl Rules {
+    /// The rules of a domain of the configuration.
+    #[must_use]
+    pub fn new(domain: &Domain, host: &Host) -> Self {
+        Self {
+            min_id: domain.min_id,
+            max_id: domain.max_id,
+            allowed_local_gids: host.allowed_local_gids.clone(),
+            exceptions: host.exceptions.clone(),
+        }
+    }
+
+    /// Rules that let pass what one of several domains lets pass, for an entry whose domain is not known. They
+    /// have the same exceptions, which are the host's. `None` without a domain.
+    #[must_use]
+    pub fn any_of<'r>(all: impl Iterator<Item = &'r Self> + Clone) -> Option<Self> {
+        let gids = all.clone().flat_map(|rules| rules.allowed_local_gids.iter().copied());
+        Some(Self {
+            min_id: all.clone().map(|rules| rules.min_id).min()?,
+            max_id: all.clone().map(|rules| rules.max_id).max()?,
+            allowed_local_gids: gids.collect(),
+            exceptions: all.clone().next()?.exceptions.clone(),
+        })
+    }
+
     /// Whether the user may be served.
-    pub fn user<'a>(&self, user: &'a User, locals: &Locals) -> Result<Admitted<'a, User>, Refusal> {
-        self.name(user.name())?;
+    ///
+    /// # Errors
+    ///
+    /// The reason why not.
+    pub fn user<'a, U: AsUser>(
+        &self,
+        entry: &'a U,
+        locals: &Locals,
+    ) -> Result<Admitted<'a, U>, Refusal> {
+        let user = entry.as_user();
+        self.name(user.name)?;
         self.id(Id::Uid, user.uid)?;
         self.primary_gid(user.gid, locals)?;
         if !self.exceptions.subordinate_ids && locals.subuids.contains(user.uid) {
             return Err(Refusal::Subordinate(Id::Uid, user.uid));
         }
-        if locals.user_names.contains(user.name()) {
+        if locals.user_names.contains(user.name) {
             return Err(Refusal::LocalUserName);
         }
         if locals.uids.contains(&user.uid) {
             return Err(Refusal::Local(Id::Uid, user.uid));
         }
-        text("GECOS", user.gecos())?;
-        folder("home folder", user.dir())?;
-        if !user.shell().is_empty() {
-            folder("shell", user.shell())?;
+        text("GECOS", user.gecos.unwrap_or_default())?;
+        folder("home folder", user.dir.unwrap_or_default())?;
+        let shell = user.shell.unwrap_or_default();
+        if !shell.is_empty() {
+            folder("shell", shell)?;
         }
-        Ok(Admitted(user))
+        Ok(Admitted(entry))
     }
 
     /// Whether the group may be served.
-    pub fn group<'a>(
+    ///
+    /// # Errors
+    ///
+    /// The reason why not.
+    pub fn group<'a, G: AsGroup>(
         &self,
-        group: &'a Group,
+        group: &'a G,
         locals: &Locals,
-    ) -> Result<Admitted<'a, Group>, Refusal> {
-        self.name(&group.name)?;
-        self.id(Id::Gid, group.gid)?;
-        if locals.group_names.contains(&*group.name) {
+    ) -> Result<Admitted<'a, G>, Refusal> {
+        let gid = group.gid();
+        self.name(group.name())?;
+        self.id(Id::Gid, gid)?;
+        if locals.group_names.contains(group.name()) {
             return Err(Refusal::LocalGroupName);
         }
-        if locals.gids.contains(&group.gid) {
-            return Err(Refusal::Local(Id::Gid, group.gid));
+        if locals.gids.contains(&gid) {
+            return Err(Refusal::Local(Id::Gid, gid));
         }
-        self.shared_gid(Id::Gid, group.gid, locals)?;
+        self.shared_gid(Id::Gid, gid, locals)?;
         Ok(Admitted(group))
     }
 
