@@ -114,7 +114,10 @@ fn keep_in_memory(output: &Path) {
         copy::put(folder, &stat, stat.mode(), file)?;
         copy::keep_only(folder, stat.ino())
     };
-    if let Err(error) = copied() {
+    // Where /run is on a disk there is nothing to gain.
+    if let Err(error) = copied()
+        && error.kind() != ErrorKind::Unsupported
+    {
         say(format_args!(
             "roster: {}: no copy of the snapshot: {error}. Each program reads the whole file when it opens it.",
             folder.display()

@@ -280,7 +280,7 @@ pub fn judge(report: &Report) -> Vec<Finding> {
         find(
             Level::Warning,
             format!("programs have no copy of the snapshot in memory: {}", publisher.copy_error),
-            "each program reads the whole file when it opens it. Give /run more room".to_owned(),
+            "each program reads the whole file when it opens it. /run must be a tmpfs with room for two more snapshots".to_owned(),
         );
     }
     if let Ok(publisher) = &report.publisher

@@ -316,9 +316,9 @@ impl Owners<'_> {
     }
 }
 
-/// The folder of copies of the snapshot. `roster compile` makes it too, as root.
+/// The folder of copies of the snapshot. The publisher may have had another user before.
 fn copies(run_folder: &OwnedFd, run: &Path, publisher: Option<Ids>) -> anyhow::Result<()> {
-    subfolder(run_folder, COPIES, publisher, 0o755, &Owners::of(publisher))
+    subfolder(run_folder, COPIES, publisher, 0o755, &Owners::ANY)
         .with_context(|| format!("cannot use {}", run.join(COPIES).display()))?;
     Ok(())
 }

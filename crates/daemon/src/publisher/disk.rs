@@ -7,7 +7,6 @@
 use super::Hub;
 use roster_snapshot_build::copy;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -52,12 +51,12 @@ impl Hub {
         match read {
             Ok(()) => {
                 self.update(|status| status.disk_error.clear());
-                self.copy_again(&before);
+                self.copy_again();
             }
             Err(error) => {
                 tracing::error!("{} cannot be read: {error}", self.snapshot.display());
                 self.update(|status| status.disk_error = error.to_string());
-                self.unreadable.notify_one();
+                self.disk_read.notify_one();
             }
         }
     }
@@ -70,26 +69,37 @@ impl Hub {
     }
 
     /// Makes the copy of this publisher's own snapshot if programs find none.
-    fn copy_again(&self, file: &fs::Metadata) {
+    fn copy_again(&self) {
         let is_own = self.own.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let Some(folder) = self.copies.as_deref().filter(|_| is_own) else { return };
-        if copy::is_there(folder, file) {
-            return self.copied(&Ok(()));
-        }
-        let put = || copy::put(folder, file, file.mode(), File::open(&self.snapshot)?);
-        let copied = put();
+        let _copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
+        let copied = self.put_copy(folder);
         self.copied(&copied);
-        let is_refused = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
-        };
-        if copied.is_err_and(|error| is_refused(&error)) {
-            // The directory may be another one: the next attempt to publish sees to that.
-            self.changed.notify_one();
+        if copied.is_err() {
+            // The directory may be another one.
+            self.disk_read.notify_one();
         }
     }
 
+    fn put_copy(&self, folder: &Path) -> io::Result<()> {
+        let file = File::open(&self.snapshot)?;
+        let stat = file.metadata()?;
+        if copy::is_there(folder, &stat) {
+            return Ok(());
+        }
+        copy::put(folder, &stat, stat.mode(), file)
+    }
+
+    /// Removes all copies but that of the snapshot in place, which is made now if there was no room for it before.
+    pub(super) fn settle_copies(&self) {
+        let Some(folder) = &self.copies else { return };
+        let Ok(file) = fs::symlink_metadata(&self.snapshot) else { return };
+        let copied = copy::keep_only(folder, file.ino()).and_then(|()| self.put_copy(folder));
+        self.copied(&copied);
+    }
+
     /// Tells whether there is a copy.
-    pub(super) fn copied(&self, copied: &io::Result<()>) {
+    fn copied(&self, copied: &io::Result<()>) {
         let error = match (copied, &self.copies) {
             (Err(error), Some(folder)) => format!("{}: {error}", folder.display()),
             _ => String::new(),
@@ -117,17 +127,19 @@ pub fn read(snapshot: &Path, copies: Option<&Path>) -> io::Result<Vec<u8>> {
 /// Reads a file to its end, for the errors alone.
 fn read_through(path: &Path) -> io::Result<()> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let direct = rustix::fs::open(path, how | OFlags::DIRECT, Mode::empty());
-    let mut file = File::from(match direct {
-        // The file system has no direct reads.
-        Err(Errno::INVAL) => rustix::fs::open(path, how, Mode::empty())?,
-        direct => direct?,
-    });
     let mut room = vec![0; READ_BYTES + ALIGNMENT];
     let start = room.as_ptr().align_offset(ALIGNMENT);
     let buffer = &mut room[start..start + READ_BYTES];
-    while file.read(buffer)? > 0 {}
-    Ok(())
+    let mut read = |how| {
+        let mut file = File::from(rustix::fs::open(path, how, Mode::empty())?);
+        while file.read(buffer)? > 0 {}
+        Ok(())
+    };
+    read(how | OFlags::DIRECT).or_else(|error: io::Error| match error.kind() {
+        // The file system has no direct reads, or wants another alignment.
+        io::ErrorKind::InvalidInput => read(how),
+        _ => Err(error),
+    })
 }
 
 #[cfg(test)]

@@ -138,8 +138,10 @@ pub struct Hub {
     failures: Mutex<Failures>,
     /// Where copies of the snapshot are for programs.
     copies: Option<PathBuf>,
-    /// The disk does not give the snapshot in place.
-    unreadable: Notify,
+    /// Held while copies are made or removed.
+    copying: Mutex<()>,
+    /// The snapshot in place cannot be read from the disk, or not be copied.
+    disk_read: Notify,
     /// By domain: wakes who asks its back-end for news.
     news: Vec<Arc<Notify>>,
     status: Mutex<PublisherStatus>,
@@ -198,7 +200,8 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         newest: AtomicU64::new(newest),
         failures: Mutex::default(),
         copies,
-        unreadable: Notify::new(),
+        copying: Mutex::default(),
+        disk_read: Notify::new(),
         news: config.domains.iter().map(|_| Arc::default()).collect(),
         status: Mutex::new(status),
         snapshot,
@@ -392,7 +395,8 @@ fn publish_image(hub: &Hub, image: &SnapshotImage, served: &Served) -> anyhow::R
     let last_bytes = last_bytes + last_bytes / 16;
     let rights = Rights { mode: 0o644, gid: None };
     let newest = hub.newest.load(Ordering::Relaxed);
-    let (mut new, mut copied) = (None, Ok(()));
+    let _copying = hub.copying.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut new = None;
     let published = publish_after(&hub.snapshot, rights, newest, |file, generation| {
         let mut bytes = Cursor::new(Vec::with_capacity(usize::try_from(last_bytes).unwrap_or(0)));
         let length = image.write(&mut bytes, generation)?;
@@ -403,7 +407,8 @@ fn publish_image(hub: &Hub, image: &SnapshotImage, served: &Served) -> anyhow::R
             let recorded = scope.spawn(|| hub.record(&bytes, served));
             let written = file.write_all(&bytes).and_then(|()| {
                 if let Some(folder) = &hub.copies {
-                    copied = copy::put(folder, &file.metadata()?, rights.mode, &bytes[..]);
+                    // It is there when the file gets its name. Whether it is gets told below.
+                    let _ = copy::put(folder, &file.metadata()?, rights.mode, &bytes[..]);
                 }
                 file.sync_data()
             });
@@ -421,13 +426,9 @@ fn publish_image(hub: &Hub, image: &SnapshotImage, served: &Served) -> anyhow::R
             Err(_) => return Err(std::io::Error::other("the snapshot was not verified")),
         }
         Ok(length)
-    })?;
-    if let (Some(folder), Some((_, (_, inode)))) = (&hub.copies, &new)
-        && copied.is_ok()
-    {
-        copied = copy::keep_only(folder, *inode);
-    }
-    hub.copied(&copied);
+    });
+    hub.settle_copies();
+    let published = published?;
     let stamp = Stamp::of(&hub.snapshot).ok();
     let own = new.map(|(section, file)| {
         let stamp = stamp.filter(|stamp| stamp.file() == file);
@@ -604,9 +605,12 @@ impl Hub {
                 tracing::warn!("{snapshot} is published again: it cannot be read");
                 return;
             }
+            if guard.moved().is_some() {
+                return;
+            }
             tokio::select! {
                 () = guard.changed() => {}
-                () = self.unreadable.notified() => {}
+                () = self.disk_read.notified() => {}
             }
         }
     }
