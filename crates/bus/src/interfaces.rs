@@ -433,7 +433,7 @@ pub struct PublisherStatus {
     pub foreign: String,
     /// Why the snapshot in place cannot be read from the disk; empty when it can.
     pub disk_error: String,
-    /// Why programs have no copy of it in memory; empty when they have one, or read another place.
+    /// Why the copy of it in memory is missing; empty when it is there, or when programs read another place.
     pub copy_error: String,
     /// Look-ups of programs that failed in the last minute.
     pub failed_lookups: u64,

@@ -114,7 +114,7 @@ fn keep_in_memory(output: &Path) {
         copy::put(folder, &stat, stat.mode(), file)?;
         copy::keep_only(folder, stat.ino())
     };
-    // Where /run is on a disk there is nothing to gain.
+    // A copy on a disk would gain nothing.
     if let Err(error) = copied()
         && error.kind() != ErrorKind::Unsupported
     {

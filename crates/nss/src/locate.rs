@@ -18,8 +18,8 @@ const ACCOUNTS_FOLDER: &CStr = c"/var/lib/roster/snap";
 const SHADOW_FOLDER: &CStr = c"/var/lib/roster/shadow";
 const ACCOUNTS_NAME: &CStr = c"roster.snap";
 const SHADOW_NAME: &CStr = c"shadow.snap";
-/// Where the copy in memory is of a snapshot of accounts with inode number 0; the others' numbers are there
-/// instead, see docs/snapshot-format.md.
+/// The copy in memory of a snapshot of accounts with inode number 0. The digits are those of the inode number, see
+/// docs/snapshot-format.md.
 const COPY: &CStr = c"/run/roster/snap/0000000000000000";
 const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
 /// Names the snapshot of accounts; the one of shadow entries is looked for beside it.
@@ -118,8 +118,8 @@ impl Location {
         if trusted { Ok((file, stat)) } else { Err(libc::EIO) }
     }
 
-    /// The copy in memory of the opened file, if there is one: the same owner's, of the same length, mode and
-    /// time of change. Nobody else can put one there that is.
+    /// The copy in memory of the opened file: the same owner's, of the same length, mode and time of modification.
+    /// Only that owner and root can make such a file.
     pub fn copy_of(&self, stat: &Stat) -> Option<Descriptor> {
         if self.chosen_by.is_some() || self.kind != Kind::Accounts {
             return None;

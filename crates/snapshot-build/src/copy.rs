@@ -2,8 +2,8 @@
 //! on a disk that may lose a sector, which in a mapping is SIGBUS.
 //!
 //! A copy's name is the inode number of its file. Programs take the copy if its owner, length, mode and modification
-//! time are those of the file. So the copy of the next snapshot may lie beside that of the one in place, and a file
-//! without a copy of its own is read from the disk.
+//! time are those of the file. The copy of the next snapshot may lie beside that of the one in place. Programs read a
+//! file without a copy of its own from the disk.
 
 use rustix::fs::{self, AtFlags, FsWord, Mode, OFlags, StatFs, Timespec, Timestamps};
 use std::fs::{DirBuilder, File, Metadata, Permissions};

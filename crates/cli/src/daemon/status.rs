@@ -279,7 +279,7 @@ pub fn judge(report: &Report) -> Vec<Finding> {
     {
         find(
             Level::Warning,
-            format!("programs have no copy of the snapshot in memory: {}", publisher.copy_error),
+            format!("the copy of the snapshot in memory is missing: {}", publisher.copy_error),
             "each program reads the whole file when it opens it. /run must be a tmpfs with room for two more snapshots".to_owned(),
         );
     }

@@ -1,8 +1,8 @@
 //! Whether the snapshot in place can be read from its disk, and its copy in memory, which programs map.
 //!
 //! Programs that have the copy do not notice a sector that cannot be read. The next boot would, and so would programs
-//! without a copy. So the file is read whole at the start and then every [`READ_EVERY`], around the page cache where
-//! the file system allows it.
+//! without a copy. So the publisher reads the whole file when it starts and then every [`READ_EVERY`], around the page
+//! cache if the file system allows it.
 
 use super::Hub;
 use roster_snapshot_build::copy;
@@ -22,7 +22,7 @@ const READ_BYTES: usize = 1 << 20;
 /// To what direct reads are aligned: no disk has larger sectors.
 const ALIGNMENT: usize = 4096;
 
-/// Where programs look for copies, if this publisher's run-time directory is that of programs.
+/// The directory of copies; none if this publisher's run-time directory is not the one that programs know.
 #[must_use]
 pub fn copies(run_dir: &Path) -> Option<PathBuf> {
     let folder = Path::new(copy::FOLDER);
@@ -90,7 +90,7 @@ impl Hub {
         copy::put(folder, &stat, stat.mode(), file)
     }
 
-    /// Removes all copies but that of the snapshot in place, which is made now if there was no room for it before.
+    /// Keeps the copy of the snapshot in place alone, and makes it now if the older ones left it no room.
     pub(super) fn settle_copies(&self) {
         let Some(folder) = &self.copies else { return };
         let Ok(file) = fs::symlink_metadata(&self.snapshot) else { return };
@@ -106,7 +106,7 @@ impl Hub {
         };
         self.update(|status| {
             if !error.is_empty() && status.copy_error != error {
-                tracing::warn!("no copy of the snapshot in memory: {error}");
+                tracing::warn!("the copy of the snapshot in memory is missing: {error}");
             }
             status.copy_error = error;
         });
@@ -136,7 +136,7 @@ fn read_through(path: &Path) -> io::Result<()> {
         Ok(())
     };
     read(how | OFlags::DIRECT).or_else(|error: io::Error| match error.kind() {
-        // The file system has no direct reads, or wants another alignment.
+        // The file system refuses direct reads, or wants another alignment.
         io::ErrorKind::InvalidInput => read(how),
         _ => Err(error),
     })

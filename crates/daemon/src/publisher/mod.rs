@@ -25,8 +25,8 @@
 //!
 //! The snapshot in place is watched by inotify, see `own`.
 //!
-//! Timers: ten to sixty seconds once at the start; when idle, the snapshot is read from its disk every five minutes,
-//! and nothing else, unless a back-end has nothing to tell yet,
+//! Timers: ten to sixty seconds once at the start; when idle, five minutes between two reads of the snapshot from its
+//! disk, and others only while a back-end has nothing to tell yet,
 //! which is asked again after one to 60 seconds, or the host's own accounts cannot be read or were
 //! written a moment ago, which are read again every second. A change is published at once, the next one not
 //! before `[publisher] interval` has passed, and a storm of changes takes half of the time at the most,
@@ -136,7 +136,7 @@ pub struct Hub {
     /// The newest generation that this publisher is known to have written.
     newest: AtomicU64,
     failures: Mutex<Failures>,
-    /// Where copies of the snapshot are for programs.
+    /// The directory of copies of the snapshot.
     copies: Option<PathBuf>,
     /// Held while copies are made or removed.
     copying: Mutex<()>,
