@@ -1,6 +1,5 @@
-//! Sectors of the snapshot's disk that cannot be read: the disk is a loop device whose file was cut. No program dies of
-//! it, local accounts answer, and under rosterd nobody notices: programs map a copy in memory until a new file is
-//! written.
+//! The snapshot's disk fails to read some sectors: the test cuts the file of a loop device. Programs get an error and
+//! live, and local accounts answer. Under rosterd programs map a copy in memory until there is a new file.
 
 use roster_system_tests::host::RECOMMENDED;
 use roster_system_tests::rosterd::SOON;
@@ -30,7 +29,7 @@ impl Disk {
     fn under(host: &Host) -> Self {
         let (image, mount) = (host.path("disk.img"), host.state());
         File::create(&image).expect("create").set_len(DISK_BYTES).expect("grow");
-        // What is written behind the end of the file makes it longer again: no journal, no times of access.
+        // A write behind the end of the file makes it longer again: no journal, no times of access.
         let make = ["-q", "-F", "-b", "4096", "-O", "^has_journal"];
         done(Command::new(tool("mkfs.ext4", "e2fsprogs")).args(make).arg(&image));
         // Direct, or reads behind the end of the file give zeros.
@@ -69,7 +68,7 @@ impl Drop for Disk {
     }
 }
 
-/// What a command that works says.
+/// The output of a command that works.
 fn done(command: &mut Command) -> String {
     run(command).text()
 }
@@ -102,7 +101,7 @@ fn copies(rosterd: &mut Rosterd) -> PathBuf {
     format!("/proc/{}/root/run/roster/snap", rosterd.process().pid().as_raw_nonzero()).into()
 }
 
-/// Where the copy of that snapshot is to be.
+/// The expected place of that snapshot's copy.
 fn copy_of(snapshot: &Path, copies: &Path) -> PathBuf {
     copies.join(format!("{:016x}", snapshot.metadata().expect("a snapshot").ino()))
 }
