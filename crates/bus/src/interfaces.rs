@@ -431,6 +431,10 @@ pub struct PublisherStatus {
     pub locals_error: String,
     /// Which snapshot is in place, if another program wrote it; empty when none did.
     pub foreign: String,
+    /// Why the snapshot in place cannot be read from the disk; empty when it can.
+    pub disk_error: String,
+    /// Why the copy of it in memory is missing; empty when it is there, or when programs read another place.
+    pub copy_error: String,
     /// Look-ups of programs that failed in the last minute.
     pub failed_lookups: u64,
     /// Why the last of them did; empty without any.

@@ -10,11 +10,11 @@ use roster_snapshot_build::Image;
 use roster_snapshot_build::compile::{
     self, Compiled, Note, Progress as At, Remark, Report, Source,
 };
-use roster_snapshot_build::mark;
 use roster_snapshot_build::publish::{PublishError, Published, Rights, publish};
+use roster_snapshot_build::{copy, mark};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -66,6 +66,7 @@ pub fn run(args: &Compile, out: &mut dyn Write) -> Result<()> {
     let Compiled { image, report } = accounts;
     let published = put(&args.output, Rights { mode: MODE, gid: None }, &image)?;
     set_mark(&args.output);
+    keep_in_memory(&args.output);
     outputs.insert(0, Output { path: &args.output, kind: Kind::Accounts, published, report });
     drop(bar);
 
@@ -96,6 +97,30 @@ fn set_mark(output: &Path) {
             "roster: {}: cannot be created: {error}. Programs take a missing snapshot for a host without \
              users.",
             mark::path().display()
+        ));
+    }
+}
+
+/// Programs map the copy, and a sector of the disk that cannot be read ends none of them.
+fn keep_in_memory(output: &Path) {
+    if output != Path::new(snapshot_file::DEFAULT) || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = Path::new(copy::FOLDER);
+    let copied = || -> std::io::Result<()> {
+        let file = File::open(output)?;
+        let stat = file.metadata()?;
+        copy::make_folder(folder)?;
+        copy::put(folder, &stat, stat.mode(), file)?;
+        copy::keep_only(folder, stat.ino())
+    };
+    // A copy on a disk would gain nothing.
+    if let Err(error) = copied()
+        && error.kind() != ErrorKind::Unsupported
+    {
+        say(format_args!(
+            "roster: {}: no copy of the snapshot: {error}. Each program reads the whole file when it opens it.",
+            folder.display()
         ));
     }
 }

@@ -39,6 +39,8 @@ const NO_COLOR: (&str, &str) = ("NO_COLOR", "If set and not empty, output has no
 
 const ROSTER_SNAP: (&str, &str) =
     ("/var/lib/roster/snap/roster.snap", "The snapshot that programs read.");
+const COPY: (&str, &str) =
+    ("/run/roster/snap/*", "Its copy in memory, which programs map in place of it.");
 const SHADOW_SNAP: (&str, &str) = (
     "/var/lib/roster/shadow/shadow.snap",
     "The snapshot of password hashes, for root and group shadow.",
@@ -114,7 +116,7 @@ const PAGES: &[Page] = &[
             WRONG_USE,
         ],
         environment: &[],
-        files: &[ROSTER_SNAP, SHADOW_SNAP],
+        files: &[ROSTER_SNAP, COPY, SHADOW_SNAP],
         see_also: &["roster-inspect(1)", "roster-enable(1)", "passwd(5)", "group(5)", "shadow(5)"],
     },
     Page {

@@ -75,6 +75,7 @@ const SECTIONS: &[Section] = &[
                  an error (EIO), not as a host without users.",
             ),
             ("/var/lib/roster/snap/roster.snap", "The snapshot that programs read."),
+            ("/run/roster/snap/*", "Its copy in memory, which programs map in place of it."),
             (
                 "/var/lib/roster/snap/roster.domains",
                 "Generation, checksum, and users and groups of each domain, of the snapshot in place and of \

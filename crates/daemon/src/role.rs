@@ -53,6 +53,8 @@ pub const LAUNCH_BYTES_MAX: usize = 8 << 20;
 pub const SNAPSHOTS: &str = "snap";
 /// The snapshot in it.
 pub const SNAPSHOT: &str = "roster.snap";
+/// Folder of copies of the snapshot in the run-time folder: the publisher's.
+pub const COPIES: &str = "snap";
 /// Folder of caches in the state folder: root's, with a folder of each back-end's in it.
 pub const DOMAINS: &str = "domains";
 

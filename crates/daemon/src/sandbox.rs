@@ -7,7 +7,7 @@
 //! libraries stay readable, for the C library's resolver of host names loads its services late.
 
 use crate::reach::folders_of;
-use crate::role::{DOMAINS, Launch, RoleConfig, SNAPSHOTS};
+use crate::role::{COPIES, DOMAINS, Launch, RoleConfig, SNAPSHOTS};
 use roster_config::{Provider, Server};
 use roster_confine::{Needs, Tcp};
 use rustix::process::{Resource, Rlimit};
@@ -45,7 +45,7 @@ fn needs(launch: &Launch) -> Needs {
         },
         RoleConfig::Publisher(_) => Needs {
             read: folders_of(&followed(&launch.config)),
-            write: vec![launch.state_dir.join(SNAPSHOTS)],
+            write: vec![launch.state_dir.join(SNAPSHOTS), launch.run_dir.join(COPIES)],
             ..Needs::default()
         },
         RoleConfig::Backend(backend) => {

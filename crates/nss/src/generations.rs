@@ -538,6 +538,14 @@ fn load(location: &Location, kind: Kind) -> Result<Mapped, c_int> {
     if bytes == 0 {
         return Err(libc::EIO);
     }
+    let file = match location.copy_of(&stat) {
+        Some(copy) => copy,
+        // A page that cannot be read is an error here, and SIGBUS in the mapping.
+        None => {
+            system::read_through(&file)?;
+            file
+        }
+    };
     let bytes = system::map(&file, bytes)?;
     let opened = match kind {
         Kind::Accounts => Snapshot::open(bytes),

@@ -18,6 +18,10 @@ const ACCOUNTS_FOLDER: &CStr = c"/var/lib/roster/snap";
 const SHADOW_FOLDER: &CStr = c"/var/lib/roster/shadow";
 const ACCOUNTS_NAME: &CStr = c"roster.snap";
 const SHADOW_NAME: &CStr = c"shadow.snap";
+/// The copy in memory of a snapshot of accounts with inode number 0. The digits are those of the inode number, see
+/// docs/snapshot-format.md.
+const COPY: &CStr = c"/run/roster/snap/0000000000000000";
+const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
 /// Names the snapshot of accounts; the one of shadow entries is looked for beside it.
 const VARIABLE: &CStr = c"ROSTER_SNAPSHOT";
 /// `AT_SECURE` of the auxiliary vector (getauxval(3)).
@@ -68,7 +72,7 @@ impl Location {
 
     /// The path.
     pub fn path(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.path).unwrap_or_default()
+        system::c_str(&self.path)
     }
 
     /// What is at the path now.
@@ -112,6 +116,24 @@ impl Location {
             && (!folder_stat.is_writable_by_others()
                 || (self.chosen_by.is_some() && folder_stat.is_sticky()));
         if trusted { Ok((file, stat)) } else { Err(libc::EIO) }
+    }
+
+    /// The copy in memory of the opened file: the same owner's, of the same length, mode and time of modification.
+    /// Only that owner and root can make such a file.
+    pub fn copy_of(&self, stat: &Stat) -> Option<Descriptor> {
+        if self.chosen_by.is_some() || self.kind != Kind::Accounts {
+            return None;
+        }
+        let mut name = [0; COPY.count_bytes() + 1];
+        name.copy_from_slice(COPY.to_bytes_with_nul());
+        let (mut rest, mut end) = (stat.inode(), COPY.count_bytes());
+        while rest != 0 {
+            end = end.wrapping_sub(1);
+            *name.get_mut(end)? = HEXADECIMAL[(rest & 15) as usize];
+            rest >>= 4;
+        }
+        let copy = system::open(None, system::c_str(&name), libc::O_RDONLY).ok()?;
+        system::stat_open(&copy).ok()?.is_copy_of(stat).then_some(copy)
     }
 
     /// Whether the floor limits that file. It does where another user than root, such as the publisher, may have
@@ -210,5 +232,5 @@ fn last_of(path: &[u8]) -> &[u8] {
 fn c_string<'a>(bytes: &[u8], buffer: &'a mut [u8; PATH_BYTES_MAX]) -> Result<&'a CStr, c_int> {
     *buffer.get_mut(bytes.len()).ok_or(libc::ENAMETOOLONG)? = 0;
     buffer.get_mut(..bytes.len()).ok_or(libc::ENAMETOOLONG)?.copy_from_slice(bytes);
-    CStr::from_bytes_until_nul(buffer).map_err(|_| libc::EIO)
+    Ok(system::c_str(buffer))
 }

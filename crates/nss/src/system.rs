@@ -30,6 +30,16 @@ pub struct Stat {
 }
 
 impl Stat {
+    pub fn inode(&self) -> u64 {
+        self.identity.inode
+    }
+
+    /// Whether it is a copy with the same rights. The file itself was regular, and so is the copy.
+    pub fn is_copy_of(&self, file: &Self) -> bool {
+        (self.owner, self.mode, self.bytes) == (file.owner, file.mode, file.bytes)
+            && self.identity.modified == file.identity.modified
+    }
+
     pub fn is_regular(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
     }
@@ -45,6 +55,16 @@ impl Stat {
     /// Whether group or others may write.
     pub fn is_writable_by_others(&self) -> bool {
         self.mode & (libc::S_IWGRP | libc::S_IWOTH) != 0
+    }
+}
+
+/// The text before the first NUL of bytes that end with one.
+#[inline(never)] // one copy for all callers
+pub fn c_str(bytes: &[u8]) -> &CStr {
+    match bytes.last() {
+        // SAFETY: a NUL is among the bytes. The C library finds it with less code than core.
+        Some(0) => unsafe { CStr::from_ptr(bytes.as_ptr().cast()) },
+        _ => c"",
     }
 }
 
@@ -84,6 +104,27 @@ fn stat_at(folder: c_int, path: &CStr, flags: c_int) -> Result<Stat, c_int> {
         owner: stat.st_uid,
         mode: stat.st_mode,
     })
+}
+
+/// Bytes that [`read_through`] reads at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Reads an open file to its end, for the errors alone.
+#[cold]
+pub fn read_through(descriptor: &Descriptor) -> Result<(), c_int> {
+    let room = allocate::<[u8; READ_BYTES]>().ok_or(libc::ENOMEM)?;
+    // SAFETY: fresh memory, zeroed, that is freed below only.
+    let buffer = unsafe { &mut *room };
+    let read = loop {
+        match read(descriptor, buffer) {
+            Ok(0) => break Ok(()),
+            Ok(_) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    // SAFETY: it came from `allocate`, and nothing refers to it any more.
+    unsafe { free(room) };
+    read
 }
 
 /// Maps the first `bytes` of a file for reading, for ever unless [`unmap`]ped.
@@ -151,7 +192,7 @@ pub fn environment<'a>(name: &CStr, value: &'a mut [u8]) -> Option<&'a CStr> {
     let found = unsafe { CStr::from_ptr(found) }.to_bytes_with_nul();
     let value = value.get_mut(..found.len())?;
     value.copy_from_slice(found);
-    CStr::from_bytes_with_nul(value).ok()
+    Some(c_str(value))
 }
 
 /// Whether the program is statically linked, as far as its program headers tell: it then has a

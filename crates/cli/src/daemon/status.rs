@@ -263,6 +263,27 @@ pub fn judge(report: &Report) -> Vec<Finding> {
         );
     }
     if let Ok(publisher) = &report.publisher
+        && !publisher.disk_error.is_empty()
+    {
+        find(
+            Level::Problem,
+            format!(
+                "{} cannot be read from the disk: {}",
+                publisher.snapshot, publisher.disk_error
+            ),
+            "the publisher writes a new file, on other blocks. Check the disk".to_owned(),
+        );
+    }
+    if let Ok(publisher) = &report.publisher
+        && !publisher.copy_error.is_empty()
+    {
+        find(
+            Level::Warning,
+            format!("the copy of the snapshot in memory is missing: {}", publisher.copy_error),
+            "each program reads the whole file when it opens it. /run must be a tmpfs with room for two more snapshots".to_owned(),
+        );
+    }
+    if let Ok(publisher) = &report.publisher
         && publisher.failed_lookups > 0
     {
         let lookups = counted(publisher.failed_lookups, "lookup");
@@ -836,6 +857,8 @@ fn snapshot_json(publisher: &PublisherStatus) -> Value {
         "waits_for": some(&publisher.waits_for),
         "locals_error": some(&publisher.locals_error),
         "foreign": some(&publisher.foreign),
+        "disk_error": some(&publisher.disk_error),
+        "copy_error": some(&publisher.copy_error),
         "failed_lookups": publisher.failed_lookups,
         "failed_lookup": some(&publisher.failed_lookup),
     })

@@ -9,7 +9,7 @@
 
 use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
-use crate::role::{DOMAINS, SNAPSHOTS};
+use crate::role::{COPIES, DOMAINS, SNAPSHOTS};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use roster_bus::names::SOCKET;
 use roster_config::{KEYTAB_MARK, Listen};
@@ -81,6 +81,7 @@ impl Folders {
                 .status(CANNOT_CREATE)
         };
         made(SNAPSHOTS, publisher, 0o755)?;
+        copies(&run_folder, &run, publisher).status(CANNOT_CREATE)?;
         let domains = made(DOMAINS, None, 0o711)?;
         if fs::flock(&domains, FlockOperation::NonBlockingLockExclusive).is_err() {
             let error = anyhow!(
@@ -92,9 +93,12 @@ impl Folders {
         Ok(Self { state, run, domains, lock })
     }
 
-    /// Makes the folders of the state folder again that were removed since the start, or that another file
-    /// system hides. `publisher` gets the folder of snapshots.
+    /// Makes the folder of copies and those of the state folder again that were removed since the start, or that
+    /// another file system hides. `publisher` gets the folders of snapshots and of copies.
     pub fn renew_state(&mut self, publisher: Option<Ids>) -> anyhow::Result<()> {
+        self.renew_run()?;
+        let run = fs::open(&self.run, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        copies(&run, &self.run, publisher)?;
         let renewed = || -> anyhow::Result<OwnedFd> {
             let state = make_folder(&self.state, None, 0o022)?;
             subfolder(&state, SNAPSHOTS, publisher, 0o755, &Owners::of(publisher))?;
@@ -310,6 +314,13 @@ impl Owners<'_> {
         let own = [0, own_uid()].contains(&uid) || self.role == Some(uid);
         own || self.any || self.backends.contains(&uid)
     }
+}
+
+/// The folder of copies of the snapshot. The publisher may have had another user before.
+fn copies(run_folder: &OwnedFd, run: &Path, publisher: Option<Ids>) -> anyhow::Result<()> {
+    subfolder(run_folder, COPIES, publisher, 0o755, &Owners::ANY)
+        .with_context(|| format!("cannot use {}", run.join(COPIES).display()))?;
+    Ok(())
 }
 
 /// Opens a folder in a folder, made if need be; refused if it is there and not of these owners.
@@ -571,6 +582,7 @@ mod tests {
         std::fs::remove_dir_all(root.path().join("run")).unwrap();
         folders.renew_state(None).unwrap();
         folders.renew_run().unwrap();
+        assert!(root.path().join("run").join(COPIES).is_dir());
         assert!(root.path().join("state/snap").is_dir());
         folders.cache("lab", None, &BTreeSet::new()).unwrap();
         assert!(root.path().join("state/domains/lab").is_dir(), "it was made in the new folder");

@@ -15,6 +15,7 @@
 //! | `places` | where in it each domain's entries lie |
 //! | `restored` | what a domain had, while nothing of it can be taken in |
 //! | `own` | whether the snapshot in place is still this publisher's |
+//! | `disk` | whether it can be read, and its copy in memory |
 //! | `served` | what the snapshot in place has, for the next process |
 //! | `failures` | look-ups that failed lately |
 //! | `report` | what people are told |
@@ -24,7 +25,8 @@
 //!
 //! The snapshot in place is watched by inotify, see `own`.
 //!
-//! Timers: ten to sixty seconds once at the start; none when idle, unless a back-end has nothing to tell yet,
+//! Timers: ten to sixty seconds once at the start; when idle, five minutes between two reads of the snapshot from its
+//! disk, and others only while a back-end has nothing to tell yet,
 //! which is asked again after one to 60 seconds, or the host's own accounts cannot be read or were
 //! written a moment ago, which are read again every second. A change is published at once, the next one not
 //! before `[publisher] interval` has passed, and a storm of changes takes half of the time at the most,
@@ -32,6 +34,7 @@
 
 mod build;
 mod cost;
+mod disk;
 mod failures;
 mod kept;
 mod learnt;
@@ -52,7 +55,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::role::{self, Context, SNAPSHOT, Shutdown};
+use crate::role::{self, COPIES, Context, SNAPSHOT, Shutdown};
 use anyhow::Context as _;
 use failures::Failures;
 use futures_util::StreamExt;
@@ -73,6 +76,7 @@ use roster_provider::settled::SETTLED;
 use roster_provider::watch::Watch;
 use roster_snapshot::layout::Kind;
 use roster_snapshot_build::Image as SnapshotImage;
+use roster_snapshot_build::copy;
 use roster_snapshot_build::publish::{Published, Rights, publish_after};
 use roster_snapshot_build::verify::verify;
 use rustix::fs::SealFlags;
@@ -132,6 +136,12 @@ pub struct Hub {
     /// The newest generation that this publisher is known to have written.
     newest: AtomicU64,
     failures: Mutex<Failures>,
+    /// The directory of copies of the snapshot.
+    copies: Option<PathBuf>,
+    /// Held while copies are made or removed.
+    copying: Mutex<()>,
+    /// The snapshot in place cannot be read from the disk, or not be copied.
+    disk_read: Notify,
     /// By domain: wakes who asks its back-end for news.
     news: Vec<Arc<Notify>>,
     status: Mutex<PublisherStatus>,
@@ -150,8 +160,10 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let config = context.config.clone();
     let folder = context.snapshots();
     let snapshot = folder.join(SNAPSHOT);
-    let guard = Guard::new(&snapshot);
-    let Found { served, previous, own, newest, foreign } = in_place(&folder, &snapshot, &config);
+    let guard = Guard::new(&snapshot, &context.run_dir.join(COPIES));
+    let copies = disk::copies(&context.run_dir);
+    let Found { served, previous, own, newest, foreign } =
+        in_place(&folder, &snapshot, copies.as_deref(), &config);
     let places = previous.as_deref().and_then(|bytes| Places::read(&folder, bytes));
     let status = PublisherStatus {
         snapshot: snapshot.display().to_string(),
@@ -187,6 +199,9 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
         own: Mutex::new(own),
         newest: AtomicU64::new(newest),
         failures: Mutex::default(),
+        copies,
+        copying: Mutex::default(),
+        disk_read: Notify::new(),
         news: config.domains.iter().map(|_| Arc::default()).collect(),
         status: Mutex::new(status),
         snapshot,
@@ -204,6 +219,7 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
     let object = Object::new(Arc::clone(&hub));
     context.connection.object_server().at(context.role.path(), object).await?;
     context.ready().await?;
+    tokio::spawn(disk::follow(Arc::clone(&hub)));
     publish_changes(&hub, config.publisher.interval, guard, &mut context.shutdown).await
 }
 
@@ -257,9 +273,8 @@ async fn publish_changes(
             () = due => {}
             () = shutdown.wait() => return Ok(()),
         }
-        if guard.has_moved() {
-            let snapshot = hub.snapshot.display();
-            anyhow::bail!("{snapshot}: the directory is another one than at the start");
+        if let Some(folder) = guard.moved() {
+            anyhow::bail!("{}: the directory is another one than at the start", folder.display());
         }
         let start = Instant::now();
         hub.begun.fetch_add(1, Ordering::Relaxed);
@@ -380,6 +395,7 @@ fn publish_image(hub: &Hub, image: &SnapshotImage, served: &Served) -> anyhow::R
     let last_bytes = last_bytes + last_bytes / 16;
     let rights = Rights { mode: 0o644, gid: None };
     let newest = hub.newest.load(Ordering::Relaxed);
+    let _copying = hub.copying.lock().unwrap_or_else(PoisonError::into_inner);
     let mut new = None;
     let published = publish_after(&hub.snapshot, rights, newest, |file, generation| {
         let mut bytes = Cursor::new(Vec::with_capacity(usize::try_from(last_bytes).unwrap_or(0)));
@@ -389,7 +405,13 @@ fn publish_image(hub: &Hub, image: &SnapshotImage, served: &Served) -> anyhow::R
         let (verified, recorded, written) = std::thread::scope(|scope| {
             let verified = scope.spawn(|| verify(&bytes, Kind::Accounts).map(drop));
             let recorded = scope.spawn(|| hub.record(&bytes, served));
-            let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+            let written = file.write_all(&bytes).and_then(|()| {
+                if let Some(folder) = &hub.copies {
+                    // It is there when the file gets its name. Whether it is gets told below.
+                    let _ = copy::put(folder, &file.metadata()?, rights.mode, &bytes[..]);
+                }
+                file.sync_data()
+            });
             (verified.join(), recorded.join(), written)
         });
         written?;
@@ -404,7 +426,9 @@ fn publish_image(hub: &Hub, image: &SnapshotImage, served: &Served) -> anyhow::R
             Err(_) => return Err(std::io::Error::other("the snapshot was not verified")),
         }
         Ok(length)
-    })?;
+    });
+    hub.settle_copies();
+    let published = published?;
     let stamp = Stamp::of(&hub.snapshot).ok();
     let own = new.map(|(section, file)| {
         let stamp = stamp.filter(|stamp| stamp.file() == file);
@@ -478,6 +502,7 @@ impl Hub {
         metrics::gauge!("roster_snapshot_generation").set(generation as f64);
         self.update(|status| {
             status.generation = generation;
+            status.disk_error.clear();
             status.published_unix_ms = unix_ms();
             status.bytes = bytes;
             status.publications += 1;
@@ -575,7 +600,18 @@ impl Hub {
                 tracing::warn!("{snapshot} is published again: {why}");
                 return;
             }
-            guard.changed().await;
+            if self.is_unreadable() {
+                let snapshot = self.snapshot.display();
+                tracing::warn!("{snapshot} is published again: it cannot be read");
+                return;
+            }
+            if guard.moved().is_some() {
+                return;
+            }
+            tokio::select! {
+                () = guard.changed() => {}
+                () = self.disk_read.notified() => {}
+            }
         }
     }
 
@@ -806,12 +842,17 @@ struct Found {
 }
 
 /// Looks at the snapshot in place. Where nothing is recorded, it may have entries of every domain.
-fn in_place(state_dir: &Path, snapshot: &Path, config: &role::Publisher) -> Found {
+fn in_place(
+    state_dir: &Path,
+    snapshot: &Path,
+    copies: Option<&Path>,
+    config: &role::Publisher,
+) -> Found {
     let sections = served::read(state_dir);
     let newest = sections.iter().flatten().map(|section| section.identity.generation).max();
     let newest = newest.unwrap_or(0);
     let stamp = Stamp::of(snapshot).ok();
-    let bytes = match std::fs::read(snapshot) {
+    let bytes = match disk::read(snapshot, copies) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Found { newest, ..Found::default() };

@@ -116,24 +116,28 @@ impl InPlace {
 /// Waits for changes of the file, and of its directory.
 pub struct Guard {
     path: PathBuf,
-    folder: Option<(u64, u64)>,
+    copies: PathBuf,
+    folders: [Option<(u64, u64)>; 2],
     watch: Option<Watch>,
 }
 
 impl Guard {
-    /// Watches from now on.
+    /// Watches from now on. `copies` is the directory of copies of it.
     #[must_use]
-    pub fn new(path: &Path) -> Self {
+    pub fn new(path: &Path, copies: &Path) -> Self {
         let watch = Watch::new([path.to_owned()])
             .inspect_err(|error| tracing::warn!("{}: cannot be watched: {error}", path.display()));
-        Self { path: path.to_owned(), folder: folder_of(path), watch: watch.ok() }
+        let folders = [path.parent().and_then(identity), identity(copies)];
+        Self { path: path.to_owned(), copies: copies.to_owned(), folders, watch: watch.ok() }
     }
 
-    /// Whether the directory is another one than at the start, or gone: the sandbox allows this process to
-    /// write to that one alone.
+    /// Which directory, of the two, is another one than at the start, or gone: the sandbox allows this process to
+    /// write to those alone.
     #[must_use]
-    pub fn has_moved(&self) -> bool {
-        folder_of(&self.path) != self.folder
+    pub fn moved(&self) -> Option<&Path> {
+        let now = [self.path.parent()?, &self.copies];
+        let mut both = now.into_iter().zip(self.folders);
+        both.find(|(folder, before)| identity(folder) != *before).map(|(folder, _)| folder)
     }
 
     /// Returns when the file may have changed. Cancel safe.
@@ -146,8 +150,8 @@ impl Guard {
     }
 }
 
-fn folder_of(path: &Path) -> Option<(u64, u64)> {
-    let stat = fs::metadata(path.parent()?).ok()?;
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let stat = fs::metadata(folder).ok()?;
     Some((stat.dev(), stat.ino()))
 }
 
@@ -212,16 +216,22 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let snap = folder.path().join("snap");
         fs::create_dir(&snap).expect("create");
-        let path = snap.join("roster.snap");
+        let (path, copies) = (snap.join("roster.snap"), folder.path().join("copies"));
+        fs::create_dir(&copies).expect("create");
         fs::write(&path, "one").expect("write");
-        let mut guard = Guard::new(&path);
-        assert!(!guard.has_moved());
+        let mut guard = Guard::new(&path, &copies);
+        assert!(guard.moved().is_none());
         fs::remove_file(&path).expect("remove");
         tokio::time::timeout(crate::testing::SOON, guard.changed()).await.expect("told");
         fs::rename(&snap, folder.path().join("old")).expect("rename");
         tokio::time::timeout(crate::testing::SOON, guard.changed()).await.expect("told");
-        assert!(guard.has_moved());
+        assert_eq!(guard.moved(), Some(&*snap));
         fs::create_dir(&snap).expect("create");
-        assert!(guard.has_moved());
+        assert_eq!(guard.moved(), Some(&*snap));
+        fs::remove_dir(&snap).expect("remove");
+        fs::rename(folder.path().join("old"), &snap).expect("rename");
+        assert!(guard.moved().is_none());
+        fs::remove_dir(&copies).expect("remove");
+        assert_eq!(guard.moved(), Some(&*copies));
     }
 }

@@ -1528,7 +1528,7 @@ fn put(folder: &Path, state: &State, generation: u64) -> (Vec<u8>, Section) {
 fn snapshot_of_another_writer_counts_as_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (folder, snapshot) = (folder.path(), folder.path().join("roster.snap"));
-    let found = || super::in_place(folder, &snapshot, &config(&["corp"]));
+    let found = || super::in_place(folder, &snapshot, None, &config(&["corp"]));
     let mut state = host(&["corp"]);
     take(&mut state, 0, twenty_without(0, 1)).expect("well formed");
     let (own, section) = put(folder, &state, 7);
