@@ -48,7 +48,7 @@ fn attack(names: &mut Names, server: &str, maps: &Path) -> (u32, u32) {
     let maps = maps.display().to_string().replace('/', "+");
     let said = names.user(&format!("attack-{server}-{maps}"));
     let fields: Vec<_> = said.split(':').collect();
-    assert!(fields.len() == 7, "{said}");
+    assert!(fields.len() == 7, "{said}: no reply of the module, which may have ended the server");
     let mut tries = fields[4]
         .split_terminator(';')
         .map(|told| told.split_once('=').expect("what was tried, and its error"));

@@ -85,8 +85,10 @@ fn forge(host: &Host) {
     for name in ["passwd", "group", "shadow"] {
         command.arg(format!("--{name}")).arg(source.join(name));
     }
-    command.args(["--output", "/var/lib/roster/snap/roster.snap"]);
-    command.args(["--shadow-output", "/var/lib/roster/snap/shadow.snap"]);
+    let folder = Path::new("/var/lib/roster")
+        .join(host.snapshots().strip_prefix(host.state()).expect("below"));
+    command.arg("--output").arg(folder.join("roster.snap"));
+    command.arg("--shadow-output").arg(folder.join("shadow.snap"));
     let done = run(&mut command);
     assert_eq!(done.code, 0, "the publisher's user publishes: {}", done.error());
     let snapshot = fs::metadata(host.snapshot()).expect("it is there");
@@ -307,8 +309,6 @@ fn publisher_cannot_swap_domain_caches() {
     let mut rosterd = Rosterd::installed(&[Domain::files("corp", &passwd, &group)]);
     rosterd.launch();
     rosterd.expect_mirror(&[Source::Files(&passwd, &group)]);
-    let floor = fs::read_to_string(rosterd.host().path("etc/roster/floor"));
-    assert_eq!(floor.expect("the monitor wrote it"), "min_id 1000\ngid 100\n");
     rosterd.stop();
 
     let host = rosterd.host();
@@ -329,6 +329,8 @@ fn publisher_cannot_swap_domain_caches() {
         let done = as_publisher(&format!("cd /var/lib/roster && {script}"));
         assert!(done.code != 0 && done.error().contains("ermission denied"), "{script}: {done:?}");
     }
+    let floor = fs::read_to_string(host.path("etc/roster/floor"));
+    assert_eq!(floor.expect("the monitor wrote it"), "min_id 1000\ngid 100\n");
     // As if it could, as in the layout of before: the folder above was the publisher's.
     chown(&state, Some(PUBLISHER), None).expect("chown");
     let done = as_publisher(&format!("cd /var/lib/roster && mv domains domains.old && {planted}"));
