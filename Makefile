@@ -78,7 +78,7 @@ bench-base: ## build and install REV= into BASE= (bench/out/base/COMMIT) for `be
 lint: ## check style, lints, licences, spelling, scripts and the policies of packaging/
 	@scripts/lint
 
-fuzz: ## fuzz for FUZZ_SECONDS=60 a target, then compare with files on ROSTER_CORPORA=2000 corpora
+fuzz: ## fuzz for FUZZ_SECONDS=60 a target, compare with files on ROSTER_CORPORA=2000 corpora, read ROSTER_FORGED=10000 forged snapshots
 	@scripts/fuzz $(ARGS)
 
 mutants: ## test strength: each change of the code of small crates fails a test (CRATE=record|wire|coalescer|snapshot)

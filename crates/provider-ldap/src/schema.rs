@@ -202,7 +202,7 @@ impl Mapping {
     }
 
     /// Reads the members that an entry shows of one list from a position on, and gives where the rest of
-    /// it begins; `None` when these are the last ones.
+    /// it begins; `None` when these are the last ones. An entry may lack a list, but not the rest of one.
     pub fn members<'a>(
         &self,
         entry: &RawEntry<'a>,
@@ -213,9 +213,11 @@ impl Mapping {
             return Ok(Ok(None));
         };
         let mut rest = None;
+        let mut is_shown = shown.from == 0;
         for attribute in entry.attributes() {
             let (description, values) = attribute?;
             let Some(options) = options_of(description, name) else { continue };
+            is_shown |= !options.is_empty();
             if !options.is_empty() {
                 match range(options) {
                     Some((first, last)) if first == shown.from => {
@@ -226,10 +228,11 @@ impl Mapping {
                 }
             }
             for value in values {
+                is_shown = true;
                 members.extend(self.member(*kind, value?));
             }
         }
-        Ok(Ok(rest))
+        Ok(if is_shown { Ok(rest) } else { Err(no_rest(shown)) })
     }
 
     /// The member that a value names, if it is not empty.

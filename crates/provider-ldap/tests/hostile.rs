@@ -645,12 +645,22 @@ fn members_in_ranges_are_published_whole_or_not() {
 
 #[test]
 fn members_without_rest_reject_the_group() {
-    let mirror = mirror_of(&played(|stream, id, kind, request| {
+    let refused: fn(u32) -> Vec<u8> = |id| done(id, 0x65, 50);
+    let entry_alone: fn(u32) -> Vec<u8> =
+        |id| [staff(id, "seeAlso", &members(0..1), &[]), done(id, 0x65, 0)].concat();
+    for rest in [refused, entry_alone] {
+        rejects_the_group(rest);
+    }
+}
+
+/// The server shows the beginning of a list, and replies so when it is asked for the rest.
+fn rejects_the_group(rest: fn(u32) -> Vec<u8>) {
+    let mirror = mirror_of(&played(move |stream, id, kind, request| {
         if kind == SEARCH && holds(request, oid::SYNC_REQUEST) {
             let group = staff(id, "memberUid;range=0-2", &members(0..3), &added([9; 16]));
             send(stream, &[group, refreshed(id)].concat());
         } else if kind == SEARCH && holds(request, "memberuid;range=") {
-            send(stream, &done(id, 0x65, 50));
+            send(stream, &rest(id));
         } else if kind == SEARCH {
             let base = entry(id, "dc=example,dc=com", "entryUUID", &[&[1; 16]], &[]);
             send(stream, &[base, done(id, 0x65, 0)].concat());

@@ -5,7 +5,7 @@ mod common;
 use common::{Mirror, address, domain, keys, secrets};
 use roster_config::Mode;
 use roster_provider::{EntryId, LookUp, Looked, Of, Part, Provider};
-use roster_system_tests::servers::Relay;
+use roster_system_tests::servers::{Fault, Relay};
 use roster_system_tests::{Directory, Schema, Server, Setup, Slapd};
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -271,11 +271,11 @@ fn key_search_finds_entries_in_both_modes() {
             slapd.delete(&[directory.user_dn("alice")]);
             assert_eq!(look(Of::Users, alice, Some(bob)), (HashSet::from([bob]), true));
             assert_eq!(look(Of::Users, alice, None), (HashSet::new(), true), "it shows bob");
-            relay.hide(is_base, true);
+            relay.fail(Fault::Hides(is_base, true));
             assert_eq!(look(Of::Users, alice, Some(bob)), (HashSet::from([bob]), false));
-            relay.hide(is_any, true);
+            relay.fail(Fault::Hides(is_any, true));
             assert_eq!(look(Of::Users, alice, None), (HashSet::new(), false));
-            relay.show_all();
+            relay.recover();
             slapd.delete(&[directory.user_dn("bob")]);
             assert_eq!(look(Of::Users, bob, None), (HashSet::new(), false), "no user is left");
         }

@@ -3,11 +3,13 @@
 
 use roster_system_tests::pam::{self, FIRST, Pam};
 use roster_system_tests::rosterd::SOON;
+use roster_system_tests::servers::Relay;
 use roster_system_tests::{
     Directory, Domain, Ds389, Output, Rosterd, Schema, Server, Slapd, Sshd, needs_root, run, tool,
     wait_for,
 };
 use serde_json::Value;
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -323,4 +325,37 @@ fn sshd_lets_people_in_by_keys_of_the_directory_that_may_be_away() {
     world.directory_goes();
     assert_eq!(in_by("alice", &good).text(), id, "{}", sshd.log());
     assert_ne!(in_by("carol", &good).code, 0);
+}
+
+/// The server shows the beginning of a list in a range, as Active Directory does, and no further one: no user is
+/// known not to be in the group.
+#[test]
+fn ranged_denied_group_denies() {
+    if !needs_root() {
+        return;
+    }
+    let relay = OnceCell::new();
+    let world = World::start_with(
+        &["alice", "bob", "carol", "dave"],
+        |slapd, people| {
+            slapd.change(&people.membership("suspended", "dave", true));
+            let _ = relay.set(Relay::to(slapd.port()));
+        },
+        |domain| domain.with("uris", &format!("[{:?}]", relay.get().expect("it was made").uri())),
+    );
+    world.expect("alice", "sshd", "allowed");
+    world.expect("dave", "sshd", "denied");
+    relay.get().expect("it was made").cut_list("memberUid", 1);
+    let done = world.rosterd.roster(&["domain", "refresh", "corp"]);
+    assert_eq!(done.code, 0, "{}", done.error());
+    wait_for(SOON, || {
+        let rejected = world.rosterd.roster(&["domain", "rejected", "corp"]).text();
+        if rejected.contains("suspended") { Ok(()) } else { Err(rejected) }
+    });
+    for user in ["alice", "carol", "dave"] {
+        let (_, said) = world.access(user, "sshd");
+        assert_eq!(said["lets_in"], false, "{user}: {said}");
+        let module = world.pam().test("sshd", user, &["acct_mgmt"], &[]);
+        assert_ne!(module.code, 0, "{user}: {module:?}");
+    }
 }

@@ -2,7 +2,7 @@
 //! their keys too, or all of them. Each entry stays served until it is sure that it is gone.
 
 use roster_system_tests::rosterd::{SOON, Source};
-use roster_system_tests::servers::Relay;
+use roster_system_tests::servers::{Fault, Relay};
 use roster_system_tests::{
     Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_for, wait_until,
 };
@@ -103,7 +103,7 @@ fn listings_hide_a_quarter(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.hide(is_of_quarter, false);
+    relay.fail(Fault::Hides(is_of_quarter, false));
     assert_all_stay(&rosterd, mode, "with a quarter hidden from listings");
     if mode == "replicate" {
         assert_eq!(rosterd.held_removals("corp"), Ok(0), "searches by key find each");
@@ -114,7 +114,7 @@ fn listings_hide_a_quarter(mode: &str) {
         wait_until(SOON, "the change is seen", || {
             rosterd.getent("passwd", "u1").is_some_and(|line| line.ends_with("/bin/zsh"))
         });
-        relay.show_all();
+        relay.recover();
         rosterd.expect_mirror(&[Source::Server(&slapd)]);
     }
 }
@@ -134,10 +134,10 @@ fn all_searches_hide_a_quarter(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.hide(is_of_quarter, true);
+    relay.fail(Fault::Hides(is_of_quarter, true));
     assert_all_stay(&rosterd, mode, "with a quarter hidden from all searches");
     expect_held(&rosterd, u64::from(USERS / 4 + GROUPS / 4));
-    relay.show_all();
+    relay.recover();
     wait_until(MINUTES, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     assert_all_served(&rosterd, "with all shown again");
 }
@@ -156,12 +156,12 @@ fn confirmation_after_most_were_hidden(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.hide(is_of_most, true);
+    relay.fail(Fault::Hides(is_of_most, true));
     assert_all_stay(&rosterd, mode, "with most hidden from all searches");
     expect_held(&rosterd, u64::from(USERS / 2));
     // One of them is gone indeed when the directory is whole again.
     slapd.delete(&[directory().user_dn("u2")]);
-    relay.show_all();
+    relay.recover();
     let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
     assert_eq!(confirmed.code, 0, "{}", confirmed.error());
     let said = confirmed.text();
@@ -191,11 +191,11 @@ fn empty_success_to_everything(mode: &str) {
     let slapd = served();
     let relay = Relay::to(slapd.port());
     let rosterd = known(&slapd, &relay, mode);
-    relay.hide(is_any, true);
+    relay.fail(Fault::Hides(is_any, true));
     assert_all_stay(&rosterd, mode, "with an empty success to everything");
     expect_held(&rosterd, u64::from(USERS + GROUPS));
     // A single one neither: no reply is credible.
-    relay.show_all();
+    relay.recover();
     wait_until(MINUTES, "nothing waits", || rosterd.held_removals("corp") == Ok(0));
     assert_all_served(&rosterd, "with all shown again");
 }
@@ -218,11 +218,11 @@ fn mirror_without_cache_lacks_quarter_held_until_read() {
     let mut rosterd = known(&slapd, &relay, "replicate");
     rosterd.stop();
     std::fs::remove_dir_all(rosterd.host().path("state/domains")).expect("remove the cache");
-    relay.hide(is_of_quarter, true);
+    relay.fail(Fault::Hides(is_of_quarter, true));
     rosterd.launch();
     expect_held(&rosterd, u64::from(USERS / 4));
     assert_all_served(&rosterd, "without the cache");
-    relay.show_all();
+    relay.recover();
     let confirmed = rosterd.roster(&["domain", "confirm", "corp"]);
     assert_eq!(confirmed.code, 0, "{}", confirmed.error());
     wait_until(SOON, "nothing waits", || rosterd.held_removals("corp") == Ok(0));

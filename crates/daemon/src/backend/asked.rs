@@ -185,6 +185,13 @@ impl Asked {
         }
     }
 
+    /// The list that belongs to an entry is to be asked for again.
+    pub fn list_is_old(&mut self, number: u32) {
+        if let Some(answer) = self.entries.get_mut(&number) {
+            answer.seen.list = 0;
+        }
+    }
+
     /// The directory is asked; what it speaks of from now on is told.
     pub fn inquire(&mut self) -> u64 {
         self.inquiries += 1;

@@ -307,6 +307,9 @@ impl<P: Provider + 'static> Asking<P> {
         question.answered(Outcome::of(&found, |found| *found));
         let found = found?;
         self.conclude(inquiry).await;
+        if self.engine.is_undecided(what) {
+            self.provider.look_up(what).await?;
+        }
         Ok(found)
     }
 

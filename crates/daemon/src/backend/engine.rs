@@ -37,7 +37,7 @@ use roster_config::Mode;
 use roster_provider::{Cookie, Entry, EntryId, Member, Part, Rejected, Sink, Unmentioned, User};
 use roster_store::{self as store, Key, Rejection, Store, StoreError};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -59,8 +59,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Share of the entries whose removal at once is held.
     pub mass_deletion: f64,
-    /// Lists are mirrored that name entries by DN, which a server may mend without a word when one of
-    /// these goes or gets another.
+    /// Lists name entries by DN: they may name groups, and a server may mend them without a word when an entry
+    /// goes or gets another DN.
     pub has_dn_lists: bool,
     /// Lists may name users by name.
     pub has_name_lists: bool,
@@ -144,6 +144,13 @@ struct State {
     held: [HashSet<Key>; Kind::ALL.len()],
     /// Parts in which other removals wait than the cache knows.
     held_changed: BTreeSet<u8>,
+    /// Missing groups, each with its users. Replies about these users lacked the group.
+    lacked: HashMap<Key, BTreeSet<u32>>,
+    /// Users, each with a group that a reply lacked and that the directory has shown since: the next reply without the
+    /// group ends the membership.
+    shown: BTreeSet<(u32, u32)>,
+    /// A reply lacked groups, for which nothing has looked yet.
+    is_lacked: bool,
     doubts: Doubts,
     next_number: u32,
     marks: u32,
@@ -216,7 +223,8 @@ impl Engine {
                 held[slot.kind as usize].insert(slot.key);
             }
         }
-        let mut doubts = Doubts::new(settings.has_dn_lists);
+        let is_mirror = settings.mode == Mode::Replicate;
+        let mut doubts = Doubts::new(is_mirror && settings.has_dn_lists);
         for (&part, state) in &parts {
             doubts.restore(part, &state.lasting.doubts, Instant::now());
         }
@@ -233,6 +241,9 @@ impl Engine {
             missing_since: None,
             held,
             held_changed: BTreeSet::new(),
+            lacked: HashMap::new(),
+            shown: BTreeSet::new(),
+            is_lacked: false,
             doubts,
             next_number,
             marks: 0,
@@ -489,7 +500,7 @@ impl Sink for Engine {
     }
 
     fn groups_of(&self, user: EntryId, groups: &[EntryId]) {
-        self.state().groups_of(user, groups);
+        self.state().groups_of(&self.settings, user, groups);
     }
 
     fn members_unknown(&self, part: Part, id: EntryId) {

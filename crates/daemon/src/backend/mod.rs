@@ -76,7 +76,7 @@ pub async fn run(
         domain: domain.name.clone(),
         mode: domain.mode,
         mass_deletion: domain.mass_deletion,
-        has_dn_lists: domain.mode == Mode::Replicate && names_dns(&domain.provider),
+        has_dn_lists: names_dns(&domain.provider),
         has_name_lists: names_users(&domain.provider),
         has_log_ins: domain.has_log_ins(),
         states_removals: matches!(domain.provider, Configured::Files(_)),

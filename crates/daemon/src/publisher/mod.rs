@@ -96,8 +96,8 @@ use tokio::time::timeout;
 /// How long after the start a snapshot in place goes on serving, at the least, while a back-end has not
 /// heard from its directory yet, and may have less than the snapshot.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long at the most: a back-end that does not say that its directory is away may be on its way back
-/// after having ended, which takes it ten seconds when it often did, or may still read.
+/// How long at the most, of a back-end that runs: it may still read. The time without a back-end does not count. The
+/// snapshot in place is newer than what that took from its cache at its last start.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// How often it is asked in between.
 const PATIENCE_PAUSE: Duration = Duration::from_secs(1);
@@ -225,22 +225,19 @@ pub async fn run(mut context: Context<role::Publisher>) -> anyhow::Result<()> {
 
 /// After a while a directory that is away is no longer waited for, and what its back-end has is served.
 async fn lose_patience(hub: Arc<Hub>, position: usize, proxy: BackendProxy<'static>) {
-    let latest = Instant::now() + PATIENCE_MAX;
     tokio::time::sleep(PATIENCE).await;
-    while hub.state.read().await.may_be_behind(position)
-        && !is_away(&proxy).await
-        && Instant::now() < latest
-    {
+    let mut left = PATIENCE_MAX.saturating_sub(PATIENCE);
+    while hub.state.read().await.may_be_behind(position) && !left.is_zero() {
+        match timeout(CALL_DEADLINE, proxy.status()).await {
+            // The directory does not answer; before that was tried it only did not yet.
+            Ok(Ok(status)) if !status.online && status.since_unix > 0 => break,
+            Ok(Ok(_)) => left = left.saturating_sub(PATIENCE_PAUSE),
+            Ok(Err(_)) | Err(_) => {}
+        }
         tokio::time::sleep(PATIENCE_PAUSE).await;
     }
     hub.state.write().await.lose_patience(position);
     hub.changed.notify_one();
-}
-
-/// Whether a back-end says that its directory does not answer, and not only that it did not yet.
-async fn is_away(proxy: &BackendProxy<'_>) -> bool {
-    let status = timeout(CALL_DEADLINE, proxy.status()).await;
-    matches!(status, Ok(Ok(status)) if !status.online && status.since_unix > 0)
 }
 
 /// Publishes whenever something changed, or the snapshot in place is lost, until the role is to stop.

@@ -21,7 +21,7 @@ pub use ds389::Ds389;
 pub use kcm::Kcm;
 pub use kdc::Kdc;
 pub use process::Process;
-pub use relay::Relay;
+pub use relay::{Fault, Relay};
 pub use samba::Samba;
 pub use slapd::{POLICY, Setup, Slapd};
 pub use sssd::Sssd;

@@ -1,8 +1,8 @@
 //! A relay between rosterd and a server that can fall silent: what then comes is lost, and both ends
 //! go on believing in their connection, as when a firewall forgets it or a cable is pulled. It can be slow, too,
-//! and take entries out of successful replies, as a server with a damaged index or an access rule does.
+//! and play a server that is half dead: see [`Fault`].
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,17 +26,62 @@ struct State {
     sent: Mutex<Vec<u8>>,
     /// What answers take on their way, in milliseconds.
     delay: AtomicU64,
-    hidden: Mutex<Option<Hidden>>,
+    fault: Mutex<Option<Fault>>,
+    cut_list: Mutex<Option<CutList>>,
     connections: Mutex<Vec<TcpStream>>,
 }
 
-/// Entries that are taken out of replies.
+/// A fault of a half-dead server, by LDAP messages.
 #[derive(Clone, Copy, Debug)]
-struct Hidden {
-    /// Whether the entry of this DN is.
-    is_hidden: fn(&str) -> bool,
-    /// Also from replies to searches by entryUUID.
-    by_key: bool,
+pub enum Fault {
+    /// Replies come at one byte a second.
+    Trickles,
+    /// New connections end at once.
+    ClosesOnAccept,
+    /// New connections end after the reply to their bind.
+    ClosesAfterBind,
+    /// Replies are lost.
+    IsMute,
+    /// Each reply is text of another protocol.
+    Garbles,
+    /// Each reply begins with a length of 2 GiB, which does not follow.
+    ClaimsGigabytes,
+    /// Each reply is an entry of 10,000 nested elements.
+    Nests,
+    /// Searches end with this result and without entries.
+    EndsSearches(u8),
+    /// All operations, binds included, end with this result and without entries.
+    EndsOperations(u8),
+    /// Each search shows so many entries at most, and ends with this result.
+    CutsSearches(usize, u8),
+    /// Entries of DNs for which the function says so are taken out of replies that end with success: of those to
+    /// searches by entryUUID, too, if the second value says so.
+    Hides(fn(&str) -> bool, bool),
+    /// Each entry comes twice.
+    Repeats,
+}
+
+/// See [`Relay::cut_list`].
+#[derive(Clone, Debug)]
+struct CutList {
+    attribute: String,
+    most: usize,
+}
+
+/// A client's connection.
+struct Line {
+    client: Mutex<TcpStream>,
+    searches: Mutex<HashMap<Vec<u8>, Search>>,
+}
+
+/// The state of a search, kept by the id of its messages.
+#[derive(Default)]
+struct Search {
+    is_by_key: bool,
+    entries: usize,
+    /// All entries were shown, and what follows are changes.
+    is_listed: bool,
+    is_over: bool,
 }
 
 impl Relay {
@@ -54,7 +99,8 @@ impl Relay {
             accepted: AtomicUsize::new(0),
             sent: Mutex::default(),
             delay: AtomicU64::new(0),
-            hidden: Mutex::default(),
+            fault: Mutex::default(),
+            cut_list: Mutex::default(),
             connections: Mutex::default(),
         });
         let shared = Arc::clone(&state);
@@ -100,21 +146,37 @@ impl Relay {
         self.state.delay.store(millis, Ordering::Relaxed);
     }
 
-    /// From now on entries of these DNs are taken out of replies: of those to searches by entryUUID, too,
-    /// if `by_key` says so. The replies end with success all the same.
+    /// From now on the server is half dead.
     ///
     /// # Panics
     /// If a thread of the relay has.
-    pub fn hide(&self, is_hidden: fn(&str) -> bool, by_key: bool) {
-        *self.state.hidden.lock().expect("no thread panics") = Some(Hidden { is_hidden, by_key });
+    pub fn fail(&self, fault: Fault) {
+        *self.state.fault.lock().expect("no thread panics") = Some(fault);
+        let is_of_new_connections = matches!(
+            fault,
+            Fault::ClosesOnAccept | Fault::ClosesAfterBind | Fault::EndsOperations(_)
+        );
+        if is_of_new_connections {
+            self.state.close();
+        }
     }
 
-    /// From now on all entries are in the replies again.
+    /// From now on the server is well again. Connections stay as they are.
     ///
     /// # Panics
     /// If a thread of the relay has.
-    pub fn show_all(&self) {
-        *self.state.hidden.lock().expect("no thread panics") = None;
+    pub fn recover(&self) {
+        *self.state.fault.lock().expect("no thread panics") = None;
+    }
+
+    /// From now on entries show the first `most` values of the attribute in a range, as Active Directory does with
+    /// long lists. slapd knows no ranges and shows no further one.
+    ///
+    /// # Panics
+    /// If a thread of the relay has.
+    pub fn cut_list(&self, attribute: &str, most: usize) {
+        *self.state.cut_list.lock().expect("no thread panics") =
+            Some(CutList { attribute: attribute.to_owned(), most });
     }
 
     /// New connections are served again; old ones end, since what was lost is lost.
@@ -133,65 +195,31 @@ impl Relay {
 }
 
 impl State {
+    fn fault(&self) -> Option<Fault> {
+        *self.fault.lock().expect("no thread panics")
+    }
+
     fn serve(self: &Arc<Self>, client: TcpStream, server: u16) {
-        if self.hung_up.load(Ordering::Relaxed) {
+        let is_closed = matches!(self.fault(), Some(Fault::ClosesOnAccept));
+        if is_closed || self.hung_up.load(Ordering::Relaxed) {
             return;
         }
         let Ok(upstream) = TcpStream::connect(("127.0.0.1", server)) else {
             // The server is down: the client sees its connection end.
             return;
         };
-        let copies = [client.try_clone(), upstream.try_clone()].map(|copy| copy.expect("dup"));
+        let again = |stream: &TcpStream| stream.try_clone().expect("dup");
         self.connections
             .lock()
             .expect("no thread panics")
-            .extend([client.try_clone(), upstream.try_clone()].map(|copy| copy.expect("dup")));
-        let [client_again, upstream_again] = copies;
-        let by_key: Arc<Mutex<HashSet<Vec<u8>>>> = Arc::default();
-        let ways = [(client, upstream_again, false), (upstream, client_again, true)];
-        for (from, to, answers) in ways {
-            let (state, by_key) = (Arc::clone(self), Arc::clone(&by_key));
-            thread::spawn(move || state.pump(from, to, answers, &by_key));
-        }
-    }
-
-    /// What is passed on of whole messages at the beginning of `bytes`, which are taken out of it.
-    /// `by_key` holds the ids of searches by entryUUID.
-    fn passed_on(
-        &self,
-        bytes: &mut Vec<u8>,
-        answers: bool,
-        by_key: &Mutex<HashSet<Vec<u8>>>,
-    ) -> Vec<u8> {
-        let mut passed = Vec::new();
-        while let Some(length) = whole_message(bytes) {
-            let message: Vec<u8> = bytes.drain(..length).collect();
-            let Some((id, kind, content)) = operation(&message) else {
-                passed.extend(message);
-                continue;
-            };
-            let mut by_key = by_key.lock().expect("no thread panics");
-            let hidden = *self.hidden.lock().expect("no thread panics");
-            let is_hidden = match (answers, kind) {
-                (false, SEARCH_REQUEST) => {
-                    // Followed by a value, which an equality match has. A listing asks for values.
-                    let matched = [b"entryUUID", &[0x04, 36][..]].concat();
-                    if content.windows(matched.len()).any(|window| window == matched) {
-                        by_key.insert(id);
-                    }
-                    false
-                }
-                (true, SEARCH_ENTRY) => hidden.is_some_and(|Hidden { is_hidden, by_key: too }| {
-                    let dn = element(content).map(|(_, dn, _)| String::from_utf8_lossy(dn));
-                    (too || !by_key.contains(&id)) && dn.is_some_and(|dn| is_hidden(&dn))
-                }),
-                _ => false,
-            };
-            if !is_hidden {
-                passed.extend(message);
-            }
-        }
-        passed
+            .extend([again(&client), again(&upstream)]);
+        let line = Line { client: Mutex::new(again(&client)), searches: Mutex::default() };
+        let line = Arc::new(line);
+        let server = again(&upstream);
+        let (state, of_requests) = (Arc::clone(self), Arc::clone(&line));
+        thread::spawn(move || state.pass_requests(client, server, &of_requests));
+        let state = Arc::clone(self);
+        thread::spawn(move || state.pass_replies(upstream, &line));
     }
 
     fn close(&self) {
@@ -200,41 +228,239 @@ impl State {
         }
     }
 
-    fn pump(
-        &self,
-        mut from: TcpStream,
-        mut to: TcpStream,
-        answers: bool,
-        by_key: &Mutex<HashSet<Vec<u8>>>,
-    ) {
-        let mut buffer = [0; 64 << 10];
-        let mut held = Vec::new();
-        // Bytes of TLS are no messages.
-        let mut is_ldap = None;
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            if answers {
-                thread::sleep(Duration::from_millis(self.delay.load(Ordering::Relaxed)));
-            } else {
-                self.sent.lock().expect("no thread panics").extend(&buffer[..count]);
-            }
-            held.extend(&buffer[..count]);
-            let passed = match is_ldap.get_or_insert(held[0] == 0x30) {
-                true => self.passed_on(&mut held, answers, by_key),
-                false => std::mem::take(&mut held),
-            };
-            if !self.silent.load(Ordering::Relaxed) && to.write_all(&passed).is_err() {
-                break;
+    fn pass_requests(&self, mut client: TcpStream, mut server: TcpStream, line: &Line) {
+        let mut stream = Messages::default();
+        while let Some(bytes) = stream.read(&mut client) {
+            self.sent.lock().expect("no thread panics").extend(bytes);
+            for message in stream.take() {
+                if self.silent.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let done = match self.own_reply(&message, line) {
+                    Some(reply) => line.say(&reply),
+                    None => server.write_all(&message),
+                };
+                if done.is_err() {
+                    return self.end(&server);
+                }
             }
         }
-        // An end is not told either while nothing is.
+        self.end(&server);
+    }
+
+    /// An end is not told while nothing is.
+    fn end(&self, other: &TcpStream) {
         if !self.silent.load(Ordering::Relaxed) {
-            let _ = to.shutdown(Shutdown::Both);
+            let _ = other.shutdown(Shutdown::Both);
         }
+    }
+
+    /// The reply to a request that the server does not get to see.
+    fn own_reply(&self, request: &[u8], line: &Line) -> Option<Vec<u8>> {
+        let (id, kind, content) = operation(request)?;
+        if kind == SEARCH_REQUEST {
+            // Followed by a value, which an equality match has. A listing asks for values.
+            let matched = [b"entryUUID", &[0x04, 36][..]].concat();
+            let is_by_key = content.windows(matched.len()).any(|window| window == matched);
+            let search = Search { is_by_key, ..Search::default() };
+            line.searches.lock().expect("no thread panics").insert(id.clone(), search);
+        }
+        match (self.fault()?, kind) {
+            (Fault::EndsSearches(code) | Fault::EndsOperations(code), SEARCH_REQUEST) => {
+                Some(result(&id, SEARCH_DONE, code))
+            }
+            // Servers do not reply to an unbind or an abandon.
+            (Fault::EndsOperations(code), BIND_REQUEST | EXTENDED_REQUEST) => {
+                Some(result(&id, kind + 1, code))
+            }
+            _ => None,
+        }
+    }
+
+    fn pass_replies(&self, mut server: TcpStream, line: &Line) {
+        let mut stream = Messages::default();
+        while stream.read(&mut server).is_some() {
+            thread::sleep(Duration::from_millis(self.delay.load(Ordering::Relaxed)));
+            for message in stream.take() {
+                if self.silent.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let is_bind = operation(&message).is_some_and(|(_, kind, _)| kind == BIND_RESPONSE);
+                let is_last = is_bind && matches!(self.fault(), Some(Fault::ClosesAfterBind));
+                if self.reply(message, line).is_err() || is_last {
+                    let _ = server.shutdown(Shutdown::Both);
+                    return self.end(&line.client.lock().expect("no thread panics"));
+                }
+            }
+        }
+        self.end(&line.client.lock().expect("no thread panics"));
+    }
+
+    /// Passes on what becomes of a reply of the server.
+    fn reply(&self, message: Vec<u8>, line: &Line) -> std::io::Result<()> {
+        let message = match &*self.cut_list.lock().expect("no thread panics") {
+            Some(list) => list.cut(&message).unwrap_or(message),
+            None => message,
+        };
+        let (Some(fault), Some((id, kind, content))) = (self.fault(), operation(&message)) else {
+            return line.say(&message);
+        };
+        let mut searches = line.searches.lock().expect("no thread panics");
+        let search = searches.entry(id.clone()).or_default();
+        if search.is_over {
+            return Ok(());
+        }
+        let said = match (fault, kind) {
+            (Fault::Trickles, _) => {
+                drop(searches);
+                return self.trickle(&message, line);
+            }
+            (Fault::IsMute, _) => return Ok(()),
+            (Fault::Garbles, _) => b"HTTP/1.1 503 Service Unavailable\r\n\r\n".to_vec(),
+            (Fault::ClaimsGigabytes, _) => vec![0x30, 0x84, 0x80, 0, 0, 0, 0x02, 0x01],
+            (Fault::Nests, _) => nested(&id),
+            (Fault::CutsSearches(most, code), SEARCH_ENTRY | SEARCH_DONE | INTERMEDIATE) => {
+                search.entries += usize::from(kind == SEARCH_ENTRY);
+                search.is_listed |= kind == INTERMEDIATE;
+                match kind {
+                    SEARCH_ENTRY if search.entries > most && !search.is_listed => return Ok(()),
+                    SEARCH_DONE | INTERMEDIATE if code != 0 => {
+                        search.is_over = true;
+                        result(&id, SEARCH_DONE, code)
+                    }
+                    _ => message,
+                }
+            }
+            (Fault::Hides(is_hidden, by_key), SEARCH_ENTRY) => {
+                let dn = element(content).map(|(_, dn, _)| String::from_utf8_lossy(dn));
+                if (by_key || !search.is_by_key) && dn.is_some_and(|dn| is_hidden(&dn)) {
+                    return Ok(());
+                }
+                message
+            }
+            (Fault::Repeats, SEARCH_ENTRY) => message.repeat(2),
+            _ => message,
+        };
+        drop(searches);
+        line.say(&said)
+    }
+
+    fn trickle(&self, message: &[u8], line: &Line) -> std::io::Result<()> {
+        for (i, byte) in message.iter().enumerate() {
+            if !matches!(self.fault(), Some(Fault::Trickles)) {
+                return line.say(&message[i..]);
+            }
+            line.say(&[*byte])?;
+            thread::sleep(Duration::from_secs(1));
+        }
+        Ok(())
     }
 }
 
+impl Line {
+    fn say(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.client.lock().expect("no thread panics").write_all(bytes)
+    }
+}
+
+impl CutList {
+    /// An entry that has more values of the attribute, with the first of them.
+    fn cut(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let (_, content, _) = element(message)?;
+        let (_, id, rest) = element(content)?;
+        let (SEARCH_ENTRY, entry, controls) = element(rest)? else { return None };
+        let (_, dn, rest) = element(entry)?;
+        let (_, mut attributes, _) = element(rest)?;
+        let mut shown = Vec::new();
+        let mut is_cut = false;
+        while let Some((tag, attribute, rest)) = element(attributes) {
+            let (_, name, values) = element(attribute)?;
+            let (_, values, _) = element(values)?;
+            let first = first_elements(values, self.most);
+            if name.eq_ignore_ascii_case(self.attribute.as_bytes()) && first.len() < values.len() {
+                is_cut = true;
+                let name = format!("{};range=0-{}", self.attribute, self.most - 1);
+                let list = [encoded(0x04, name.as_bytes()), encoded(0x31, first)].concat();
+                shown.extend(encoded(tag, &list));
+            } else {
+                shown.extend(encoded(tag, attribute));
+            }
+            attributes = rest;
+        }
+        let entry = [encoded(0x04, dn), encoded(0x30, &shown)].concat();
+        let operation = encoded(SEARCH_ENTRY, &entry);
+        is_cut.then(|| encoded(0x30, &[&encoded(0x02, id), &operation, controls].concat()))
+    }
+}
+
+/// Bytes as they come, by LDAP messages. Bytes of TLS are passed on as they come.
+#[derive(Default)]
+struct Messages {
+    held: Vec<u8>,
+    is_ldap: Option<bool>,
+}
+
+impl Messages {
+    /// More bytes, until the end.
+    fn read(&mut self, from: &mut TcpStream) -> Option<&[u8]> {
+        let mut buffer = [0; 64 << 10];
+        let Ok(count @ 1..) = from.read(&mut buffer) else { return None };
+        let before = self.held.len();
+        self.held.extend(&buffer[..count]);
+        self.is_ldap.get_or_insert(self.held[0] == 0x30);
+        Some(&self.held[before..])
+    }
+
+    fn take(&mut self) -> Vec<Vec<u8>> {
+        if self.is_ldap != Some(true) {
+            return vec![std::mem::take(&mut self.held)];
+        }
+        let mut messages = Vec::new();
+        while let Some(length) = whole_message(&self.held) {
+            messages.push(self.held.drain(..length).collect());
+        }
+        messages
+    }
+}
+
+const BIND_REQUEST: u8 = 0x60;
+const BIND_RESPONSE: u8 = 0x61;
 const SEARCH_REQUEST: u8 = 0x63;
 const SEARCH_ENTRY: u8 = 0x64;
+const SEARCH_DONE: u8 = 0x65;
+const EXTENDED_REQUEST: u8 = 0x77;
+const INTERMEDIATE: u8 = 0x79;
+
+/// A BER element.
+fn encoded(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).expect("a small message").to_be_bytes();
+    [&[tag, 0x84], &length[..], content].concat()
+}
+
+/// The message that ends an operation with this result.
+fn result(id: &[u8], kind: u8, code: u8) -> Vec<u8> {
+    let operation = encoded(kind, &[0x0a, 1, code, 0x04, 0, 0x04, 0]);
+    encoded(0x30, &[encoded(0x02, id), operation].concat())
+}
+
+/// An entry with 10,000 nested elements in place of its attributes.
+fn nested(id: &[u8]) -> Vec<u8> {
+    let levels = (0_u32..10_000).rev();
+    let nest: Vec<u8> =
+        levels.flat_map(|inner| [&[0x30, 0x84], &(inner * 6).to_be_bytes()[..]].concat()).collect();
+    let entry = encoded(SEARCH_ENTRY, &[encoded(0x04, b""), nest].concat());
+    encoded(0x30, &[encoded(0x02, id), entry].concat())
+}
+
+/// The first elements of these bytes, `most` at the most.
+fn first_elements(bytes: &[u8], most: usize) -> &[u8] {
+    let mut rest = bytes;
+    for _ in 0..most {
+        let Some((_, _, behind)) = element(rest) else { break };
+        rest = behind;
+    }
+    &bytes[..bytes.len() - rest.len()]
+}
 
 /// The length of the message that the bytes begin with, if all of it is there.
 fn whole_message(bytes: &[u8]) -> Option<usize> {

@@ -3,7 +3,7 @@
 
 use super::super::asked::{Answer, Seen};
 use super::super::entries::{Kind, Slot, Ways};
-use super::{Engine, State, digest, header, unix_now};
+use super::{Engine, Settings, State, digest, header, unix_now};
 use roster_bus::exchange::NO_REFERENCE;
 use roster_config::Mode;
 use roster_provider::{Entry, EntryId, LookUp, Member, Of, Sink};
@@ -123,13 +123,23 @@ impl Engine {
         let mut state = self.state();
         let untold = entries.into_iter().filter(|&entry| !state.asked.was_told(entry, number));
         let keys: Vec<Key> = untold.filter_map(|entry| Some(state.asked.get(entry)?.key)).collect();
-        let is_any = state.note_missing(&self.settings, &keys);
+        let is_lacked = std::mem::take(&mut state.is_lacked);
+        let is_any = state.note_missing(&self.settings, &keys) || is_lacked;
         drop(state);
         self.flush();
         if is_any {
             self.missing.notify_one();
         }
         is_any
+    }
+
+    /// Whether the last reply to the question lacked groups of a user that the directory has shown since: the next
+    /// reply decides.
+    #[must_use]
+    pub fn is_undecided(&self, what: &LookUp) -> bool {
+        let state = self.state();
+        let user = state.asked.find(what);
+        user.is_some_and(|user| state.shown.range((user, 0)..=(user, u32::MAX)).next().is_some())
     }
 
     /// Entries of which something was said longer ago than `age` that is asked for in this way, by
@@ -229,19 +239,16 @@ impl State {
         }
     }
 
-    pub(super) fn groups_of(&mut self, user: EntryId, groups: &[EntryId]) {
+    pub(super) fn groups_of(&mut self, settings: &Settings, user: EntryId, groups: &[EntryId]) {
         let parts = || self.parts_known();
         let find = |kind, id| self.entries.find(kind, id, parts()).copied();
         let Some(user) = find(Kind::User, user) else { return };
         let mut numbers: Vec<u32> =
             groups.iter().filter_map(|&id| Some(find(Kind::Group, id)?.number)).collect();
-        // Groups that the directory does not show at the moment are served, and with their users.
-        let known = self.asked.get(user.number).and_then(|answer| answer.groups.as_deref());
-        numbers.extend(known.into_iter().flatten().copied().filter(|&group| {
-            self.asked.get(group).is_some_and(|answer| self.is_undecided(answer.key))
-        }));
         numbers.sort_unstable();
         numbers.dedup();
+        numbers.extend(self.kept_groups(settings, user.number, &numbers));
+        numbers.sort_unstable();
         let before = self.asked.get(user.number).map_or(0, |answer| digest(&answer.records()));
         let news = self.asked.groups_of(user.number, &numbers, unix_now());
         let Some(answer) = self.asked.get(user.number) else { return };
@@ -255,5 +262,52 @@ impl State {
         self.entries.put(slot);
         self.open.put(slot.key, header, &records);
         self.unfetched.get_or_insert_with(Instant::now);
+    }
+
+    /// Groups of a user that a reply lacks, and that stay. The membership has ended, or the directory hides the
+    /// group. The backend searches for the group by its key. The membership ends with the first reply without the
+    /// group after the directory has shown it. A user stays in a hidden group.
+    fn kept_groups(&mut self, settings: &Settings, user: u32, told: &[u32]) -> Vec<u32> {
+        let of_user = (user, 0)..=(user, u32::MAX);
+        let shown: Vec<(u32, u32)> = self.shown.range(of_user).copied().collect();
+        shown.iter().for_each(|one| {
+            self.shown.remove(one);
+        });
+        if !self.serving {
+            return Vec::new();
+        }
+        let known = self.asked.get(user).and_then(|answer| answer.groups.as_deref());
+        let lacked = known.into_iter().flatten().filter(|group| told.binary_search(group).is_err());
+        let lacked: Vec<(u32, Key)> =
+            lacked.filter_map(|&group| Some((group, self.asked.get(group)?.key))).collect();
+        // The user may be in the others through that one.
+        let is_hidden = |(_, key): &(u32, Key)| self.is_undecided(*key);
+        let keeps_all = settings.has_dn_lists && lacked.iter().any(is_hidden);
+        let mut kept = Vec::new();
+        for (group, key) in lacked {
+            let was_shown = shown.contains(&(user, group));
+            let is_ended = was_shown && !self.is_undecided(key) && !keeps_all;
+            if is_ended {
+                continue;
+            }
+            kept.push(group);
+            if was_shown {
+                self.shown.insert((user, group));
+            } else if !self.waits(key) {
+                self.lacked.entry(key).or_default().insert(user);
+                self.is_lacked |= self.note_missing(settings, &[key]);
+            }
+        }
+        kept
+    }
+
+    /// The directory shows the group. The backend asks again for the users in `lacked`.
+    pub(super) fn group_shown(&mut self, key: Key) {
+        let Some(users) = self.lacked.remove(&key) else { return };
+        let Some(group) = self.entries.get(key).map(|slot| slot.number) else { return };
+        for user in users {
+            self.shown.insert((user, group));
+            self.asked.list_is_old(user);
+        }
     }
 }

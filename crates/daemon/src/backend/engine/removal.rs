@@ -207,6 +207,7 @@ impl State {
         let is_first = self.held[kind as usize].is_empty();
         for key in keys {
             self.missing[kind as usize].remove(key);
+            self.lacked.remove(key);
             self.held[kind as usize].insert(*key);
         }
         self.held_changed(keys);
@@ -256,6 +257,7 @@ impl State {
         self.missing.iter_mut().for_each(|missing| {
             missing.remove(&key);
         });
+        self.lacked.remove(&key);
         let Some(slot) = self.entries.remove(key) else { return };
         self.open.removed(key, slot.number);
         self.doubts.left(key.part, slot.reference, Instant::now());
@@ -282,6 +284,7 @@ impl State {
         for missing in &mut self.missing {
             missing.remove(&key);
         }
+        self.group_shown(key);
         let removed = self.held.iter_mut().any(|held| held.remove(&key));
         if removed {
             self.held_changed(&[key]);

@@ -236,6 +236,73 @@ async fn on_demand_hidden_groups_are_served() {
     assert!(!asking.look_up(NOBODYS, &group).await.expect("kept").records.is_empty());
 }
 
+/// Number of groups that alice is known to be in.
+fn groups_of_alice(played: &Played) -> usize {
+    fetched(&played.engine).fact("alice").groups.as_ref().map_or(0, Vec::len)
+}
+
+/// alice in six groups, with the answers old.
+async fn alice_in_groups() -> (Arc<Played>, Asking<Played>, LookUp) {
+    let (played, asking) = Played::asking(["alice".to_owned()]);
+    let groups = (0..6).map(|number| (format!("group{number}"), vec!["alice".to_owned()]));
+    *played.groups.lock().unwrap() = groups.collect();
+    let groups_of = LookUp::GroupsOf(b"alice".to_vec());
+    asking.look_up(NOBODYS, &groups_of).await.expect("an answer");
+    assert_eq!(groups_of_alice(&played), 6);
+    played.engine.expire();
+    (played, asking, groups_of)
+}
+
+#[tokio::test]
+async fn on_demand_hidden_groups_keep_their_users() {
+    let (played, asking, groups_of) = alice_in_groups().await;
+    let hidden = std::mem::take(&mut *played.groups.lock().unwrap());
+    for _ in 0..3 {
+        asking.look_up(NOBODYS, &groups_of).await.expect("an answer");
+        assert_eq!((groups_of_alice(&played), held(&played)), (6, 6));
+        asking.refresh(AGE).await;
+        played.engine.expire();
+    }
+    *played.groups.lock().unwrap() = hidden;
+    asking.absences().look_again().await.expect("a reply");
+    assert_eq!((groups_of_alice(&played), held(&played)), (6, 0));
+    asking.look_up(NOBODYS, &groups_of).await.expect("an answer");
+    assert_eq!(groups_of_alice(&played), 6);
+}
+
+#[tokio::test]
+async fn on_demand_ended_memberships_gone_with_one_answer() {
+    let (played, asking, groups_of) = alice_in_groups().await;
+    let leave = |number: u32| {
+        let mut groups = played.groups.lock().unwrap();
+        groups.get_mut(&format!("group{number}")).expect("a group").clear();
+    };
+    leave(3);
+    asking.look_up(NOBODYS, &groups_of).await.expect("an answer");
+    assert_eq!((groups_of_alice(&played), held(&played)), (5, 0));
+    leave(4);
+    played.engine.expire();
+    asking.refresh(AGE).await;
+    asking.refresh(AGE).await;
+    assert_eq!((groups_of_alice(&played), held(&played)), (4, 0), "by refreshes");
+}
+
+/// She may be in the one through the other.
+#[tokio::test]
+async fn on_demand_hidden_group_keeps_groups_around_it() {
+    let (played, asking, groups_of) = alice_in_groups().await;
+    {
+        let mut groups = played.groups.lock().unwrap();
+        (0..4).for_each(|number| drop(groups.remove(&format!("group{number}"))));
+        groups.get_mut("group5").expect("a group").clear();
+    }
+    for _ in 0..3 {
+        asking.look_up(NOBODYS, &groups_of).await.expect("an answer");
+        assert_eq!((groups_of_alice(&played), held(&played)), (6, 4));
+        played.engine.expire();
+    }
+}
+
 /// The cache as it would be after a kill at this moment.
 fn names_in_cache(folder: &Path) -> Vec<String> {
     let copy = tempfile::tempdir().expect("a folder");
