@@ -20,8 +20,9 @@ pub fn library_folder() -> &'static Path {
         if let Some(module) = installed("libnss_roster.so.2") {
             let folder = scratch().join("installed");
             fs::create_dir_all(&folder).expect("create the library folder");
-            fs::copy(&module, folder.join("libnss_roster.so.2"))
-                .unwrap_or_else(|e| panic!("{}: {e}", module.display()));
+            let fresh = folder.join("fresh");
+            fs::copy(&module, &fresh).unwrap_or_else(|e| panic!("{}: {e}", module.display()));
+            fs::rename(&fresh, folder.join("libnss_roster.so.2")).expect("move the module");
             return folder;
         }
         cargo_build(&["-p", "roster-nss", "--profile", "module"]);

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -142,19 +143,20 @@ fn change_refused_twice_is_fetched_again_without_signal() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("start the impostor");
-    let mut told = BufReader::new(impostor.stdout.take().expect("was piped"));
-    let mut says = |expected: &str| {
-        let mut line = String::new();
-        while line != expected {
-            line.clear();
-            assert!(told.read_line(&mut line).expect("read") > 0, "no {expected}");
-        }
+    let told = BufReader::new(impostor.stdout.take().expect("was piped"));
+    let (teller, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        told.lines().map_while(Result::ok).try_for_each(|line| teller.send(line))
+    });
+    let says = |expected: &str| {
+        let within = || lines.recv_timeout(SOON).unwrap_or_else(|_| panic!("it is not {expected}"));
+        while within() != expected {}
     };
-    says("waiting\n");
+    says("waiting");
     prey.rosterd.process().freeze();
     prey.rosterd.kill_role("backend:corp");
     // Its name's new owner alone makes it fetched a few times.
-    says("fetched 10\n");
+    says("fetched 10");
     prey.rosterd.process().signal(Signal::CONT);
     drop(impostor.stdin.take());
     impostor.wait().expect("wait for the impostor");

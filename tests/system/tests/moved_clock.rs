@@ -194,7 +194,7 @@ fn offline_clock_ahead_at_start_loses_nothing() {
         told if told.code == 0 => Ok(told.text()),
         told => Err(told.error()),
     });
-    assert!(kept.contains("alice") && kept.contains("bob"), "{kept}");
+    assert!(kept.contains("alice") && kept.contains("bob"), "passwords were deleted: {kept}");
     expect(&rosterd, "alice", Verdict::Unreachable, "after another start");
 
     clock.set(0);
