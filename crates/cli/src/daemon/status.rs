@@ -1204,6 +1204,8 @@ All well.
             ]
         );
         assert!(!is_well(&judge(&report)));
+        change(&mut report, |status| status.since_unix = 0);
+        assert!(said(&report)[0].starts_with("✗ corp is offline since the start: "));
     }
 
     #[test]
