@@ -20,7 +20,6 @@ const USERS: u32 = 5_000;
 /// A file system in a loop device, mounted until this is dropped.
 struct Disk {
     image: PathBuf,
-    device: String,
     mount: PathBuf,
 }
 
@@ -35,8 +34,11 @@ impl Disk {
         // Direct, or reads behind the end of the file give zeros.
         let attach = ["--direct-io=on", "--find", "--show"];
         let device = done(Command::new(tool("losetup", "mount")).args(attach).arg(&image));
-        let disk = Self { image, device, mount };
-        done(Command::new("mount").args(["-o", "noatime"]).arg(&disk.device).arg(&disk.mount));
+        let mounted = run(Command::new("mount").args(["-o", "noatime"]).arg(&device).arg(&mount));
+        // The kernel detaches the device with the last mount, also when the test is killed.
+        done(Command::new("losetup").arg("-d").arg(&device));
+        mounted.text();
+        let disk = Self { image, mount };
         for folder in [host.state(), host.snapshots(), host.state().join("shadow")] {
             fs::create_dir_all(&folder).expect("create");
             fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("chmod");
@@ -64,7 +66,6 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.mount).status();
-        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
     }
 }
 
