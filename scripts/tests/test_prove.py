@@ -1,25 +1,13 @@
 """scripts/prove: the table names tests that exist, and a verdict needs the failure that the table names."""
 
-import importlib.machinery
-import importlib.util
 import pathlib
 import re
-import sys
 import tempfile
 import tomllib
 import unittest
 
-SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
+from loading import load
 
-
-def load(name):
-    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-sys.dont_write_bytecode = True
 prove = load("prove")
 
 FAILS = """#!/bin/sh
@@ -45,7 +33,7 @@ class Table(unittest.TestCase):
         for proof in proofs:
             file, test = proof["test"].split("::")
             self.assertRegex((prove.TREE / file).read_text(), rf"#\[test\]\nfn {test}\(\)", proof["finding"])
-            # Neither what each failure has, nor nothing at all.
+            # The pattern does not match the lines that every failure has.
             self.assertIsNone(re.search(proof["failure"], f"test {test} ... FAILED\nthread '{test}' panicked at {file}"))
             self.assertTrue(proof["title"])
 

@@ -1,24 +1,12 @@
 """scripts/run-tests: what the report counts and what it calls a failure."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import pathlib
-import sys
 import unittest
 
-SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
+from loading import load
 
-
-def load(name):
-    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-sys.dont_write_bytecode = True
 run_tests = load("run-tests")
 
 RUST = """
