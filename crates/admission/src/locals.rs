@@ -195,7 +195,7 @@ fn unreadable(path: &Path, error: &io::Error) -> io::Error {
 }
 
 fn not_whole(path: &Path, what: &str) -> io::Error {
-    io::Error::other(format!("{} has no {what} 0: it is not whole", path.display()))
+    io::Error::other(format!("{}: {what} 0 is missing: the file is not whole", path.display()))
 }
 
 #[cfg(test)]
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_do_not_speak_of_root_are_not_whole() {
+    fn files_without_root_are_not_whole() {
         let folder = tempfile::tempdir().expect("a folder");
         let files = files(folder.path());
         let LocalFiles { passwd, group, .. } = files.clone();

@@ -577,7 +577,7 @@ impl Level {
 /// Reads the file as rosterd would, and the files with passwords and certificates that it names, and
 /// prints what is wrong, on which line, and what to write instead. Needs no daemon and contacts no
 /// directory. Lists users and groups of the snapshot that the configuration would refuse, with the key
-/// that allows each. Run it as root, who may read the passwords, and with the --run-dir of rosterd if
+/// that allows each. Run it as root, which may read the passwords, and with the --run-dir of rosterd if
 /// that is another than the usual one.
 #[derive(Debug, Args)]
 #[command(after_long_help = pages::after_help("check-config"))]
@@ -655,10 +655,10 @@ pub struct Nscd {
     )]
     pub maps: PathBuf,
 
-    /// Who serves, from the moment that the socket and the folder are there; only root can become another user
+    /// The user of the server, once the socket and the folder are there; only root can become another user
     ///
     /// This user and roster-nscd-helper, the user of the helper process, are in the file of --passwd itself.
-    /// Without the option server and helper run as the user who starts the server.
+    /// Without the option server and helper run as the user that starts the server.
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
     pub user: Option<String>,
 

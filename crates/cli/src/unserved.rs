@@ -130,7 +130,7 @@ pub fn by_reason<'e>(
         });
         reasons[place].1.push(entry);
     }
-    // Of equal numbers the first reported comes first.
+    // The sort is stable: reasons with equal numbers stay in the order of their reports.
     reasons.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
     reasons
 }

@@ -19,7 +19,7 @@ const UNMAPPED: u32 = 65_534;
 /// replaced. A file or directory that cannot be looked at passes: reading it reports the cause.
 ///
 /// # Errors
-/// What is wrong, and how to fix it.
+/// The defect, and how to fix it.
 pub fn check_ownership(path: &Path) -> Result<(), Wrong> {
     let own = geteuid().as_raw();
     // Devices have permissions for other reasons.

@@ -165,7 +165,7 @@ pub struct Nscd {
     pub maps: PathBuf,
     /// Who may give orders over the socket, beside root.
     pub administrator: u32,
-    /// The role's user and that of its helpers, whom the role, started as root, becomes and starts; none where all roles
+    /// The user of the role and that of its helpers. The role starts as root and becomes the first. None if all roles
     /// are one user.
     pub users: Option<[Ids; 2]>,
     /// `[responder.nscd]`.

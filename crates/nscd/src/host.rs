@@ -4,7 +4,7 @@
 //! leave nscd out for that database, in this process and whatever its modules ask. So the helper never
 //! waits for the server that waits for it.
 //!
-//! Third-party modules run in this process. So it has a user of its own, where root started the server. Before it loads the
+//! Third-party modules run in this process. A server that root started gives it a user of its own. Before it loads the
 //! first module it gives up rights that name services do not need: to write to files, to signal or trace other programs.
 #![allow(unsafe_code)]
 

@@ -115,7 +115,7 @@ pub fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What a starter has started.
+/// The helpers of a starter.
 #[derive(Default)]
 struct Started {
     running: Vec<(Child, OwnedFd)>,

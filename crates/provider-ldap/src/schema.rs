@@ -188,7 +188,7 @@ impl Mapping {
         Ok(read())
     }
 
-    /// The DN by which member lists name an entry; empty where they have none.
+    /// The DN by which member lists name an entry; empty if they name none by DN.
     #[must_use]
     pub fn reference<'a>(&self, entry: &RawEntry<'a>) -> Cow<'a, [u8]> {
         if self.has_dns() { dn::normalise(entry.dn) } else { Cow::Borrowed(&b""[..]) }
@@ -280,7 +280,7 @@ fn without_uid(value: &[u8]) -> &[u8] {
 pub struct ReadGroup<'a> {
     /// The group with the members that were shown.
     pub group: Group<'a>,
-    /// What is missing, at most once of each attribute.
+    /// The missing rests, at most one of each attribute.
     pub rest: Vec<Rest>,
 }
 

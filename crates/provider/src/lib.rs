@@ -327,9 +327,9 @@ pub trait Provider: Send + Sync {
     /// The directory is to be asked anew now: reconnect at once, and enumerate whole.
     fn refresh(&self);
 
-    /// These groups, and those whose lists hold one of these DNs, may have other members than the
-    /// directory told of: they are read anew, as soon as it answers, and [`put`](Sink::put). Means
-    /// nothing to a source that tells of every change.
+    /// The provider reads these groups again once the directory answers, and each group whose lists hold one of
+    /// these DNs, and [`put`](Sink::put)s them: their members may be others. A source that reports every change
+    /// does nothing.
     fn read_anew(&self, groups: &[(Part, EntryId)], named: &[Vec<u8>]) {
         let _ = (groups, named);
     }

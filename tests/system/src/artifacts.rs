@@ -106,7 +106,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     Some(file.unwrap_or_else(|| panic!("ROSTER_INSTALLED: {name} is not installed below {root:?}")))
 }
 
-/// Where below the state folder snapshots are: in the state folder itself in an installation without `snap`.
+/// The folder of snapshots, relative to the state folder. Older installations keep snapshots in the state folder itself.
 pub(crate) fn snapshots_folder() -> &'static str {
     let has_folder = |root| Path::new(&root).join("var/lib/roster/snap").is_dir();
     if std::env::var_os("ROSTER_INSTALLED").is_none_or(has_folder) { "snap" } else { "" }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A local user whose primary group has no line.
+/// The primary group of "local" has no line in the group file.
 const LOCAL_USERS: &[u8] = b"root:x:0:0:root:/root:/bin/sh\nlocal:x:1500:1501::/home:/bin/sh\n";
 const LOCAL_GROUPS: &[u8] = b"root:x:0:\nusers:x:100:\n";
 const ANN: &str = "ann:*:5000:5000:Ann:/home/ann:/bin/sh";
@@ -106,7 +106,7 @@ fn gid_100_named_users_is_served() {
     lab.expect_refused("group", &["staff", "100"]);
 }
 
-/// What `roster check-config` says of an `ldap` domain.
+/// The output of `roster check-config` for an `ldap` domain with these keys.
 fn checked(keys: &[(&str, &str)]) -> Output {
     let lab = Lab::prepared("", "");
     let mut text = "[host]\ndomains = [\"corp\"]\n[domain.corp]\nprovider = \"ldap\"\n".to_owned();

@@ -1,5 +1,5 @@
 //! Groups name members in `memberUid`, `member` and `uniqueMember`: a group has those of all three, through
-//! nested groups, whatever the schema, mirrored and on demand; a key narrows that.
+//! nested groups, under both schemas, mirrored and on demand. A key narrows that.
 
 use roster_system_tests::rosterd::{SOON, Source};
 use roster_system_tests::{Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, wait_for};

@@ -33,7 +33,7 @@ pub struct Figures {
     pub group: OfTable,
     /// The folder of maps, where it shares its file system with other files.
     pub shared: Option<PathBuf>,
-    /// Where a read-only mount of that folder is missing.
+    /// The place where a read-only mount of that folder is missing.
     pub unsealed: Option<PathBuf>,
     /// Descriptors of maps that were handed out.
     pub handed_out: u64,

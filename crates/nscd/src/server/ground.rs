@@ -46,13 +46,13 @@ impl Ground {
     }
 }
 
-/// Where a read-only mount of the folder of maps may be.
+/// The place for a read-only mount of the folder of maps.
 pub fn read_only_place(maps: &Path) -> Option<PathBuf> {
     Some(maps.parent()?.join("roster-read-only").join(maps.file_name()?))
 }
 
-/// The open folder by way of a read-only mount. The kernel refuses to reopen a descriptor from there for writing, whatever the
-/// user. The file's mode alone would let root of a container reopen it.
+/// The open folder by way of a read-only mount. The kernel refuses all users to reopen a descriptor from there for
+/// writing. The file's mode alone would let root of a container reopen it.
 fn read_only(maps: &Path, folder: &OwnedFd) -> Option<OwnedFd> {
     let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = open(read_only_place(maps)?, how, Mode::empty()).ok()?;

@@ -134,8 +134,8 @@ pub enum ServerError {
 ///
 /// # Errors
 ///
-/// The system refuses what it should not, or the starter ended. Where maps cannot be kept the server sends all clients away
-/// until they can.
+/// The system refuses what it should not, or the starter ended. The server sends all clients away while it cannot
+/// keep maps.
 pub fn run(mut options: Options, starter: Starter) -> Result<End, ServerError> {
     rustix::io::ioctl_fionbio(&options.listener, true).map_err(io::Error::from)?;
     // Nobody has any to send here. What an older kernel lets through is closed without waiting.

@@ -1,6 +1,6 @@
-//! From root to two users: the server's, who has nothing but the maps, and the helpers', who cannot open these. systemd's
-//! `User=` cannot do it: systemd would look the user up at the socket that nobody serves yet, and wait. So the text of
-//! /etc/passwd is asked, and nobody else.
+//! From root to two users: the server's user owns the maps, the helpers' user cannot open them. systemd's `User=` cannot
+//! do it: systemd would look the user up at the socket before a server answers there, and wait. So the server reads the
+//! users in /etc/passwd itself.
 
 use crate::starter::Starter;
 use roster_record::text::{Line, passwd_line};
@@ -131,7 +131,7 @@ impl Accounts {
         Ok(Self { server, helper })
     }
 
-    /// Users whom the caller has looked up: the uid and gid of the server's, and of the helpers'.
+    /// Users that the caller has looked up: uid and gid of the server's user and of the helpers'.
     #[must_use]
     pub fn known(server: (u32, u32), helper: (u32, u32)) -> Self {
         let account = |name: &str, (uid, gid)| Account {

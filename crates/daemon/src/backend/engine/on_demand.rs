@@ -218,7 +218,7 @@ impl State {
         self.forget_lists([group].into_iter().chain(self.asked.lists_through(reference)).collect());
     }
 
-    /// Forgets the lists that hold a reference which its entry has no more. Until a refresh they would lack the entry.
+    /// Forgets the lists that hold a former reference of an entry. Until a refresh they would lack the entry.
     pub(super) fn named_no_more(&mut self, reference: u32) {
         self.forget_lists(self.asked.lists_through(reference));
     }
