@@ -37,7 +37,7 @@ impl Disk {
         let mounted = run(Command::new("mount").args(["-o", "noatime"]).arg(&device).arg(&mount));
         // The kernel detaches the device with the last mount, also when the test is killed.
         done(Command::new("losetup").arg("-d").arg(&device));
-        mounted.text();
+        assert_eq!(mounted.code, 0, "{}", mounted.error());
         let disk = Self { image, mount };
         for folder in [host.state(), host.snapshots(), host.state().join("shadow")] {
             fs::create_dir_all(&folder).expect("create");
