@@ -12,7 +12,7 @@ mod variables;
 use crate::conf::os;
 use crate::filters::{Class, Rule};
 use crate::host::{Facts, Kind};
-use crate::paths::realpath;
+pub use crate::paths::Unresolved;
 use crate::pattern::Fault;
 use crate::policy::Policy;
 use crate::python::{basename, is_absolute, join};
@@ -175,6 +175,8 @@ pub enum Why {
     Steps(usize),
     /// An argument leads out of its folder.
     OutOfFolder(usize, OsString),
+    /// Links of an argument cannot be resolved to the end.
+    Unresolved(usize, Unresolved),
     /// The signal is not among the rule's, or one is missing or too many.
     Signal,
     /// The rule's signal is none that strict mode knows.
@@ -228,6 +230,7 @@ impl fmt::Display for Why {
             Self::OutOfFolder(at, path) => {
                 write!(f, "word {at} leads out of its folder, to {}", path.display())
             }
+            Self::Unresolved(at, why) => write!(f, "word {at} {why}"),
             Self::Signal => write!(f, "is for other signals"),
             Self::NoSignal(option) => write!(f, "{} is no signal", option.display()),
             Self::NoProcess => write!(f, "there is no such process"),
@@ -380,8 +383,9 @@ impl Case<'_> {
                 hit.settings = settings_of(words);
             }
             (Class::Path(rules), ..) => {
-                let arguments = rules.iter().zip(&words[1..]);
-                hit.argv.extend(arguments.map(|(rule, word)| self.argument(rule, word)));
+                for (at, (rule, word)) in (2..).zip(rules.iter().zip(&words[1..])) {
+                    hit.argv.push(self.path_argument(at, rule, word)?);
+                }
             }
             // What was judged is what runs, not what the caller called it.
             (_, Some((from, inner)), Mode::Strict) => {
@@ -456,11 +460,6 @@ impl Case<'_> {
             return Some(format!("{} is no file", path.display()));
         }
         distrust(self.facts, path)
-    }
-
-    /// A word as a PathFilter hands it on.
-    fn argument(&self, rule: &str, word: &OsStr) -> OsString {
-        if is_absolute(rule.as_bytes()) { os(realpath(self.facts, word)) } else { word.to_owned() }
     }
 }
 

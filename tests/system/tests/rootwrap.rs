@@ -1,0 +1,117 @@
+//! Findings of reviews of `roster-rootwrap`, with the installed program and real commands.
+
+use roster_system_tests::{Output, rootwrap_program, run};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A rootwrap.conf in strict mode with one filter file, and a directory of the caller's own.
+struct Rootwrap {
+    folder: TempDir,
+    user: String,
+}
+
+impl Rootwrap {
+    /// `USER` in the rules is the user that runs the test, `HERE` the directory.
+    fn new(rules: &str) -> Self {
+        let folder = TempDir::new().expect("make a folder");
+        let user = run(Command::new("id").arg("-un")).text();
+        let rootwrap = Self { folder, user };
+        for name in ["rules", "base", "out", "caller"] {
+            fs::create_dir(rootwrap.path(name)).expect("make a folder");
+            fs::set_permissions(rootwrap.path(name), Permissions::from_mode(0o755)).expect("chmod");
+        }
+        rootwrap.conf("roster_mode=strict\n");
+        let rules = rules.replace("USER", &rootwrap.user).replace("HERE", rootwrap.root());
+        rootwrap.write("rules/a.filters", &format!("[Filters]\n{rules}"));
+        rootwrap
+    }
+
+    fn conf(&self, keys: &str) {
+        let filters = self.path("rules");
+        let text = format!(
+            "[DEFAULT]\nfilters_path={}\nexec_dirs=/usr/sbin,/usr/bin\n{keys}",
+            filters.display()
+        );
+        self.write("rootwrap.conf", &text);
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("write");
+        fs::set_permissions(self.path(name), Permissions::from_mode(0o644)).expect("chmod");
+    }
+
+    fn root(&self) -> &str {
+        self.folder.path().to_str().expect("UTF-8")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(rootwrap_program());
+        command.arg(self.path("rootwrap.conf")).args(words);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        run(&mut self.command(words))
+    }
+
+    #[track_caller]
+    fn expect_refused(&self, words: &[&str]) {
+        let done = self.run(words);
+        let shown: Vec<&str> = words.iter().map(|word| &word[..word.len().min(80)]).collect();
+        assert_eq!(
+            done.code,
+            99,
+            "{shown:?}: {}{}",
+            String::from_utf8_lossy(&done.stdout),
+            done.error()
+        );
+    }
+}
+
+/// A path through so many links to the directory `name` itself.
+fn through_links(folder: &Path, count: usize) -> String {
+    let mut path = folder.to_str().expect("UTF-8").to_owned();
+    for number in 0..count {
+        let name = format!("l{number}");
+        symlink(".", folder.join(&name)).expect("link");
+        path = format!("{path}/{name}");
+    }
+    path
+}
+
+#[test]
+fn path_filter_unresolved_links_are_refused() {
+    let rootwrap = Rootwrap::new("cat: PathFilter, cat, USER, HERE/base\n");
+    rootwrap.write("base/file", "plain");
+    rootwrap.write("out/secret", "secret");
+    symlink(rootwrap.path("out"), rootwrap.path("base/current")).expect("link");
+    symlink("loop", rootwrap.path("caller/loop")).expect("link");
+    let plain = rootwrap.path("base/file");
+    assert_eq!(rootwrap.run(&["cat", plain.to_str().expect("UTF-8")]).text(), "plain");
+
+    let here = rootwrap.root();
+    rootwrap.expect_refused(&["cat", &format!("{here}/base/current/secret")]);
+    rootwrap.expect_refused(&["cat", &format!("{here}/caller/loop/../../base/current/secret")]);
+    let links = through_links(&rootwrap.path("caller"), 1001);
+    rootwrap.expect_refused(&["cat", &format!("{links}/../base/current/secret")]);
+    rootwrap.conf("roster_mode=compat\n");
+    rootwrap.expect_refused(&["cat", &format!("{links}/../base/current/secret")]);
+}
+
+#[test]
+fn path_filter_vanished_directory_is_refused() {
+    let rootwrap = Rootwrap::new("ls: PathFilter, ls, USER, /\n");
+    let script = "mkdir gone; cd gone; rmdir ../gone; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-ec", script, "sh"]).arg(rootwrap_program());
+    command.arg(rootwrap.path("rootwrap.conf")).args(["ls", ""]);
+    let done = run(command.current_dir(rootwrap.path("caller")));
+    assert_eq!(done.code, 99, "{}", done.error());
+}
