@@ -181,18 +181,50 @@ fn variables_that_bring_code_along_are_kept_out() {
         scene.only_compat(&rules, &[&["env", &format!("{name}=/tmp/x"), "ls"]]);
     }
     scene.alike("e: EnvFilter, env, root, A=, ls\n", &[&["env", "A=/tmp/x", "ls"]]);
+    let rules = "e: EnvFilter, env, root, LANGUAGE=, TZ=, ls\n";
+    scene.alike(rules, &[&["env", "LANGUAGE=de:en", "TZ=:Europe/Berlin", "ls"]]);
+    for [language, zone] in
+        [["../tmp/x", "UTC"], ["%n", "UTC"], ["de", ":/tmp/x"], ["de", "../x"], ["de", "a b"]]
+    {
+        let [language, zone] = [format!("LANGUAGE={language}"), format!("TZ={zone}")];
+        scene.only_compat(rules, &[&["env", &language, &zone, "ls"]]);
+    }
 
     // Those that were there already are left out as well.
     let policy = scene.policy("ls: CommandFilter, ls, root\n", &scene.path("bin"));
-    let env = [("IP_LIB_DIR", "/tmp/x"), ("OF_TOMORROW", "x"), ("ENV", "x"), ("HOME", "/root")];
+    let env = [
+        ("IP_LIB_DIR", "/tmp/x"),
+        ("OF_TOMORROW", "x"),
+        ("ENV", "x"),
+        ("HOME", "/root"),
+        ("LANGUAGE", "../x"),
+        ("LC_ALL", "/x"),
+        ("TZ", "/tmp/x"),
+        ("LANG", "C"),
+    ];
     let env = env.map(|(name, value)| (name.into(), value.into())).to_vec();
     let host = ThisHost::with_environment(env);
     let names = |mode| {
         let verdict = judge(mode, &policy, &["ls".into()], &host).unwrap();
         verdict.environment().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(names(Mode::Compat).len(), 4);
-    assert_eq!(names(Mode::Strict), ["HOME"]);
+    assert_eq!(names(Mode::Compat).len(), 8);
+    assert_eq!(names(Mode::Strict), ["HOME", "LANG"]);
+}
+
+#[test]
+fn env_filter_accepts_only_value_of_rule() {
+    let scene = Scene::new();
+    let rules = "e: EnvFilter, env, root, LC_ALL=C, A=, ls\n";
+    scene.alike(rules, &[&["env", "LC_ALL=C", "A=1", "ls"], &["A=1", "LC_ALL=C", "ls"]]);
+    scene.only_compat(
+        rules,
+        &[
+            &["env", "LC_ALL=C.UTF-8", "A=1", "ls"],
+            &["env", "LC_ALL=", "A=1", "ls"],
+            &["LC_ALL=CC", "A=", "ls"],
+        ],
+    );
 }
 
 #[test]

@@ -96,6 +96,21 @@ fn users_and_groups_of_a_directory_run_what_the_policy_lets_them() {
 }
 
 #[test]
+fn kept_variables_name_no_files_of_caller() {
+    root_or_return!();
+    let policy = SHELL.replace("\"KEPT\"", "\"KEPT\", \"LANG*\", \"TZ\"");
+    let exec = Exec::start(&policy);
+    let print = |variables: &[&str]| {
+        let mut client = exec.as_user(ALICE, "env");
+        client.args(variables).arg(exec.host.path("roster-exec")).arg("-s").arg(exec.socket());
+        run(client.args(["sh", "-c", "echo $LANGUAGE $LC_ALL $TZ"])).text()
+    };
+    assert_eq!(print(&["LANGUAGE=de", "LC_ALL=C", "TZ=UTC"]), "de C UTC");
+    let kept = print(&["LANGUAGE=../../../tmp/messages", "LC_ALL=%n", "TZ=:/tmp/zone"]);
+    assert_eq!(kept, "", "values of the caller are kept");
+}
+
+#[test]
 fn a_command_gets_a_clean_environment() {
     root_or_return!();
     let exec = Exec::start(SHELL);

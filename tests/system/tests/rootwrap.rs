@@ -106,6 +106,37 @@ fn path_filter_unresolved_links_are_refused() {
 }
 
 #[test]
+fn variables_with_paths_do_not_reach_commands() {
+    let rules =
+        "e: EnvFilter, env, USER, LANGUAGE=, TZ=, printenv\np: CommandFilter, printenv, USER\n";
+    let rootwrap = Rootwrap::new(rules);
+    let inherited = |name: &str, value: &str| {
+        let output = run(rootwrap.command(&["printenv", name]).env(name, value));
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    };
+    for (name, sound, unsound) in [
+        ("LANGUAGE", "de:en", "../../../tmp/messages"),
+        ("LC_ALL", "C.UTF-8", "/tmp/locale"),
+        ("TERM", "xterm", "%n"),
+        ("TZ", "Europe/Berlin", ":/tmp/zone"),
+    ] {
+        assert_eq!(inherited(name, sound), sound, "{name}");
+        assert_eq!(inherited(name, unsound), "", "{name} of the caller reaches the command");
+    }
+    let words = ["env", "LANGUAGE=de", "TZ=UTC", "printenv", "LANGUAGE", "TZ"];
+    assert_eq!(rootwrap.run(&words).text(), "de\nUTC");
+    rootwrap.expect_refused(&["env", "LANGUAGE=../x", "TZ=UTC", "printenv"]);
+    rootwrap.expect_refused(&["env", "LANGUAGE=de", "TZ=/tmp/zone", "printenv"]);
+}
+
+#[test]
+fn env_filter_lets_value_of_rule_through() {
+    let rootwrap = Rootwrap::new("e: EnvFilter, env, USER, LC_ALL=C, printenv\n");
+    assert_eq!(rootwrap.run(&["env", "LC_ALL=C", "printenv", "LC_ALL"]).text(), "C");
+    rootwrap.expect_refused(&["env", "LC_ALL=C.UTF-8", "printenv", "LC_ALL"]);
+}
+
+#[test]
 fn path_filter_vanished_directory_is_refused() {
     let rootwrap = Rootwrap::new("ls: PathFilter, ls, USER, /\n");
     let script = "mkdir gone; cd gone; rmdir ../gone; exec \"$@\"";

@@ -1,7 +1,8 @@
 //! Class by class, whether a rule matches the words of a command.
 
 use super::{
-    Case, Kill, Mode, Unresolved, Why, command_of, ip, is_dangerous, kill, names_of_settings,
+    Case, Kill, Mode, Unresolved, Why, command_of, ip, is_dangerous, is_sound, kill,
+    names_of_settings,
 };
 use crate::conf::os;
 use crate::filters::{Class, Rule};
@@ -123,16 +124,10 @@ impl Case<'_> {
         if of_rule.is_empty() || of_rule != of_words {
             return Err(Why::Settings);
         }
-        if self.mode == Mode::Strict {
-            if command_of(words).len() != words.len() - of_words.len() {
-                return Err(Why::Settings);
-            }
-            if let Some(name) = of_words.iter().find(|&&name| is_dangerous(name) || name == b"PATH")
-            {
-                return Err(Why::DangerousSetting(os(name.to_vec())));
-            }
+        match self.mode {
+            Mode::Compat => Ok(()),
+            Mode::Strict => strict_settings(settings, words, of_words.len()),
         }
-        Ok(())
     }
 
     fn netns(&self, rule: &Rule, words: &[&OsStr]) -> Result<(), Why> {
@@ -156,6 +151,31 @@ impl Case<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the first words set what the rule's settings do, to values that it names or that a caller may choose.
+fn strict_settings(of_rule: &[String], words: &[&OsStr], names: usize) -> Result<(), Why> {
+    let settings = words.len() - command_of(words).len();
+    if settings != names {
+        return Err(Why::Settings);
+    }
+    for word in &words[..settings] {
+        let word = word.as_bytes();
+        let at = word.iter().position(|&byte| byte == b'=').unwrap_or(word.len());
+        let (name, value) = (&word[..at], word.get(at + 1..).unwrap_or_default());
+        if is_dangerous(name) || name == b"PATH" {
+            return Err(Why::DangerousSetting(os(name.to_vec())));
+        }
+        let is_free = |setting: &[u8]| setting.strip_prefix(name) == Some(b"=");
+        if !of_rule.iter().any(|setting| setting.as_bytes() == word || is_free(setting.as_bytes()))
+        {
+            return Err(Why::Settings);
+        }
+        if !is_sound(name, value) {
+            return Err(Why::UnsoundSetting(os(name.to_vec())));
+        }
+    }
+    Ok(())
 }
 
 /// The first word is the rule's executable, by path or by name.

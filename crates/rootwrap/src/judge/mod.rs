@@ -23,7 +23,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub(crate) use variables::{is_dangerous, is_dangerous_family, may_be_obeyed};
+pub(crate) use variables::{is_dangerous, is_dangerous_family, is_sound, may_be_obeyed};
 
 /// How the rules are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +195,8 @@ pub enum Why {
     Settings,
     /// A setting that makes programs load foreign code.
     DangerousSetting(OsString),
+    /// A setting with a value that no caller may choose.
+    UnsoundSetting(OsString),
     /// Not the name of a network namespace.
     Namespace,
     /// A rule that chains runs as root only.
@@ -243,6 +245,9 @@ impl fmt::Display for Why {
             Self::Settings => write!(f, "is for other settings of the environment"),
             Self::DangerousSetting(name) => {
                 write!(f, "{} would let the caller bring code along", name.display())
+            }
+            Self::UnsoundSetting(name) => {
+                write!(f, "the value of {} could lead to a file of the caller", name.display())
             }
             Self::Namespace => write!(f, "that is not the name of a network namespace"),
             Self::NotRoot => write!(f, "matches for root alone"),
@@ -303,7 +308,9 @@ pub(crate) fn judge_by<'p>(
     let hit = case.decide(0, rules, &words)?;
     let mut environment = facts.environment().to_vec();
     if mode == Mode::Strict {
-        environment.retain(|(name, _)| variables::is_handed_on(name.as_bytes()));
+        environment.retain(|(name, value)| {
+            variables::is_handed_on(name.as_bytes()) && is_sound(name.as_bytes(), value.as_bytes())
+        });
     }
     for (name, value) in hit.settings {
         match environment.iter_mut().find(|(found, _)| *found == name) {
