@@ -11,6 +11,7 @@
 mod commands;
 mod hosts;
 mod order;
+mod privsep;
 
 use crate::explain::Word;
 use crate::filters::{Class, Rule};
@@ -76,6 +77,7 @@ impl fmt::Display for Difference {
 pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     let mut problems = policy.warnings.clone();
     problems.extend(obeyed_variables(policy));
+    problems.extend(privsep::problems(policy));
     for rule in policy.rules(Mode::Compat) {
         let Some(place) = &rule.place else { continue };
         // Those that could not even be read are among the warnings.
@@ -221,7 +223,7 @@ impl<'p> Search<'p> {
     /// In the order of the names of their files.
     fn into_differences(self) -> Vec<Difference> {
         let Self { rules, mut found, .. } = self;
-        let rules = rules.by_name.into_iter();
+        let rules = rules.by_name.into_iter().chain(rules.built_in);
         let found = rules.filter_map(|rule| found.remove(&std::ptr::from_ref(rule)));
         found.flat_map(|found| [found.reading, found.order]).flatten().collect()
     }
@@ -313,6 +315,19 @@ mod tests {
                 "a: HOME is the caller's (and in another rule)",
                 "l: LANGUAGE is the caller's",
             ]
+        );
+    }
+
+    #[test]
+    fn built_in_rule_of_compat_is_told() {
+        let rule = "p: RegExpFilter, privsep-helper, root, privsep-helper, /etc/x\n";
+        let found = differences(rule);
+        let built_in =
+            "built in: privsep-helper (CommandFilter): `privsep-helper '/etc/x and more'` runs ";
+        let told = found.iter().find(|found| found.starts_with(built_in));
+        assert!(
+            told.is_some_and(|told| told.ends_with("and is refused in strict mode")),
+            "{found:?}"
         );
     }
 

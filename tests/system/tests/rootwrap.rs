@@ -19,7 +19,7 @@ impl Rootwrap {
         let folder = TempDir::new().expect("make a folder");
         let user = run(Command::new("id").arg("-un")).text();
         let rootwrap = Self { folder, user };
-        for name in ["rules", "base", "out", "caller"] {
+        for name in ["rules", "base", "out", "caller", "bin"] {
             fs::create_dir(rootwrap.path(name)).expect("make a folder");
             fs::set_permissions(rootwrap.path(name), Permissions::from_mode(0o755)).expect("chmod");
         }
@@ -32,8 +32,9 @@ impl Rootwrap {
     fn conf(&self, keys: &str) {
         let filters = self.path("rules");
         let text = format!(
-            "[DEFAULT]\nfilters_path={}\nexec_dirs=/usr/sbin,/usr/bin\n{keys}",
-            filters.display()
+            "[DEFAULT]\nfilters_path={}\nexec_dirs={},/usr/sbin,/usr/bin\n{keys}",
+            filters.display(),
+            self.path("bin").display()
         );
         self.write("rootwrap.conf", &text);
     }
@@ -41,6 +42,11 @@ impl Rootwrap {
     fn write(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).expect("write");
         fs::set_permissions(self.path(name), Permissions::from_mode(0o644)).expect("chmod");
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        self.write(name, text);
+        fs::set_permissions(self.path(name), Permissions::from_mode(0o755)).expect("chmod");
     }
 
     fn root(&self) -> &str {
@@ -134,6 +140,24 @@ fn env_filter_lets_value_of_rule_through() {
     let rootwrap = Rootwrap::new("e: EnvFilter, env, USER, LC_ALL=C, printenv\n");
     assert_eq!(rootwrap.run(&["env", "LC_ALL=C", "printenv", "LC_ALL"]).text(), "C");
     rootwrap.expect_refused(&["env", "LC_ALL=C.UTF-8", "printenv", "LC_ALL"]);
+}
+
+#[test]
+fn privsep_helper_needs_rule_of_files() {
+    let rule = "p: RegExpFilter, privsep-helper, USER, privsep-helper, --config-file, /etc/.*\n";
+    let rootwrap = Rootwrap::new(rule);
+    // As root the built-in rule of compat mode runs it, otherwise the caller runs it.
+    rootwrap.script("bin/privsep-helper", "#!/bin/sh\necho \"$@\"\n");
+    let foreign = ["privsep-helper", "--config-file", "/tmp/n.conf"];
+    for (mode, refused) in [("strict", true), ("compat", false)] {
+        rootwrap.conf(&format!("roster_mode={mode}\n"));
+        let own = rootwrap.run(&["privsep-helper", "--config-file", "/etc/n.conf"]);
+        assert_eq!(own.text(), "--config-file /etc/n.conf");
+        match refused {
+            true => rootwrap.expect_refused(&foreign),
+            false => assert_eq!(rootwrap.run(&foreign).text(), "--config-file /tmp/n.conf"),
+        }
+    }
 }
 
 #[test]
