@@ -10,6 +10,7 @@
 
 mod commands;
 mod hosts;
+mod interpreters;
 mod order;
 mod privsep;
 
@@ -78,6 +79,7 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     let mut problems = policy.warnings.clone();
     problems.extend(obeyed_variables(policy));
     problems.extend(privsep::problems(policy));
+    problems.extend(interpreters::problems(policy, facts));
     for rule in policy.rules(Mode::Compat) {
         let Some(place) = &rule.place else { continue };
         // Those that could not even be read are among the warnings.

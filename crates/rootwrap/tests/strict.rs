@@ -209,7 +209,7 @@ fn variables_that_bring_code_along_are_kept_out() {
         verdict.environment().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(names(Mode::Compat).len(), 8);
-    assert_eq!(names(Mode::Strict), ["HOME", "LANG"]);
+    assert_eq!(names(Mode::Strict), ["HOME", "LANG", "PATH"]);
 }
 
 #[test]
@@ -284,7 +284,50 @@ fn a_chain_sets_what_an_env_rule_behind_it_lets_be_set() {
     assert!(env.is_empty());
     let (argv, env) = judged(Mode::Strict);
     assert_eq!(argv, [ip.as_str(), "netns", "exec", "q", ls.as_str()]);
-    assert_eq!(env, vec![(OsString::from("A"), OsString::from("1"))]);
+    let path = (OsString::from("PATH"), OsString::from(scene.path("bin")));
+    assert_eq!(env, vec![path, (OsString::from("A"), OsString::from("1"))]);
+}
+
+#[test]
+fn path_of_commands_is_exec_dirs_that_root_writes() {
+    let scene = Scene::new();
+    scene.folder("open", 0o777);
+    let path = |mode, conf: &str| {
+        let conf = format!("[DEFAULT]\nfilters_path=/x\n{conf}");
+        let rules = format!("[Filters]\nls: CommandFilter, {}, root\n", scene.path("bin/ls"));
+        let policy = Policy::of_texts(conf.as_bytes(), &[rules.as_bytes()]).unwrap();
+        let host = ThisHost::with_environment(vec![("PATH".into(), scene.path("open").into())]);
+        let verdict = judge(mode, &policy, &["ls".into()], &host).unwrap();
+        let mut path = verdict.environment().iter().filter(|(name, _)| name == "PATH");
+        path.next().map(|(_, value)| value.to_str().unwrap().to_owned())
+    };
+    let [open, bin] = ["open", "bin"].map(|name| scene.path(name));
+    let exec_dirs = format!("exec_dirs={open},{bin},relative,/usr/bin,/no/such\n");
+    assert_eq!(path(Mode::Compat, &exec_dirs), Some(open.clone()));
+    assert_eq!(path(Mode::Strict, &exec_dirs), Some(format!("{bin}:/usr/bin")));
+    assert!(path(Mode::Strict, "").unwrap().contains(":/usr/bin"));
+    assert_eq!(path(Mode::Strict, &format!("exec_dirs={open}\n")), None);
+}
+
+#[test]
+fn interpreters_that_others_could_change_are_not_run() {
+    let scene = Scene::new();
+    scene.folder("open", 0o777);
+    scene.file("open/interpreter", 0o755);
+    let script = |line: &str| {
+        scene.file("bin/tool", 0o755);
+        fs::write(scene.root.join("bin/tool"), line).unwrap();
+        let policy = scene.policy("t: CommandFilter, tool, root\n", &scene.path("bin"));
+        [Mode::Compat, Mode::Strict].map(|mode| scene.judged(&policy, mode, &["tool"]))
+    };
+    let runs = Ok(String::from("bin/tool"));
+    for line in ["#!/bin/sh\n", "#!/usr/bin/env ls\n", "no script\n"] {
+        assert_eq!(script(line), [runs.clone(), runs.clone()], "{line}");
+    }
+    let open = scene.path("open/interpreter");
+    for line in [format!("#! {open} -e\n"), format!("#!/usr/bin/env {open}\n")] {
+        assert_eq!(script(&line), [runs.clone(), Err(96)], "{line}");
+    }
 }
 
 #[test]

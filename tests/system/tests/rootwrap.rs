@@ -161,6 +161,32 @@ fn privsep_helper_needs_rule_of_files() {
 }
 
 #[test]
+fn script_interpreter_of_others_is_refused() {
+    let rootwrap = Rootwrap::new("t: CommandFilter, tool, USER\n");
+    fs::copy("/bin/echo", rootwrap.path("caller/interpreter")).expect("copy");
+    let interpreter = rootwrap.path("caller/interpreter");
+    let set_mode = |mode| fs::set_permissions(&interpreter, Permissions::from_mode(mode));
+    for line in ["#!HERE/caller/interpreter", "#!/usr/bin/env -S HERE/caller/interpreter"] {
+        rootwrap.script("bin/tool", &format!("{}\n", line.replace("HERE", rootwrap.root())));
+        set_mode(0o755).expect("chmod");
+        assert!(rootwrap.run(&["tool"]).text().ends_with("/bin/tool"));
+        set_mode(0o777).expect("chmod");
+        let done = rootwrap.run(&["tool"]);
+        assert_eq!(done.code, 96, "{line}: {}", String::from_utf8_lossy(&done.stdout));
+    }
+    let mut check = Command::new(rootwrap_program());
+    let told = run(check.arg("check").arg(rootwrap.path("rootwrap.conf"))).text();
+    assert!(told.contains("/bin/tool is a script, and of its interpreter "), "{told}");
+}
+
+#[test]
+fn path_of_caller_is_not_passed_on() {
+    let rootwrap = Rootwrap::new("p: CommandFilter, printenv, USER\n");
+    let done = run(rootwrap.command(&["printenv", "PATH"]).env("PATH", "/opt/caller:/usr/bin"));
+    assert_eq!(done.text(), format!("{}/bin:/usr/sbin:/usr/bin", rootwrap.root()));
+}
+
+#[test]
 fn path_filter_vanished_directory_is_refused() {
     let rootwrap = Rootwrap::new("ls: PathFilter, ls, USER, /\n");
     let script = "mkdir gone; cd gone; rmdir ../gone; exec \"$@\"";

@@ -153,7 +153,10 @@ impl<'p> Rules<'p> {
         self.looks.set(self.looks.get() + looks);
         match judged {
             Ok(verdict) => {
-                let (argv, environment) = (verdict.argv().to_vec(), verdict.environment().to_vec());
+                let argv = verdict.argv().to_vec();
+                // Strict mode sets another PATH for each command.
+                let environment = verdict.environment().iter().filter(|(name, _)| name != "PATH");
+                let environment = environment.cloned().collect();
                 let runs = Runs { user: verdict.run_as(), argv, environment };
                 Answer { decider: Some(verdict.rule()), runs: Some(runs) }
             }

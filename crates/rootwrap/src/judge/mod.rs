@@ -9,14 +9,16 @@ pub(crate) mod kill;
 mod matching;
 mod variables;
 
-use crate::conf::os;
+use crate::conf::{PATH, os};
 use crate::filters::{Class, Rule};
-use crate::host::{Facts, Kind};
+use crate::host::Facts;
+use crate::interpreter::{distrust_of_interpreters, untrusted};
 pub use crate::paths::Unresolved;
 use crate::pattern::Fault;
 use crate::policy::Policy;
 use crate::python::{basename, is_absolute, join};
 use crate::trust::distrust;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -302,15 +304,23 @@ pub(crate) fn judge_by<'p>(
     if argv.iter().any(|arg| arg.len() > WORD_BYTES_MAX) {
         return Err(Refusal::LongWord);
     }
-    let folders = policy.conf.folders_of_executables(facts.variable("PATH"));
+    let path = match mode {
+        Mode::Compat => facts.variable("PATH"),
+        Mode::Strict => Some(OsStr::new(PATH)),
+    };
+    let folders = policy.conf.folders_of_executables(path);
     let words: Vec<&OsStr> = argv.iter().map(OsString::as_os_str).collect();
-    let mut case = Case { mode, facts, folders: &folders, observer };
+    let mut case = Case { mode, facts, folders: &folders, trusted_path: OnceCell::new(), observer };
     let hit = case.decide(0, rules, &words)?;
     let mut environment = facts.environment().to_vec();
     if mode == Mode::Strict {
         environment.retain(|(name, value)| {
             variables::is_handed_on(name.as_bytes()) && is_sound(name.as_bytes(), value.as_bytes())
         });
+        let path = case.trusted_path();
+        if !path.is_empty() {
+            environment.push(("PATH".into(), path.join(OsStr::new(":"))));
+        }
     }
     for (name, value) in hit.settings {
         match environment.iter_mut().find(|(found, _)| *found == name) {
@@ -325,6 +335,8 @@ struct Case<'c> {
     mode: Mode,
     facts: &'c dyn Facts,
     folders: &'c [OsString],
+    /// Those of the folders that make up `PATH` in strict mode.
+    trusted_path: OnceCell<Vec<OsString>>,
     observer: Observer<'c>,
 }
 
@@ -460,14 +472,24 @@ impl Case<'_> {
     }
 
     fn untrusted(&self, path: &OsStr) -> Option<String> {
-        if !is_absolute(path.as_bytes()) {
-            return Some(format!("{} is relative", path.display()));
-        }
-        if self.facts.status(Path::new(path)).is_none_or(|status| status.kind != Kind::File) {
-            return Some(format!("{} is no file", path.display()));
-        }
-        distrust(self.facts, path)
+        let of_interpreters =
+            || distrust_of_interpreters(self.facts, path, &|| self.trusted_path().to_vec());
+        untrusted(self.facts, path).or_else(of_interpreters)
     }
+
+    /// What makes up `PATH` in strict mode.
+    fn trusted_path(&self) -> &[OsString] {
+        self.trusted_path.get_or_init(|| trusted_folders(self.facts, self.folders))
+    }
+}
+
+/// Those of the folders of executables in which root alone can put any.
+pub(crate) fn trusted_folders(facts: &dyn Facts, folders: &[OsString]) -> Vec<OsString> {
+    let is_trusted = |folder: &&OsString| {
+        let path = folder.as_bytes();
+        is_absolute(path) && !path.contains(&b':') && distrust(facts, folder).is_none()
+    };
+    folders.iter().filter(is_trusted).cloned().collect()
 }
 
 /// The names of the `NAME=…` that the words begin with.

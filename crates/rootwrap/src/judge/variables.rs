@@ -97,8 +97,7 @@ const NAMES: [&str; 46] = [
 ];
 
 /// What strict mode hands on to every command: how things are shown and who asks.
-const HANDED_ON: [&str; 9] =
-    ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER"];
+const HANDED_ON: [&str; 8] = ["HOME", "LANG", "LANGUAGE", "LOGNAME", "SHELL", "TERM", "TZ", "USER"];
 const HANDED_ON_FAMILIES: [&str; 2] = ["LC_", "SUDO_"];
 
 /// Whether a command of strict mode has a variable without a rule that sets it.
@@ -248,10 +247,10 @@ mod tests {
         {
             assert!(!is_dangerous(name.as_bytes()), "{name}");
         }
-        for name in ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TZ", "SUDO_USER"] {
+        for name in ["HOME", "LANG", "LC_ALL", "TERM", "TZ", "SUDO_USER"] {
             assert!(is_handed_on(name.as_bytes()), "{name}");
         }
-        for name in ["LVM_SYSTEM_DIR", "NETWORK_ID", "SYSTEMD_PAGER", "LANG_OF_TOMORROW"] {
+        for name in ["PATH", "LVM_SYSTEM_DIR", "NETWORK_ID", "SYSTEMD_PAGER", "LANG_OF_TOMORROW"] {
             assert!(!is_handed_on(name.as_bytes()), "{name}");
         }
     }

@@ -1,6 +1,8 @@
 //! exec.toml: who may run what as whom. docs/exec-protocol.md has the keys.
 
+use crate::conf::default_path;
 use crate::host::ThisHost;
+use crate::interpreter::{distrust_of_interpreters, untrusted};
 use crate::judge::{Mode, is_dangerous, is_dangerous_family, may_be_obeyed};
 use crate::pattern::Pattern;
 use crate::problem::Problem;
@@ -184,6 +186,7 @@ impl Policy {
     pub fn doubts(&self, file: &Path) -> Vec<Problem> {
         let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
         let is_no_group = |name: &String| matches!(Group::from_name(name), Ok(None));
+        let host = ThisHost::with_environment(Vec::new());
         let mut problems = Vec::new();
         for rule in &self.rules {
             let mut warn = |what: String, instead: &str| {
@@ -213,6 +216,13 @@ impl Policy {
             if !rule.command.exists() {
                 let what = format!("there is no {}", rule.command.display());
                 warn(what, "install it, or mend the path");
+            } else if let Some(why) = untrusted(&host, rule.command.as_os_str()).or_else(|| {
+                distrust_of_interpreters(&host, rule.command.as_os_str(), &default_path)
+            }) {
+                warn(
+                    format!("the command does not run: {why}"),
+                    "give it and its interpreters to root, writable by root alone",
+                );
             }
         }
         problems
