@@ -173,7 +173,7 @@ impl Scene {
         Self { root, processes, _folder: folder }
     }
 
-    /// Of executables that stay, are removed, or are replaced.
+    /// Their executables stay, are removed, or are replaced.
     fn processes(root: &Path) -> Vec<Child> {
         let mut processes = Vec::new();
         for name in ["bin/sleeper", "bin/gone", "sbin/renamed", "bin/by\u{e9}"] {
