@@ -466,7 +466,11 @@ impl Case<'_> {
             if !self.facts.may_execute(Path::new(&path)) {
                 continue;
             }
-            match self.untrusted(&path).filter(|_| self.mode == Mode::Strict) {
+            let reason = match self.mode {
+                Mode::Compat => None,
+                Mode::Strict => self.untrusted(&path),
+            };
+            match reason {
                 Some(reason) => reasons.push(reason),
                 None => return Ok(path),
             }
