@@ -38,6 +38,8 @@ pub(crate) enum Event {
 pub(crate) enum Broken {
     /// Nobody listens.
     Nobody,
+    /// The kernel lets this user not connect, for now or for good.
+    Refused,
     /// The daemon has closed the connection.
     Gone,
     /// The same, and whether it has told before that the command runs.
@@ -63,6 +65,10 @@ impl fmt::Display for Broken {
             Self::Nobody => {
                 f.write_str("nobody listens: is roster-rootwrap-daemon --native running?")
             }
+            Self::Refused => f.write_str(
+                "permission denied: the socket is closed to this user. The daemon closes it while too many of the \
+                 user's connections hang",
+            ),
             Self::Gone => f.write_str("the daemon has gone away"),
             Self::GoneFrom { is_running: true } => {
                 f.write_str("the daemon has gone away; how the command ended is not known")
@@ -92,6 +98,7 @@ impl Connection {
         set_socket_timeout(&stream, Timeout::Send, Some(SEND_TIME))?;
         connect(&stream, &address).map_err(|error| match error {
             Errno::NOENT | Errno::CONNREFUSED => Broken::Nobody,
+            Errno::ACCESS => Broken::Refused,
             error => error.into(),
         })?;
         Ok(Self { stream, held: Vec::new() })

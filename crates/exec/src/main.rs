@@ -94,9 +94,10 @@ fn run_when_there_is_place(socket: &[u8], request: &[u8]) -> Result<Answer, Stri
     let mut signals = Signals::catch().map_err(|error| told(error.into()))?;
     let until_ms = system::now_ms().saturating_add(BUSY_MS);
     loop {
-        let answer = run(socket, request, &mut signals).map_err(told)?;
-        if !matches!(answer, Answer::Denied(Why::Busy, _)) || system::now_ms() >= until_ms {
-            return Ok(answer);
+        let answer = run(socket, request, &mut signals);
+        let is_busy = matches!(answer, Ok(Answer::Denied(Why::Busy, _)) | Err(Broken::Refused));
+        if !is_busy || system::now_ms() >= until_ms {
+            return answer.map_err(told);
         }
         let next_ms = system::now_ms().saturating_add(BUSY_PAUSE_MS);
         signals.pause(next_ms).map_err(|error| told(error.into()))?;

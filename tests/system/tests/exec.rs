@@ -830,6 +830,66 @@ fn no_command_waits_for_a_strangers_file_system() {
     stranger.wait().unwrap();
 }
 
+/// Connections whose closing hangs, of one user; they end with it.
+struct Hanging(Child);
+
+impl Hanging {
+    /// Returns when `count` connections were made, or the user is refused.
+    fn start(exec: &Exec, uid: u32, count: u32) -> Self {
+        let folder = exec.host.path(&format!("hanging-{uid}"));
+        fs::create_dir(&folder).unwrap();
+        let script = fs::read_to_string(script("hanging_files.py")).unwrap();
+        let mut command = exec.as_user(0, "python3");
+        command.args(["-c", &script]).arg(&folder).arg(exec.socket());
+        command.args([uid, count].map(|number| number.to_string()));
+        let hanging = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut hanging = Self(hanging);
+        let mut said = [0; 7];
+        hanging.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert!(matches!(&said, b"refused" | b"connect"), "{said:?}");
+        hanging
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Ends with the test.
+struct Client(Child);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn expect_answer(exec: &Exec, uid: u32) {
+    let mut client = Client(exec.client(uid, &["sh", "-c", "exit 3"]).spawn().unwrap());
+    let what = format!("a command of uid {uid} is answered");
+    wait_until(SOON, &what, || client.0.try_wait().unwrap().is_some());
+    assert_eq!(client.0.wait().unwrap().code(), Some(3), "{what}");
+}
+
+#[test]
+fn exec_hanging_closes_delay_no_other_user() {
+    root_or_return!();
+    let policy = SHELL.replace("\"bob\"", "\"bob\", \"root\"");
+    let exec = Exec::start_by(&policy, &["prlimit", "--nofile=1100", "--"]);
+    let attacks = [BOB, CAROL].map(|uid| Hanging::start(&exec, uid, 300));
+    for _ in 0..20 {
+        [0, ALICE].into_iter().for_each(|uid| expect_answer(&exec, uid));
+    }
+    let refused = || exec.run(BOB, &["sh", "-c", "exit 3"]).error();
+    assert!(refused().contains("permission denied"), "{}", refused());
+    drop(attacks);
+    wait_until(SOON, "bob may connect again", || exec.run(BOB, &["sh", "-c", "exit 3"]).code == 3);
+}
+
 /// Starts what it is given where unshare(2) is refused, as by the filters of some containers.
 const NO_UNSHARE: &str = r#"
 import ctypes, os, struct, sys
