@@ -981,6 +981,50 @@ fn every_decision_is_one_record() {
 }
 
 #[test]
+fn exec_records_tell_start_and_end() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    exec.run(ALICE, &["sh", "-c", "exit 7"]);
+    let (start, end) = (exec.next_record(), exec.next_record());
+    assert_eq!((&*start["ROSTER_EVENT"], &*end["ROSTER_EVENT"]), ("start", "end"));
+    for field in ["ROSTER_COMMAND_ID", "ROSTER_COMMAND", "ROSTER_RULE", "ROSTER_PID"] {
+        assert_eq!(start[field], end[field], "{field}");
+    }
+    assert!(end["ROSTER_COMMAND_PID"].parse::<u32>().unwrap() > 1);
+    // A request that is refused has one record.
+    exec.run(CAROL, &["sh", "-c", "exit 7"]);
+    let refused = exec.next_record();
+    assert_eq!((&*refused["ROSTER_EVENT"], &*refused["ROSTER_VERDICT"]), ("end", "refused"));
+    assert_ne!(refused["ROSTER_COMMAND_ID"], end["ROSTER_COMMAND_ID"]);
+}
+
+#[test]
+fn exec_killed_daemon_leaves_start_record() {
+    root_or_return!();
+    let mut exec = Exec::start(SHELL);
+    let kills = format!("kill -9 {}", exec.pid());
+    exec.run(ALICE, &["sh", "-c", &kills]);
+    exec.wait();
+    let record = exec.next_record();
+    assert_eq!(record["ROSTER_COMMAND"], format!("/bin/sh -c '{kills}'"));
+}
+
+#[test]
+fn exec_directory_of_others_is_refused() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let private = exec.host.path("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+    let mut client = exec.as_user(BOB, "python3");
+    let script = fs::read_to_string(script("exec_client.py")).unwrap();
+    client.args(["-c", &script]).arg(exec.socket()).args(["directories", "/", "/usr"]);
+    let told = run(client.arg(&private).current_dir("/usr")).text();
+    let private = private.display();
+    assert_eq!(told, format!("/: S E 0 0\n/usr: S E 0 0\n{private}: D 5"));
+}
+
+#[test]
 fn exec_full_journal_delays_no_command() {
     root_or_return!();
     let exec = Exec::start(SHELL);
