@@ -115,6 +115,11 @@ def directories():
         print(f"{path}: {answers(request('sh', '-c', 'exit 0'), [NULL, NULL, NULL, directory])}")
 
 
+def late_signals():
+    """Signals without number for no command, and a request behind them."""
+    print(answers(frame("K", struct.pack("<I", 15)) * 1000 + request("sh", "-c", "exit 0"), []))
+
+
 def slow():
     """A byte each half second is too slow: the daemon ends the connection before it has the request."""
     connection = connect()

@@ -1,6 +1,7 @@
 //! Commands for anybody by a policy: `roster-exec` and `roster-rootwrap-daemon --native` as people and
 //! services use them, and as nobody should.
 
+use roster_system_tests::artifacts::rootwrap_daemon_program;
 use roster_system_tests::exec::{ALICE, BOB, CAROL, Record};
 use roster_system_tests::wait::SOON;
 use roster_system_tests::{Exec, c_program_with, needs_root, run, wait_until};
@@ -257,7 +258,7 @@ fn a_command_that_is_stopped_stops_its_caller_wherever_its_streams_lead() {
 fn what_nobody_waits_for_any_more_does_not_begin() {
     root_or_return!();
     // Two commands of a user at once.
-    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=96", "--"]);
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=160", "--"]);
     let spawn = |script: &str| exec.client(ALICE, &["sh", "-c", script]).spawn().unwrap();
     let mut first = [spawn("exec sleep 4.60514"), spawn("exec sleep 4.60515")];
     let both = ["^sleep 4.60514$", "^sleep 4.60515$"];
@@ -888,6 +889,55 @@ fn exec_hanging_closes_delay_no_other_user() {
     assert!(refused().contains("permission denied"), "{}", refused());
     drop(attacks);
     wait_until(SOON, "bob may connect again", || exec.run(BOB, &["sh", "-c", "exit 3"]).code == 3);
+}
+
+#[test]
+fn exec_many_late_signals_end_connection() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    assert_eq!(says(&exec, "late_signals"), "end");
+}
+
+#[test]
+fn exec_file_without_interpreter_is_not_executable() {
+    root_or_return!();
+    let mut exec = Exec::prepare("");
+    let file = exec.host.path("file");
+    fs::write(&file, "exit 3\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    let rule = |name, run_as| {
+        format!(
+            "[[rule]]\nname = \"{name}\"\nusers = [\"alice\"]\ncommand = \"{}\"\nrun_as = \"{run_as}\"\n",
+            file.display()
+        )
+    };
+    exec.write_policy(&[rule("root", "root"), rule("bob", "bob")].concat());
+    exec.launch(&[]);
+    for user in ["root", "bob"] {
+        let told = exec.run(ALICE, &["-u", user, file.to_str().unwrap()]);
+        assert_eq!(told.code, 126, "{user}: {}", told.error());
+    }
+}
+
+#[test]
+fn exec_signals_that_daemon_ignores_are_default() {
+    root_or_return!();
+    let ignores = "import os, signal, sys; signal.signal(40, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])";
+    let exec = Exec::start_by(SHELL, &["python3", "-c", ignores]);
+    let text = exec.run(ALICE, &["sh", "-c", "grep SigIgn /proc/self/status"]).text();
+    let ignored = u64::from_str_radix(text.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert_eq!(ignored & 1 << 39, 0, "{text}");
+}
+
+#[test]
+fn rootwrap_stage_takes_no_orders_of_others() {
+    root_or_return!();
+    let script = script("stage_order.py");
+    let ordered = |uid: u32| {
+        let mut command = Command::new("python3");
+        run(command.arg(&script).arg(rootwrap_daemon_program()).arg(uid.to_string())).text()
+    };
+    assert_eq!([0, CAROL].map(ordered), ["ran nothing"; 2]);
 }
 
 /// Starts what it is given where unshare(2) is refused, as by the filters of some containers.

@@ -46,14 +46,7 @@ impl Socket {
         let parent = std::env::temp_dir();
         remove_left(&parent);
         let folder = tempfile::Builder::new().prefix(PREFIX).rand_bytes(10).tempdir_in(&parent)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = openat(CWD, folder.path(), flags, Mode::empty())?;
-        // In a directory of another user's, that user can put another one in its place.
-        let status = fstat(&lock)?;
-        if status.st_uid != rustix::process::geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-            let what = format!("{}: replaced by another directory", folder.path().display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-        }
+        let lock = open_own(folder.path())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         // From here on by its descriptor: no name on the way can lead elsewhere.
         let inside = Path::new("/proc/self/fd").join(lock.as_raw_fd().to_string()).join(NAME);
@@ -90,6 +83,19 @@ impl Socket {
     pub fn close(self) -> Folder {
         self.folder
     }
+}
+
+/// The directory of that name, unless another one is in its place: in a directory of another user's, that user can
+/// put one there.
+fn open_own(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(CWD, path, flags, Mode::empty())?;
+    let status = fstat(&directory)?;
+    if status.st_uid != rustix::process::geteuid().as_raw() || status.st_mode & 0o077 != 0 {
+        let what = format!("{}: replaced by another directory", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(directory)
 }
 
 /// Who may not connect cannot leave anything in a connection, whose closing would be waited for. Where there are
@@ -139,4 +145,27 @@ fn remove_if_left(parent: &Path, name: &OsStr) -> io::Result<()> {
         error => Err(error),
     })?;
     Ok(unlinkat(CWD, parent.join(name), AtFlags::REMOVEDIR)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn socket_directory_that_was_replaced_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name, mode| {
+            let path = parent.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let own = make("own", 0o700);
+        assert!(open_own(&own).is_ok());
+        assert!(open_own(&make("open", 0o755)).is_err());
+        let link = parent.path().join("link");
+        symlink(&own, &link).unwrap();
+        assert!(open_own(&link).is_err());
+    }
 }
