@@ -342,15 +342,36 @@ fn its_own_words_end_nothing() {
     assert_eq!(spent, "roster-exec: out of memory\n125");
 }
 
-#[test]
-fn keys_and_sizes_of_a_terminal_do_what_they_should() {
-    root_or_return!();
+/// What `exec_terminal.py` prints of a case.
+fn at_a_terminal(case: &str) -> String {
     let exec = Exec::start(SHELL);
     let mut person = exec.as_user(ALICE, "python3");
     let script = fs::read_to_string(script("exec_terminal.py")).unwrap();
     person.args(["-c", &script]).arg(exec.host.path("roster-exec")).arg(exec.socket());
-    let told = run(&mut person).text();
-    assert!(told.ends_with("job ended with 6"), "{told}");
+    let told = run(person.arg(case));
+    format!("{}{}", told.text(), told.error())
+}
+
+#[test]
+fn exec_terminal_keys_and_sizes_reach_command() {
+    root_or_return!();
+    let told = at_a_terminal("keys");
+    assert!(told.ends_with("job ended with 9, modes kept"), "{told}");
+}
+
+#[test]
+fn exec_terminal_is_not_read_by_leftovers() {
+    root_or_return!();
+    let told = at_a_terminal("leftovers");
+    assert!(told.ends_with("shell got secret"), "{told}");
+}
+
+#[test]
+fn exec_terminal_option_hands_on_own() {
+    root_or_return!();
+    let told = at_a_terminal("own");
+    let told: Vec<_> = told.split_whitespace().collect();
+    assert_eq!(told, ["end", "other", "end", "own"]);
 }
 
 #[test]

@@ -45,7 +45,9 @@ impl Socket {
     pub fn new(uids: &[u32]) -> io::Result<Self> {
         let parent = std::env::temp_dir();
         remove_left(&parent);
-        let folder = tempfile::Builder::new().prefix(PREFIX).rand_bytes(10).tempdir_in(&parent)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX).rand_bytes(10).permissions(fs::Permissions::from_mode(0o700));
+        let folder = builder.tempdir_in(&parent)?;
         let lock = open_own(folder.path())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         // From here on by its descriptor: no name on the way can lead elsewhere.
