@@ -116,8 +116,9 @@ def directories():
 
 
 def late_signals():
-    """Signals without number for no command, and a request behind them."""
-    print(answers(frame("K", struct.pack("<I", 15)) * 1000 + request("sh", "-c", "exit 0"), []))
+    """Signals for no command, and a request behind them."""
+    for count in (50, 1000):
+        print(answers(frame("K", struct.pack("<I", 15)) * count + request("sh", "-c", "exit 0")))
 
 
 def slow():

@@ -114,7 +114,7 @@ def keys():
 
 def leftovers():
     """A process that the command leaves behind reads the terminal, and the person types."""
-    _, terminal = start("exec 3<&0; (trap '' HUP; read line <&3; echo stole $line >&2) & echo ready; exit 7")
+    _, terminal = start("exec 3<&0; (trap '' HUP; while read line <&3; do echo stole $line >&2; done) & echo ready; exit 7")
     expect(terminal, "ready")
     expect(terminal, "job ended with 7, modes kept")
     os.write(terminal, b"secret\n")

@@ -916,7 +916,7 @@ fn exec_hanging_closes_delay_no_other_user() {
 fn exec_many_late_signals_end_connection() {
     root_or_return!();
     let exec = Exec::start(SHELL);
-    assert_eq!(says(&exec, "late_signals"), "end");
+    assert_eq!(says(&exec, "late_signals"), "S E 0 0\nend");
 }
 
 #[test]
