@@ -21,6 +21,7 @@ pub mod explain;
 pub mod filters;
 pub mod host;
 mod ini;
+mod interpreter;
 pub mod judge;
 pub mod log;
 pub mod manual;

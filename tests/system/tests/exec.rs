@@ -4,7 +4,7 @@
 use roster_system_tests::artifacts::rootwrap_daemon_program;
 use roster_system_tests::exec::{ALICE, BOB, CAROL, Record};
 use roster_system_tests::wait::SOON;
-use roster_system_tests::{Exec, c_program_with, needs_root, run, wait_until};
+use roster_system_tests::{Exec, c_program_with, needs_root, rootwrap_program, run, wait_until};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -94,6 +94,47 @@ fn users_and_groups_of_a_directory_run_what_the_policy_lets_them() {
         assert_eq!((refused.code, refused.stdout.len()), (126, 0), "{uid} {args:?}");
         assert!(refused.error().starts_with("roster-exec: "), "{}", refused.error());
     }
+}
+
+#[test]
+fn kept_variables_name_no_files_of_caller() {
+    root_or_return!();
+    let policy = SHELL.replace("\"KEPT\"", "\"KEPT\", \"LANG*\", \"TZ\"");
+    let exec = Exec::start(&policy);
+    let print = |variables: &[&str]| {
+        let mut client = exec.as_user(ALICE, "env");
+        client.args(variables).arg(exec.host.path("roster-exec")).arg("-s").arg(exec.socket());
+        run(client.args(["sh", "-c", "echo $LANGUAGE $LC_ALL $TZ"])).text()
+    };
+    assert_eq!(print(&["LANGUAGE=de", "LC_ALL=C", "TZ=UTC"]), "de C UTC");
+    let kept = print(&["LANGUAGE=../../../tmp/messages", "LC_ALL=%n", "TZ=:/tmp/zone"]);
+    assert_eq!(kept, "", "values of the caller are kept");
+}
+
+#[test]
+fn script_interpreter_of_others_does_not_run() {
+    root_or_return!();
+    let exec = Exec::start("");
+    let [script, interpreter] = ["script", "interpreter"].map(|name| exec.host.path(name));
+    fs::copy("/bin/echo", &interpreter).expect("copy");
+    fs::write(&script, format!("#!{}\n", interpreter.display())).expect("write");
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+    };
+    set_mode(&script, 0o755);
+    exec.write_policy(&format!(
+        "[[rule]]\nname = \"script\"\nusers = [\"alice\"]\ncommand = {script:?}\n"
+    ));
+    exec.signal("HUP");
+    set_mode(&interpreter, 0o755);
+    wait_until(SOON, "the policy counts", || exec.run(ALICE, &["script"]).code == 0);
+    set_mode(&interpreter, 0o777);
+    let refused = exec.run(ALICE, &["script"]);
+    assert_eq!(refused.code, 126, "{}", String::from_utf8_lossy(&refused.stdout));
+    assert!(refused.error().contains("is writable by all"), "{}", refused.error());
+    let mut check = Command::new(rootwrap_program());
+    let told = run(check.arg("check-policy").arg(exec.host.path("exec.toml"))).text();
+    assert!(told.contains("script is a script, and of its interpreter "), "{told}");
 }
 
 #[test]
