@@ -12,8 +12,8 @@ use rustix::io::{Errno, ioctl_fionbio, read, retry_on_intr, write};
 use rustix::process::{Signal, getpgrp};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp,
-    tcgetwinsize, tcsetattr, tcsetwinsize,
+    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, isatty, tcgetattr,
+    tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
 
 /// What is carried at once.
@@ -65,9 +65,14 @@ impl Terminal {
         let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&own)?;
         ioctl_fionbio(&own, true)?;
-        tcsetattr(&own, OptionalActions::Now, &tcgetattr(shown)?)?;
-        tcsetwinsize(&own, tcgetwinsize(shown)?)?;
         let typed = isatty(stdin).then_some(stdin);
+        let mut modes = tcgetattr(shown)?;
+        if typed.is_none() {
+            // The caller's terminal is never raw then, and puts a carriage return before each newline.
+            modes.output_modes -= OutputModes::OPOST;
+        }
+        tcsetattr(&own, OptionalActions::Now, &modes)?;
+        tcsetwinsize(&own, tcgetwinsize(shown)?)?;
         let keys = Keys { bytes: [0; PIECE_BYTES], from: 0, to: 0, is_quoted: false };
         let (before, is_begun, is_closed) = (None, false, false);
         Ok(Some(Self { own, typed, shown, before, keys, is_begun, is_closed }))
@@ -111,6 +116,10 @@ impl Terminal {
 
     /// What to wait for: at this program's end, and where the caller types.
     pub(crate) fn awaited(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 2] {
+        // What the command has written is shown when the caller's terminal is raw.
+        if !self.is_begun {
+            return [None; 2];
+        }
         let read = if self.is_closed { PollFlags::empty() } else { PollFlags::IN };
         let write = if self.keys.is_waiting() { PollFlags::OUT } else { PollFlags::empty() };
         let own = (!(read | write).is_empty()).then(|| (self.own.as_fd(), read | write));
@@ -118,7 +127,7 @@ impl Terminal {
         [own, self.typed.filter(|_| reads).map(|typed| (typed, PollFlags::IN))]
     }
 
-    /// Carries what has come at this program's end, and where the caller types; gives the signal of a key.
+    /// Carries, once the command has begun, what has come at this program's end, and where the caller types; gives the signal of a key.
     pub(crate) fn carry(&mut self, [has_shown, has_typed]: [bool; 2]) -> Option<u32> {
         if has_shown {
             self.show();
@@ -145,7 +154,7 @@ impl Terminal {
             Ok(count @ 1..) => crate::write_all(self.shown, &piece[..count]).is_ok(),
             Err(Errno::AGAIN) => false,
             Ok(_) | Err(_) => {
-                self.is_closed = self.is_begun;
+                self.is_closed = true;
                 false
             }
         }
