@@ -138,6 +138,15 @@ fn script_interpreter_of_others_does_not_run() {
 }
 
 #[test]
+fn journal_escapes_characters_that_change_lines() {
+    root_or_return!();
+    let exec = Exec::start("");
+    assert_eq!(exec.run(BOB, &["ls", "a\u{202e}b\u{2028}c"]).code, 126);
+    let command = &exec.record()["ROSTER_COMMAND"];
+    assert_eq!(command, r"ls $'a\xe2\x80\xaeb\xe2\x80\xa8c'");
+}
+
+#[test]
 fn a_command_gets_a_clean_environment() {
     root_or_return!();
     let exec = Exec::start(SHELL);

@@ -187,6 +187,18 @@ fn path_of_caller_is_not_passed_on() {
 }
 
 #[test]
+fn ip_filter_programs_for_kernel_are_refused() {
+    let rootwrap = Rootwrap::new("ip: IpFilter, ip, USER\n");
+    rootwrap.script("bin/ip", "#!/bin/sh\necho \"$@\"\n");
+    let words = ["ip", "link", "set", "dev", "eth0", "xdp", "off"];
+    assert_eq!(rootwrap.run(&words).text(), "link set dev eth0 xdp off");
+    for line in ["link set dev eth0 xdp obj file", "route add default encap bpf out obj file"] {
+        let words: Vec<&str> = ["ip"].into_iter().chain(line.split(' ')).collect();
+        rootwrap.expect_refused(&words);
+    }
+}
+
+#[test]
 fn path_filter_vanished_directory_is_refused() {
     let rootwrap = Rootwrap::new("ls: PathFilter, ls, USER, /\n");
     let script = "mkdir gone; cd gone; rmdir ../gone; exec \"$@\"";

@@ -191,6 +191,8 @@ pub enum Why {
     PlainNumber,
     /// ip(8) would run a command by it.
     IpRuns,
+    /// ip(8) would load a program of the caller's into the kernel by it.
+    IpLoads,
     /// Strict mode does not know what ip(8) would make of this option.
     IpOption(OsString),
     /// The settings of the environment are not those of the rule.
@@ -241,6 +243,7 @@ impl fmt::Display for Why {
             Self::OtherProcess(program) => write!(f, "the process is {}", program.display()),
             Self::PlainNumber => write!(f, "the process is not given as a plain number"),
             Self::IpRuns => write!(f, "ip would run a command"),
+            Self::IpLoads => write!(f, "ip would load a program into the kernel"),
             Self::IpOption(option) => {
                 write!(f, "what ip makes of {} is not known", option.display())
             }
