@@ -16,7 +16,7 @@ from typing import IO, Any, Optional, Union
 
 from . import wire
 from .connection import Connection, Gone, Late, Pool, Unread, pool
-from .errors import BY_WHY, Busy, ExecError, Failed
+from .errors import BY_WHY, Busy, Failed
 
 StrOrBytesPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Command = Union[StrOrBytesPath, Sequence[StrOrBytesPath]]
@@ -277,16 +277,19 @@ class Running:
     def _begin(self, request: bytes, deadline: Optional[float]) -> None:
         """Asks for the command, for some seconds where the daemon is busy, and returns when it runs."""
         until = time.monotonic() + BUSY_TIME_S
+        error: Exception
         while True:
             try:
                 answer = self._asked(request, deadline)
-            except Busy as busy:
-                error: ExecError = busy
+            except PermissionError as denied:
+                # The daemon closes its socket to a user of whom too many connections hang.
+                error, is_busy = denied, True
             else:
                 if not isinstance(answer, wire.Denied):
                     return self._take(answer)
                 error = BY_WHY.get(answer.why, Failed)(answer.words)
-            if not isinstance(error, Busy) or time.monotonic() >= until:
+                is_busy = isinstance(error, Busy)
+            if not is_busy or time.monotonic() >= until:
                 raise error
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late
