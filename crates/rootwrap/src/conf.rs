@@ -146,7 +146,7 @@ impl Conf {
     }
 }
 
-/// Where commands of strict mode and of roster-exec find others, unless the configuration says otherwise.
+/// The directories in which commands of roster-exec find others; those of strict mode, too, without `exec_dirs`.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The folders of that.

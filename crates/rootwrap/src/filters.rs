@@ -109,7 +109,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The rule of compat mode behind all others, whatever the files say.
+/// The rule that compat mode adds behind those of files.
 pub(crate) fn privsep_helper() -> Rule {
     Rule {
         name: "privsep-helper".into(),

@@ -13,8 +13,8 @@ const START_BYTES: usize = 256;
 /// The kernel follows five interpreters that are scripts.
 const LEVELS_MAX: usize = 4;
 
-/// Why an interpreter of the file is not to be believed, or `None`, also of a file that is no script. env(1) looks
-/// for programs in `path`.
+/// Why an interpreter of a script is not to be believed. `None`: each is, or the file does not begin with `#!`. env(1)
+/// looks for programs in `path`.
 pub(crate) fn distrust_of_interpreters(
     facts: &dyn Facts,
     file: &OsStr,

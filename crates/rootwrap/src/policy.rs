@@ -30,7 +30,7 @@ pub struct Policy {
     pub warnings: Vec<Problem>,
     /// In the order of the folders, in which the original takes them.
     rules: Vec<Rule>,
-    /// The positions of those in files by the names of their files, which is no matter of chance.
+    /// The positions of rules of files, by the names of the files.
     by_name: Vec<usize>,
 }
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_takes_files_by_name_without_built_in_rule() {
+    fn strict_rules_are_those_of_files_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let rule = |name: &str| format!("[Filters]\n{name}: CommandFilter, {name}, root\n");
         let conf = lay_out(

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Mutex;
 
 const LOG_SOCKET: &str = "/dev/log";
-/// Readers of the log take no more. Of a longer message the middle is left out.
+/// Readers of the log take no more. A longer message lacks its middle.
 const MESSAGE_BYTES_MAX: usize = 8192;
-/// What is kept of its end, where the rule stands.
+/// The end of such a message, where the rule stands.
 const END_BYTES: usize = 256;
 const CUT: &str = " […] ";
 

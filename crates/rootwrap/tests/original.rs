@@ -2,7 +2,8 @@
 //! patterns the two have the same rules, the same verdict, and the same argv and environment, byte for
 //! byte. Whoever generates knows what rules look like, so that most commands come close to one.
 //!
-//! `ROSTER_SEED=S` starts with another seed; a failure names its case. The original is found where
+//! `ROSTER_POLICIES=N` compares N policies with 30 commands each (400; `make test-long PART=filters` takes more), and
+//! `ROSTER_SEED=S` starts with another seed; a failure shows its case. The original is found where
 //! `scripts/need test` puts it, or where `ROSTER_OSLO_ROOTWRAP` says: a Python that can import it.
 
 use roster_rootwrap::conf::Level;
@@ -18,7 +19,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-const POLICIES: usize = 400;
+const POLICIES: u64 = 400;
+/// Policies that the original is asked about at a time.
+const BATCH: u64 = 200;
 const COMMANDS: usize = 30;
 const PATTERNS: usize = 3000;
 /// For each pattern.
@@ -26,40 +29,60 @@ const ARGS: usize = 4;
 
 #[test]
 fn compat_judges_as_the_original_does() {
+    let policies = number("ROSTER_POLICIES", POLICIES);
     let scene = Scene::new();
-    let mut dice = Dice::new();
-    let cases: Vec<Case> = (0..POLICIES).map(|number| scene.case(&mut dice, number)).collect();
-    let answers = ask(json!({
-        "folder": latin(scene.root.as_os_str()),
-        "policies": cases.iter().map(Case::to_json).collect::<Vec<_>>(),
-        "patterns": [],
-    }));
     std::env::set_current_dir(&scene.root).unwrap();
-    let (mut run, mut loaded) = (0, 0);
-    for (case, answer) in cases.iter().zip(answers["policies"].as_array().unwrap()) {
-        let ours = case.ours();
-        assert_eq!(
-            ours.is_null(),
-            answer.is_null(),
-            "loading {}: {}",
-            case.conf.display(),
-            case.text()
-        );
-        if answer.is_null() {
-            continue;
+    let mut dice = Dice::new();
+    let mut counts = Counts::default();
+    for first in (0..policies).step_by(BATCH as usize) {
+        let cases = first..policies.min(first + BATCH);
+        let cases: Vec<Case> = cases.map(|number| scene.case(&mut dice, number)).collect();
+        let answers = ask(json!({
+            "folder": latin(scene.root.as_os_str()),
+            "policies": cases.iter().map(Case::to_json).collect::<Vec<_>>(),
+            "patterns": [],
+        }));
+        for (case, answer) in cases.iter().zip(answers["policies"].as_array().unwrap()) {
+            counts.compare(case, answer);
         }
-        loaded += 1;
+        fs::remove_dir_all(scene.root.join("policies")).unwrap();
+    }
+    let Counts { loaded, judged, run } = counts;
+    println!("{policies} policies, {loaded} whole; {judged} commands, {run} may run");
+    // That the comparison means something: most files load, and many commands are let through.
+    assert!(loaded * 10 > policies * 7, "{loaded} of {policies} configurations are whole");
+    assert!(run * 10 > judged, "{run} of {judged} commands may run");
+}
+
+/// What was compared.
+#[derive(Default)]
+struct Counts {
+    /// Configurations without a mistake.
+    loaded: u64,
+    /// Commands of these.
+    judged: u64,
+    /// Commands that may run.
+    run: u64,
+}
+
+impl Counts {
+    fn compare(&mut self, case: &Case, answer: &Value) {
+        let ours = case.ours();
+        let place = case.conf.display();
+        assert_eq!(ours.is_null(), answer.is_null(), "loading {place}: {}", case.text());
+        if answer.is_null() {
+            return;
+        }
+        self.loaded += 1;
         assert_eq!(ours["rules"], answer["rules"], "{}", case.text());
         assert_eq!(ours["settings"], answer["settings"], "{}", case.text());
         let verdicts = answer["verdicts"].as_array().unwrap();
         for (at, (theirs, command)) in verdicts.iter().zip(&case.commands).enumerate() {
             assert_eq!(&ours["verdicts"][at], theirs, "{command:?} by {}", case.text());
-            run += usize::from(theirs.get("argv").is_some());
+            self.judged += 1;
+            self.run += u64::from(theirs.get("argv").is_some());
         }
     }
-    // That the comparison means something: most files load, and many commands are let through.
-    assert!(loaded * 10 > POLICIES * 7, "{loaded} of {POLICIES} configurations are whole");
-    assert!(run * 10 > loaded * COMMANDS, "{run} of {} commands may run", loaded * COMMANDS);
 }
 
 #[test]
@@ -142,6 +165,16 @@ impl Scene {
         symlink("../images-evil/file", root.join("images/way-out")).unwrap();
         symlink("images", root.join("pictures")).unwrap();
         symlink("round", root.join("images/round")).unwrap();
+        symlink("turn", root.join("back")).unwrap();
+        symlink("images/../back/x", root.join("turn")).unwrap();
+        symlink("..", root.join("images/a/up")).unwrap();
+        symlink(root.join("images-evil"), root.join("images/away")).unwrap();
+        let processes = Self::processes(&root);
+        Self { root, processes, _folder: folder }
+    }
+
+    /// Their executables stay, are removed, or are replaced.
+    fn processes(root: &Path) -> Vec<Child> {
         let mut processes = Vec::new();
         for name in ["bin/sleeper", "bin/gone", "sbin/renamed", "bin/by\u{e9}"] {
             fs::copy("/bin/sleep", root.join(name)).unwrap();
@@ -152,14 +185,14 @@ impl Scene {
         fs::rename(root.join("sbin/renamed"), root.join("sbin/renamed.1")).unwrap();
         fs::write(root.join("sbin/renamed"), "").unwrap();
         fs::remove_file(root.join("sbin/renamed.1")).unwrap();
-        Self { root, processes, _folder: folder }
+        processes
     }
 
     fn path(&self, name: &str) -> String {
         self.root.join(name).to_str().unwrap().to_owned()
     }
 
-    fn case(&self, dice: &mut Dice, number: usize) -> Case {
+    fn case(&self, dice: &mut Dice, number: u64) -> Case {
         let home = self.root.join(format!("policies/{number}"));
         let folders = 1 + dice.below(2);
         let (mut paths, mut rules) = (Vec::new(), Vec::new());
@@ -201,6 +234,9 @@ impl Scene {
             env.push(("PATH".into(), format!("{bin}:/usr/bin:{sbin}").into()));
         }
         env.push(("A".into(), OsString::from_vec(b"old\xff".to_vec())));
+        if dice.below(4) == 0 {
+            env.push(("LANGUAGE".into(), "../x".into()));
+        }
         let near = |dice: &mut Dice| match dice.below(3) {
             0 => self.command(dice),
             _ => self.command_for(dice, &rules, true),
@@ -275,6 +311,7 @@ impl Scene {
                     "unit\u{e9}",
                     "../bin/ls",
                     "kill",
+                    "privsep-helper",
                 ])
                 .to_string(),
         }
@@ -371,7 +408,18 @@ impl Scene {
             "EnvFilter" => {
                 for _ in 0..dice.below(4) {
                     words.push(
-                        dice.pick(&["A=", "B=1", "A=2", "C", "=", "ls", "LD_X="]).to_string(),
+                        dice.pick(&[
+                            "A=",
+                            "B=1",
+                            "A=2",
+                            "C",
+                            "=",
+                            "ls",
+                            "LD_X=",
+                            "LANGUAGE=",
+                            "LC_ALL=C",
+                        ])
+                        .to_string(),
                     );
                 }
             }
@@ -383,7 +431,8 @@ impl Scene {
 
     fn word(&self, dice: &mut Dice) -> OsString {
         let pid = |at: usize| self.processes[at].id();
-        match dice.below(22) {
+        match dice.below(26) {
+            22.. => self.winding(dice).into(),
             0 => self.path("images/file").into(),
             1 => self.path("images-evil/file").into(),
             2 => self.path("images/../images/a").into(),
@@ -426,6 +475,30 @@ impl Scene {
         }
     }
 
+    /// A path over links, some of which lead to themselves.
+    fn winding(&self, dice: &mut Dice) -> String {
+        let names = [
+            "images",
+            "images-evil",
+            "pictures",
+            "a",
+            "up",
+            "away",
+            "file",
+            "way-out",
+            "round",
+            "back",
+            "turn",
+            "..",
+            ".",
+            "",
+            "no",
+        ];
+        let count = dice.below(7);
+        let path = (0..count).map(|_| dice.pick(&names)).collect::<Vec<_>>().join("/");
+        if dice.below(3) > 0 { self.path(&path) } else { path }
+    }
+
     /// A command that one of the rules most likely matches.
     fn command_for(&self, dice: &mut Dice, rules: &[Vec<String>], chain: bool) -> Vec<OsString> {
         let Some(rule) = rules.get(dice.below(rules.len().max(1))) else {
@@ -446,6 +519,9 @@ impl Scene {
             "PathFilter" => {
                 words.extend(behind.iter().map(|argument| match &**argument {
                     "pass" => self.word(dice),
+                    path if path.starts_with('/') && dice.below(3) == 0 => {
+                        self.winding(dice).into()
+                    }
                     path if path.starts_with('/') => {
                         let name = dice.pick(&[
                             "images/file",
@@ -473,7 +549,7 @@ impl Scene {
             "EnvFilter" => {
                 let settings = behind.iter().take_while(|word| word.contains('='));
                 let settings: Vec<OsString> = settings
-                    .map(|word| format!("{word}{}", dice.pick(&["", "v", "="])).into())
+                    .map(|word| format!("{word}{}", dice.pick(&["", "v", "=", "/x"])).into())
                     .collect();
                 let command = behind.get(settings.len()).filter(|_| first.contains("env"));
                 words = if dice.below(2) == 0 { vec!["env".into()] } else { Vec::new() };
@@ -543,7 +619,11 @@ impl Scene {
                 words.push("ip".into());
                 for _ in 0..dice.below(4) {
                     words.push(
-                        dice.pick(&["-n", "net", "netns", "exec", "e", "list", "add", "-4"]).into(),
+                        dice.pick(&[
+                            "-n", "net", "netns", "exec", "e", "list", "add", "-4", "xdp", "vrf",
+                            "-b",
+                        ])
+                        .into(),
                     );
                 }
             }
@@ -682,14 +762,17 @@ fn python() -> PathBuf {
     target.join("tools/oslo-rootwrap/bin/python")
 }
 
+/// A number of the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
 /// A small generator of numbers, the same for one seed wherever it runs.
 struct Dice(u64);
 
 impl Dice {
     fn new() -> Self {
-        let seed =
-            std::env::var("ROSTER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-        Self(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed))
+        Self(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number("ROSTER_SEED", 1)))
     }
 
     fn below(&mut self, bound: usize) -> usize {

@@ -289,7 +289,7 @@ fn a_chain_sets_what_an_env_rule_behind_it_lets_be_set() {
 }
 
 #[test]
-fn path_of_commands_is_exec_dirs_that_root_writes() {
+fn path_of_commands_holds_trusted_exec_dirs() {
     let scene = Scene::new();
     scene.folder("open", 0o777);
     let path = |mode, conf: &str| {

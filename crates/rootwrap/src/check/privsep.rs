@@ -1,4 +1,4 @@
-//! Services that start `privsep-helper`, for which strict mode has no rule of its own.
+//! Services that start `privsep-helper`: strict mode refuses it unless a rule of a file allows it.
 
 use crate::filters::{Class, Rule};
 use crate::judge::Mode;
@@ -21,7 +21,7 @@ const SERVICES: [(&str, &str); 9] = [
     ("zun", r"(zun\.common|os_brick)\.privileged\.[a-z_]+"),
 ];
 
-/// Of each such service that has a directory of filters, and of rules that take any arguments.
+/// One for each such service in `filters_path` without a rule, and for each rule that takes any arguments.
 pub(super) fn problems(policy: &Policy) -> Vec<Problem> {
     let is_helpers = |rule: &&Rule| basename(OsStr::new(&rule.exec_path)) == "privsep-helper";
     let rules: Vec<&Rule> = policy.rules(Mode::Strict).filter(is_helpers).collect();

@@ -338,7 +338,7 @@ struct Case<'c> {
     mode: Mode,
     facts: &'c dyn Facts,
     folders: &'c [OsString],
-    /// Those of the folders that make up `PATH` in strict mode.
+    /// The folders of `PATH` in strict mode.
     trusted_path: OnceCell<Vec<OsString>>,
     observer: Observer<'c>,
 }
@@ -480,13 +480,13 @@ impl Case<'_> {
         untrusted(self.facts, path).or_else(of_interpreters)
     }
 
-    /// What makes up `PATH` in strict mode.
+    /// The folders of `PATH` in strict mode.
     fn trusted_path(&self) -> &[OsString] {
         self.trusted_path.get_or_init(|| trusted_folders(self.facts, self.folders))
     }
 }
 
-/// Those of the folders of executables in which root alone can put any.
+/// The folders of executables in which root alone can put any.
 pub(crate) fn trusted_folders(facts: &dyn Facts, folders: &[OsString]) -> Vec<OsString> {
     let is_trusted = |folder: &&OsString| {
         let path = folder.as_bytes();
