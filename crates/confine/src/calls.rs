@@ -20,7 +20,7 @@ const SOCK_PACKET: i32 = 10;
 ///
 /// # Errors
 ///
-/// The kernel has no seccomp, or the architecture is not supported.
+/// The kernel lacks seccomp, or the architecture is not supported.
 pub fn apply(needs: &Needs) -> Fallible<()> {
     // Its flags are in memory, which a filter cannot read. The C library then calls clone(2).
     install([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS)?;
@@ -106,7 +106,7 @@ fn bit(argument: u8, bit: i32) -> Fallible<SeccompCondition> {
     condition(argument, SeccompCmpOp::MaskedEq(mask), bit)
 }
 
-/// The kind of a socket, whatever the flags that come with it.
+/// The kind of a socket, without the flags that come with it.
 fn is_kind(kind: i32) -> Fallible<SeccompCondition> {
     /// SOCK_TYPE_MASK of the kernel.
     const MASK: u64 = 0xf;

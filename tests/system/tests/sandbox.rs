@@ -1,4 +1,4 @@
-//! What roles of a running daemon give up: their seccomp filters, as the kernel has them, are those of docs/sandbox.md.
+//! The seccomp filters of running roles, as the kernel has them, are those of docs/sandbox.md.
 
 use roster_system_tests::nscd::Names;
 use roster_system_tests::rosterd::{Rosterd, SOON};
@@ -95,7 +95,7 @@ fn processes(rosterd: &Rosterd) -> Vec<(&'static str, Pid)> {
     let mut names = Names::of(&mut rosterd.inside(&c_program("names")));
     assert!(names.user("carol").starts_with("none:"));
     let server = rosterd.wait_for_role("responder:nscd");
-    // Older installations have no starter.
+    // Older installations lack the starter.
     let parent = child(server, "nscd-starter").unwrap_or(server);
     let helper = wait_for_child(parent, "nscd-helper");
     found.push(("helper of nscd", helper));
