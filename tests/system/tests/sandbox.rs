@@ -40,15 +40,19 @@ fn start(folder: &Path) -> Rosterd {
     rosterd
 }
 
-/// A child of a process, with this word in its command line.
+/// A child of a process, of any of its threads, with this word in its command line.
 fn child(parent: Pid, word: &str) -> Option<Pid> {
-    let parent = parent.as_raw_nonzero();
-    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    let mut children = list.split_whitespace().filter(|pid| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|&byte| byte == 0).any(|found| found.ends_with(word.as_bytes()))
-    });
-    Pid::from_raw(children.next()?.parse().ok()?)
+    let threads = fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())).ok()?.flatten();
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children: Vec<_> = lists
+        .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|&byte| byte == 0).any(|found| found.ends_with(word.as_bytes()))
+        })
+        .collect();
+    Pid::from_raw(children.first()?.parse().ok()?)
 }
 
 fn wait_for_child(parent: Pid, word: &str) -> Pid {
