@@ -10,7 +10,9 @@
 
 mod commands;
 mod hosts;
+mod interpreters;
 mod order;
+mod privsep;
 
 use crate::explain::Word;
 use crate::filters::{Class, Rule};
@@ -76,6 +78,8 @@ impl fmt::Display for Difference {
 pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     let mut problems = policy.warnings.clone();
     problems.extend(obeyed_variables(policy));
+    problems.extend(privsep::problems(policy));
+    problems.extend(interpreters::problems(policy, facts));
     for rule in policy.rules(Mode::Compat) {
         let Some(place) = &rule.place else { continue };
         // Those that could not even be read are among the warnings.
@@ -104,18 +108,33 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     Report { problems, differences: search.into_differences() }
 }
 
+/// The variable of a setting, why a caller may not choose it freely, and what to do; `None` of a harmless one.
+fn doubt_about(setting: &str) -> Option<(&str, &'static str, &'static str)> {
+    let (name, value) = setting.split_once('=')?;
+    if may_be_obeyed(name.as_bytes(), false) {
+        let what = "some programs take that for a command, or for files that lead to one";
+        return Some((name, what, "leave it out where the command does not need it"));
+    }
+    // Strict mode checks the value.
+    let what = "in compat mode programs read their messages, formats of printf(3) among them, from files that it names";
+    (name == "LANGUAGE" && value.is_empty()).then_some((
+        name,
+        what,
+        "leave it out: LC_ALL chooses the language",
+    ))
+}
+
 /// Those that EnvFilters set and that may be as good as code: one warning for each, at the first rule that has it.
 /// What always is strict mode refuses, which is told with an example.
 fn obeyed_variables(policy: &Policy) -> impl Iterator<Item = Problem> {
-    let mut rules_by_name: BTreeMap<&str, Vec<&Rule>> = BTreeMap::new();
+    let mut rules_by_doubt: BTreeMap<_, Vec<&Rule>> = BTreeMap::new();
     for rule in policy.rules(Mode::Compat) {
         let Class::Env(settings) = &rule.class else { continue };
-        let names = settings.iter().filter_map(|setting| Some(setting.split_once('=')?.0));
-        for name in names.filter(|name| may_be_obeyed(name.as_bytes(), false)) {
-            rules_by_name.entry(name).or_default().push(rule);
+        for doubt in settings.iter().filter_map(|setting| doubt_about(setting)) {
+            rules_by_doubt.entry(doubt).or_default().push(rule);
         }
     }
-    rules_by_name.into_iter().filter_map(|(name, rules)| {
+    rules_by_doubt.into_iter().filter_map(|((name, what, instead), rules)| {
         let (first, others) = rules.split_first()?;
         let place = first.place.as_ref()?;
         let more = match others.len() {
@@ -123,11 +142,7 @@ fn obeyed_variables(policy: &Policy) -> impl Iterator<Item = Problem> {
             1 => " (and in another rule)".into(),
             more => format!(" (and in {more} other rules)"),
         };
-        let what = format!(
-            "{}: {name} is the caller's{more}, and some programs take that for a command, or for files that lead to one",
-            first.name
-        );
-        let instead = "leave it out where the command does not need it";
+        let what = format!("{}: {name} is the caller's{more}, and {what}", first.name);
         Some(Problem::warning(&place.file, place.line, what, instead))
     })
 }
@@ -212,7 +227,7 @@ impl<'p> Search<'p> {
     /// In the order of the names of their files.
     fn into_differences(self) -> Vec<Difference> {
         let Self { rules, mut found, .. } = self;
-        let rules = rules.by_name.into_iter();
+        let rules = rules.by_name.into_iter().chain(rules.built_in);
         let found = rules.filter_map(|rule| found.remove(&std::ptr::from_ref(rule)));
         found.flat_map(|found| [found.reading, found.order]).flatten().collect()
     }
@@ -248,6 +263,8 @@ mod tests {
             ("KillFilter, root, no-such, -9", "`kill -9 +4000000` runs"),
             ("IpFilter, ip, root", "`ip -batch FILE` runs"),
             ("EnvFilter, env, root, LD_PRELOAD=, ls", "`LD_PRELOAD=x ls` runs"),
+            ("EnvFilter, env, root, LC_ALL=C, ls", "`LC_ALL=x ls` runs"),
+            ("EnvFilter, env, root, LC_ALL=, ls", "`LC_ALL=/x ls` runs"),
             (
                 "ChainingRegExpFilter, nice, root, nice\n y: CommandFilter, ls, root",
                 "`nice /tmp/ls` runs",
@@ -287,6 +304,7 @@ mod tests {
     #[test]
     fn variables_that_some_programs_obey_are_warned_of() {
         let rules = b"[Filters]\na: EnvFilter, env, root, HOME=, LC_ALL=, GIT_DIR=, ls\n\
+                      l: EnvFilter, env, root, LANGUAGE=, ls\nm: EnvFilter, env, root, LANGUAGE=C, ls\n\
                       b: EnvFilter, env, root, HOME=, cat\n";
         let policy = Policy::of_texts(b"[DEFAULT]\nfilters_path=/x\n", &[rules]).unwrap();
         let told: Vec<String> = check(&policy, &ThisHost::new())
@@ -296,7 +314,24 @@ mod tests {
             .collect();
         assert_eq!(
             told,
-            ["a: GIT_DIR is the caller's", "a: HOME is the caller's (and in another rule)"]
+            [
+                "a: GIT_DIR is the caller's",
+                "a: HOME is the caller's (and in another rule)",
+                "l: LANGUAGE is the caller's",
+            ]
+        );
+    }
+
+    #[test]
+    fn built_in_rule_of_compat_is_told() {
+        let rule = "p: RegExpFilter, privsep-helper, root, privsep-helper, /etc/x\n";
+        let found = differences(rule);
+        let built_in =
+            "built in: privsep-helper (CommandFilter): `privsep-helper '/etc/x and more'` runs ";
+        let told = found.iter().find(|found| found.starts_with(built_in));
+        assert!(
+            told.is_some_and(|told| told.ends_with("and is refused in strict mode")),
+            "{found:?}"
         );
     }
 

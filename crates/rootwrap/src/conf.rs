@@ -146,6 +146,14 @@ impl Conf {
     }
 }
 
+/// Where commands of strict mode and of roster-exec find others, unless the configuration says otherwise.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The folders of that.
+pub(crate) fn default_path() -> Vec<OsString> {
+    split(OsStr::new(PATH)).map(OsStr::to_owned).collect()
+}
+
 /// The folders of a `$PATH`.
 pub(crate) fn split(path: &OsStr) -> impl Iterator<Item = &OsStr> {
     path.as_bytes().split(|&byte| byte == b':').map(OsStr::from_bytes)

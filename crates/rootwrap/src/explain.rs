@@ -78,6 +78,37 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[Step], depth: usize) -> fmt:
     Ok(())
 }
 
+/// Format characters (Cf) and the separators of lines and paragraphs (Zl, Zp): they change how what stands around them
+/// is shown, or where a line ends.
+const FORMATS: [(char, char); 21] = [
+    ('\u{ad}', '\u{ad}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{180e}', '\u{180e}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{2028}', '\u{202e}'),
+    ('\u{2060}', '\u{2064}'),
+    ('\u{2066}', '\u{206f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{fff9}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0001}', '\u{e0001}'),
+    ('\u{e0020}', '\u{e007f}'),
+];
+
+/// Whether a character is not shown as itself.
+fn is_hidden(char: char) -> bool {
+    char.is_control() || FORMATS.iter().any(|&(first, last)| (first..=last).contains(&char))
+}
+
 /// A word as it could be typed into bash, whatever bytes are in it.
 #[derive(Debug)]
 pub struct Word<'w>(pub &'w OsString);
@@ -87,7 +118,7 @@ impl fmt::Display for Word<'_> {
         let plain = |char: char| char.is_alphanumeric() || "%+,-./:=@_^".contains(char);
         match self.0.to_str() {
             Some(text) if !text.is_empty() && text.chars().all(plain) => f.write_str(text),
-            Some(text) if !text.chars().any(|char| char.is_control() || char == '\'') => {
+            Some(text) if !text.chars().any(|char| is_hidden(char) || char == '\'') => {
                 write!(f, "'{text}'")
             }
             _ => {
@@ -154,5 +185,19 @@ mod tests {
             assert_eq!(Word(&word.into()).to_string(), typed);
         }
         assert_eq!(Word(&OsString::from_vec(vec![b'a', 0xff])).to_string(), "$'a\\xff'");
+    }
+
+    #[test]
+    fn characters_that_change_a_line_are_escaped() {
+        use regex_syntax::hir::{Class, HirKind};
+        let class = regex_syntax::parse(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]").unwrap().into_kind();
+        let HirKind::Class(Class::Unicode(class)) = class else { panic!("{class:?}") };
+        for char in '\0'..=char::MAX {
+            let mut ranges = class.ranges().iter();
+            let is_hidden = ranges.any(|range| (range.start()..=range.end()).contains(&char));
+            assert_eq!(super::is_hidden(char), is_hidden, "{char:?}");
+        }
+        let typed = Word(&"a\u{202e}b".into()).to_string();
+        assert_eq!(typed, r"$'a\xe2\x80\xaeb'");
     }
 }

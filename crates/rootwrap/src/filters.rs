@@ -110,7 +110,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The rule behind all others, whatever the files say.
+/// The rule of compat mode behind all others, whatever the files say.
 pub(crate) fn privsep_helper() -> Rule {
     Rule {
         name: "privsep-helper".into(),

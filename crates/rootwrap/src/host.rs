@@ -2,7 +2,7 @@
 //! a verdict can be thought through for another host. [`ThisHost`] asks the kernel; nothing here
 //! decides.
 
-use rustix::fs::{Access, access, getxattr};
+use rustix::fs::{Access, Mode, OFlags, access, getxattr, open};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -47,6 +47,9 @@ pub trait Facts {
     fn status(&self, path: &Path) -> Option<Status>;
     /// Where a symbolic link leads; `None` of all else.
     fn link(&self, path: &Path) -> Option<PathBuf>;
+    /// Reads the first bytes of the file at a path, links followed. The rest of the buffer, and all of it where the
+    /// file cannot be read, stays as it is.
+    fn first_bytes(&self, path: &Path, buffer: &mut [u8]);
     /// The working folder, if it still exists.
     fn working_folder(&self) -> Option<PathBuf>;
     /// What /proc/PID/exe leads to, as the kernel words it.
@@ -120,6 +123,16 @@ impl Facts for ThisHost {
 
     fn link(&self, path: &Path) -> Option<PathBuf> {
         fs::read_link(path).ok()
+    }
+
+    fn first_bytes(&self, path: &Path, mut buffer: &mut [u8]) {
+        // Nothing is waited for that was a file a moment ago.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let Ok(file) = open(path, flags, Mode::empty()) else { return };
+        let mut file = fs::File::from(file);
+        while let Ok(count @ 1..) = file.read(buffer) {
+            buffer = &mut buffer[count..];
+        }
     }
 
     fn working_folder(&self) -> Option<PathBuf> {

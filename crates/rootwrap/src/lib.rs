@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_list;
 pub mod check;
 pub mod compat;
 pub mod conf;
@@ -20,6 +21,7 @@ pub mod explain;
 pub mod filters;
 pub mod host;
 mod ini;
+mod interpreter;
 pub mod judge;
 pub mod log;
 pub mod manual;

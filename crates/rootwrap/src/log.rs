@@ -17,10 +17,10 @@ pub const REFUSED_TO_SERVICE: Level = Level::Warning;
 #[must_use]
 pub fn allowed(verdict: &Verdict<'_>, facts: &dyn Facts) -> String {
     let names = ["SUDO_USER", "USER", "USERNAME", "LOGNAME"];
-    let who = names.iter().find_map(|name| facts.variable(name)).unwrap_or_default();
+    let who = names.iter().find_map(|name| facts.variable(name)).unwrap_or_default().to_owned();
     let (user, rule) = (verdict.run_as(), &verdict.rule().name);
     let command = words(verdict.argv());
-    format!("({} > {user}) Executing {command} (filter match = {rule})", who.display())
+    format!("({} > {user}) Executing {command} (filter match = {rule})", Word(&who))
 }
 
 /// That one does not.

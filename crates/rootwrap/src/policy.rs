@@ -30,7 +30,7 @@ pub struct Policy {
     pub warnings: Vec<Problem>,
     /// In the order of the folders, in which the original takes them.
     rules: Vec<Rule>,
-    /// The positions of the same by the names of their files, which is no matter of chance.
+    /// The positions of those in files by the names of their files, which is no matter of chance.
     by_name: Vec<usize>,
 }
 
@@ -75,8 +75,7 @@ impl Policy {
             }
         }
         sorted.sort();
-        let mut by_name: Vec<usize> = sorted.into_iter().map(|(.., position)| position).collect();
-        by_name.push(rules.len());
+        let by_name = sorted.into_iter().map(|(.., position)| position).collect();
         rules.push(filters::privsep_helper());
         if let Some(why) = conf_distrust {
             for rule in &mut rules {
@@ -110,13 +109,17 @@ impl Policy {
         Self::of(conf, filter_files.iter().map(file).collect(), Vec::new(), None)
     }
 
-    /// The rules in the order in which a mode takes them.
+    /// The rules in the order in which a mode takes them. Strict mode takes those of files alone.
     pub fn rules(&self, mode: Mode) -> impl Iterator<Item = &Rule> {
         let position = move |at| match mode {
             Mode::Compat => at,
             Mode::Strict => self.by_name[at],
         };
-        (0..self.rules.len()).map(move |at| &self.rules[position(at)])
+        let count = match mode {
+            Mode::Compat => self.rules.len(),
+            Mode::Strict => self.by_name.len(),
+        };
+        (0..count).map(move |at| &self.rules[position(at)])
     }
 }
 
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_takes_files_by_their_names_and_the_helper_comes_last() {
+    fn strict_takes_files_by_name_without_built_in_rule() {
         let folder = tempfile::tempdir().unwrap();
         let rule = |name: &str| format!("[Filters]\n{name}: CommandFilter, {name}, root\n");
         let conf = lay_out(
@@ -260,7 +263,7 @@ mod tests {
             &[("b.filters", &rule("b")), ("a", &rule("a")), (".hidden", "no"), ("c~", &rule("c"))],
         );
         let policy = Policy::load(&conf, &ThisHost::new()).unwrap();
-        assert_eq!(names(&policy, Mode::Strict), ["a", "b", "c", "privsep-helper"]);
+        assert_eq!(names(&policy, Mode::Strict), ["a", "b", "c"]);
         assert_eq!(names(&policy, Mode::Compat).last(), Some(&"privsep-helper"));
         assert_eq!(policy.warnings, []);
     }
@@ -285,7 +288,7 @@ mod tests {
         let policy = Policy::load(&conf, &ThisHost::new()).unwrap();
         let distrusted: Vec<_> =
             policy.rules(Mode::Strict).map(|rule| rule.distrust.is_some()).collect();
-        assert_eq!(distrusted, [true, false, false]);
+        assert_eq!(distrusted, [true, false]);
         assert_eq!(policy.warnings.len(), 1);
 
         fs::set_permissions(&conf, fs::Permissions::from_mode(0o666)).unwrap();

@@ -7,8 +7,11 @@ use std::path::Path;
 use std::sync::Mutex;
 
 const LOG_SOCKET: &str = "/dev/log";
-/// Longer messages are cut: what the log's reader takes at the most, as in Python's handler nothing is.
+/// Readers of the log take no more. Of a longer message the middle is left out.
 const MESSAGE_BYTES_MAX: usize = 8192;
+/// What is kept of its end, where the rule stands.
+const END_BYTES: usize = 256;
+const CUT: &str = " […] ";
 
 /// The host's log; or nothing, where it is not to be told.
 #[derive(Debug)]
@@ -33,8 +36,9 @@ impl Syslog {
     pub fn tell(&self, level: Level, message: impl FnOnce() -> String) {
         let Some(socket) = self.socket.as_ref().filter(|_| level >= self.least) else { return };
         let priority = u32::from(self.facility) << 3 | severity(level);
-        let mut line = format!("<{priority}>{}: {}", self.name, message()).into_bytes();
-        line.truncate(MESSAGE_BYTES_MAX);
+        let mut line = format!("<{priority}>{}: {}", self.name, message());
+        cut(&mut line);
+        let mut line = line.into_bytes();
         line.push(0);
         let Ok(mut socket) = socket.lock() else { return };
         let sent = socket.as_ref().map(|socket| socket.send(&line));
@@ -43,6 +47,15 @@ impl Syslog {
             *socket = connect();
             let _ = socket.as_ref().map(|socket| socket.send(&line));
         }
+    }
+}
+
+/// Leaves out what is too much, and marks the place.
+fn cut(line: &mut String) {
+    if line.len() > MESSAGE_BYTES_MAX {
+        let start = line.floor_char_boundary(MESSAGE_BYTES_MAX - END_BYTES - CUT.len());
+        let end = line.ceil_char_boundary(line.len() - END_BYTES);
+        line.replace_range(start..end, CUT);
     }
 }
 
@@ -64,5 +77,24 @@ fn severity(level: Level) -> u32 {
         Level::Warning => 4,
         Level::Info => 6,
         Level::Notset | Level::Debug => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syslog_long_message_is_cut_with_mark() {
+        let rule = " (filter match = ls)";
+        for word in ["x".repeat(MESSAGE_BYTES_MAX), "é".repeat(MESSAGE_BYTES_MAX)] {
+            let mut line = format!("ls {word}{rule}");
+            cut(&mut line);
+            assert!(line.len() <= MESSAGE_BYTES_MAX && line.len() > MESSAGE_BYTES_MAX - 8);
+            assert!(line.starts_with("ls ") && line.contains(CUT) && line.ends_with(rule));
+        }
+        let mut line = "x".repeat(MESSAGE_BYTES_MAX);
+        cut(&mut line);
+        assert!(!line.contains(CUT));
     }
 }

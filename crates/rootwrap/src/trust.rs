@@ -45,7 +45,9 @@ pub(crate) fn distrust(facts: &dyn Facts, path: &OsStr) -> Option<String> {
         last = Some((passed.to_owned(), status));
     };
     look(Path::new("/"));
-    walk(facts, &path, &mut look);
+    if let Some(why) = walk(facts, &path, &mut look).unresolved {
+        reason.get_or_insert_with(|| format!("{} {why}", path.display()));
+    }
     // Who may not remove another's file from a folder may still add to it.
     if let Some((path, status)) = last
         && status.mode & BY_OTHERS != 0

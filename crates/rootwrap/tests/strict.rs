@@ -181,18 +181,50 @@ fn variables_that_bring_code_along_are_kept_out() {
         scene.only_compat(&rules, &[&["env", &format!("{name}=/tmp/x"), "ls"]]);
     }
     scene.alike("e: EnvFilter, env, root, A=, ls\n", &[&["env", "A=/tmp/x", "ls"]]);
+    let rules = "e: EnvFilter, env, root, LANGUAGE=, TZ=, ls\n";
+    scene.alike(rules, &[&["env", "LANGUAGE=de:en", "TZ=:Europe/Berlin", "ls"]]);
+    for [language, zone] in
+        [["../tmp/x", "UTC"], ["%n", "UTC"], ["de", ":/tmp/x"], ["de", "../x"], ["de", "a b"]]
+    {
+        let [language, zone] = [format!("LANGUAGE={language}"), format!("TZ={zone}")];
+        scene.only_compat(rules, &[&["env", &language, &zone, "ls"]]);
+    }
 
     // Those that were there already are left out as well.
     let policy = scene.policy("ls: CommandFilter, ls, root\n", &scene.path("bin"));
-    let env = [("IP_LIB_DIR", "/tmp/x"), ("OF_TOMORROW", "x"), ("ENV", "x"), ("HOME", "/root")];
+    let env = [
+        ("IP_LIB_DIR", "/tmp/x"),
+        ("OF_TOMORROW", "x"),
+        ("ENV", "x"),
+        ("HOME", "/root"),
+        ("LANGUAGE", "../x"),
+        ("LC_ALL", "/x"),
+        ("TZ", "/tmp/x"),
+        ("LANG", "C"),
+    ];
     let env = env.map(|(name, value)| (name.into(), value.into())).to_vec();
     let host = ThisHost::with_environment(env);
     let names = |mode| {
         let verdict = judge(mode, &policy, &["ls".into()], &host).unwrap();
         verdict.environment().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(names(Mode::Compat).len(), 4);
-    assert_eq!(names(Mode::Strict), ["HOME"]);
+    assert_eq!(names(Mode::Compat).len(), 8);
+    assert_eq!(names(Mode::Strict), ["HOME", "LANG", "PATH"]);
+}
+
+#[test]
+fn env_filter_accepts_only_value_of_rule() {
+    let scene = Scene::new();
+    let rules = "e: EnvFilter, env, root, LC_ALL=C, A=, ls\n";
+    scene.alike(rules, &[&["env", "LC_ALL=C", "A=1", "ls"], &["A=1", "LC_ALL=C", "ls"]]);
+    scene.only_compat(
+        rules,
+        &[
+            &["env", "LC_ALL=C.UTF-8", "A=1", "ls"],
+            &["env", "LC_ALL=", "A=1", "ls"],
+            &["LC_ALL=CC", "A=", "ls"],
+        ],
+    );
 }
 
 #[test]
@@ -252,7 +284,50 @@ fn a_chain_sets_what_an_env_rule_behind_it_lets_be_set() {
     assert!(env.is_empty());
     let (argv, env) = judged(Mode::Strict);
     assert_eq!(argv, [ip.as_str(), "netns", "exec", "q", ls.as_str()]);
-    assert_eq!(env, vec![(OsString::from("A"), OsString::from("1"))]);
+    let path = (OsString::from("PATH"), OsString::from(scene.path("bin")));
+    assert_eq!(env, vec![path, (OsString::from("A"), OsString::from("1"))]);
+}
+
+#[test]
+fn path_of_commands_is_exec_dirs_that_root_writes() {
+    let scene = Scene::new();
+    scene.folder("open", 0o777);
+    let path = |mode, conf: &str| {
+        let conf = format!("[DEFAULT]\nfilters_path=/x\n{conf}");
+        let rules = format!("[Filters]\nls: CommandFilter, {}, root\n", scene.path("bin/ls"));
+        let policy = Policy::of_texts(conf.as_bytes(), &[rules.as_bytes()]).unwrap();
+        let host = ThisHost::with_environment(vec![("PATH".into(), scene.path("open").into())]);
+        let verdict = judge(mode, &policy, &["ls".into()], &host).unwrap();
+        let mut path = verdict.environment().iter().filter(|(name, _)| name == "PATH");
+        path.next().map(|(_, value)| value.to_str().unwrap().to_owned())
+    };
+    let [open, bin] = ["open", "bin"].map(|name| scene.path(name));
+    let exec_dirs = format!("exec_dirs={open},{bin},relative,/usr/bin,/no/such\n");
+    assert_eq!(path(Mode::Compat, &exec_dirs), Some(open.clone()));
+    assert_eq!(path(Mode::Strict, &exec_dirs), Some(format!("{bin}:/usr/bin")));
+    assert!(path(Mode::Strict, "").unwrap().contains(":/usr/bin"));
+    assert_eq!(path(Mode::Strict, &format!("exec_dirs={open}\n")), None);
+}
+
+#[test]
+fn interpreters_that_others_could_change_are_not_run() {
+    let scene = Scene::new();
+    scene.folder("open", 0o777);
+    scene.file("open/interpreter", 0o755);
+    let script = |line: &str| {
+        scene.file("bin/tool", 0o755);
+        fs::write(scene.root.join("bin/tool"), line).unwrap();
+        let policy = scene.policy("t: CommandFilter, tool, root\n", &scene.path("bin"));
+        [Mode::Compat, Mode::Strict].map(|mode| scene.judged(&policy, mode, &["tool"]))
+    };
+    let runs = Ok(String::from("bin/tool"));
+    for line in ["#!/bin/sh\n", "#!/usr/bin/env ls\n", "no script\n"] {
+        assert_eq!(script(line), [runs.clone(), runs.clone()], "{line}");
+    }
+    let open = scene.path("open/interpreter");
+    for line in [format!("#! {open} -e\n"), format!("#!/usr/bin/env {open}\n")] {
+        assert_eq!(script(&line), [runs.clone(), Err(96)], "{line}");
+    }
 }
 
 #[test]

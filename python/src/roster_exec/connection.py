@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from . import wire
-from .errors import NoDaemon
+from .errors import Busy, NoDaemon
 
 # Of connections that wait for a command; the daemon has 256 for a user.
 IDLE_MAX = 64
@@ -45,6 +45,10 @@ class Connection:
         except (FileNotFoundError, ConnectionRefusedError):
             self._socket.close()
             raise NoDaemon(f"nobody listens on {path}: is roster-rootwrap-daemon --native running?") from None
+        except PermissionError:
+            self._socket.close()
+            # The daemon closes its socket to a user of whom too many connections hang.
+            raise Busy(f"{path}: connect: permission denied") from None
         except BaseException:
             self._socket.close()
             raise

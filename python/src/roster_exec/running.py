@@ -16,7 +16,7 @@ from typing import IO, Any, Optional, Union
 
 from . import wire
 from .connection import Connection, Gone, Late, Pool, Unread, pool
-from .errors import BY_WHY, Busy, Failed
+from .errors import BY_WHY, Busy, ExecError, Failed
 
 StrOrBytesPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Command = Union[StrOrBytesPath, Sequence[StrOrBytesPath]]
@@ -278,10 +278,14 @@ class Running:
         """Asks for the command, for some seconds where the daemon is busy, and returns when it runs."""
         until = time.monotonic() + BUSY_TIME_S
         while True:
-            answer = self._asked(request, deadline)
-            if not isinstance(answer, wire.Denied):
-                return self._take(answer)
-            error = BY_WHY.get(answer.why, Failed)(answer.words)
+            try:
+                answer = self._asked(request, deadline)
+            except Busy as busy:
+                error: ExecError = busy
+            else:
+                if not isinstance(answer, wire.Denied):
+                    return self._take(answer)
+                error = BY_WHY.get(answer.why, Failed)(answer.words)
             if not isinstance(error, Busy) or time.monotonic() >= until:
                 raise error
             if deadline is not None and time.monotonic() >= deadline:

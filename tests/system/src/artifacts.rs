@@ -76,10 +76,19 @@ pub fn rootwrap_daemon_program() -> &'static Path {
     PROGRAM.get_or_init(|| program("roster-rootwrap-daemon"))
 }
 
+/// The program that runs commands by filter files, likewise.
+pub fn rootwrap_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("roster-rootwrap"))
+}
+
 /// `roster-exec` as `make build` links it.
 pub fn exec_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
+        if let Some(program) = installed("roster-exec") {
+            return program;
+        }
         let _lock = lock();
         cargo(
             "rustc",

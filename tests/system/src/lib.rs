@@ -31,7 +31,7 @@ pub mod wait;
 
 pub use artifacts::{
     c_program, c_program_with, exec_program, krb5_program, library_folder, pam_module,
-    program_under_test, rootwrap_daemon_program, roster_program, rosterd_program,
+    program_under_test, rootwrap_daemon_program, rootwrap_program, roster_program, rosterd_program,
 };
 pub use booted::Booted;
 pub use caller::{Caller, reading};

@@ -31,6 +31,8 @@ impl Facts for FixedHost {
         None
     }
 
+    fn first_bytes(&self, _path: &Path, _buffer: &mut [u8]) {}
+
     fn working_folder(&self) -> Option<PathBuf> {
         Some(PathBuf::from("/"))
     }

@@ -72,18 +72,24 @@ fn commands(rule: &Rule, leaves: &[&Rule]) -> Vec<Vec<OsString>> {
         ],
         Class::Env(settings) => {
             let names = names_of_settings(settings.iter().map(String::as_bytes));
-            let setting = |name: &&[u8]| {
-                let mut setting = name.to_vec();
-                setting.extend_from_slice(b"=x");
-                crate::conf::os(setting)
+            let command = |value: &[u8]| {
+                let setting = |name: &&[u8]| crate::conf::os([name, &b"="[..], value].concat());
+                let mut words: Vec<OsString> = names.iter().map(setting).collect();
+                words.push(name.clone());
+                // The command needs at least as many words as the rule.
+                while words.len() < settings.len() {
+                    words.push("x".into());
+                }
+                words
             };
-            let mut words: Vec<OsString> = names.iter().map(setting).collect();
-            words.push(name);
-            // The rule asks for as many words as it has, whatever they are.
-            while words.len() < settings.len() {
-                words.push("x".into());
-            }
-            vec![words]
+            let mut commands = vec![command(b"x"), command(b"/x")];
+            // With the values that the rule names.
+            let mut plain: Vec<OsString> = settings.iter().map(OsString::from).collect();
+            plain.truncate(names.len());
+            plain.push(name);
+            plain.extend(settings.iter().skip(plain.len()).map(|_| "x".into()));
+            commands.push(plain);
+            commands
         }
         Class::IpNetnsExec => {
             behind(&[vec!["ip".into(), "netns".into(), "exec".into(), "NAMESPACE".into()]], leaves)

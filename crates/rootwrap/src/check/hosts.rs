@@ -49,6 +49,10 @@ impl Facts for Supposed<'_> {
         self.facts.link(path)
     }
 
+    fn first_bytes(&self, path: &Path, buffer: &mut [u8]) {
+        self.facts.first_bytes(path, buffer);
+    }
+
     fn working_folder(&self) -> Option<PathBuf> {
         self.facts.working_folder()
     }
@@ -90,6 +94,8 @@ impl Facts for Wholly<'_> {
     fn link(&self, path: &Path) -> Option<PathBuf> {
         self.0.link(path)
     }
+
+    fn first_bytes(&self, _path: &Path, _buffer: &mut [u8]) {}
 
     fn working_folder(&self) -> Option<PathBuf> {
         self.0.working_folder()

@@ -53,7 +53,10 @@ pub(super) struct Rules<'p> {
     policy: &'p Policy,
     /// In the order of the names of their files, in which strict mode takes them.
     pub(super) by_name: Vec<&'p Rule>,
-    /// In the order in which the file system lists their files; each with its position in the other.
+    /// The rule of compat mode that is in no file.
+    pub(super) built_in: Option<&'p Rule>,
+    /// In the order in which the file system lists their files; each with its position in the other, the built-in one
+    /// behind all.
     listed: Vec<(&'p Rule, usize)>,
     /// Positions among the listed of those that are for a command with one of these words.
     by_word: HashMap<Vec<u8>, Vec<usize>>,
@@ -73,9 +76,11 @@ impl<'p> Rules<'p> {
         let by_name: Vec<&Rule> = policy.rules(Mode::Strict).collect();
         let positions: HashMap<*const Rule, usize> =
             (0..).zip(&by_name).map(|(at, &rule)| (std::ptr::from_ref(rule), at)).collect();
+        let built_in = policy.rules(Mode::Compat).find(|rule| rule.place.is_none());
+        let position =
+            |rule: &Rule| positions.get(&std::ptr::from_ref(rule)).copied().unwrap_or(usize::MAX);
         let listed = policy.rules(Mode::Compat);
-        let listed: Vec<_> =
-            listed.map(|rule| (rule, positions[&std::ptr::from_ref(rule)])).collect();
+        let listed: Vec<_> = listed.map(|rule| (rule, position(rule))).collect();
         let (mut by_word, mut for_any) = (HashMap::<_, Vec<usize>>::new(), Vec::new());
         for (at, (rule, _)) in listed.iter().enumerate() {
             match words_of(rule) {
@@ -87,7 +92,7 @@ impl<'p> Rules<'p> {
                 None => for_any.push(at),
             }
         }
-        Self { policy, by_name, listed, by_word, for_any, looks: Cell::new(0) }
+        Self { policy, by_name, built_in, listed, by_word, for_any, looks: Cell::new(0) }
     }
 
     /// How many rules were looked at so far.
@@ -148,7 +153,10 @@ impl<'p> Rules<'p> {
         self.looks.set(self.looks.get() + looks);
         match judged {
             Ok(verdict) => {
-                let (argv, environment) = (verdict.argv().to_vec(), verdict.environment().to_vec());
+                let argv = verdict.argv().to_vec();
+                // Strict mode sets another PATH for each command.
+                let environment = verdict.environment().iter().filter(|(name, _)| name != "PATH");
+                let environment = environment.cloned().collect();
                 let runs = Runs { user: verdict.run_as(), argv, environment };
                 Answer { decider: Some(verdict.rule()), runs: Some(runs) }
             }
@@ -174,7 +182,9 @@ impl<'p> Rules<'p> {
         let mut relevant: Vec<_> = positions.into_iter().map(|at| self.listed[at]).collect();
         let listed = relevant.iter().map(|&(rule, _)| rule).collect();
         relevant.sort_unstable_by_key(|&(_, by_name)| by_name);
-        let by_name = relevant.into_iter().map(|(rule, _)| rule).collect();
+        let of_files =
+            relevant.into_iter().map(|(rule, _)| rule).filter(|rule| rule.place.is_some());
+        let by_name = of_files.collect();
         Relevant { listed, by_name }
     }
 }

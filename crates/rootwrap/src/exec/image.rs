@@ -35,7 +35,11 @@ pub(super) fn path(folder: BorrowedFd<'_>, name: &OsStr) -> OsString {
 /// Opens what is to be executed; `None` if it is to be executed by its path.
 pub(super) fn open(first: &OsStr) -> io::Result<Option<Image>> {
     let real = realpath(&ThisHost::with_environment(Vec::new()), first);
-    let real = OsStr::from_bytes(&real);
+    if let Some(why) = real.unresolved {
+        let what = format!("{} {why}", first.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    let real = OsStr::from_bytes(&real.path);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, dirname(real.as_bytes()), flags, Mode::empty())?;
     let name = basename(real).to_owned();

@@ -28,7 +28,9 @@ mod stage;
 mod starters;
 mod tree;
 
+use crate::conf::default_path;
 use crate::host::ThisHost;
+use crate::interpreter::distrust_of_interpreters;
 use crate::judge::{Mode, Verdict};
 use crate::native::decide::Permit;
 use crate::python::{dirname, join};
@@ -385,8 +387,12 @@ fn open_trusted(path: &OsStr) -> Result<Option<Image>, NotStarted> {
     {
         return Err(NotStarted::Absent);
     }
-    if let Some(why) = distrust(&ThisHost::with_environment(Vec::new()), path) {
+    let host = ThisHost::with_environment(Vec::new());
+    if let Some(why) = distrust(&host, path) {
         return Err(NotStarted::Unfit(format!("others could have changed it: {why}")));
+    }
+    if let Some(why) = distrust_of_interpreters(&host, path, &default_path) {
+        return Err(NotStarted::Unfit(format!("others could have changed what it runs: {why}")));
     }
     image::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => NotStarted::Unfit(error.to_string()),

@@ -57,12 +57,26 @@ const ALONE_TOO: [&[u8]; 7] =
 const WITH_VALUE: [(&[u8], usize); 4] =
     [(b"loops", 1), (b"family", 1), (b"rcvbuf", 2), (b"netns", 1)];
 
+/// Words behind which `ip link` takes a program for a device.
+const XDP: [&str; 4] = ["xdp", "xdpdrv", "xdpgeneric", "xdpoffload"];
+
+/// Whether ip(8) would load a program into the kernel: one for a device, or for a route.
+fn loads_program(words: &[&OsStr]) -> bool {
+    let is_xdp = |word: &OsStr| XDP.iter().any(|xdp| word == *xdp);
+    words
+        .windows(2)
+        .any(|pair| is_xdp(pair[0]) && pair[1] != "off" || pair[0] == "encap" && pair[1] == "bpf")
+}
+
 /// No way to run a command: no file of commands, no `netns exec`, no `vrf exec`, wherever options
 /// and their values stand.
 pub(super) fn strict(words: &[&OsStr]) -> Result<(), Why> {
     let [first, rest @ ..] = words else { return Err(Why::OtherCommand) };
     if *first != "ip" {
         return Err(Why::OtherCommand);
+    }
+    if loads_program(rest) {
+        return Err(Why::IpLoads);
     }
     let mut rest = rest.iter();
     while let Some(word) = rest.next() {
@@ -118,6 +132,8 @@ mod tests {
             "ip n show",
             "ip vrf show",
             "ip link add netns type dummy",
+            "ip link set dev eth0 xdp off",
+            "ip route add 10.0.0.0/8 encap mpls 1 via 10.0.0.1",
         ] {
             assert_eq!(judged(line), (true, true), "{line}");
         }
@@ -141,6 +157,10 @@ mod tests {
             "ip -f net netns exec q sh",
             "ip -4 -bat x",
             "ip -n net -r netns exec q sh",
+            "ip link set dev eth0 xdp obj file",
+            "ip l s eth0 xdpgeneric pinned /sys/fs/bpf/x",
+            "ip link set xdp xdp obj off",
+            "ip route add 10.0.0.0/8 encap bpf out obj file dev eth0",
         ] {
             assert_eq!(judged(line), (true, false), "{line}");
         }

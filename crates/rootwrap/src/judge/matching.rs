@@ -1,12 +1,15 @@
 //! Class by class, whether a rule matches the words of a command.
 
-use super::{Case, Kill, Mode, Why, command_of, ip, is_dangerous, kill, names_of_settings};
+use super::{
+    Case, Kill, Mode, Unresolved, Why, command_of, ip, is_dangerous, is_sound, kill,
+    names_of_settings,
+};
 use crate::conf::os;
 use crate::filters::{Class, Rule};
 use crate::paths::realpath;
 use crate::pattern::{NoAnswer, Pattern};
 use crate::python::{basename, is_absolute};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 impl Case<'_> {
@@ -73,22 +76,33 @@ impl Case<'_> {
             return Err(Why::ArgumentCount(arguments.len() + 1));
         }
         for (at, (argument, word)) in (2..).zip(arguments.iter().zip(&words[1..])) {
-            if !is_absolute(argument.as_bytes()) {
-                if argument != "pass" && *word != argument.as_str() {
-                    return Err(Why::Argument(at));
-                }
-                continue;
-            }
-            let real = realpath(self.facts, word);
-            let within = match self.mode {
-                Mode::Compat => real.starts_with(argument.as_bytes()),
-                Mode::Strict => is_within(argument.as_bytes(), &real),
-            };
-            if !within {
-                return Err(Why::OutOfFolder(at, os(real)));
-            }
+            self.path_argument(at, argument, word)?;
         }
         Ok(())
+    }
+
+    /// A word as a PathFilter hands it on, if the filter's argument lets it through.
+    pub(super) fn path_argument(
+        &self,
+        at: usize,
+        argument: &str,
+        word: &OsStr,
+    ) -> Result<OsString, Why> {
+        if !is_absolute(argument.as_bytes()) {
+            let matches = argument == "pass" || *word == *argument;
+            return if matches { Ok(word.to_owned()) } else { Err(Why::Argument(at)) };
+        }
+        let real = realpath(self.facts, word);
+        match (self.mode, real.unresolved) {
+            // The original goes by the path with the link to itself in it.
+            (_, None) | (Mode::Compat, Some(Unresolved::Loop)) => {}
+            (_, Some(why)) => return Err(Why::Unresolved(at, why)),
+        }
+        let within = match self.mode {
+            Mode::Compat => real.path.starts_with(argument.as_bytes()),
+            Mode::Strict => is_within(argument.as_bytes(), &real.path),
+        };
+        if within { Ok(os(real.path)) } else { Err(Why::OutOfFolder(at, os(real.path))) }
     }
 
     fn env(&self, rule: &Rule, settings: &[String], words: &mut &[&OsStr]) -> Result<(), Why> {
@@ -110,16 +124,10 @@ impl Case<'_> {
         if of_rule.is_empty() || of_rule != of_words {
             return Err(Why::Settings);
         }
-        if self.mode == Mode::Strict {
-            if command_of(words).len() != words.len() - of_words.len() {
-                return Err(Why::Settings);
-            }
-            if let Some(name) = of_words.iter().find(|&&name| is_dangerous(name) || name == b"PATH")
-            {
-                return Err(Why::DangerousSetting(os(name.to_vec())));
-            }
+        match self.mode {
+            Mode::Compat => Ok(()),
+            Mode::Strict => strict_settings(settings, words, of_words.len()),
         }
-        Ok(())
     }
 
     fn netns(&self, rule: &Rule, words: &[&OsStr]) -> Result<(), Why> {
@@ -145,6 +153,31 @@ impl Case<'_> {
     }
 }
 
+/// Whether the first words set what the rule's settings do, to values that it names or that a caller may choose.
+fn strict_settings(of_rule: &[String], words: &[&OsStr], names: usize) -> Result<(), Why> {
+    let settings = words.len() - command_of(words).len();
+    if settings != names {
+        return Err(Why::Settings);
+    }
+    for word in &words[..settings] {
+        let word = word.as_bytes();
+        let at = word.iter().position(|&byte| byte == b'=').unwrap_or(word.len());
+        let (name, value) = (&word[..at], word.get(at + 1..).unwrap_or_default());
+        if is_dangerous(name) || name == b"PATH" {
+            return Err(Why::DangerousSetting(os(name.to_vec())));
+        }
+        let is_free = |setting: &[u8]| setting.strip_prefix(name) == Some(b"=");
+        if !of_rule.iter().any(|setting| setting.as_bytes() == word || is_free(setting.as_bytes()))
+        {
+            return Err(Why::Settings);
+        }
+        if !is_sound(name, value) {
+            return Err(Why::UnsoundSetting(os(name.to_vec())));
+        }
+    }
+    Ok(())
+}
+
 /// The first word is the rule's executable, by path or by name.
 fn command(rule: &Rule, words: &[&OsStr]) -> Result<(), Why> {
     let path = OsStr::new(&rule.exec_path);
@@ -154,9 +187,10 @@ fn command(rule: &Rule, words: &[&OsStr]) -> Result<(), Why> {
     }
 }
 
-/// The folder itself, or something in it.
+/// The folder itself, or something in it. No path of a working directory that is gone is.
 fn is_within(folder: &[u8], path: &[u8]) -> bool {
     let end = folder.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let behind = path.strip_prefix(&folder[..end]);
-    behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"/"))
+    let is_below = |behind: &[u8]| behind.is_empty() || behind.starts_with(b"/");
+    is_absolute(path) && behind.is_some_and(is_below)
 }

@@ -9,21 +9,23 @@ pub(crate) mod kill;
 mod matching;
 mod variables;
 
-use crate::conf::os;
+use crate::conf::{PATH, os};
 use crate::filters::{Class, Rule};
-use crate::host::{Facts, Kind};
-use crate::paths::realpath;
+use crate::host::Facts;
+use crate::interpreter::{distrust_of_interpreters, untrusted};
+pub use crate::paths::Unresolved;
 use crate::pattern::{Fault, TooCostly, Work};
 use crate::policy::Policy;
 use crate::python::{basename, is_absolute, join};
 use crate::trust::distrust;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub(crate) use variables::{is_dangerous, is_dangerous_family, may_be_obeyed};
+pub(crate) use variables::{is_dangerous, is_dangerous_family, is_sound, may_be_obeyed};
 
 /// How the rules are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +177,8 @@ pub enum Why {
     TooCostly(usize, TooCostly),
     /// An argument leads out of its folder.
     OutOfFolder(usize, OsString),
+    /// Links of an argument cannot be resolved to the end.
+    Unresolved(usize, Unresolved),
     /// The signal is not among the rule's, or one is missing or too many.
     Signal,
     /// The rule's signal is none that strict mode knows.
@@ -187,12 +191,16 @@ pub enum Why {
     PlainNumber,
     /// ip(8) would run a command by it.
     IpRuns,
+    /// ip(8) would load a program of the caller's into the kernel by it.
+    IpLoads,
     /// Strict mode does not know what ip(8) would make of this option.
     IpOption(OsString),
     /// The settings of the environment are not those of the rule.
     Settings,
     /// A setting that makes programs load foreign code.
     DangerousSetting(OsString),
+    /// A setting with a value that no caller may choose.
+    UnsoundSetting(OsString),
     /// Not the name of a network namespace.
     Namespace,
     /// A rule that chains runs as root only.
@@ -231,18 +239,23 @@ impl fmt::Display for Why {
             Self::OutOfFolder(at, path) => {
                 write!(f, "word {at} leads out of its folder, to {}", path.display())
             }
+            Self::Unresolved(at, why) => write!(f, "word {at} {why}"),
             Self::Signal => write!(f, "is for other signals"),
             Self::NoSignal(option) => write!(f, "{} is no signal", option.display()),
             Self::NoProcess => write!(f, "there is no such process"),
             Self::OtherProcess(program) => write!(f, "the process is {}", program.display()),
             Self::PlainNumber => write!(f, "the process is not given as a plain number"),
             Self::IpRuns => write!(f, "ip would run a command"),
+            Self::IpLoads => write!(f, "ip would load a program into the kernel"),
             Self::IpOption(option) => {
                 write!(f, "what ip makes of {} is not known", option.display())
             }
             Self::Settings => write!(f, "is for other settings of the environment"),
             Self::DangerousSetting(name) => {
                 write!(f, "{} would let the caller bring code along", name.display())
+            }
+            Self::UnsoundSetting(name) => {
+                write!(f, "the value of {} could lead to a file of the caller", name.display())
             }
             Self::Namespace => write!(f, "that is not the name of a network namespace"),
             Self::NotRoot => write!(f, "matches for root alone"),
@@ -297,14 +310,25 @@ pub(crate) fn judge_by<'p>(
     if argv.iter().any(|arg| arg.len() > WORD_BYTES_MAX) {
         return Err(Refusal::LongWord);
     }
-    let folders = policy.conf.folders_of_executables(facts.variable("PATH"));
+    let path = match mode {
+        Mode::Compat => facts.variable("PATH"),
+        Mode::Strict => Some(OsStr::new(PATH)),
+    };
+    let folders = policy.conf.folders_of_executables(path);
     let words: Vec<&OsStr> = argv.iter().map(OsString::as_os_str).collect();
+    let trusted_path = OnceCell::new();
     let work = Work::default();
-    let mut case = Case { mode, facts, folders: &folders, observer, work };
+    let mut case = Case { mode, facts, folders: &folders, trusted_path, observer, work };
     let hit = case.decide(0, rules, &words)?;
     let mut environment = facts.environment().to_vec();
     if mode == Mode::Strict {
-        environment.retain(|(name, _)| variables::is_handed_on(name.as_bytes()));
+        environment.retain(|(name, value)| {
+            variables::is_handed_on(name.as_bytes()) && is_sound(name.as_bytes(), value.as_bytes())
+        });
+        let path = case.trusted_path();
+        if !path.is_empty() {
+            environment.push(("PATH".into(), path.join(OsStr::new(":"))));
+        }
     }
     for (name, value) in hit.settings {
         match environment.iter_mut().find(|(found, _)| *found == name) {
@@ -319,6 +343,8 @@ struct Case<'c> {
     mode: Mode,
     facts: &'c dyn Facts,
     folders: &'c [OsString],
+    /// Those of the folders that make up `PATH` in strict mode.
+    trusted_path: OnceCell<Vec<OsString>>,
     observer: Observer<'c>,
     /// The steps that are left for the patterns of all rules.
     work: Work,
@@ -386,8 +412,9 @@ impl Case<'_> {
                 hit.settings = settings_of(words);
             }
             (Class::Path(rules), ..) => {
-                let arguments = rules.iter().zip(&words[1..]);
-                hit.argv.extend(arguments.map(|(rule, word)| self.argument(rule, word)));
+                for (at, (rule, word)) in (2..).zip(rules.iter().zip(&words[1..])) {
+                    hit.argv.push(self.path_argument(at, rule, word)?);
+                }
             }
             // What was judged is what runs, not what the caller called it.
             (_, Some((from, inner)), Mode::Strict) => {
@@ -455,19 +482,24 @@ impl Case<'_> {
     }
 
     fn untrusted(&self, path: &OsStr) -> Option<String> {
-        if !is_absolute(path.as_bytes()) {
-            return Some(format!("{} is relative", path.display()));
-        }
-        if self.facts.status(Path::new(path)).is_none_or(|status| status.kind != Kind::File) {
-            return Some(format!("{} is no file", path.display()));
-        }
-        distrust(self.facts, path)
+        let of_interpreters =
+            || distrust_of_interpreters(self.facts, path, &|| self.trusted_path().to_vec());
+        untrusted(self.facts, path).or_else(of_interpreters)
     }
 
-    /// A word as a PathFilter hands it on.
-    fn argument(&self, rule: &str, word: &OsStr) -> OsString {
-        if is_absolute(rule.as_bytes()) { os(realpath(self.facts, word)) } else { word.to_owned() }
+    /// What makes up `PATH` in strict mode.
+    fn trusted_path(&self) -> &[OsString] {
+        self.trusted_path.get_or_init(|| trusted_folders(self.facts, self.folders))
     }
+}
+
+/// Those of the folders of executables in which root alone can put any.
+pub(crate) fn trusted_folders(facts: &dyn Facts, folders: &[OsString]) -> Vec<OsString> {
+    let is_trusted = |folder: &&OsString| {
+        let path = folder.as_bytes();
+        is_absolute(path) && !path.contains(&b':') && distrust(facts, folder).is_none()
+    };
+    folders.iter().filter(is_trusted).cloned().collect()
 }
 
 /// The names of the `NAME=…` that the words begin with.

@@ -47,7 +47,7 @@ const FAMILIES: [&str; 38] = [
     "npm_config_",
 ];
 
-const NAMES: [&str; 45] = [
+const NAMES: [&str; 46] = [
     "AWKLIBPATH",
     "AWKPATH",
     "CAML_LD_LIBRARY_PATH",
@@ -87,6 +87,7 @@ const NAMES: [&str; 45] = [
     "TERMINFO",
     "TERMINFO_DIRS",
     "TERMPATH",
+    "TEXTDOMAINDIR",
     "TK_LIBRARY",
     "TMPDIR",
     "TMPPREFIX",
@@ -96,8 +97,7 @@ const NAMES: [&str; 45] = [
 ];
 
 /// What strict mode hands on to every command: how things are shown and who asks.
-const HANDED_ON: [&str; 9] =
-    ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER"];
+const HANDED_ON: [&str; 8] = ["HOME", "LANG", "LANGUAGE", "LOGNAME", "SHELL", "TERM", "TZ", "USER"];
 const HANDED_ON_FAMILIES: [&str; 2] = ["LC_", "SUDO_"];
 
 /// Whether a command of strict mode has a variable without a rule that sets it.
@@ -112,29 +112,66 @@ pub(crate) fn is_dangerous(name: &[u8]) -> bool {
         || FAMILIES.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
+/// Variables by which the C library and programs choose files below a directory of root's: what glibc ignores in
+/// programs with raised rights, and sudo checks (`env_check`). The value may not lead out of that directory.
+const CHECKED: [&str; 5] = ["COLORTERM", "LANG", "LANGUAGE", "LINGUAS", "TERM"];
+const CHECKED_FAMILY: &str = "LC_";
+const ZONEINFO: &[u8] = b"/usr/share/zoneinfo/";
+const PATH_BYTES_MAX: usize = 4096;
+
+/// Whether a variable has a value that names no file of a caller's, and no format.
+pub(crate) fn is_sound(name: &[u8], value: &[u8]) -> bool {
+    if name == b"TZ" {
+        return is_sound_zone(value);
+    }
+    let is_checked = name.starts_with(CHECKED_FAMILY.as_bytes())
+        || CHECKED.iter().any(|known| known.as_bytes() == name);
+    !is_checked || !value.iter().any(|byte| matches!(byte, b'/' | b'%'))
+}
+
+/// As sudo has it.
+fn is_sound_zone(value: &[u8]) -> bool {
+    // The C library takes what follows for a path.
+    let path = value.strip_prefix(b":").unwrap_or(value);
+    (!path.starts_with(b"/") || path.starts_with(ZONEINFO))
+        && path.len() < PATH_BYTES_MAX
+        && path.iter().all(u8::is_ascii_graphic)
+        && path.split(|&byte| byte == b'/').all(|element| element != b"..")
+}
+
 /// Beginnings of names that programs take for a command, or for a folder or a file whose contents they obey.
 /// Whether that is so depends on the command, so a rule may name them.
-const OBEYED_FAMILIES: [&str; 6] = ["CARGO", "GIT_", "LESS", "MAKE", "SYSTEMD_", "XDG_"];
+const OBEYED_FAMILIES: [&str; 7] = ["CARGO", "DOCKER_", "GIT_", "LESS", "MAKE", "SYSTEMD_", "XDG_"];
 
-const OBEYED: [&str; 18] = [
+const OBEYED: [&str; 28] = [
     "ANSIBLE_CONFIG",
+    "APT_CONFIG",
     "BROWSER",
+    "CURL_HOME",
     "CVS_RSH",
     "EDITOR",
+    "EMACSLOADPATH",
     "EXINIT",
+    "GNUPGHOME",
+    "GS_OPTIONS",
     "HOME",
     "INPUTRC",
+    "KUBECONFIG",
     "LVM_SYSTEM_DIR",
     "MANPAGER",
+    "MYSQL_HOME",
     "PAGER",
+    "PGSERVICEFILE",
     "PSQL_PAGER",
     "RSYNC_RSH",
     "SHELL",
     "SSH_ASKPASS",
     "SUDO_ASKPASS",
     "TAR_OPTIONS",
+    "VIM",
     "VIMINIT",
     "VISUAL",
+    "WGETRC",
 ];
 
 /// Whether some name that begins so, or is just that, may be as good as code to the one or the other program.
@@ -210,11 +247,47 @@ mod tests {
         {
             assert!(!is_dangerous(name.as_bytes()), "{name}");
         }
-        for name in ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TZ", "SUDO_USER"] {
+        for name in ["HOME", "LANG", "LC_ALL", "TERM", "TZ", "SUDO_USER"] {
             assert!(is_handed_on(name.as_bytes()), "{name}");
         }
-        for name in ["LVM_SYSTEM_DIR", "NETWORK_ID", "SYSTEMD_PAGER", "LANG_OF_TOMORROW"] {
+        for name in ["PATH", "LVM_SYSTEM_DIR", "NETWORK_ID", "SYSTEMD_PAGER", "LANG_OF_TOMORROW"] {
             assert!(!is_handed_on(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_that_leave_roots_directories_are_unsound() {
+        let names =
+            ["COLORTERM", "LANG", "LANGUAGE", "LC_ALL", "LC_OF_TOMORROW", "LINGUAS", "TERM"];
+        for name in names {
+            for (value, sound) in
+                [("de_DE.UTF-8:en@x", true), ("", true), ("../x", false), ("%n", false)]
+            {
+                assert_eq!(is_sound(name.as_bytes(), value.as_bytes()), sound, "{name}={value}");
+            }
+        }
+        assert!(is_sound(b"HOME", b"/%n") && is_sound(b"LANGUAGES", b"/"));
+        let longest = [b'a'; PATH_BYTES_MAX];
+        assert!(is_sound(b"TZ", &longest[1..]) && !is_sound(b"TZ", &longest));
+        for value in ["", "UTC", "Europe/Berlin", ":Europe/Berlin", "CET-1CEST,M3.5.0/2", "..x"] {
+            assert!(is_sound(b"TZ", value.as_bytes()), "{value}");
+        }
+        for value in [":/usr/share/zoneinfo/UTC", "/usr/share/zoneinfo/UTC"] {
+            assert!(is_sound(b"TZ", value.as_bytes()), "{value}");
+        }
+        for value in [
+            "/etc/passwd",
+            ":/tmp/x",
+            "../x",
+            "a/../x",
+            "..",
+            "a b",
+            "a\tb",
+            "\u{e9}",
+            "\u{7f}",
+            "/usr/share/zoneinfo",
+        ] {
+            assert!(!is_sound(b"TZ", value.as_bytes()), "{value}");
         }
     }
 

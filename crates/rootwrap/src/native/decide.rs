@@ -1,7 +1,7 @@
 //! Which rule lets a caller run a command. Pure: who the caller is, and where, was found out before.
 
 use super::policy::{Policy, Rule};
-use crate::judge::{Mode, WORD_BYTES_MAX, is_dangerous};
+use crate::judge::{Mode, WORD_BYTES_MAX, is_dangerous, is_sound};
 use crate::pattern::{NoAnswer, TooCostly, Work};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -220,9 +220,12 @@ fn permit<'p>(rule: &'p Rule, wanted: &Wanted<'_>) -> Permit<'p> {
     argv.extend(wanted.argv.iter().skip(1).cloned());
     let is_kept = |name: &OsStr, value: &OsStr| {
         let bytes = name.as_bytes();
-        let is_sound = !bytes.is_empty() && !bytes.contains(&b'=') && !bytes.contains(&0);
+        let is_well_formed = !bytes.is_empty() && !bytes.contains(&b'=') && !bytes.contains(&0);
         let is_harmless = name != "PATH" && !is_dangerous(bytes) && !value.as_bytes().contains(&0);
-        is_sound && is_harmless && rule.keep_env.iter().any(|glob| glob.matches(bytes))
+        is_well_formed
+            && is_harmless
+            && is_sound(bytes, value.as_bytes())
+            && rule.keep_env.iter().any(|glob| glob.matches(bytes))
     };
     let kept = wanted.environment.iter().filter(|(name, value)| is_kept(name, value)).cloned();
     Permit { rule, argv, kept: kept.collect() }
@@ -283,6 +286,29 @@ mod tests {
         assert_eq!(decided("bob", &["ops"], "db1", None, &words), Err(Denial::Caller));
         assert_eq!(decided("alice", &[], "db1", None, &words), Err(Denial::Command));
         assert_eq!(decided("alice", &[], "web1", Some("bob"), &words), Err(Denial::User));
+    }
+
+    #[test]
+    fn keep_env_drops_values_that_lead_to_files() {
+        let rule = "[[rule]]\nname = \"a\"\nusers = [\"x\"]\ncommand = \"/a\"\n\
+                    keep_env = [\"LANG*\", \"LC_*\", \"TZ\", \"KEPT\"]\n";
+        let policy = Policy::parse(Path::new("exec.toml"), rule).unwrap();
+        let environment = [
+            ("LANG", "C.UTF-8"),
+            ("LANGUAGE", "../tmp/x"),
+            ("LC_ALL", "%n"),
+            ("LC_TIME", "C"),
+            ("TZ", ":/tmp/x"),
+            ("KEPT", "/x"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()));
+        let argv = ["a".into()];
+        let wanted =
+            Wanted { argv: &argv, run_as: None, environment: &environment, goes_on: &|| true };
+        let caller = Caller { user: "x", is_in: &|_| Some(false) };
+        let permit = decide(&policy, "host", &caller, &wanted).unwrap();
+        let kept: Vec<_> = permit.kept().iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        assert_eq!(kept, ["LANG", "LC_TIME", "KEPT"]);
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! The environment of a command: made anew, with what its rule keeps of the caller's.
 
+use crate::conf::PATH;
 use crate::exec::Account;
 use std::ffi::OsString;
-
-/// Where a command finds others.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Of a command that runs for a caller as an account.
 pub(super) fn environment(

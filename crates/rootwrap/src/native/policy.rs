@@ -1,6 +1,8 @@
 //! exec.toml: who may run what as whom. docs/exec-protocol.md has the keys.
 
+use crate::conf::default_path;
 use crate::host::ThisHost;
+use crate::interpreter::{distrust_of_interpreters, untrusted};
 use crate::judge::{Mode, is_dangerous, is_dangerous_family, may_be_obeyed};
 use crate::pattern::Pattern;
 use crate::problem::Problem;
@@ -47,7 +49,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     (
         "keep_env",
-        "Names of variables of the caller's that are kept; a * at the end stands for any characters. PATH and what programs load code by, as LD_PRELOAD and all of PYTHON, is never kept: docs/rootwrap.md has the list. By default nothing is.",
+        "Names of variables of the caller's that are kept; a * at the end stands for any characters. PATH and what programs load code by, as LD_PRELOAD and all of PYTHON, is never kept. Values of LANG, LANGUAGE, LC_*, LINGUAS, TERM, COLORTERM and TZ that lead to files of the caller's are dropped. docs/rootwrap.md has the lists. By default nothing is kept.",
     ),
     (
         "timeout",
@@ -184,6 +186,7 @@ impl Policy {
     pub fn doubts(&self, file: &Path) -> Vec<Problem> {
         let is_no_user = |name: &String| matches!(User::from_name(name), Ok(None));
         let is_no_group = |name: &String| matches!(Group::from_name(name), Ok(None));
+        let host = ThisHost::with_environment(Vec::new());
         let mut problems = Vec::new();
         for rule in &self.rules {
             let mut warn = |what: String, instead: &str| {
@@ -213,6 +216,13 @@ impl Policy {
             if !rule.command.exists() {
                 let what = format!("there is no {}", rule.command.display());
                 warn(what, "install it, or mend the path");
+            } else if let Some(why) = untrusted(&host, rule.command.as_os_str()).or_else(|| {
+                distrust_of_interpreters(&host, rule.command.as_os_str(), &default_path)
+            }) {
+                warn(
+                    format!("the command does not run: {why}"),
+                    "give it and its interpreters to root, writable by root alone",
+                );
             }
         }
         problems
@@ -448,6 +458,11 @@ fn doubt_about(glob: &Glob) -> Option<&'static str> {
         Some(name) => (name.as_bytes(), true),
         None => (glob.0.as_bytes(), false),
     };
+    if glob.matches(b"LANGUAGE") {
+        return Some(
+            "programs find their messages by LANGUAGE; values with / or % are dropped, as of LANG and LC_*",
+        );
+    }
     let obeyed = "some programs take that for a command, or for files that lead to one";
     may_be_obeyed(name, is_beginning).then_some(obeyed)
 }
@@ -583,13 +598,16 @@ mod tests {
             })
         };
         assert_eq!(of("keep_env = [\"LC_*\", \"TERM\"]\nmax_files = 4\n"), Ok(vec![]));
-        let odd =
-            of("keep_env = [\"LD_PRELOAD\", \"PATH\", \"PYTHON*\", \"LC_*\"]\nmax_files = 3\n");
+        let names = ["LD_PRELOAD", "PATH", "PYTHON*", "LANG*", "LANGUAGE", "DOCKER_HOST", "KUBE*"];
+        let odd = of(&format!(
+            "keep_env = {:?}\nmax_files = 3\n",
+            [&names[..], &["LANG", "LC_*"]].concat()
+        ));
         let odd = odd.unwrap();
-        for (told, name) in odd.iter().zip(["LD_PRELOAD", "PATH", "PYTHON*", "max_files"]) {
+        for (told, name) in odd.iter().zip(names.iter().chain(&["max_files"])) {
             assert!(told.contains(name), "{told}");
         }
-        assert_eq!(odd.len(), 4);
+        assert_eq!(odd.len(), names.len() + 1);
         let empty = of("hosts = []\n").unwrap_err();
         assert!(empty[0].contains("leave hosts out for every host"), "{empty:?}");
         assert_eq!(of("groups = []\n"), Ok(vec![]));
