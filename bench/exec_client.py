@@ -1,6 +1,6 @@
 """`roster_exec` beside `subprocess` of the same Python. Run by any Python that has both; see harness/parts/exec.py.
 
-usage: exec_client.py crowd|large SETTINGS
+usage: exec_client.py crowd|large|attack SETTINGS
 
 SETTINGS is JSON, and so is what is printed: nanoseconds.
 """
@@ -77,6 +77,73 @@ def large(socket, megabytes, repetitions):
     return found
 
 
+def attack(client, socket, script, folder, seconds, repetitions, users, attackers, connections):
+    """Calls of users, by name, alone and while attackers hold connections open that cannot be closed: turn by turn."""
+    runs = {"alone": [], "attacked": []}
+    for _ in range(repetitions):
+        runs["alone"].append(calls_of(users, [client, "-s", socket, "true"], seconds))
+        begun = []
+        try:
+            for uid in attackers:
+                begun.append(begin_attack([sys.executable, script, folder, socket], uid, connections))
+            runs["attacked"].append(calls_of(users, [client, "-s", socket, "true"], seconds))
+        finally:
+            for attacker in begun:
+                attacker.stdin.close()
+                attacker.wait()
+    return runs
+
+
+def begin_attack(command, uid, connections):
+    folder = Path(command[2]) / str(uid)
+    folder.mkdir(exist_ok=True)
+    command = [*command[:2], folder, command[3], str(uid), str(connections)]
+    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    if attacker.stdout.readline() not in (b"connected\n", b"refused\n"):
+        raise SystemExit(f"attack of uid {uid}: it did not begin")
+    return attacker
+
+
+def calls_of(users, command, seconds):
+    """Each user calls without a pause, in a process of its own. Times in ns by user."""
+    readers = {}
+    for name, uid in users.items():
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            status = 1
+            try:
+                os.close(reader)
+                os.setgroups([])
+                os.setgid(uid)
+                os.setuid(uid)
+                with open(writer, "w") as out:
+                    json.dump(calls(command, seconds), out)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writer)
+        readers[name] = reader
+    found = {}
+    for name, reader in readers.items():
+        with open(reader) as told:
+            found[name] = json.loads(told.read() or "null")
+    if any(os.waitstatus_to_exitcode(os.wait()[1]) for _ in users):
+        raise SystemExit("a user's call failed")
+    return found
+
+
+def calls(command, seconds):
+    end, samples = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        begin = time.monotonic_ns()
+        pid = os.posix_spawn(command[0], command, dict(os.environ))
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        samples.append(time.monotonic_ns() - begin)
+        if status != 0:
+            raise SystemExit(f"roster-exec ended with {status}")
+    return samples
+
+
 if __name__ == "__main__":
-    part = {"crowd": crowd, "large": large}[sys.argv[1]]
+    part = {"attack": attack, "crowd": crowd, "large": large}[sys.argv[1]]
     json.dump(part(**json.loads(sys.argv[2])), sys.stdout)

@@ -8,7 +8,7 @@ def tables(results):
     if "rootwrap" in results:
         made += [_calls(results["rootwrap"]), _threads(results["rootwrap"]), _large(results["rootwrap"])]
     if "exec" in results:
-        made += [_programs(results["exec"]), _crowd(results["exec"]), _pipes(results["exec"])]
+        made += [_programs(results["exec"]), _crowd(results["exec"]), _pipes(results["exec"]), _attack(results["exec"])]
     return made
 
 
@@ -43,6 +43,20 @@ def _pipes(part):
         for way, each in part["large"].items()
     ]  # fmt: skip
     return Table("200 MB, s, medians", ["", "roster_exec.run", "subprocess.run", "ratio of pairs"], rows, [])
+
+
+def _attack(part):
+    rows = [
+        [name, when, *(_ms(each[field]) for field in ("p50_ns", "p99_ns", "max_ns")), str(each["n"])]
+        for when, users in part["attack"].items()
+        for name, each in users.items()
+    ]
+    return Table(
+        "`roster-exec true` while two users attack, ms",
+        ["caller", "attack", "p50", "p99", "max", "calls"],
+        rows,
+        ["Each attacker holds 300 connections whose closing hangs (FUSE), and goes on connecting."],
+    )
 
 
 def _calls(part):

@@ -9,17 +9,21 @@ from . import privileged
 
 CLIENTS = 32
 MEGABYTES = 200
+# Callers by name, and users whose connections hang when they are closed.
+USERS = {"root": 0, "third user": 1003}
+ATTACKERS = (1001, 1002)
+ATTACKING_CONNECTIONS = 300
 SOCKET = "/run/exec"
 BARE, OURS = "true", "roster-exec"
 POLICY = "".join(
-    f'[[rule]]\nname = "{name}"\nusers = ["root"]\ncommand = "/usr/bin/{name}"\nany_args = true\n'
+    f'[[rule]]\nname = "{name}"\nusers = ["root", "third"]\ncommand = "/usr/bin/{name}"\nany_args = true\n'
     for name in ("true", "wc", "cat")
 )
 
 
 def load(bench):
     """Load shape: what runs, on what, how often."""
-    rounds = f"{bench.repetitions * 3} calls, {3 if bench.quick else 7} crowds, {5 if bench.quick else 15} times {MEGABYTES} MB"
+    rounds = f"{bench.repetitions * 3} calls, {3 if bench.quick else 7} crowds, {5 if bench.quick else 15} times {MEGABYTES} MB, 3 attacks of {3 if bench.quick else 20} s"
     return {"corpora": "3 rules", "clients": [1, CLIENTS], "rate": "closed loop, no pause", "rounds": rounds}
 
 
@@ -62,10 +66,13 @@ class Exec:
         crowd = self.timed("crowd", count=CLIENTS, seconds=2 if quick else 5, repetitions=3 if quick else 7)
         progress.begin(f"roster_exec, {MEGABYTES} MB")
         large = self.timed("large", megabytes=MEGABYTES, repetitions=5 if quick else 15)
+        progress.begin("roster-exec while two users attack")
+        attack = self.attack(seconds=3 if quick else 20, repetitions=3)
         return {
             "programs": {name: summary(samples) for name, samples in programs.items()},
             "crowd": {name: crowded(runs) for name, runs in crowd.items()},
             "large": {way: paired(series) for way, series in large.items()},
+            "attack": {when: attacked(runs) for when, runs in attack.items()},
         }
 
     def programs(self):
@@ -78,6 +85,14 @@ class Exec:
             raise RuntimeError(f"{name} ended with {ran['status']}")
         return ran["ns"]
 
+    def attack(self, **settings):
+        folder = self.bench.folder("exec") / "attack"
+        folder.mkdir()
+        script = self.bench.here.parent / "tests/system/python/hanging_files.py"
+        settings |= {"users": USERS, "attackers": ATTACKERS, "connections": ATTACKING_CONNECTIONS}
+        settings |= {"client": str(self.bench.tools / "roster-exec"), "script": str(script), "folder": str(folder)}
+        return self.timed("attack", **settings)
+
     def timed(self, part, **settings):
         settings["socket"] = SOCKET
         return privileged.timed(self.bench, self.room, sys.executable, "exec_client.py", part, settings)
@@ -87,6 +102,15 @@ def crowded(runs):
     return {
         "per_s": summary([len(run["ns"]) / run["wall_ns"] * 1e9 for run in runs]),
         **{f"p{share}_ns": summary([percentile(run["ns"], share / 100) for run in runs]) for share in (50, 99)},
+    }
+
+
+def attacked(runs):
+    """Percentiles of all calls of each user."""
+    calls = {name: sorted(ns for run in runs for ns in run[name]) for name in USERS}
+    return {
+        name: {"n": len(ns), **{f"p{share}_ns": percentile(ns, share / 100) for share in (50, 99)}, "max_ns": ns[-1]}
+        for name, ns in calls.items()
     }
 
 

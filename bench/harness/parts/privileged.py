@@ -17,9 +17,9 @@ ETC = {
     "doas.conf": "permit nopass root\n",
     "pam.d/sudo": PAM,
     "pam.d/doas": PAM,
-    "passwd": "root:x:0:0:root:/root:/bin/sh\n",
+    "passwd": "root:x:0:0:root:/root:/bin/sh\nthird:x:1003:1003::/:/bin/sh\n",
     "shadow": "root:*:19000:0:99999:7:::\n",
-    "group": "root:x:0:\n",
+    "group": "root:x:0:\nthird:x:1003:\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",
     "hosts": f"127.0.0.1 localhost {platform.node()}\n",
 }

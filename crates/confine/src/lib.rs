@@ -4,17 +4,16 @@
 //! All of it is best effort: a kernel without landlock or seccomp runs the process all the same, under its own
 //! user. What is in force is told. The folder `/proc/self` stays readable, for the C library's resolver of host
 //! names loads its services late.
+//!
+//! docs/sandbox.md lists all of it for each role. A system test compares the page with the filters of live roles.
 #![forbid(unsafe_code)]
+
+mod calls;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -30,10 +29,68 @@ pub struct Needs {
     pub write: Vec<PathBuf>,
     /// Whether it may execute.
     pub execute: bool,
-    /// Families of sockets beyond AF_UNIX.
+    /// Families of sockets beyond AF_UNIX and AF_NETLINK.
     pub families: &'static [i32],
+    /// The one protocol of AF_NETLINK.
+    pub netlink: Option<Netlink>,
     /// Where it may connect to over TCP.
     pub tcp: Tcp,
+}
+
+impl Needs {
+    /// The columns of docs/sandbox.md after the role: executes, sockets, TCP, reads, writes.
+    #[must_use]
+    pub fn documented(&self) -> [String; 5] {
+        let paths = |paths: &[PathBuf]| {
+            let mut shown: Vec<_> = Vec::new();
+            for path in paths.iter().map(|path| format!("`{}`", path.display())) {
+                if !shown.contains(&path) {
+                    shown.push(path);
+                }
+            }
+            shown.join(" ")
+        };
+        let families = self.families.iter().map(|&family| match family {
+            libc::AF_INET => "`AF_INET`".to_owned(),
+            libc::AF_INET6 => "`AF_INET6`".to_owned(),
+            other => other.to_string(),
+        });
+        let netlink = self.netlink.map(|protocol| match protocol {
+            Netlink::Route => "`AF_NETLINK` with `NETLINK_ROUTE`".to_owned(),
+            Netlink::Selinux => "`AF_NETLINK` with `NETLINK_SELINUX`".to_owned(),
+        });
+        let sockets = ["`AF_UNIX`".to_owned()].into_iter().chain(families).chain(netlink);
+        let tcp = match &self.tcp {
+            Tcp::None => "none".to_owned(),
+            Tcp::Any => "any".to_owned(),
+            Tcp::Ports(ports) => ports.iter().map(u16::to_string).collect::<Vec<_>>().join(" "),
+        };
+        let executes = if self.execute { "yes" } else { "no" };
+        let sockets = sockets.collect::<Vec<_>>().join(", ");
+        [executes.to_owned(), sockets, tcp, paths(&self.read), paths(&self.write)]
+    }
+}
+
+/// The columns of a role in the text of docs/sandbox.md.
+#[must_use]
+pub fn documented(page: &str, role: &str) -> Option<[String; 5]> {
+    page.lines().find_map(|line| {
+        let cells: Vec<_> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+        let (first, rest) = cells.split_first()?;
+        if first.replace('`', "") != role {
+            return None;
+        }
+        rest.get(..5)?.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>().try_into().ok()
+    })
+}
+
+/// Protocols of AF_NETLINK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Netlink {
+    /// Addresses and routes: the C library's resolver asks for the host's addresses.
+    Route,
+    /// Changes of the SELinux policy, which dbus-daemon follows.
+    Selinux,
 }
 
 /// Ports of other hosts.
@@ -53,7 +110,7 @@ pub enum Tcp {
 #[must_use]
 pub fn apply(needs: &Needs) -> String {
     let files = files_and_ports(needs).unwrap_or_else(|error| format!("no landlock ({error})"));
-    let calls = match calls(needs) {
+    let calls = match calls::apply(needs) {
         Ok(()) => "seccomp".to_owned(),
         Err(error) => format!("no seccomp ({error})"),
     };
@@ -102,118 +159,6 @@ fn files_and_ports(needs: &Needs) -> Result<String, Box<dyn Error>> {
         _ => "landlock".to_owned(),
     })
 }
-
-/// Seccomp: system calls that are refused to everybody here, and families of sockets that this process does
-/// not need. They fail with EPERM: a library that tries its luck goes on without.
-fn calls(needs: &Needs) -> Result<(), Box<dyn Error>> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for call in REFUSED {
-        rules.insert(*call, Vec::new());
-    }
-    if !needs.execute {
-        rules.insert(libc::SYS_execve, Vec::new());
-        rules.insert(libc::SYS_execveat, Vec::new());
-    }
-    let mut other = Vec::new();
-    for family in [libc::AF_UNIX].iter().chain(needs.families) {
-        let family = u64::from(family.cast_unsigned());
-        other.push(SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)?);
-    }
-    rules.insert(libc::SYS_socket, vec![SeccompRule::new(other)?]);
-    #[cfg(target_arch = "x86_64")]
-    also_by_x32(&mut rules);
-    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
-    let program: BpfProgram = filter.try_into()?;
-    Ok(seccompiler::apply_filter(&program)?)
-}
-
-/// The same calls by the numbers of the x32 interface, which pass for x86-64 in a filter.
-#[cfg(target_arch = "x86_64")]
-fn also_by_x32(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) {
-    /// Marks the numbers.
-    const BIT: i64 = 0x4000_0000;
-    /// Calls that have numbers of their own there.
-    const OWN: [(i64, i64); 6] = [
-        (libc::SYS_execve, 520),
-        (libc::SYS_ptrace, 521),
-        (libc::SYS_kexec_load, 528),
-        (libc::SYS_process_vm_readv, 539),
-        (libc::SYS_process_vm_writev, 540),
-        (libc::SYS_execveat, 545),
-    ];
-    let same: Vec<_> = rules.iter().map(|(call, rules)| (call | BIT, rules.clone())).collect();
-    rules.extend(same);
-    for (call, own) in OWN {
-        if let Some(refused) = rules.get(&call).cloned() {
-            rules.insert(own | BIT, refused);
-        }
-    }
-}
-
-/// Other processes' memory, users and privileges, mounts and namespaces, the kernel itself, its
-/// clock and keys, and interfaces with a record of holes that nothing here uses.
-const REFUSED: &[i64] = &[
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    libc::SYS_setuid,
-    libc::SYS_setgid,
-    libc::SYS_setreuid,
-    libc::SYS_setregid,
-    libc::SYS_setresuid,
-    libc::SYS_setresgid,
-    libc::SYS_setfsuid,
-    libc::SYS_setfsgid,
-    libc::SYS_setgroups,
-    libc::SYS_capset,
-    libc::SYS_personality,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_fsopen,
-    libc::SYS_fsmount,
-    libc::SYS_fsconfig,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_syslog,
-    libc::SYS_vhangup,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    libc::SYS_mknodat,
-];
 
 #[cfg(test)]
 mod tests {

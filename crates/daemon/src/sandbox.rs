@@ -9,7 +9,7 @@
 use crate::reach::folders_of;
 use crate::role::{COPIES, DOMAINS, Launch, RoleConfig, SNAPSHOTS};
 use roster_config::{Provider, Server};
-use roster_confine::{Needs, Tcp};
+use roster_confine::{Needs, Netlink, Tcp};
 use rustix::process::{Resource, Rlimit};
 use std::path::{Path, PathBuf};
 
@@ -39,9 +39,9 @@ fn needs(launch: &Launch) -> Needs {
             read: owned(&["/"]),
             write: vec![launch.run_dir.join("dbus")],
             execute: true,
-            // Of SELinux and the audit log.
-            families: &[libc::AF_NETLINK],
-            tcp: Tcp::None,
+            // Without the right to write to the audit log it opens no socket for it.
+            netlink: Some(Netlink::Selinux),
+            ..Needs::default()
         },
         RoleConfig::Publisher(_) => Needs {
             read: folders_of(&followed(&launch.config)),
@@ -65,8 +65,9 @@ fn needs(launch: &Launch) -> Needs {
                             read.extend(folders_of(&[path]));
                         }
                     }
-                    let families = &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-                    Needs { read, write, families, tcp: Tcp::Any, execute: false }
+                    let families = &[libc::AF_INET, libc::AF_INET6];
+                    let netlink = Some(Netlink::Route);
+                    Needs { read, write, families, netlink, tcp: Tcp::Any, execute: false }
                 }
             }
         }
@@ -178,6 +179,58 @@ mod tests {
     #[test]
     fn a_back_end_of_files_writes_its_cache_and_reads_its_files_only() {
         in_a_process("sandbox::tests::inside_a_back_end_of_files");
+    }
+
+    /// A configuration with one domain, out of its table.
+    fn configured(keys: &str) -> roster_config::Config {
+        let text = format!("[host]\ndomains = [\"corp\"]\n[domain.corp]\n{keys}");
+        roster_config::parse(&format!("{text}\n[responder.nscd]\nenabled = true\n")).unwrap().config
+    }
+
+    #[test]
+    fn role_sandbox_equals_documented_row() {
+        let backend = |keys: &str| {
+            let domain = configured(keys).domains.into_iter().next().unwrap();
+            let secrets = roster_config::Secrets::default();
+            RoleConfig::Backend(Box::new(role::Backend { domain, secrets }))
+        };
+        let logins = "auth = \"krb5\"\nkrb5_realm = \"R\"\nkrb5_kdcs = [\"kdc\"]\n";
+        let ldap = "provider = \"ldap\"\nuris = [\"ldapi://%2FLDAPI%2Fsocket\"]\nbase = \"dc=x\"\n";
+        let files = "provider = \"files\"\npasswd = \"/FILES/passwd\"\ngroup = \"/FILES/group\"\n";
+        let config = configured(files);
+        let nscd = role::Nscd {
+            passwd: "/etc/passwd".into(),
+            group: "/etc/group".into(),
+            maps: "/run/roster-nscd".into(),
+            administrator: 0,
+            users: None,
+            config: config.nscd.unwrap(),
+        };
+        let (host, publisher) = (config.host, config.publisher);
+        let publisher = role::Publisher { host, publisher, domains: Vec::new() };
+        let bus = role::Bus { program: PathBuf::new(), config: PathBuf::new() };
+        let page = include_str!("../../../docs/sandbox.md");
+        for (row, config) in [
+            ("bus", RoleConfig::Bus(bus)),
+            ("publisher", RoleConfig::Publisher(publisher)),
+            ("backend, ldap", backend(&format!("{ldap}{logins}"))),
+            ("backend, files", backend(&format!("{files}{logins}"))),
+            ("responder metrics", RoleConfig::Metrics(role::Metrics { roles: Vec::new() })),
+            ("responder nscd", RoleConfig::Nscd(nscd)),
+        ] {
+            let mut launch = launch(config, Path::new("/var/lib/roster"));
+            launch.run_dir = "/run/roster".into();
+            let needs = needs(&launch).documented();
+            let placeholders = [("/LDAPI", "LDAPI"), ("/FILES", "FILES"), ("/corp", "/NAME")];
+            let shown = needs.map(|cell| {
+                placeholders.iter().fold(cell, |cell, (found, shown)| cell.replace(found, shown))
+            });
+            assert_eq!(roster_confine::documented(page, row), Some(shown), "{row}");
+        }
+        for same in ["responder nss", "responder pam"] {
+            let metrics = roster_confine::documented(page, "responder metrics");
+            assert_eq!(roster_confine::documented(page, same), metrics, "{same}");
+        }
     }
 
     fn refused(family: AddressFamily) -> bool {

@@ -3,14 +3,15 @@
 //! could have every thread of ours wait. So it is done with a timer whose signal ends the wait; what the
 //! socket still holds the kernel sends all the same.
 //!
-//! What no signal ends, such as a file system whose server is the sender's, holds the thread that closes; who
-//! serves it counts it for the sender until then, and no lock is held.
+//! No signal ends the wait for a file system (FUSE) whose server is the sender's. It holds the thread that closes.
+//! The closing counts for the sender until then, and no lock is held.
 
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 use nix::unistd::gettid;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::Shutdown;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
@@ -29,9 +30,6 @@ const WAIT_IN_ROUND: Duration = Duration::from_millis(1);
 const SIGNAL: Signal = Signal::SIGURG;
 /// Nothing here goes deep.
 const STACK_BYTES: usize = 128 << 10;
-/// Threads that close connections at once, and connections that wait for one.
-const THREADS_MAX: usize = 64;
-const LEFT_MAX: usize = 64;
 
 thread_local! {
     static TIMER: RefCell<Option<Timer>> = RefCell::new(timer().ok());
@@ -118,78 +116,102 @@ impl<T> Drop for Sent<T> {
     }
 }
 
-/// Closes connections that are not served, beside the thread that takes connections. Those for which there is no thread
-/// wait for one; when too many do, no more should be taken, so that no descriptor is lost.
-#[derive(Clone, Debug)]
-pub struct Closers<T = Sent<UnixStream>>(Arc<Mutex<Waiting<T>>>);
+/// Closings that have not ended, by the uid that connected.
+pub type Pending = BTreeMap<u32, usize>;
 
-#[derive(Debug)]
-struct Waiting<T> {
-    threads: usize,
-    left: Vec<T>,
+/// Closes connections that are not served, each in a thread of its own: one that hangs delays no other. The
+/// owner of the listening socket bounds them: it learns of each change and refuses users whose closings hang.
+pub struct Closers<T = Sent<UnixStream>>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Box<dyn Fn(&Pending) + Send + Sync>,
+}
+
+struct State<T> {
+    pending: Pending,
+    /// Those for which the system had no thread.
+    left: Vec<(u32, T)>,
+}
+
+impl<T> Clone for Closers<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<T> Default for Closers<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Waiting { threads: 0, left: Vec::new() })))
+        Self::new(|_| ())
+    }
+}
+
+impl<T> Closers<T> {
+    /// `changed` is called after each change, one call at a time, and must not wait.
+    pub fn new(changed: impl Fn(&Pending) + Send + Sync + 'static) -> Self {
+        let state = Mutex::new(State { pending: Pending::new(), left: Vec::new() });
+        Self(Arc::new(Shared { state, changed: Box::new(changed) }))
+    }
+
+    /// Closings that have not ended, of all users.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.state().pending.values().sum()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.0.state.lock().expect("a thread that panics ends the process")
     }
 }
 
 impl Closers {
-    /// Closes one for good, at once for its client.
-    pub fn close(&self, stream: UnixStream) {
+    /// Closes a connection of a user for good, at once for its client.
+    pub fn close(&self, uid: u32, stream: UnixStream) {
         let _ = stream.shutdown(Shutdown::Both);
-        // From now on nothing comes into it; and where nothing is, nothing is waited for.
+        // Nothing comes into it any more. An empty connection holds no descriptor that could hang.
         if rustix::io::ioctl_fionread(&stream).is_ok_and(|bytes| bytes == 0) {
             return;
         }
-        self.drop_elsewhere(Sent::new(stream));
+        self.drop_elsewhere(uid, Sent::new(stream));
     }
 }
 
 impl<T: Send + 'static> Closers<T> {
-    /// Whether so many wait that nothing more is to be taken which may have to be closed.
-    pub fn are_behind(&self) -> bool {
-        self.waiting().left.len() >= LEFT_MAX
-    }
-
-    fn drop_elsewhere(&self, what: T) {
-        let mut waiting = self.waiting();
-        waiting.left.push(what);
-        if waiting.threads >= THREADS_MAX {
-            return;
-        }
-        waiting.threads += 1;
-        drop(waiting);
-        let closers = Self(Arc::clone(&self.0));
+    fn drop_elsewhere(&self, uid: u32, what: T) {
+        let mut state = self.state();
+        *state.pending.entry(uid).or_default() += 1;
+        (self.0.changed)(&state.pending);
+        state.left.push((uid, what));
+        drop(state);
+        let closers = self.clone();
         let thread = thread::Builder::new().stack_size(STACK_BYTES).name("closing".into());
-        if thread.spawn(move || while closers.drop_next() {}).is_err() {
-            // Whoever comes next tries again.
-            self.waiting().threads -= 1;
-        }
+        // Without a thread it waits for the next one.
+        let _ = thread.spawn(move || while closers.drop_next() {});
     }
 
-    /// False, and one thread less, if there is nothing more.
+    /// False if nothing is left.
     fn drop_next(&self) -> bool {
-        let mut waiting = self.waiting();
-        let next = waiting.left.pop();
-        waiting.threads -= usize::from(next.is_none());
-        drop(waiting);
-        next.is_some()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
-        self.0.lock().expect("a thread that panics ends the process")
+        let Some((uid, what)) = self.state().left.pop() else { return false };
+        drop(what);
+        let mut state = self.state();
+        if let Some(count) = state.pending.get_mut(&uid) {
+            *count -= 1;
+            if *count == 0 {
+                state.pending.remove(&uid);
+            }
+        }
+        (self.0.changed)(&state.pending);
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roster_system_tests::wait::{SOON, wait_for};
+    use roster_system_tests::wait::{SOON, wait_until};
     use std::sync::mpsc::{Receiver, channel};
 
-    /// Cannot be closed before it is told so.
+    /// Its drop ends when the other end of the channel goes.
     struct Hangs(Receiver<()>);
 
     impl Drop for Hangs {
@@ -199,22 +221,20 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_bounded_and_closed_when_it_can_be() {
-        let closers: Closers<Hangs> = Closers::default();
-        let are = |threads, left| {
-            wait_for(SOON, || {
-                let waiting = closers.waiting();
-                let found = (waiting.threads, waiting.left.len());
-                if found == (threads, left) { Ok(()) } else { Err(format!("{found:?}")) }
-            });
-        };
-        let (holds, told): (Vec<_>, Vec<_>) =
-            (0..THREADS_MAX + LEFT_MAX).map(|_| channel()).unzip();
-        told.into_iter().for_each(|told| closers.drop_elsewhere(Hangs(told)));
-        are(THREADS_MAX, LEFT_MAX);
-        assert!(closers.are_behind());
+    fn closings_that_hang_delay_no_other() {
+        let most = Arc::new(Mutex::new(Pending::new()));
+        let told = Arc::clone(&most);
+        let closers = Closers::<Hangs>::new(move |pending| *told.lock().unwrap() = pending.clone());
+        let (holds, hanging): (Vec<_>, Vec<_>) = (0..300).map(|_| channel()).unzip();
+        hanging.into_iter().for_each(|receiver| closers.drop_elsewhere(7, Hangs(receiver)));
+        let (hold, other) = channel();
+        drop(hold);
+        closers.drop_elsewhere(8, Hangs(other));
+        wait_until(SOON, "the other user's is closed", || {
+            *most.lock().unwrap() == Pending::from([(7, 300)])
+        });
         drop(holds);
-        are(0, 0);
-        assert!(!closers.are_behind());
+        wait_until(SOON, "all are closed", || closers.pending() == 0);
+        assert!(most.lock().unwrap().is_empty());
     }
 }

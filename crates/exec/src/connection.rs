@@ -2,6 +2,7 @@
 
 use crate::signals::Signals;
 use crate::system;
+use crate::terminal::Terminal;
 use alloc::vec::Vec;
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -19,6 +20,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, connect, send, sendmsg, socket_with,
 };
+use rustix::termios::isatty;
 
 /// In which the daemon has to take what it is sent.
 const SEND_TIME: Duration = Duration::from_secs(10);
@@ -38,6 +40,8 @@ pub(crate) enum Event {
 pub(crate) enum Broken {
     /// Nobody listens.
     Nobody,
+    /// The kernel lets this user not connect, for now or for good.
+    Refused,
     /// The daemon has closed the connection.
     Gone,
     /// The same, and whether it has told before that the command runs.
@@ -63,6 +67,10 @@ impl fmt::Display for Broken {
             Self::Nobody => {
                 f.write_str("nobody listens: is roster-rootwrap-daemon --native running?")
             }
+            Self::Refused => f.write_str(
+                "permission denied: the socket is closed to this user. The daemon closes it while too many of the \
+                 user's connections hang",
+            ),
             Self::Gone => f.write_str("the daemon has gone away"),
             Self::GoneFrom { is_running: true } => {
                 f.write_str("the daemon has gone away; how the command ended is not known")
@@ -92,15 +100,25 @@ impl Connection {
         set_socket_timeout(&stream, Timeout::Send, Some(SEND_TIME))?;
         connect(&stream, &address).map_err(|error| match error {
             Errno::NOENT | Errno::CONNREFUSED => Broken::Nobody,
+            Errno::ACCESS => Broken::Refused,
             error => error.into(),
         })?;
         Ok(Self { stream, held: Vec::new() })
     }
 
-    /// Sends a request, and with it our descriptors and the folder that we are in.
-    pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), Broken> {
+    /// Sends a request, and with it our descriptors and the folder that we are in. Of these the terminals are replaced by
+    /// the command's, if it has one.
+    pub(crate) fn send(
+        &mut self,
+        request: &[u8],
+        terminal: Option<&Terminal>,
+    ) -> Result<(), Broken> {
         let folder = folder()?;
-        let [stdin, stdout, stderr] = system::standard();
+        let terminal = terminal.map(Terminal::open).transpose()?;
+        let [stdin, stdout, stderr] = system::standard().map(|fd| match &terminal {
+            Some(terminal) if isatty(fd) => terminal.as_fd(),
+            _ => fd,
+        });
         let fds = [stdin, stdout, stderr, folder.as_fd()];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -131,17 +149,31 @@ impl Connection {
     pub(crate) fn answer_or_signal(
         &mut self,
         signals: &mut Signals,
+        mut terminal: Option<&mut Terminal>,
         until_ms: Option<u64>,
     ) -> Result<Event, Broken> {
+        let mut has_come = [false; 2];
         loop {
+            // What the command wrote comes before its end.
+            if let Some(signal) = terminal.as_mut().and_then(|terminal| terminal.carry(has_come)) {
+                return Ok(Event::Signal(signal));
+            }
             if let Some(answer) = self.held_answer().map_err(Broken::Malformed)? {
                 return Ok(Event::Answer(answer));
             }
             if let Some(signal) = signals.next()? {
                 return Ok(Event::Signal(signal));
             }
-            let mut fds =
-                [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+            let awaited = terminal.as_ref().map_or([None; 2], |terminal| terminal.awaited());
+            // Of the stream nothing else is told than by the first.
+            let [own, typed] =
+                awaited.map(|what| what.unwrap_or((self.stream.as_fd(), PollFlags::empty())));
+            let mut fds = [
+                PollFd::new(&self.stream, PollFlags::IN),
+                PollFd::new(signals, PollFlags::IN),
+                PollFd::from_borrowed_fd(own.0, own.1),
+                PollFd::from_borrowed_fd(typed.0, typed.1),
+            ];
             let left =
                 until_ms.map(|until| Duration::from_millis(until.saturating_sub(system::now_ms())));
             let left = left.and_then(|left| Timespec::try_from(left).ok());
@@ -150,8 +182,9 @@ impl Connection {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let [has_come, _] = fds.map(|fd| !fd.revents().is_empty());
-            if has_come {
+            let [has_answer, _, own, typed] = fds.map(|fd| !fd.revents().is_empty());
+            has_come = [own && awaited[0].is_some(), typed && awaited[1].is_some()];
+            if has_answer {
                 self.read()?;
             }
         }

@@ -15,6 +15,7 @@ mod memory;
 mod signals;
 mod start;
 mod system;
+mod terminal;
 
 use alloc::format;
 use alloc::string::String;
@@ -27,6 +28,7 @@ use roster_exec::wire::{self, Answer, End, Why, encode_request};
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, retry_on_intr, write};
 use signals::Signals;
+use terminal::Terminal;
 
 const TIME_OVER: u8 = 124;
 const FAILED: u8 = 125;
@@ -50,8 +52,11 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
     if system::open_closed().is_err() {
         return fail(FAILED, &"0, 1 or 2 is closed, and /dev/null cannot be opened in its place");
     }
-    let (run_as, socket, argv) = match options::parse(words.iter().skip(1).copied()) {
-        Ok(Call::Run { run_as, socket, argv }) => (run_as, socket, argv),
+    let (run_as, socket, keeps_terminal, argv) = match options::parse(words.iter().skip(1).copied())
+    {
+        Ok(Call::Run { run_as, socket, keeps_terminal, argv }) => {
+            (run_as, socket, keeps_terminal, argv)
+        }
         Ok(Call::Help) => return print(&options::help()),
         Ok(Call::Version) => {
             return print(&format!("{} {}\n", options::NAME, env!("CARGO_PKG_VERSION")));
@@ -67,7 +72,25 @@ fn main(words: &[&'static [u8]], variables: &[&'static [u8]]) -> u8 {
         return fail(FAILED, &"the command and its environment are too long");
     };
     let command = String::from_utf8_lossy(argv[0]);
-    match run_when_there_is_place(socket, &request) {
+    // A command of the caller's own user may read the caller's terminal anyway.
+    let is_own = rustix::process::geteuid().is_root() && run_as.is_none();
+    let terminal = if is_own || keeps_terminal { Ok(None) } else { Terminal::new() };
+    let mut terminal = match terminal {
+        Ok(terminal) => terminal,
+        Err(error) => {
+            return fail(
+                FAILED,
+                &format_args!(
+                    "no terminal (pty) can be made: {}. -t hands on the caller's own",
+                    Broken::System(error)
+                ),
+            );
+        }
+    };
+    let answer = run_when_there_is_place(socket, &request, terminal.as_mut());
+    // It is the caller's again before anything is said.
+    drop(terminal);
+    match answer {
         Ok(Answer::Ended(End::Exited(status))) => status.to_le_bytes()[0],
         Ok(Answer::Ended(End::Died(signal))) => signals::die_of(signal),
         Ok(Answer::Ended(End::TimeOver)) => {
@@ -88,15 +111,20 @@ fn code_of(why: Why) -> u8 {
 }
 
 /// As [`run`]. A daemon that is busy has started nothing; one that has let us wait is not asked again.
-fn run_when_there_is_place(socket: &[u8], request: &[u8]) -> Result<Answer, String> {
+fn run_when_there_is_place(
+    socket: &[u8],
+    request: &[u8],
+    mut terminal: Option<&mut Terminal>,
+) -> Result<Answer, String> {
     let told = |broken: Broken| format!("{}: {broken}", String::from_utf8_lossy(socket));
     // From here on none is lost, whatever it will be for.
     let mut signals = Signals::catch().map_err(|error| told(error.into()))?;
     let until_ms = system::now_ms().saturating_add(BUSY_MS);
     loop {
-        let answer = run(socket, request, &mut signals).map_err(told)?;
-        if !matches!(answer, Answer::Denied(Why::Busy, _)) || system::now_ms() >= until_ms {
-            return Ok(answer);
+        let answer = run(socket, request, &mut signals, terminal.as_deref_mut());
+        let is_busy = matches!(answer, Ok(Answer::Denied(Why::Busy, _)) | Err(Broken::Refused));
+        if !is_busy || system::now_ms() >= until_ms {
+            return answer.map_err(told);
         }
         let next_ms = system::now_ms().saturating_add(BUSY_PAUSE_MS);
         signals.pause(next_ms).map_err(|error| told(error.into()))?;
@@ -108,22 +136,39 @@ fn run_when_there_is_place(socket: &[u8], request: &[u8]) -> Result<Answer, Stri
 }
 
 /// The last answer.
-fn run(socket: &[u8], request: &[u8], signals: &mut Signals) -> Result<Answer, Broken> {
+fn run(
+    socket: &[u8],
+    request: &[u8],
+    signals: &mut Signals,
+    mut terminal: Option<&mut Terminal>,
+) -> Result<Answer, Broken> {
     let mut connection = Connection::open(socket)?;
-    match connection.send(request) {
+    match connection.send(request, terminal.as_deref()) {
         // It would not read the request, and may have said why.
         Err(Broken::Gone) => {}
         sent => sent?,
     }
     let (mut is_running, mut until_ms) = (false, None);
     loop {
-        match connection.answer_or_signal(signals, until_ms.filter(|_| !is_running)) {
-            Ok(Event::Answer(Answer::Started(_))) => is_running = true,
+        let until = until_ms.filter(|_| !is_running);
+        match connection.answer_or_signal(signals, terminal.as_deref_mut(), until) {
+            Ok(Event::Answer(Answer::Started(_))) => {
+                is_running = true;
+                with(&mut terminal, Terminal::go_on);
+            }
             Ok(Event::Answer(Answer::Stopped(signal))) => {
+                with(&mut terminal, |terminal| {
+                    terminal.show_rest();
+                    terminal.give_back();
+                });
                 signals::stop_by(signal)?;
+                with(&mut terminal, Terminal::go_on);
                 connection.pass_on(signals::CONTINUE)?;
             }
-            Ok(Event::Answer(last)) => return Ok(last),
+            Ok(Event::Answer(last)) => {
+                with(&mut terminal, Terminal::show_rest);
+                return Ok(last);
+            }
             Ok(Event::Signal(signal)) if signals::is_to_end(signal) => {
                 // Whoever insists does not wait for a command that has not begun.
                 if until_ms.is_some() && !is_running {
@@ -133,7 +178,14 @@ fn run(socket: &[u8], request: &[u8], signals: &mut Signals) -> Result<Answer, B
                 // Perhaps the command runs already; if not, the signal is there when it does.
                 connection.pass_on(signal)?;
             }
-            Ok(Event::Signal(signal)) => connection.pass_on(signal)?,
+            Ok(Event::Signal(signal)) => {
+                match signal {
+                    signals::CONTINUE if is_running => with(&mut terminal, Terminal::go_on),
+                    signals::RESIZE => with(&mut terminal, |terminal| terminal.resize()),
+                    _ => {}
+                }
+                connection.pass_on(signal)?;
+            }
             Ok(Event::Late) => match signals.end() {
                 Some(signal) if until_ms.is_some_and(|until| until <= system::now_ms()) => {
                     return Ok(Answer::Ended(End::Died(signal)));
@@ -143,6 +195,12 @@ fn run(socket: &[u8], request: &[u8], signals: &mut Signals) -> Result<Answer, B
             Err(Broken::Gone) => return Err(Broken::GoneFrom { is_running }),
             Err(broken) => return Err(broken),
         }
+    }
+}
+
+fn with(terminal: &mut Option<&mut Terminal>, change: impl FnOnce(&mut Terminal)) {
+    if let Some(terminal) = terminal.as_deref_mut() {
+        change(terminal);
     }
 }
 

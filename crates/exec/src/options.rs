@@ -20,7 +20,7 @@ pub struct Opt {
 }
 
 /// All of them.
-pub const OPTIONS: [Opt; 4] = [
+pub const OPTIONS: [Opt; 5] = [
     Opt {
         short: 'u',
         long: "user",
@@ -32,6 +32,12 @@ pub const OPTIONS: [Opt; 4] = [
         long: "socket",
         value: Some("PATH"),
         help: "The daemon's socket, if it is not /run/roster/exec",
+    },
+    Opt {
+        short: 't',
+        long: "terminal",
+        value: None,
+        help: "Hand the command the caller's own terminal",
     },
     Opt { short: 'h', long: "help", value: None, help: "Print this and end" },
     Opt { short: 'V', long: "version", value: None, help: "Print the version and end" },
@@ -99,8 +105,11 @@ pub const SECTIONS: &[(&str, Terms)] = &[
             ),
             (
                 "Terminals",
-                "The command has its caller's terminal, but not as its own: /dev/tty cannot be opened, a \
-                 shell has no job control, and who reads in the background is not stopped.",
+                "Where 0, 1 or 2 is a terminal, the command gets a terminal (pty) of roster-exec's instead: a process that \
+                 the command leaves behind does not read what is typed later. Keys reach the command if 0 is a terminal. \
+                 -t hands on the caller's own terminal, as a pager behind a pipe needs it; so does a call by root \
+                 for root. The terminal is not the command's own in either case: /dev/tty cannot be opened, a shell \
+                 has no job control, and a command in the background that reads waits.",
             ),
         ],
     ),
@@ -126,6 +135,8 @@ pub enum Call<'w> {
         run_as: Option<&'w str>,
         /// The socket, if one is named.
         socket: Option<&'w [u8]>,
+        /// Whether the command gets the caller's own terminal.
+        keeps_terminal: bool,
         /// The command.
         argv: Vec<&'w [u8]>,
     },
@@ -134,7 +145,7 @@ pub enum Call<'w> {
 /// Reads a command line without the program's own name. An error says what is wrong with it.
 pub fn parse<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Call<'w>, Cow<'static, str>> {
     let mut words = words.into_iter();
-    let (mut run_as, mut socket) = (None, None);
+    let (mut run_as, mut socket, mut keeps_terminal) = (None, None, false);
     let first = loop {
         let word = words.next().ok_or("there is no command")?;
         if word == b"--" {
@@ -159,11 +170,13 @@ pub fn parse<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Call<'w>, 
                 }
                 socket = Some(path);
             }
+            't' => keeps_terminal = true,
             'h' => return Ok(Call::Help),
             _ => return Ok(Call::Version),
         }
     };
-    Ok(Call::Run { run_as, socket, argv: [first].into_iter().chain(words).collect() })
+    let argv = [first].into_iter().chain(words).collect();
+    Ok(Call::Run { run_as, socket, keeps_terminal, argv })
 }
 
 /// An option, with the value that is in its word.
@@ -239,7 +252,8 @@ mod tests {
         argv: &[&'w str],
     ) -> Result<Call<'w>, Cow<'static, str>> {
         let argv = argv.iter().map(|word| word.as_bytes()).collect();
-        Ok(Call::Run { run_as, socket: socket.map(str::as_bytes), argv })
+        let socket = socket.map(str::as_bytes);
+        Ok(Call::Run { run_as, socket, keeps_terminal: false, argv })
     }
 
     fn parse<'w>(words: &[&'w str]) -> Result<Call<'w>, Cow<'static, str>> {
@@ -255,6 +269,8 @@ mod tests {
             parse(&["--user=bob", "--socket", "/s", "ls"]),
             run(Some("bob"), Some("/s"), &["ls"])
         );
+        let Ok(Call::Run { keeps_terminal, argv, .. }) = parse(&["-t", "ls"]) else { panic!() };
+        assert_eq!((keeps_terminal, argv), (true, [&b"ls"[..]].into()));
         assert_eq!(parse(&["-h"]), Ok(Call::Help));
         assert_eq!(parse(&["--version", "ls"]), Ok(Call::Version));
         for words in [&["-u", "", "ls"][..], &["--user=", "ls"]] {

@@ -46,6 +46,8 @@ const fn bit(signal: u32) -> Set {
 
 /// What a command goes on by.
 pub(crate) const CONTINUE: u32 = number(Signal::CONT);
+/// Of a terminal that has another size.
+pub(crate) const RESIZE: u32 = number(Signal::WINCH);
 
 /// The signals that came.
 pub(crate) struct Signals {

@@ -10,7 +10,7 @@
 
 use crate::protocol::{self, Kind};
 use libc::{c_char, c_int, gid_t};
-use roster_confine::{Needs, Tcp};
+use roster_confine::{Needs, Netlink, Tcp};
 use rustix::process::{
     DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal,
 };
@@ -77,7 +77,8 @@ fn needs() -> Needs {
         read: vec!["/".into()],
         write: Vec::new(),
         execute: true,
-        families: &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+        families: &[libc::AF_INET, libc::AF_INET6],
+        netlink: Some(Netlink::Route),
         tcp: Tcp::Any,
     }
 }
@@ -298,4 +299,16 @@ fn groups_of(name: &CStr) -> Answer {
         room = count.max(room * 2);
     }
     Answer::Unavailable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nscd_helper_sandbox_equals_documented_row() {
+        let page = include_str!("../../../docs/sandbox.md");
+        let documented = roster_confine::documented(page, "helper of nscd");
+        assert_eq!(documented, Some(needs().documented()));
+    }
 }

@@ -83,11 +83,13 @@ pub fn check(policy: &Policy, facts: &dyn Facts) -> Report {
     for rule in policy.rules(Mode::Compat) {
         let Some(place) = &rule.place else { continue };
         // Those that could not even be read are among the warnings.
-        for pattern in rule.class.patterns().iter().filter(|pattern| pattern.fault().is_none()) {
+        for pattern in
+            rule.class.patterns().iter().filter(|pattern| pattern.fault(Mode::Compat).is_none())
+        {
             let (name, text) = (&rule.name, pattern.text());
             let fault = [Mode::Compat, Mode::Strict]
                 .into_iter()
-                .find_map(|mode| Some((mode, pattern.fault_in_use(mode)?)));
+                .find_map(|mode| Some((mode, pattern.fault(mode)?)));
             let (what, instead) = match fault {
                 Some((mode, fault)) => {
                     (format!("{name}: the pattern {text:?} {fault} ({mode} mode)"), fault.instead())

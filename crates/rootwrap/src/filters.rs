@@ -2,6 +2,7 @@
 //! matches a command is [`judge`](mod@crate::judge)'s to say.
 
 use crate::ini::{self, Duplicates, Entry};
+use crate::judge::Mode;
 use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::python;
@@ -136,7 +137,7 @@ pub(crate) fn parse(file: &Path, bytes: &[u8]) -> Result<(Vec<Rule>, Vec<Problem
         match definition(&words) {
             Ok((class, exec_path, run_as)) => {
                 for pattern in class.patterns() {
-                    if let Some(fault) = pattern.fault() {
+                    if let Some(fault) = pattern.fault(Mode::Compat) {
                         let what = format!("{name}: the pattern {:?} {fault}", pattern.text());
                         warnings.push(Problem::warning(file, line, what, fault.instead()));
                     }

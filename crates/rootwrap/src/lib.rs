@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_list;
 pub mod check;
 pub mod compat;
 pub mod conf;

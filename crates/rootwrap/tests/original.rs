@@ -8,7 +8,7 @@
 
 use roster_rootwrap::conf::Level;
 use roster_rootwrap::host::ThisHost;
-use roster_rootwrap::pattern::{Fault, NoAnswer, Pattern};
+use roster_rootwrap::pattern::{Fault, NoAnswer, Pattern, Work};
 use roster_rootwrap::{Mode, Policy, Refusal, judge};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -100,7 +100,7 @@ fn patterns_match_what_they_match_in_python() {
     let answers = ask(json!({"folder": "/", "policies": [], "patterns": patterns}));
     let (mut matched, mut left_out) = (0, 0);
     for ((pattern, arg), theirs) in cases.iter().zip(answers["patterns"].as_array().unwrap()) {
-        let ours = match Pattern::new(pattern).matches(Mode::Compat, arg) {
+        let ours = match Pattern::new(pattern).matches(Mode::Compat, arg, &Work::default()) {
             Ok(matches) => json!(matches),
             Err(NoAnswer::Fault(Fault::Bad(_))) => json!("bad"),
             Err(NoAnswer::Fault(Fault::Raises(_))) => json!("raises"),
@@ -830,11 +830,15 @@ impl Dice {
             text += self.pick(&["(?i)", "(?s)", "(?m)", "(?x)", "(?a)", "(?ia)"]);
         }
         for _ in 0..1 + self.below(3) {
-            text += &self.atom(depth);
+            let atom = self.atom(depth);
             if self.below(2) == 0 {
-                text += self.pick(&[
-                    "*", "+", "?", "*?", "+?", "??", "{2}", "{1,}", "{,2}", "{1,2}?", "*+", "?+",
-                ]);
+                let repeats =
+                    ["*", "+", "?", "*?", "+?", "??", "{2}", "{1,}", "{,2}", "{1,2}?", "*+", "?+"];
+                // A possessive repetition of a group is refused.
+                let count = repeats.len() - if atom.ends_with(')') { 2 } else { 0 };
+                text += &(atom + self.pick(&repeats[..count]));
+            } else {
+                text += &atom;
             }
         }
         if self.below(5) == 0 {

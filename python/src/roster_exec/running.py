@@ -277,12 +277,19 @@ class Running:
     def _begin(self, request: bytes, deadline: Optional[float]) -> None:
         """Asks for the command, for some seconds where the daemon is busy, and returns when it runs."""
         until = time.monotonic() + BUSY_TIME_S
+        error: Exception
         while True:
-            answer = self._asked(request, deadline)
-            if not isinstance(answer, wire.Denied):
-                return self._take(answer)
-            error = BY_WHY.get(answer.why, Failed)(answer.words)
-            if not isinstance(error, Busy) or time.monotonic() >= until:
+            try:
+                answer = self._asked(request, deadline)
+            except PermissionError as denied:
+                # The daemon closes its socket to a user of whom too many connections hang.
+                error, is_busy = denied, True
+            else:
+                if not isinstance(answer, wire.Denied):
+                    return self._take(answer)
+                error = BY_WHY.get(answer.why, Failed)(answer.words)
+                is_busy = isinstance(error, Busy)
+            if not is_busy or time.monotonic() >= until:
                 raise error
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late

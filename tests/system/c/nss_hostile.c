@@ -8,8 +8,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <nss.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +103,15 @@ static int handed(void)
     return map;
 }
 
+/* A process in a namespace of users of its own, which ends at once. */
+static int in_namespace(void)
+{
+    long child = syscall(__NR_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0)
+        _exit(0);
+    return child;
+}
+
 static void attack(pid_t server, const char *maps)
 {
     char path[4096];
@@ -136,6 +147,8 @@ static void attack(pid_t server, const char *maps)
     tell("vm_write", process_vm_writev(server, &local, 1, &remote, 1, 0) < 0);
     tell("kill", kill(server, SIGKILL) < 0);
     tell("root", setuid(0) < 0);
+    tell("namespace", in_namespace() < 0);
+    tell("netfilter", socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER) < 0);
     int map = handed();
     tell("handed", map < 0);
     if (map < 0)

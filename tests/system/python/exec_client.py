@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Says to the socket of roster-exec what no client of ours would say, and prints what comes back.
 
-usage: exec_client.py SOCKET CASE
+usage: exec_client.py SOCKET CASE [ARGUMENT]...
 
 Written from docs/exec-protocol.md. An answer is printed as its kind and numbers; "end" is the end of
 the connection.
@@ -106,6 +106,19 @@ def malformed():
     }
     for name, (data, fds) in cases.items():
         print(f"{name}: {answers(data, fds)}")
+
+
+def directories():
+    """Each directory of the command line, opened by its path alone, as the one to run in."""
+    for path in sys.argv[3:]:
+        directory = os.open(path, os.O_PATH | os.O_DIRECTORY)
+        print(f"{path}: {answers(request('sh', '-c', 'exit 0'), [NULL, NULL, NULL, directory])}")
+
+
+def late_signals():
+    """Signals for no command, and a request behind them."""
+    for count in (50, 1000):
+        print(answers(frame("K", struct.pack("<I", 15)) * count + request("sh", "-c", "exit 0")))
 
 
 def slow():

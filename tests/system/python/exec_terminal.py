@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A person at a terminal who runs a command by roster-exec, presses keys and changes the window's size.
 
-usage: exec_terminal.py ROSTER-EXEC SOCKET
+usage: exec_terminal.py ROSTER-EXEC SOCKET CASE
 """
 
 import fcntl
@@ -17,10 +17,11 @@ import time
 SOON = 30
 
 
-def start(script):
+def start(script, *options):
     """The program in a session with a terminal of its own, as a shell's job would be."""
     pid, terminal = pty.fork()
     if pid == 0:
+        modes = termios.tcgetattr(0)
         # Its group is not an orphan, or nothing in it would stop.
         child = os.fork()
         if child == 0:
@@ -28,7 +29,7 @@ def start(script):
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             os.tcsetpgrp(0, os.getpid())
             signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-            os.execv(sys.argv[1], [sys.argv[1], "-s", sys.argv[2], "sh", "-c", script])
+            os.execv(sys.argv[1], [sys.argv[1], "-s", sys.argv[2], *options, "sh", "-c", script])
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         while True:
             _, status = os.waitpid(child, os.WUNTRACED)
@@ -42,7 +43,10 @@ def start(script):
                 print(f"job died of {os.WTERMSIG(status)}", flush=True)
                 os._exit(0)
             else:
-                print(f"job ended with {os.WEXITSTATUS(status)}", flush=True)
+                os.tcsetpgrp(0, os.getpgrp())
+                kept = "kept" if termios.tcgetattr(0) == modes else "changed"
+                print(f"job ended with {os.WEXITSTATUS(status)}, modes {kept}", flush=True)
+                print("shell got", sys.stdin.readline(), flush=True)
                 os._exit(0)
     return pid, terminal
 
@@ -51,7 +55,7 @@ rest = {}
 
 
 def expect(terminal, text):
-    """Waits until the terminal shows a text; what comes behind it is for the next time."""
+    """Waits until the terminal shows a text, and gives what came before it; what comes behind is for the next time."""
     seen = rest.get(terminal, "")
     while text not in seen:
         if not select.select([terminal], [], [], SOON)[0]:
@@ -60,34 +64,69 @@ def expect(terminal, text):
             seen += os.read(terminal, 4096).decode()
         except OSError:
             raise SystemExit(f"no {text!r} in {seen!r} before the end")
-    rest[terminal] = seen.partition(text)[2]
+    before, _, rest[terminal] = seen.partition(text)
     print(text)
+    return before
 
 
 def resize(terminal, rows, columns):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-_, terminal = start("trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done")
-expect(terminal, "ready")
-resize(terminal, 33, 77)
-expect(terminal, "33 77")
-os.write(terminal, b"\x03")
-expect(terminal, "job died of 2")
+def keys():
+    """Keys, sizes and signals."""
+    _, terminal = start("trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done")
+    expect(terminal, "ready")
+    resize(terminal, 33, 77)
+    expect(terminal, "33 77")
+    os.write(terminal, b"\x03")
+    expect(terminal, "job died of 2")
 
-_, terminal = start("trap 'echo goes on' CONT; echo ready; until read line; do :; done; echo got $line; exit 5")
-expect(terminal, "ready")
-os.write(terminal, b"\x1a")
-expect(terminal, "job stopped by 20")
-os.write(terminal, b"fg\n")
-expect(terminal, "goes on")
-os.write(terminal, b"hello\n")
-expect(terminal, "got hello")
-expect(terminal, "job ended with 5")
+    _, terminal = start("trap 'echo goes on' CONT; echo ready; until read line; do :; done; echo got $line; exit 5")
+    expect(terminal, "ready")
+    os.write(terminal, b"\x1a")
+    expect(terminal, "job stopped by 20")
+    os.write(terminal, b"fg\n")
+    expect(terminal, "goes on")
+    os.write(terminal, b"hello\n")
+    expect(terminal, "got hello")
+    expect(terminal, "job ended with 5, modes kept")
 
-# A command that stops itself, as an editor does that reads Ctrl-Z as a key.
-_, terminal = start("echo ready; kill -TSTP $$; echo goes on; exit 6")
-expect(terminal, "job stopped by 20")
-os.write(terminal, b"fg\n")
-expect(terminal, "goes on")
-expect(terminal, "job ended with 6")
+    # A command that stops itself, as an editor does that reads Ctrl-Z as a key.
+    _, terminal = start("echo ready; kill -TSTP $$; echo goes on; exit 6")
+    expect(terminal, "job stopped by 20")
+    os.write(terminal, b"fg\n")
+    expect(terminal, "goes on")
+    expect(terminal, "job ended with 6, modes kept")
+
+    # A command that reads Ctrl-C as a key gets it as one.
+    _, terminal = start("stty raw -echo; echo ready; dd bs=1 count=1 2>&- | od -An -tx1; stty sane; exit 8")
+    expect(terminal, "ready")
+    os.write(terminal, b"\x03")
+    expect(terminal, " 03")
+    expect(terminal, "job ended with 8, modes kept")
+
+    # All output is there before the end is.
+    _, terminal = start("seq 20000; exit 9")
+    expect(terminal, "20000")
+    expect(terminal, "job ended with 9, modes kept")
+
+
+def leftovers():
+    """A process that the command leaves behind reads the terminal, and the person types."""
+    _, terminal = start("exec 3<&0; (trap '' HUP; while read line <&3; do echo stole $line >&2; done) & echo ready; exit 7")
+    expect(terminal, "ready")
+    expect(terminal, "job ended with 7, modes kept")
+    os.write(terminal, b"secret\n")
+    expect(terminal, "shell got secret")
+
+
+def own():
+    """The caller's own terminal, where it is asked for."""
+    for options in ([], ["-t"]):
+        pid, terminal = start("tty; echo end", *options)
+        shown = expect(terminal, "end\r\n").split()
+        print("own" if os.readlink(f"/proc/{pid}/fd/0") in shown else "other")
+
+
+globals()[sys.argv[3]]()

@@ -86,6 +86,9 @@ pub fn rootwrap_program() -> &'static Path {
 pub fn exec_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
+        if let Some(program) = installed("roster-exec") {
+            return program;
+        }
         let _lock = lock();
         cargo(
             "rustc",

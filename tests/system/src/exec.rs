@@ -169,10 +169,20 @@ impl Exec {
         run(&mut self.client(uid, args))
     }
 
-    /// The next record.
+    /// The next record of a command's end.
     pub fn record(&self) -> Record {
+        loop {
+            let record = self.next_record();
+            if record.get("ROSTER_EVENT").is_none_or(|event| event == "end") {
+                return record;
+            }
+        }
+    }
+
+    /// The next record.
+    pub fn next_record(&self) -> Record {
         let mut entry = vec![0; 1 << 18];
-        let count = self.journal.recv(&mut entry).expect("a record");
+        let count = self.journal.recv(&mut entry).expect("a record comes");
         fields(&entry[..count])
     }
 

@@ -1,6 +1,7 @@
 //! Commands for anybody by a policy: `roster-exec` and `roster-rootwrap-daemon --native` as people and
 //! services use them, and as nobody should.
 
+use roster_system_tests::artifacts::rootwrap_daemon_program;
 use roster_system_tests::exec::{ALICE, BOB, CAROL, Record};
 use roster_system_tests::wait::SOON;
 use roster_system_tests::{Exec, c_program_with, needs_root, rootwrap_program, run, wait_until};
@@ -307,7 +308,7 @@ fn a_command_that_is_stopped_stops_its_caller_wherever_its_streams_lead() {
 fn what_nobody_waits_for_any_more_does_not_begin() {
     root_or_return!();
     // Two commands of a user at once.
-    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=96", "--"]);
+    let exec = Exec::start_by(SHELL, &["prlimit", "--nofile=160", "--"]);
     let spawn = |script: &str| exec.client(ALICE, &["sh", "-c", script]).spawn().unwrap();
     let mut first = [spawn("exec sleep 4.60514"), spawn("exec sleep 4.60515")];
     let both = ["^sleep 4.60514$", "^sleep 4.60515$"];
@@ -391,15 +392,36 @@ fn its_own_words_end_nothing() {
     assert_eq!(spent, "roster-exec: out of memory\n125");
 }
 
-#[test]
-fn keys_and_sizes_of_a_terminal_do_what_they_should() {
-    root_or_return!();
+/// What `exec_terminal.py` prints of a case.
+fn at_a_terminal(case: &str) -> String {
     let exec = Exec::start(SHELL);
     let mut person = exec.as_user(ALICE, "python3");
     let script = fs::read_to_string(script("exec_terminal.py")).unwrap();
     person.args(["-c", &script]).arg(exec.host.path("roster-exec")).arg(exec.socket());
-    let told = run(&mut person).text();
-    assert!(told.ends_with("job ended with 6"), "{told}");
+    let told = run(person.arg(case));
+    format!("{}{}", told.text(), told.error())
+}
+
+#[test]
+fn exec_terminal_keys_and_sizes_reach_command() {
+    root_or_return!();
+    let told = at_a_terminal("keys");
+    assert!(told.ends_with("job ended with 9, modes kept"), "{told}");
+}
+
+#[test]
+fn exec_terminal_is_not_read_by_leftovers() {
+    root_or_return!();
+    let told = at_a_terminal("leftovers");
+    assert!(told.ends_with("shell got secret"), "{told}");
+}
+
+#[test]
+fn exec_terminal_option_hands_on_own() {
+    root_or_return!();
+    let told = at_a_terminal("own");
+    let told: Vec<_> = told.split_whitespace().collect();
+    assert_eq!(told, ["end", "other", "end", "own"]);
 }
 
 #[test]
@@ -880,6 +902,115 @@ fn no_command_waits_for_a_strangers_file_system() {
     stranger.wait().unwrap();
 }
 
+/// Connections whose closing hangs, of one user; they end with it.
+struct Hanging(Child);
+
+impl Hanging {
+    /// Returns when `count` connections were made, or the user is refused.
+    fn start(exec: &Exec, uid: u32, count: u32) -> Self {
+        let folder = exec.host.path(&format!("hanging-{uid}"));
+        fs::create_dir(&folder).unwrap();
+        let script = fs::read_to_string(script("hanging_files.py")).unwrap();
+        let mut command = exec.as_user(0, "python3");
+        command.args(["-c", &script]).arg(&folder).arg(exec.socket());
+        command.args([uid, count].map(|number| number.to_string()));
+        let hanging = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut hanging = Self(hanging);
+        let mut said = [0; 7];
+        hanging.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert!(matches!(&said, b"refused" | b"connect"), "{said:?}");
+        hanging
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Ends with the test.
+struct Client(Child);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn expect_answer(exec: &Exec, uid: u32) {
+    let mut client = Client(exec.client(uid, &["sh", "-c", "exit 3"]).spawn().unwrap());
+    let what = format!("a command of uid {uid} is answered");
+    wait_until(SOON, &what, || client.0.try_wait().unwrap().is_some());
+    assert_eq!(client.0.wait().unwrap().code(), Some(3), "{what}");
+}
+
+#[test]
+fn exec_hanging_closes_delay_no_other_user() {
+    root_or_return!();
+    let policy = SHELL.replace("\"bob\"", "\"bob\", \"root\"");
+    let exec = Exec::start_by(&policy, &["prlimit", "--nofile=1100", "--"]);
+    let attacks = [BOB, CAROL].map(|uid| Hanging::start(&exec, uid, 300));
+    for _ in 0..20 {
+        [0, ALICE].into_iter().for_each(|uid| expect_answer(&exec, uid));
+    }
+    let refused = || exec.run(BOB, &["sh", "-c", "exit 3"]).error();
+    assert!(refused().contains("permission denied"), "{}", refused());
+    drop(attacks);
+    wait_until(SOON, "bob may connect again", || exec.run(BOB, &["sh", "-c", "exit 3"]).code == 3);
+}
+
+#[test]
+fn exec_many_late_signals_end_connection() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    assert_eq!(says(&exec, "late_signals"), "S E 0 0\nend");
+}
+
+#[test]
+fn exec_file_without_interpreter_is_not_executable() {
+    root_or_return!();
+    let mut exec = Exec::prepare("");
+    let file = exec.host.path("file");
+    fs::write(&file, "exit 3\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    let rule = |name, run_as| {
+        format!(
+            "[[rule]]\nname = \"{name}\"\nusers = [\"alice\"]\ncommand = \"{}\"\nrun_as = \"{run_as}\"\n",
+            file.display()
+        )
+    };
+    exec.write_policy(&[rule("root", "root"), rule("bob", "bob")].concat());
+    exec.launch(&[]);
+    for user in ["root", "bob"] {
+        let told = exec.run(ALICE, &["-u", user, file.to_str().unwrap()]);
+        assert_eq!(told.code, 126, "{user}: {}", told.error());
+    }
+}
+
+#[test]
+fn exec_signals_that_daemon_ignores_are_default() {
+    root_or_return!();
+    let ignores = "import os, signal, sys; signal.signal(40, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])";
+    let exec = Exec::start_by(SHELL, &["python3", "-c", ignores]);
+    let text = exec.run(ALICE, &["sh", "-c", "grep SigIgn /proc/self/status"]).text();
+    let ignored = u64::from_str_radix(text.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert_eq!(ignored & 1 << 39, 0, "{text}");
+}
+
+#[test]
+fn rootwrap_stage_takes_no_orders_of_others() {
+    root_or_return!();
+    let script = script("stage_order.py");
+    let ordered = |uid: u32| {
+        let mut command = Command::new("python3");
+        run(command.arg(&script).arg(rootwrap_daemon_program()).arg(uid.to_string())).text()
+    };
+    assert_eq!([0, CAROL].map(ordered), ["ran nothing"; 2]);
+}
+
 /// Starts what it is given where unshare(2) is refused, as by the filters of some containers.
 const NO_UNSHARE: &str = r#"
 import ctypes, os, struct, sys
@@ -968,6 +1099,50 @@ fn every_decision_is_one_record() {
     let record = exec.record();
     assert_eq!((&*record["ROSTER_VERDICT"], &*record["PRIORITY"]), ("refused", "4"));
     assert_eq!(record["ROSTER_USER"], "carol");
+}
+
+#[test]
+fn exec_records_tell_start_and_end() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    exec.run(ALICE, &["sh", "-c", "exit 7"]);
+    let (start, end) = (exec.next_record(), exec.next_record());
+    assert_eq!((&*start["ROSTER_EVENT"], &*end["ROSTER_EVENT"]), ("start", "end"));
+    for field in ["ROSTER_COMMAND_ID", "ROSTER_COMMAND", "ROSTER_RULE", "ROSTER_PID"] {
+        assert_eq!(start[field], end[field], "{field}");
+    }
+    assert!(end["ROSTER_COMMAND_PID"].parse::<u32>().unwrap() > 1);
+    // A request that is refused has one record.
+    exec.run(CAROL, &["sh", "-c", "exit 7"]);
+    let refused = exec.next_record();
+    assert_eq!((&*refused["ROSTER_EVENT"], &*refused["ROSTER_VERDICT"]), ("end", "refused"));
+    assert_ne!(refused["ROSTER_COMMAND_ID"], end["ROSTER_COMMAND_ID"]);
+}
+
+#[test]
+fn exec_killed_daemon_leaves_start_record() {
+    root_or_return!();
+    let mut exec = Exec::start(SHELL);
+    let kills = format!("kill -9 {}", exec.pid());
+    exec.run(ALICE, &["sh", "-c", &kills]);
+    exec.wait();
+    let record = exec.next_record();
+    assert_eq!(record["ROSTER_COMMAND"], format!("/bin/sh -c '{kills}'"));
+}
+
+#[test]
+fn exec_directory_of_others_is_refused() {
+    root_or_return!();
+    let exec = Exec::start(SHELL);
+    let private = exec.host.path("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+    let mut client = exec.as_user(BOB, "python3");
+    let script = fs::read_to_string(script("exec_client.py")).unwrap();
+    client.args(["-c", &script]).arg(exec.socket()).args(["directories", "/", "/usr"]);
+    let told = run(client.arg(&private).current_dir("/usr")).text();
+    let private = private.display();
+    assert_eq!(told, format!("/: S E 0 0\n/usr: S E 0 0\n{private}: D 5"));
 }
 
 #[test]

@@ -111,6 +111,52 @@ fn path_filter_unresolved_links_are_refused() {
     rootwrap.expect_refused(&["cat", &format!("{links}/../base/current/secret")]);
 }
 
+/// A look-ahead captures `a` before its newline, and CPython does not enter it again for `a` and the newline.
+#[test]
+fn patterns_python_refuses_do_not_match() {
+    let rootwrap = Rootwrap::new(concat!(
+        "a: RegExpFilter, echo, USER, echo, (?=(a$|a\\n))\\1(?!\\n)\n",
+        "b: RegExpFilter, echo, USER, echo, (?:(?>(c|cd){2})|(c|cd){2}+)d\n",
+    ));
+    for mode in ["strict", "compat"] {
+        rootwrap.conf(&format!("roster_mode={mode}\n"));
+        assert_eq!(rootwrap.run(&["echo", "a"]).text(), "a");
+        rootwrap.expect_refused(&["echo", "a\n"]);
+        rootwrap.expect_refused(&["echo", "ccdd"]);
+    }
+    let check =
+        run(Command::new(rootwrap_program()).arg("check").arg(rootwrap.path("rootwrap.conf")));
+    let text = String::from_utf8_lossy(&check.stdout).into_owned() + &check.error();
+    assert!(text.contains("a.filters:3") && text.contains("possessively"), "{text}");
+}
+
+/// Each of a thousand lazy beginnings looks at the rest of the word from each of its places.
+#[test]
+fn pattern_beyond_its_steps_ends_the_verdict() {
+    let rootwrap = Rootwrap::new(concat!(
+        "a: RegExpFilter, echo, USER, echo, a*?(?>(?:(?=[a-z]*)a)*)b\n",
+        "b: CommandFilter, echo, USER\n",
+    ));
+    let word = "a".repeat(1000);
+    for mode in ["strict", "compat"] {
+        rootwrap.conf(&format!("roster_mode={mode}\n"));
+        assert_eq!(rootwrap.run(&["echo", "no"]).text(), "no");
+        rootwrap.expect_refused(&["echo", &word]);
+        let said = rootwrap.run(&["echo", &word]);
+        assert!(said.error().contains("more than 67108864 steps"), "{}", said.error());
+    }
+}
+
+#[test]
+fn strict_ends_where_original_breaks_off() {
+    let rootwrap = Rootwrap::new(concat!(
+        "a: RegExpFilter, echo, USER, echo{99999999999}\n",
+        "b: CommandFilter, echo, USER\n",
+    ));
+    rootwrap.expect_refused(&["echo"]);
+    assert_eq!(rootwrap.run(&["echo", "two"]).text(), "two");
+}
+
 #[test]
 fn variables_with_paths_do_not_reach_commands() {
     let rules =

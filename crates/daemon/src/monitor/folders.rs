@@ -3,9 +3,9 @@
 //!
 //! The state folder is root's, and so is the folder of caches in it; the folder of snapshots belongs to the
 //! publisher, and the folder of a domain's cache to its back-end. Roles could have planted what is there, so
-//! everything below is opened one step at a time, without following symbolic links, and its owner is checked
-//! and changed through descriptors. A folder of an unexpected owner is refused before anything in it is
-//! opened.
+//! everything below is looked at one step at a time, without following symbolic links, and its owner is checked.
+//! A folder of an unexpected owner is refused. A folder that changes hands is root's in between, so no role can
+//! replace a file in it. The monitor needs the right to change owners, and none to override modes.
 
 use super::users::Ids;
 use crate::exit::{CANNOT_CREATE, Failure, Status, TEMPORARY};
@@ -18,6 +18,7 @@ use roster_nscd::server::socket::owner;
 use rustix::fs::{self, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::path::Arg;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -74,15 +75,13 @@ impl Folders {
             .with_context(|| format!("cannot keep state in {}; {HINT}", state.display()))
             .status(CANNOT_CREATE)?;
         let state = std::path::absolute(state).status(CANNOT_CREATE)?;
-        let made = |name, owner: Option<Ids>, mode| {
-            let owners = Owners::of(owner);
-            subfolder(&state_folder, name, owner, mode, &owners)
-                .with_context(|| format!("cannot use {}", state.join(name).display()))
-                .status(CANNOT_CREATE)
-        };
-        made(SNAPSHOTS, publisher, 0o755)?;
+        subfolder(&state_folder, SNAPSHOTS, publisher, 0o755, &Owners::of(publisher))
+            .with_context(|| format!("cannot use {}", state.join(SNAPSHOTS).display()))
+            .status(CANNOT_CREATE)?;
         copies(&run_folder, &run, publisher).status(CANNOT_CREATE)?;
-        let domains = made(DOMAINS, None, 0o711)?;
+        let domains = domains(&state_folder)
+            .with_context(|| format!("cannot use {}", state.join(DOMAINS).display()))
+            .status(CANNOT_CREATE)?;
         if fs::flock(&domains, FlockOperation::NonBlockingLockExclusive).is_err() {
             let error = anyhow!(
                 "another rosterd keeps its state in {}; stop it, or give this one another --state-dir",
@@ -102,7 +101,7 @@ impl Folders {
         let renewed = || -> anyhow::Result<OwnedFd> {
             let state = make_folder(&self.state, None, 0o022)?;
             subfolder(&state, SNAPSHOTS, publisher, 0o755, &Owners::of(publisher))?;
-            subfolder(&state, DOMAINS, None, 0o711, &Owners::of(None))
+            domains(&state)
         };
         let domains = renewed().with_context(|| format!("cannot use {}", self.state.display()))?;
         if identity(&fs::fstat(&domains)?) != identity(&fs::fstat(&self.domains)?) {
@@ -142,20 +141,21 @@ impl Folders {
         let path = self.state.join(DOMAINS).join(domain);
         let folder = || -> anyhow::Result<()> {
             let owners = Owners { backends, ..Owners::of(owner) };
-            let folder = subfolder(&self.domains, domain, None, 0o700, &owners)?;
+            let before = subfolder(&self.domains, domain, None, 0o700, &owners)?;
             let Some(owner) = owner else { return Ok(()) };
             self.take_away(domain, owner)?;
-            let before = fs::fstat(&folder)?;
-            if before.st_uid == owner.uid && before.st_gid == owner.gid {
+            if (before.st_uid, before.st_gid) == (owner.uid, owner.gid) {
                 return Ok(());
             }
             // The folder was made a moment ago, or its domain had another place and with it another
             // user: what is that user's own in it comes along.
-            for name in names(&folder)? {
-                give_file(&folder, &name, &before, owner)?;
-            }
-            give(&folder, owner)?;
-            Ok(())
+            let folder = seize(&self.domains, domain)?;
+            let handed = names(&folder).and_then(|names| {
+                names.iter().try_for_each(|name| give_file(&folder, name, &before, owner))
+            });
+            let is_handed = handed.is_ok();
+            give(&folder, if is_handed { owner } else { Ids::of(&before) })?;
+            handed
         };
         folder().with_context(|| format!("cannot prepare the cache {}", path.display()))
     }
@@ -164,20 +164,14 @@ impl Folders {
     /// get them when they start, or are gone.
     fn take_away(&self, domain: &str, owner: Ids) -> anyhow::Result<()> {
         for name in names(&self.domains)? {
-            if name.to_bytes() == domain.as_bytes() {
-                continue;
-            }
+            let before = fs::statat(&self.domains, &name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
+            let is_folder = FileType::from_raw_mode(before.st_mode) == FileType::Directory;
             // Whatever else is there is nobody's cache.
-            let Ok(folder) = fs::openat(&self.domains, &name, FOLDER, Mode::empty()) else {
-                continue;
-            };
-            let before = fs::fstat(&folder)?;
-            if before.st_uid != owner.uid {
+            if name.to_bytes() == domain.as_bytes() || !is_folder || before.st_uid != owner.uid {
                 continue;
             }
             // From here on nobody else gets at what is in it.
-            give(&folder, ROOT)?;
-            fs::fchmod(&folder, Mode::from_raw_mode(0o700))?;
+            let folder = seize(&self.domains, &name)?;
             for file in names(&folder)? {
                 if let Err(error) = give_file(&folder, &file, &before, ROOT) {
                     warn!(
@@ -250,8 +244,12 @@ pub fn maps(path: &Path, owner: Option<Ids>) -> anyhow::Result<()> {
         let (parent, name) = path.parent().zip(path.file_name()).context("it has no name")?;
         let name = name.to_str().context("its name is no text")?;
         let parent = fs::open(parent, FOLDER, Mode::empty())?;
-        let folder = subfolder(&parent, name, owner, 0o700, &Owners::ANY)?;
+        let before = subfolder(&parent, name, None, 0o700, &Owners::ANY)?;
         let Some(owner) = owner else { return Ok(()) };
+        if (before.st_uid, before.st_gid) == (owner.uid, owner.gid) {
+            return Ok(());
+        }
+        let folder = seize(&parent, name)?;
         // Of another user before: programs have them mapped, and look for others after a while.
         for name in names(&folder)? {
             let file = fs::statat(&folder, &name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
@@ -259,7 +257,7 @@ pub fn maps(path: &Path, owner: Option<Ids>) -> anyhow::Result<()> {
                 fs::unlinkat(&folder, &name, fs::AtFlags::empty())?;
             }
         }
-        Ok(())
+        Ok(give(&folder, owner)?)
     };
     folder().with_context(|| {
         format!("cannot keep maps in {} (see run-roster\\x2dnscd.mount)", path.display())
@@ -323,23 +321,29 @@ fn copies(run_folder: &OwnedFd, run: &Path, publisher: Option<Ids>) -> anyhow::R
     Ok(())
 }
 
-/// Opens a folder in a folder, made if need be; refused if it is there and not of these owners.
+/// The folder of caches: root's, so that no role can put a folder in the place of another's.
+fn domains(state: &OwnedFd) -> anyhow::Result<OwnedFd> {
+    subfolder(state, DOMAINS, None, 0o711, &Owners::of(None))?;
+    Ok(fs::openat(state, DOMAINS, FOLDER, Mode::empty())?)
+}
+
+/// Makes a folder in a folder if need be; refused if it is there and not of these owners. Gives what it was before it
+/// got its owner. No role can write to `parent`, so the name stays that of this folder.
 fn subfolder(
     parent: &OwnedFd,
     name: &str,
     owner: Option<Ids>,
     mode: u32,
     owners: &Owners<'_>,
-) -> anyhow::Result<OwnedFd> {
+) -> anyhow::Result<Stat> {
     match fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    let folder = match fs::openat(parent, name, FOLDER, Mode::empty()) {
-        Err(Errno::LOOP | Errno::NOTDIR) => bail!("{name} is no folder; remove it"),
-        folder => folder?,
-    };
-    let stat = fs::fstat(&folder)?;
+    let stat = fs::statat(parent, name, fs::AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        bail!("{name} is no folder; remove it");
+    }
     let found = stat.st_uid;
     if !owners.has(found) {
         let expected = owners.role.unwrap_or_else(own_uid);
@@ -348,15 +352,29 @@ fn subfolder(
              if all in it is right, chown it to uid {expected}"
         );
     }
+    let mut now = Ids::of(&stat);
     // On a read-only file system all that is right already is as good.
     let may_change = own_uid() == 0 || found == own_uid();
     if may_change && stat.st_mode & 0o7777 != mode {
-        fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
+        // The owner may do that.
+        if found != own_uid() {
+            give_name(parent, name, ROOT)?;
+            now = ROOT;
+        }
+        fs::chmodat(parent, name, Mode::from_raw_mode(mode), fs::AtFlags::empty())?;
     }
-    if let Some(owner) = owner.filter(|owner| (owner.uid, owner.gid) != (found, stat.st_gid)) {
-        give(&folder, owner)?;
+    let wanted = owner.unwrap_or(Ids::of(&stat));
+    if now != wanted {
+        give_name(parent, name, wanted)?;
     }
-    Ok(folder)
+    Ok(stat)
+}
+
+/// Makes a folder in a folder of root's root's alone, and opens it.
+fn seize<P: Arg + Copy>(parent: &OwnedFd, name: P) -> anyhow::Result<OwnedFd> {
+    give_name(parent, name, ROOT)?;
+    fs::chmodat(parent, name, Mode::from_raw_mode(0o700), fs::AtFlags::empty())?;
+    Ok(fs::openat(parent, name, FOLDER, Mode::empty())?)
 }
 
 fn identity(stat: &Stat) -> (u64, u64) {
@@ -379,24 +397,26 @@ fn give(file: impl AsFd, owner: Ids) -> rustix::io::Result<()> {
     fs::fchown(file, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))
 }
 
-/// Gives a file in `folder`, whose stat is `before`, to `owner`: one that was the folder's owner's
+fn give_name<P: Arg>(folder: &OwnedFd, name: P, owner: Ids) -> rustix::io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    fs::chownat(folder, name, Some(uid), Some(gid), fs::AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Gives a file in `folder`, which is root's now and whose stat was `before`, to `owner`: one that was the folder's owner's
 /// own, and has no other name under which it would change hands too. A folder may have been left half
 /// handed over: files in it are the new owner's already or, in one that was taken away, still those of
 /// the role that had it, which are known by the group that only roles have.
 fn give_file(folder: &OwnedFd, name: &CStr, before: &Stat, owner: Ids) -> anyhow::Result<()> {
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let shown = shown(name);
-    let file = fs::openat(folder, name, how, Mode::empty())
-        .with_context(|| format!("cannot open {shown}"))?;
-    let stat = fs::fstat(&file)?;
+    let stat = fs::statat(folder, name, fs::AtFlags::SYMLINK_NOFOLLOW)
+        .with_context(|| format!("cannot look at {shown}"))?;
     let plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let is_left = before.st_uid == ROOT.uid && stat.st_gid == owner.gid;
     let is_own = [before.st_uid, owner.uid].contains(&stat.st_uid) || is_left;
     if !plain || stat.st_nlink != 1 || !is_own {
         bail!("{shown} is no file of the user {}; remove it", before.st_uid);
     }
-    give(&file, owner)?;
-    Ok(())
+    Ok(give_name(folder, name, owner)?)
 }
 
 fn lock(run_folder: &OwnedFd, run: &Path) -> Result<File, Failure> {

@@ -11,6 +11,7 @@ use anyhow::{Context as _, anyhow};
 use roster_bus::names::Role;
 use roster_config::Host;
 use roster_snapshot_build::{floor_file, mark};
+use rustix::process::Gid;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -73,6 +74,9 @@ fn monitor(
     let level = logging::start(&Role::Monitor, &settings.config.log);
     if users.are_separate() {
         write_floor(&settings.config.host);
+        // The group of roles opens the folder of the bus's socket, also without the capability to override that. With
+        // it, a failure changes nothing.
+        let _ = rustix::thread::set_thread_groups(&[Gid::from_raw(users.bus().gid)]);
     }
     runtime.block_on(async {
         let config = std::path::absolute(&options.config).status(exit::SYSTEM)?;

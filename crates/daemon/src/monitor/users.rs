@@ -34,6 +34,13 @@ pub struct Ids {
     pub gid: u32,
 }
 
+impl Ids {
+    /// The owner of a file.
+    pub fn of(stat: &rustix::fs::Stat) -> Self {
+        Self { uid: stat.st_uid, gid: stat.st_gid }
+    }
+}
+
 /// Who runs what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Users {

@@ -15,8 +15,8 @@ const LINES_MAX: usize = 65_536;
 const ERRORS_MAX: u64 = 64 << 10;
 /// Pages for each processor in which the kernel keeps events until bpftrace takes them.
 const PAGES: &str = "1024";
-/// Told to end, it has this long.
-const END_WITHIN: Duration = Duration::from_secs(60);
+/// Told to end, it has this long: for each probe the kernel waits until no processor uses it, seconds on a busy machine.
+const END_WITHIN: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What it says whether anything is wrong or not.
 const NOISE: &str = "couldn't set RLIMIT_MEMLOCK";

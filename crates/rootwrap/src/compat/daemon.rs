@@ -43,6 +43,10 @@ const ANSWER_TIME: Duration = Duration::from_secs(600);
 const STACK_BYTES: usize = 512 << 10;
 /// The idle time is in whole seconds: one more is not too early.
 const IDLE_MORE: Duration = Duration::from_secs(1);
+/// Connections whose closing hangs; with as many no more are taken.
+const CLOSING_MAX: usize = 128;
+/// Those of all users count together.
+const ALL_USERS: u32 = u32::MAX;
 /// After which the system is asked again for a descriptor or a thread that it did not have.
 const EXHAUSTED: Duration = Duration::from_millis(20);
 
@@ -234,15 +238,15 @@ impl Daemon {
             }
             self.turn_out_late();
             let came = std::iter::from_fn(|| accept_one(socket));
-            // Who comes may have to be closed.
-            let is_behind = found[0] && self.closers.are_behind();
+            // Each connection may have to be closed.
+            let is_behind = found[0] && self.closers.pending() >= CLOSING_MAX;
             if is_behind {
                 thread::sleep(EXHAUSTED);
             }
             for stream in came.take(if found[0] && !is_behind { TAKEN_AT_ONCE } else { 0 }) {
                 match allowed.is_among(&stream) {
                     true => self.admit(stream),
-                    false => self.closers.close(stream),
+                    false => self.closers.close(ALL_USERS, stream),
                 }
             }
         }
@@ -250,7 +254,9 @@ impl Daemon {
 
     /// Gives a connection a thread, if there is room.
     fn admit(self: &Arc<Self>, stream: UnixStream) {
-        let Some(mut state) = self.make_room() else { return self.closers.close(stream) };
+        let Some(mut state) = self.make_room() else {
+            return self.closers.close(ALL_USERS, stream);
+        };
         let number = state.next;
         state.next += 1;
         let stage = Stage::Unknown(Instant::now() + UNKNOWN_TIME);
@@ -303,7 +309,7 @@ impl Daemon {
         if let Some(stream) = connection.and_then(|connection| connection.stream)
             && let Some(stream) = Arc::into_inner(stream)
         {
-            self.closers.close(stream);
+            self.closers.close(ALL_USERS, stream);
         }
         self.changed.notify_all();
     }

@@ -1,15 +1,15 @@
 //! The daemon's socket, in a folder of its own that goes with it. The folder is locked as long as its daemon
 //! lives, so that the next one knows those that a killed one has left, and removes them.
 
+use crate::access_list::{AccessList, READ_WRITE};
 use roster_descriptors::refuse;
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, XattrFlags, flock, fstat, openat, setxattr,
-    unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, unlinkat,
 };
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -20,8 +20,6 @@ use tempfile::TempDir;
 /// What begins the name of a folder of ours: the original's have no second dash.
 const PREFIX: &str = "rootwrap-roster-";
 const NAME: &str = "rootwrap.sock";
-/// The extended attribute that is one.
-const ACCESS_LIST: &str = "system.posix_acl_access";
 /// A folder that was made just now need not be locked yet.
 const FRESH: Duration = Duration::from_secs(60);
 /// Of the folders that are looked at.
@@ -47,21 +45,20 @@ impl Socket {
     pub fn new(uids: &[u32]) -> io::Result<Self> {
         let parent = std::env::temp_dir();
         remove_left(&parent);
-        let folder = tempfile::Builder::new().prefix(PREFIX).rand_bytes(10).tempdir_in(&parent)?;
-        let lock = openat(
-            CWD,
-            folder.path(),
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX).rand_bytes(10).permissions(fs::Permissions::from_mode(0o700));
+        let folder = builder.tempdir_in(&parent)?;
+        let lock = open_own(folder.path())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        let path = folder.path().join(NAME);
-        let listener = UnixListener::bind(&path)?;
+        // From here on by its descriptor: no name on the way can lead elsewhere.
+        let inside = Path::new("/proc/self/fd").join(lock.as_raw_fd().to_string()).join(NAME);
+        let listener = UnixListener::bind(&inside)?;
         // Nobody has any to send; a kernel that cannot refuse them has them closed without waiting.
         let _ = refuse(&listener);
         listener.set_nonblocking(true)?;
-        open_to(&path, uids)?;
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+        open_to(&inside, uids)?;
+        fchmod(&lock, Mode::from_raw_mode(0o755))?;
+        let path = folder.path().join(NAME);
         Ok(Self { listener, path, folder: Folder { path: folder, _lock: lock } })
     }
 
@@ -90,6 +87,19 @@ impl Socket {
     }
 }
 
+/// The directory of that name, unless another one is in its place: in a directory of another user's, that user can
+/// put one there.
+fn open_own(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(CWD, path, flags, Mode::empty())?;
+    let status = fstat(&directory)?;
+    if status.st_uid != rustix::process::geteuid().as_raw() || status.st_mode & 0o077 != 0 {
+        let what = format!("{}: replaced by another directory", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(directory)
+}
+
 /// Who may not connect cannot leave anything in a connection, whose closing would be waited for. Where there are
 /// several users and no access lists, everybody may, and is asked who that is all the same.
 fn open_to(path: &Path, uids: &[u32]) -> io::Result<()> {
@@ -104,25 +114,11 @@ fn open_to(path: &Path, uids: &[u32]) -> io::Result<()> {
         [] => Ok(()),
         [uid] if own.is_root() => std::os::unix::fs::chown(path, Some(uid), None),
         _ => {
-            let listed = setxattr(path, ACCESS_LIST, &access_list(&others), XattrFlags::empty());
-            listed.or_else(|_| mode(0o666))
+            let users = others.into_iter().map(|uid| (uid, READ_WRITE)).collect();
+            let list = AccessList { users, mask: READ_WRITE, ..AccessList::of_mode(0o600) };
+            list.write(path).or_else(|_| mode(0o666))
         }
     }
-}
-
-/// That the owner and these users may write, in the kernel's form: posix_acl_xattr.h.
-fn access_list(uids: &[u32]) -> Vec<u8> {
-    let (owner, user, group, mask, rest) = (1_u16, 2, 4, 16, 32);
-    const NOBODY: u32 = u32::MAX;
-    let users = uids.iter().map(|uid| (user, 6_u16, *uid));
-    let entries = std::iter::once((owner, 6, NOBODY)).chain(users);
-    let entries = entries.chain([(group, 0, NOBODY), (mask, 6, NOBODY), (rest, 0, NOBODY)]);
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, rights, id) in entries {
-        list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(rights)].concat());
-        list.extend(id.to_le_bytes());
-    }
-    list
 }
 
 /// Removes the folders of killed daemons of the same user.
@@ -156,12 +152,22 @@ fn remove_if_left(parent: &Path, name: &OsStr) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
-    fn an_access_list_is_one_that_the_kernel_takes() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        setxattr(file.path(), ACCESS_LIST, &access_list(&[1, 65534]), XattrFlags::empty()).unwrap();
-        // The group's bits are the mask now.
-        assert_eq!(file.as_file().metadata().unwrap().permissions().mode() & 0o777, 0o660);
+    fn socket_directory_that_was_replaced_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name, mode| {
+            let path = parent.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let own = make("own", 0o700);
+        assert!(open_own(&own).is_ok());
+        assert!(open_own(&make("open", 0o755)).is_err());
+        let link = parent.path().join("link");
+        symlink(&own, &link).unwrap();
+        assert!(open_own(&link).is_err());
     }
 }

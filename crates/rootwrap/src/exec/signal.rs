@@ -2,14 +2,17 @@
 
 use crate::host::{Facts, ThisHost};
 use crate::judge::Kill;
-use crate::judge::kill::SIGNALS;
 use nix::sys::signal::SigSet;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::SIGPIPE;
 use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// The last real-time signal.
+const SIGNAL_MAX: i32 = 64;
 
 /// Blocks none, and ignores none in a way that commands inherit: a signal that the parent had us ignore
 /// gets a handler that does nothing, which ends with the process's image.
@@ -18,13 +21,25 @@ pub(super) fn reset() -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-    for (number, name) in (1..).zip(SIGNALS) {
-        // SIGPIPE is ours to ignore, and every command's as it should be.
-        if ignored & 1 << (number - 1) != 0 && name != "PIPE" {
-            signal_hook::flag::register(number, Arc::new(AtomicBool::new(false)))?;
+    // The C library has two of its own, and lets no handler have them.
+    for number in (1..=SIGNAL_MAX).filter(|number| ![32, 33].contains(number)) {
+        // SIGPIPE is ours to ignore. A fault ends a process also where its signal is ignored.
+        let is_kept = number == SIGPIPE || signal_hook::consts::FORBIDDEN.contains(&number);
+        if ignored & 1 << (number - 1) != 0 && !is_kept {
+            handle(number)?;
         }
     }
     Ok(())
+}
+
+/// Has SIGPIPE do what it does by default in the program that this process becomes.
+pub(super) fn default_pipe() -> io::Result<()> {
+    SigSet::empty().thread_set_mask()?;
+    handle(SIGPIPE)
+}
+
+fn handle(number: i32) -> io::Result<()> {
+    signal_hook::flag::register(number, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// Signals a process, and tells of it as kill(1) does.
@@ -59,6 +74,7 @@ pub(super) fn try_send(kill: Kill) -> rustix::io::Result<()> {
 mod tests {
     use super::*;
     use crate::judge::Process;
+    use crate::judge::kill::SIGNALS;
 
     #[test]
     fn every_signal_that_is_judged_can_be_sent() {

@@ -9,21 +9,23 @@ use super::image::{self, Image};
 use super::limit::Limit;
 use super::order::{Action, ORDER_BYTES_MAX, Order};
 use super::starters::{Starters, Wanted};
-use super::{Started, Streams, command, execute_first, not_entered, signal};
+use super::{Started, Streams, execute_first, not_entered, signal};
+use nix::unistd::execve;
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Pid, getpid, set_child_subreaper};
-use std::ffi::OsString;
+use rustix::process::{Pid, Uid, getpid, set_child_subreaper};
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitCode};
 use std::time::Duration;
 
@@ -154,9 +156,8 @@ impl Stage {
     fn receive() -> io::Result<Self> {
         let mut socket =
             UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
-        // Only who started this process may order it about.
-        let maker = rustix::net::sockopt::socket_peercred(&socket)?.pid;
-        if rustix::process::getppid() != Some(maker) {
+        let maker = rustix::net::sockopt::socket_peercred(&socket)?;
+        if !is_own_parent(maker.pid, maker.uid) {
             return Err(ErrorKind::PermissionDenied.into());
         }
         let mut fds = receive_descriptors(&socket)?.into_iter();
@@ -199,6 +200,19 @@ impl Stage {
     }
 }
 
+/// Whether a process that made the socket may give orders: the parent, with the same user and executable.
+fn is_own_parent(pid: Pid, uid: Uid) -> bool {
+    let executable = |process: &str| {
+        let status = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+        Some((status.dev(), status.ino()))
+    };
+    let parent = executable(&pid.as_raw_nonzero().to_string());
+    rustix::process::getppid() == Some(pid)
+        && rustix::process::geteuid() == uid
+        && parent.is_some()
+        && parent == executable("self")
+}
+
 /// Whether this process, and what it becomes, is the parent of all whom a descendant leaves behind.
 fn adopt(adopts: bool) -> io::Result<()> {
     match adopts {
@@ -222,11 +236,20 @@ fn become_command(
         Some(Image { folder, name }) => vec![image::path(folder.as_fd(), name)],
         None => candidates,
     };
+    let variable = |(name, value): &(OsString, OsString)| {
+        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())
+    };
+    let argv: Result<Vec<_>, _> = argv.iter().map(|word| CString::new(word.as_bytes())).collect();
+    let environment: Result<Vec<_>, _> = environment.iter().map(variable).collect();
     let failed = execute_first(candidates, |path| -> io::Result<()> {
-        let mut command = command(&path, argv, environment);
+        let (path, argv, environment) =
+            (CString::new(path.as_bytes())?, argv.as_ref(), environment.as_ref());
+        let (argv, environment) = argv.ok().zip(environment.ok()).ok_or(ErrorKind::InvalidInput)?;
+        signal::default_pipe()?;
         // Last of all, for they hold for this process too.
         limits.iter().try_for_each(|limit| limit.impose())?;
-        Err(command.exec())
+        // Not execvp(3), which hands a file without `#!` to a shell.
+        Ok(execve(&path, argv, environment).map(drop)?)
     });
     failed.err().unwrap_or_else(|| ErrorKind::NotFound.into())
 }

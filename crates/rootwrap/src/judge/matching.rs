@@ -52,11 +52,11 @@ impl Case<'_> {
             return Err(Why::ArgumentCount(patterns.len()));
         }
         for (at, (pattern, word)) in (1..).zip(patterns.iter().zip(words)) {
-            match pattern.matches(self.mode, word) {
+            match pattern.matches(self.mode, word, &self.work) {
                 Ok(true) => {}
-                Ok(false) | Err(NoAnswer::Private) => return Err(Why::Argument(at)),
+                Ok(false) => return Err(Why::Argument(at)),
                 Err(NoAnswer::Fault(fault)) => return Err(Why::Pattern(at, fault)),
-                Err(NoAnswer::Steps) => return Err(Why::Steps(at)),
+                Err(NoAnswer::TooCostly(bound)) => return Err(Why::TooCostly(at, bound)),
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::filters::{Class, Rule};
 use crate::host::Facts;
 use crate::interpreter::{distrust_of_interpreters, untrusted};
 pub use crate::paths::Unresolved;
-use crate::pattern::Fault;
+use crate::pattern::{Fault, TooCostly, Work};
 use crate::policy::Policy;
 use crate::python::{basename, is_absolute, join};
 use crate::trust::distrust;
@@ -173,8 +173,8 @@ pub enum Why {
     Argument(usize),
     /// A pattern that cannot be used, by its argument's number.
     Pattern(usize, Fault),
-    /// An argument takes too many steps to match.
-    Steps(usize),
+    /// The match of an argument comes to a bound.
+    TooCostly(usize, TooCostly),
     /// An argument leads out of its folder.
     OutOfFolder(usize, OsString),
     /// Links of an argument cannot be resolved to the end.
@@ -221,7 +221,10 @@ pub enum Why {
 
 impl Why {
     fn breaks_off(&self) -> bool {
-        matches!(self, Self::Pattern(_, Fault::Raises(_)) | Self::BreaksOff(_))
+        matches!(
+            self,
+            Self::Pattern(_, Fault::Raises(_)) | Self::TooCostly(..) | Self::BreaksOff(_)
+        )
     }
 }
 
@@ -232,7 +235,7 @@ impl fmt::Display for Why {
             Self::ArgumentCount(count) => write!(f, "is for {count} words"),
             Self::Argument(at) => write!(f, "word {at} does not match"),
             Self::Pattern(at, fault) => write!(f, "its pattern for word {at} {fault}"),
-            Self::Steps(at) => write!(f, "word {at} takes too many steps to match"),
+            Self::TooCostly(at, bound) => write!(f, "its pattern for word {at} {bound}"),
             Self::OutOfFolder(at, path) => {
                 write!(f, "word {at} leads out of its folder, to {}", path.display())
             }
@@ -313,7 +316,9 @@ pub(crate) fn judge_by<'p>(
     };
     let folders = policy.conf.folders_of_executables(path);
     let words: Vec<&OsStr> = argv.iter().map(OsString::as_os_str).collect();
-    let mut case = Case { mode, facts, folders: &folders, trusted_path: OnceCell::new(), observer };
+    let trusted_path = OnceCell::new();
+    let work = Work::default();
+    let mut case = Case { mode, facts, folders: &folders, trusted_path, observer, work };
     let hit = case.decide(0, rules, &words)?;
     let mut environment = facts.environment().to_vec();
     if mode == Mode::Strict {
@@ -341,6 +346,8 @@ struct Case<'c> {
     /// The folders of `PATH` in strict mode.
     trusted_path: OnceCell<Vec<OsString>>,
     observer: Observer<'c>,
+    /// The steps that are left for the patterns of all rules.
+    work: Work,
 }
 
 /// A rule that lets a command run, and what it makes of it.
@@ -371,7 +378,7 @@ impl Case<'_> {
                 Err(why) => why,
             };
             (self.observer)(depth, rule, Err(&why));
-            if self.mode == Mode::Compat && why.breaks_off() {
+            if why.breaks_off() {
                 return Err(Refusal::BrokenOff(rule, why));
             }
             if matches!(why, Why::NoExecutable(_)) {

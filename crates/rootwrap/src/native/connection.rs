@@ -136,6 +136,8 @@ impl Session<'_> {
         Record {
             uid: self.peer.uid,
             pid: self.peer.pid,
+            id: self.daemon.journal.next_id(),
+            command_pid: None,
             user: "?".into(),
             executable: self.peer.executable.clone(),
             command: words(&request.argv),
@@ -151,7 +153,7 @@ impl Session<'_> {
         let Received { request, fds } = received;
         self.look_for_the_caller()?;
         let policy = self.daemon.policy();
-        let permit = self.permit(&policy, &request, record)?;
+        let (permit, gids) = self.permit(&policy, &request, record)?;
         let rule = permit.rule();
         record.rule = Some(rule.name.clone());
         record.command = words(permit.argv());
@@ -175,13 +177,20 @@ impl Session<'_> {
         let setting = Setting { account: &account, environment: &environment, folder };
         let streams =
             Streams { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
+        // The command enters it as root first. Of a command of the caller's own the kernel asks the same.
+        if account.uid() != self.peer.uid && !self.peer.may_enter(folder, &gids) {
+            let words = "the caller may not enter the directory: call from another";
+            return Err(NotRun::new(Why::Failed, words));
+        }
         // Whoever asked may have given up while it waited for its turn.
         self.look_for_its_end()?;
+        self.daemon.journal.tell_start(record);
         let started = self.daemon.executor.start_permitted(&permit, &setting, streams)?;
         drop(fds);
         let _running = self.daemon.counters.running.held();
         let running = Running::new(started, rule.timeout, on_terminal)
             .map_err(|error| NotRun::new(Why::Failed, error))?;
+        record.command_pid = Some(running.pid());
         // Where the caller is gone, it is seen below.
         let stream = self.incoming.stream();
         let _ = tell(stream, &Answer::Started(running.pid()));
@@ -217,13 +226,13 @@ impl Session<'_> {
         self.peer.is_alive() && !self.place.ends() && !is_closed(self.incoming.stream())
     }
 
-    /// What the policy says to the request of whom the kernel says.
+    /// What the policy says to the request of whom the kernel says, and the groups of that user.
     fn permit<'p>(
         &self,
         policy: &'p Policy,
         request: &Request,
         record: &mut Record,
-    ) -> Result<Permit<'p>, NotRun> {
+    ) -> Result<(Permit<'p>, Vec<u32>), NotRun> {
         let uid = self.peer.uid;
         let Some(user) = self.daemon.names.caller(uid, self.daemon.persons.of(uid))? else {
             let words = format!("this host knows no user with uid {uid}");
@@ -252,13 +261,15 @@ impl Session<'_> {
             goes_on: &goes_on,
         };
         let host = rustix::system::uname();
-        decide(policy, &host.nodename().to_string_lossy(), &caller, &wanted).map_err(|denial| {
+        let permit = decide(policy, &host.nodename().to_string_lossy(), &caller, &wanted);
+        let permit = permit.map_err(|denial| {
             let why = match denial {
                 Denial::Unanswered | Denial::Abandoned => Why::Failed,
                 _ => Why::Refused,
             };
             NotRun::new(why, denial)
-        })
+        })?;
+        Ok((permit, user.gids.clone()))
     }
 
     fn tell(&self, answer: &Answer) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! but who serves it, and whatever it waits for, nobody else does.
 
 use super::connection::serve;
+use super::gate::Gate;
 use super::journal::Journal;
 use super::metrics::Counters;
 use super::names::Names;
@@ -75,7 +76,7 @@ pub(super) struct Daemon {
     pub(super) names: Names,
     pub(super) counters: Arc<Counters>,
     pub(super) journal: Journal,
-    pub(super) persons: Persons,
+    pub(super) persons: Arc<Persons>,
     places: Arc<Places>,
     closers: Closers,
     socket: Socket,
@@ -104,6 +105,9 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
     let executor = Arc::new(executor);
     let socket = handed.map_or_else(|| Socket::make(&settings.socket), Ok)?;
     let (ended, open) = UnixStream::pair()?;
+    let persons = Arc::new(Persons::default());
+    let gate = Gate::new(&socket.path(&settings.socket), Arc::clone(&persons))?;
+    let closers = Closers::new(move |pending| gate.adjust(pending));
     let counters = Arc::new(Counters::default());
     if let Some(address) = settings.metrics {
         counters.serve(address)?;
@@ -114,9 +118,9 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
         executor,
         journal: Journal::start(&counters)?,
         counters,
-        persons: Persons::default(),
+        persons,
         places: Places::new(),
-        closers: Closers::default(),
+        closers,
         socket,
         door: Mutex::default(),
         idle: AtomicUsize::new(0),
@@ -262,11 +266,6 @@ impl Daemon {
     }
 
     fn admit(&self) -> Option<Place> {
-        // Who comes may have to be closed.
-        if self.closers.are_behind() {
-            thread::sleep(EXHAUSTED);
-            return None;
-        }
         let stream = match self.socket.listener().accept() {
             Ok((stream, _)) => stream,
             Err(error)
@@ -282,21 +281,19 @@ impl Daemon {
                 return None;
             }
         };
-        let Ok(peer) = getsockopt(&stream, sockopt::PeerCredentials) else {
-            self.closers.close(stream);
-            return None;
-        };
-        let (admitted, closed) = self.places.admit(self.persons.of(peer.uid()), stream);
+        // The kernel has them of each connection.
+        let uid = getsockopt(&stream, sockopt::PeerCredentials).map_or(u32::MAX, |peer| peer.uid());
+        let (admitted, closed) = self.places.admit(self.persons.of(uid), stream);
         (0..closed).for_each(|_| self.counters.turned_out.add());
-        admitted.map_err(|stream| self.turn_away(stream)).ok()
+        admitted.map_err(|stream| self.turn_away(uid, stream)).ok()
     }
 
-    fn turn_away(&self, stream: UnixStream) {
+    fn turn_away(&self, uid: u32, stream: UnixStream) {
         match self.places.ends() {
             true => tell_ending(&stream),
             false => tell_busy(&stream),
         }
-        self.closers.close(stream);
+        self.closers.close(uid, stream);
     }
 
     fn attend(&self, place: &Place) {

@@ -2,6 +2,7 @@
 
 use super::policy::{Policy, Rule};
 use crate::judge::{Mode, WORD_BYTES_MAX, is_dangerous, is_sound};
+use crate::pattern::{NoAnswer, TooCostly, Work};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -72,6 +73,8 @@ pub enum Denial {
     Unanswered,
     /// With a word so long nothing can be run.
     LongWord,
+    /// The patterns of the rules come to a bound, and no rule before them decides.
+    TooCostly(TooCostly),
     /// Nobody waits for the answer any more.
     Abandoned,
 }
@@ -79,6 +82,7 @@ pub enum Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::TooCostly(bound) => return write!(f, "a pattern of the rules {bound}"),
             Self::Caller => "no rule is for this user on this host and that command",
             Self::Command => "no rule lets this user run that command",
             Self::User => {
@@ -108,6 +112,7 @@ pub fn decide<'p>(
     if wanted.argv.iter().any(|arg| arg.len() > WORD_BYTES_MAX) {
         return Err(Denial::LongWord);
     }
+    let work = Work::default();
     for rule in &policy.rules {
         if is_about(rule, host, caller, wanted).is_err() || has_room_for(rule, wanted).is_err() {
             continue;
@@ -116,9 +121,9 @@ pub fn decide<'p>(
         if is_for == Some(false) {
             continue;
         }
-        match takes(rule, wanted) {
+        match takes(rule, wanted, &work) {
             Ok(()) => return is_for.map(|_| permit(rule, wanted)).ok_or(Denial::Unanswered),
-            Err(Denial::Abandoned) => return Err(Denial::Abandoned),
+            Err(denial @ (Denial::Abandoned | Denial::TooCostly(_))) => return Err(denial),
             Err(_) => {}
         }
     }
@@ -127,7 +132,9 @@ pub fn decide<'p>(
             return Some(denial);
         }
         match is_for(rule, caller) {
-            Some(true) => has_room_for(rule, wanted).and_then(|()| takes(rule, wanted)).err(),
+            Some(true) => {
+                has_room_for(rule, wanted).and_then(|()| takes(rule, wanted, &work)).err()
+            }
             _ => None,
         }
     });
@@ -191,7 +198,7 @@ fn has_room_for(rule: &Rule, wanted: &Wanted<'_>) -> Result<(), Denial> {
 }
 
 /// Whether it takes those arguments.
-fn takes(rule: &Rule, wanted: &Wanted<'_>) -> Result<(), Denial> {
+fn takes(rule: &Rule, wanted: &Wanted<'_>, work: &Work) -> Result<(), Denial> {
     if wanted.argv.iter().any(|arg| arg.as_bytes().contains(&0)) {
         return Err(Denial::Arguments);
     }
@@ -199,8 +206,10 @@ fn takes(rule: &Rule, wanted: &Wanted<'_>) -> Result<(), Denial> {
         if !(wanted.goes_on)() {
             return Err(Denial::Abandoned);
         }
-        if pattern.matches(Mode::Strict, arg) != Ok(true) {
-            return Err(Denial::Arguments);
+        match pattern.matches(Mode::Strict, arg, work) {
+            Ok(true) => {}
+            Err(NoAnswer::TooCostly(bound)) => return Err(Denial::TooCostly(bound)),
+            Ok(false) | Err(NoAnswer::Fault(_)) => return Err(Denial::Arguments),
         }
     }
     Ok(())

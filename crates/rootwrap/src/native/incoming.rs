@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// From a request's first byte to its last.
 const WHOLE_TIME: Duration = Duration::from_secs(5);
+/// Signals for a command that has ended, before the next request.
+const LATE_SIGNALS_MAX: usize = 64;
 /// What is read at once.
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -28,6 +30,8 @@ pub(super) struct Incoming<'s> {
     stream: &'s UnixStream,
     held: Vec<u8>,
     fds: Sent<Vec<OwnedFd>>,
+    /// Since the last request.
+    late_signals: usize,
 }
 
 /// Standard input, output and error, and a folder.
@@ -48,7 +52,7 @@ pub(super) enum Came {
 
 impl<'s> Incoming<'s> {
     pub(super) fn new(stream: &'s UnixStream) -> Self {
-        Self { stream, held: Vec::new(), fds: Sent::new(Vec::new()) }
+        Self { stream, held: Vec::new(), fds: Sent::new(Vec::new()), late_signals: 0 }
     }
 
     pub(super) fn stream(&self) -> &'s UnixStream {
@@ -82,6 +86,8 @@ impl<'s> Incoming<'s> {
             }
             // A client that waits sends at once: most often it is there already.
             match self.read()? {
+                // A client that sends without a pause has no more time than others.
+                Came::Bytes if Instant::now() >= until => return Ok(None),
                 Came::Bytes => self.drop_late_signals()?,
                 Came::End => return Ok(None),
                 Came::Nothing if self.is_readable_until(until)? => {}
@@ -90,8 +96,16 @@ impl<'s> Incoming<'s> {
         }
     }
 
+    /// Whether a signal comes next, which may have come in part.
+    fn is_signal(&self) -> bool {
+        self.held.first() == Some(&b'K')
+    }
+
     /// Where the request that has begun ends.
     fn end_of_request(&self) -> io::Result<Option<usize>> {
+        if self.is_signal() {
+            return Ok(None);
+        }
         let Some(head) = self.held.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         Ok(Some(HEADER_BYTES + Request::length(*head).map_err(invalid)?))
     }
@@ -101,6 +115,7 @@ impl<'s> Incoming<'s> {
         let fds = self.fds.take().try_into().map(Sent::new).map_err(Sent::new);
         let fds = fds.map_err(|_| invalid(Malformed("four descriptors come with it")))?;
         self.held.drain(..end);
+        self.late_signals = 0;
         if self.held.capacity() > 2 * PIECE_BYTES {
             self.held.shrink_to(PIECE_BYTES);
         }
@@ -109,7 +124,12 @@ impl<'s> Incoming<'s> {
 
     /// Signals for a command that had ended when they came.
     fn drop_late_signals(&mut self) -> io::Result<()> {
-        while self.held.first() == Some(&b'K') && self.signal()?.is_some() {}
+        while self.is_signal() && self.signal()?.is_some() {
+            self.late_signals += 1;
+            if self.late_signals > LATE_SIGNALS_MAX {
+                return Err(invalid(Malformed("signals for no command")));
+            }
+        }
         Ok(())
     }
 
@@ -196,4 +216,38 @@ impl<'s> Incoming<'s> {
 
 fn invalid(malformed: Malformed) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_exec::wire::encode_signal;
+    use roster_system_tests::wait::SOON;
+    use std::io::Write;
+
+    fn request(bytes: &[u8], begins_in: Duration) -> io::Result<Option<Received>> {
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        client.write_all(bytes).unwrap();
+        Incoming::new(&stream).request(begins_in, |_| true)
+    }
+
+    #[test]
+    fn incoming_many_late_signals_end_connection() {
+        let signals = |count| encode_signal(15).repeat(count);
+        assert!(
+            request(&signals(LATE_SIGNALS_MAX), Duration::ZERO).is_ok_and(|came| came.is_none())
+        );
+        assert!(request(&signals(LATE_SIGNALS_MAX + 1), SOON).is_err());
+    }
+
+    #[test]
+    fn incoming_signal_in_parts_is_one() {
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        let mut incoming = Incoming::new(&stream);
+        for part in encode_signal(15).chunks(9) {
+            client.write_all(part).unwrap();
+            assert!(incoming.request(Duration::ZERO, |_| true).unwrap().is_none());
+        }
+        assert!(incoming.held.is_empty());
+    }
 }

@@ -1,57 +1,145 @@
-//! Tells the journal, in a thread of its own: who has something to tell puts it into a queue and goes
-//! on, and what finds the queue full is counted and told of later. Where there is no journal, standard
-//! error is told.
+//! Tells the journal. The record of a command's start is sent before the command starts, if the journal has room: the
+//! command may end this daemon. All else goes through queues and a thread, so that no caller waits; records of
+//! allowed commands go first and have a queue of their own. A record that finds its queue full is counted. Where
+//! no journal listens, standard error is told.
 
 use super::metrics::Counters;
-use super::record::{Record, put_field};
-use std::io::{self, Write};
+use super::record::{Record, Verdict, put_field};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread;
 use std::time::Duration;
 
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// Records that wait.
+/// Records in each queue.
 const QUEUE_MAX: usize = 4096;
-/// How long a journal that does not read is waited for.
+/// How long the thread waits for a journal that does not read.
 const SEND_TIME: Duration = Duration::from_secs(1);
 /// How long the end of the program waits for the last records.
 const LAST_TIME: Duration = Duration::from_secs(3);
 
-/// The queue.
+/// The queues.
 pub(super) struct Journal {
-    queue: Mutex<Option<SyncSender<Record>>>,
-    /// Closed by the thread when it has told everything.
-    done: Mutex<Receiver<()>>,
+    shared: Arc<Shared>,
+    /// For records that are sent at once; nothing waits for it.
+    direct: RwLock<Option<UnixDatagram>>,
+    /// Tells the records of this daemon from those of others.
+    run: u32,
+    commands: AtomicU64,
     counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queues: Mutex<Queues>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queues {
+    allowed: VecDeque<Record>,
+    others: VecDeque<Record>,
+    ends: bool,
+    /// The thread has told all.
+    is_done: bool,
 }
 
 impl Journal {
     pub(super) fn start(counters: &Arc<Counters>) -> io::Result<Self> {
-        let (queue, records) = sync_channel::<Record>(QUEUE_MAX);
-        let (is_done, done) = channel();
+        let shared = Arc::<Shared>::default();
         let mut teller = Teller { socket: None, counters: Arc::clone(counters), told_dropped: 0 };
+        let queues = Arc::clone(&shared);
         thread::Builder::new().name("journal".into()).spawn(move || {
-            records.into_iter().for_each(|record| teller.tell(&record));
-            drop(is_done);
+            while let Some(record) = queues.next() {
+                teller.tell(&record);
+            }
+            queues.queues().is_done = true;
+            queues.changed.notify_all();
         })?;
-        let (queue, done) = (Mutex::new(Some(queue)), Mutex::new(done));
-        Ok(Self { queue, done, counters: Arc::clone(counters) })
+        let mut run = [0; 4];
+        getrandom(&mut run, GetRandomFlags::empty())?;
+        Ok(Self {
+            shared,
+            direct: RwLock::default(),
+            run: u32::from_ne_bytes(run),
+            commands: AtomicU64::new(0),
+            counters: Arc::clone(counters),
+        })
+    }
+
+    /// A name that no other command has.
+    pub(super) fn next_id(&self) -> String {
+        format!("{:08x}-{}", self.run, self.commands.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// That a command is about to start: sent before this returns, if the journal has room. Never waits.
+    pub(super) fn tell_start(&self, record: &Record) {
+        let record = Record { verdict: Verdict::Starts, ..record.clone() };
+        if self.send(&record.encode()).is_err() {
+            self.tell(record);
+        }
     }
 
     /// Never waits.
     pub(super) fn tell(&self, record: Record) {
-        let queue = self.queue.lock().expect("a thread that panics ends the process");
-        if queue.as_ref().is_none_or(|queue| queue.try_send(record).is_err()) {
+        let mut queues = self.shared.queues();
+        let is_allowed = record.verdict.word() == Verdict::Starts.word();
+        let queue = if is_allowed { &mut queues.allowed } else { &mut queues.others };
+        if queue.len() >= QUEUE_MAX {
             self.counters.records_dropped.add();
+            return;
         }
+        queue.push_back(record);
+        drop(queues);
+        self.shared.changed.notify_all();
     }
 
-    /// Waits, for a time, until what is in the queue has been told.
+    /// Waits, for a time, until the queues are empty.
     pub(super) fn finish(&self) {
-        self.queue.lock().expect("as above").take();
-        let _ = self.done.lock().expect("as above").recv_timeout(LAST_TIME);
+        let mut queues = self.shared.queues();
+        queues.ends = true;
+        self.shared.changed.notify_all();
+        let busy = |queues: &mut Queues| !queues.is_done;
+        drop(self.shared.changed.wait_timeout_while(queues, LAST_TIME, busy));
+    }
+
+    fn send(&self, entry: &[u8]) -> io::Result<()> {
+        let direct = self.direct.read().expect("a thread that panics ends the process");
+        let sent = match &*direct {
+            Some(socket) => socket.send(entry).map(drop),
+            None => Err(ErrorKind::NotConnected.into()),
+        };
+        drop(direct);
+        match sent {
+            // The journal was started anew, or this is the first record.
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                let socket = connect()?;
+                socket.set_nonblocking(true)?;
+                let sent = socket.send(entry).map(drop);
+                *self.direct.write().expect("as above") = Some(socket);
+                sent
+            }
+            sent => sent,
+        }
+    }
+}
+
+impl Shared {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().expect("a thread that panics ends the process")
+    }
+
+    /// Waits for the next record; `None` if none comes any more.
+    fn next(&self) -> Option<Record> {
+        let is_empty = |queues: &mut Queues| {
+            queues.allowed.is_empty() && queues.others.is_empty() && !queues.ends
+        };
+        let mut queues = self.changed.wait_while(self.queues(), is_empty).expect("as above");
+        queues.allowed.pop_front().or_else(|| queues.others.pop_front())
     }
 }
 
@@ -97,4 +185,43 @@ fn connect() -> io::Result<UnixDatagram> {
     socket.set_write_timeout(Some(SEND_TIME))?;
     socket.connect(SOCKET)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roster_exec::wire::{End, Why};
+
+    #[test]
+    fn journal_refused_records_push_out_no_allowed() {
+        let record = |verdict| Record {
+            uid: 7,
+            pid: 8,
+            id: String::new(),
+            command_pid: None,
+            user: String::new(),
+            executable: None,
+            command: String::new(),
+            run_as: String::new(),
+            rule: None,
+            verdict,
+            time: Duration::ZERO,
+            bytes: None,
+        };
+        let (shared, counters) = (Arc::<Shared>::default(), Arc::<Counters>::default());
+        let journal = Journal {
+            shared: Arc::clone(&shared),
+            direct: RwLock::default(),
+            run: 0,
+            commands: AtomicU64::new(0),
+            counters: Arc::clone(&counters),
+        };
+        for _ in 0..=QUEUE_MAX {
+            journal.tell(record(Verdict::Denied(Why::Refused, String::new())));
+        }
+        journal.tell(record(Verdict::Ran(End::Exited(0))));
+        assert_eq!(counters.records_dropped.get(), 1);
+        assert_eq!(shared.next().unwrap().verdict, Verdict::Ran(End::Exited(0)));
+        assert_eq!(shared.next().unwrap().verdict.word(), "refused");
+    }
 }

@@ -1,17 +1,41 @@
 //! Who is at a connection's other end, by the kernel's word.
 
 use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::set_thread_groups;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// Nothing is waited for.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Whether a user may enter a directory. This thread has the user's rights for a moment, as far as files go: its real,
+/// effective and saved uids stay, so that the user can neither signal nor trace it.
+fn may_enter(uid: u32, gids: &[u32], directory: &OwnedFd) -> bool {
+    let (own_uid, own_gid) = (Uid::effective(), Gid::effective());
+    let own_groups = rustix::process::getgroups();
+    let groups: Vec<_> = gids.iter().map(|&gid| rustix::process::Gid::from_raw(gid)).collect();
+    let (Ok(own_groups), Some(&gid)) = (own_groups, gids.first()) else { return false };
+    // Only root may.
+    if set_thread_groups(&groups).is_err() {
+        return false;
+    }
+    setfsgid(Gid::from_raw(gid));
+    setfsuid(Uid::from_raw(uid));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let entered = openat(directory, ".", flags, Mode::empty());
+    setfsuid(own_uid);
+    setfsgid(own_gid);
+    set_thread_groups(&own_groups).expect("root takes back the groups that it had");
+    entered.is_ok()
+}
 
 /// The process that made the connection.
 pub(super) struct Peer {
@@ -52,6 +76,15 @@ impl Peer {
         // The folder is the effective user's, and looked at far faster than `status` in it.
         let owner = fs::metadata(&self.folder).map(|folder| folder.uid());
         owner.is_ok_and(|uid| uid == self.uid) && self.is_alive()
+    }
+
+    /// Whether it is in this directory, or may enter it as a user of these groups, of which the first is its own.
+    pub(super) fn may_enter(&self, directory: &OwnedFd, gids: &[u32]) -> bool {
+        let id = |status: fs::Metadata| (status.dev(), status.ino());
+        let current = fs::metadata(self.folder.join("cwd")).map(id);
+        let wanted = fs::metadata(format!("/proc/self/fd/{}", directory.as_raw_fd())).map(id);
+        let is_there = current.is_ok() && current.ok() == wanted.ok();
+        is_there && self.is_alive() || may_enter(self.uid, gids, directory)
     }
 
     /// Whether it still is that process.

@@ -18,30 +18,51 @@ const TURN_TIME: Duration = Duration::from_secs(10);
 const LEAVING_MAX: usize = 64;
 /// Of them, a user's.
 const LEAVING_OF_USER_MAX: usize = LEAVING_MAX / 2;
-/// How long those are waited for before more are taken.
-const LEAVING_TIME: Duration = Duration::from_millis(100);
 /// Requests up to here are held by every connection.
 const SMALL_BYTES: usize = 64 << 10;
 const BYTES_OF_USER_MAX: usize = 16 << 20;
 const BYTES_MAX: usize = 256 << 20;
+const ROOT: u32 = 0;
 /// Nothing is waited for.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
+/// How much of something there may be at once.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    all: usize,
+    /// Of all users but root, so that none can keep root out.
+    but_root: usize,
+    /// Of one user but root: two users leave room for a third.
+    user: usize,
+}
+
+impl Share {
+    fn of(all: usize) -> Self {
+        Self { all, but_root: (all - all / 8).min(all - 1).max(1), user: (all * 3 / 8).max(1) }
+    }
+
+    /// Whether a user who has so many may have one more, where all have so many.
+    fn has_room(&self, uid: u32, own: usize, all: usize) -> bool {
+        match uid {
+            ROOT => all < self.all,
+            _ => all < self.but_root && own < self.user,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    connections: usize,
-    connections_of_user: usize,
-    commands: usize,
-    commands_of_user: usize,
+    connections: Share,
+    commands: Share,
 }
 
 impl Limits {
-    /// What so many open files allow: a connection needs six, a command's start eight more.
+    /// What so many open files allow: a connection needs six, a command's start eight more, and one that cannot be
+    /// closed yet may need one.
     fn new(files: usize) -> Self {
-        let connections = (files / 11).clamp(4, 2048);
-        let connections_of_user = (connections / 2).min(256);
-        let commands = connections / 2;
-        Self { connections, connections_of_user, commands, commands_of_user: commands / 2 }
+        let connections = Share::of((files / 13).clamp(4, 2048));
+        let connections = Share { user: connections.user.min(256), ..connections };
+        Self { connections, commands: Share::of(connections.all / 2) }
     }
 }
 
@@ -124,24 +145,19 @@ impl Places {
         uid: u32,
         stream: UnixStream,
     ) -> (Result<Place, UnixStream>, usize) {
-        let full =
-            |state: &mut State| state.connections.len() >= self.limits.connections + LEAVING_MAX;
-        let state = self.changed.wait_timeout_while(self.state(), LEAVING_TIME, full);
-        let mut state = state.expect("as above").0;
+        let limits = self.limits.connections;
+        let mut state = self.state();
         let mut closed = 0;
-        if state.of(uid).connections >= self.limits.connections_of_user {
+        if uid != ROOT && state.of(uid).connections >= limits.user {
             closed += usize::from(state.close_longest_waiting(uid));
         }
-        if state.all_connections() >= self.limits.connections
+        if !state.has_room(limits, uid)
             && let Some(most) = state.user_with_most()
         {
             closed += usize::from(state.close_longest_waiting(most));
         }
-        if full(&mut state)
-            || state.ends
-            || state.all_connections() >= self.limits.connections
-            || state.of(uid).connections >= self.limits.connections_of_user
-        {
+        let is_left = uid != ROOT && state.connections.len() >= limits.all + LEAVING_MAX;
+        if is_left || state.ends || !state.has_room(limits, uid) {
             return (Err(stream), closed);
         }
         let number = state.next;
@@ -195,6 +211,10 @@ impl Connection {
 impl State {
     fn of(&self, uid: u32) -> User {
         self.users.get(&uid).copied().unwrap_or_default()
+    }
+
+    fn has_room(&self, limits: Share, uid: u32) -> bool {
+        limits.has_room(uid, self.of(uid).connections, self.all_connections())
     }
 
     fn all_connections(&self) -> usize {
@@ -300,10 +320,9 @@ impl Place {
 
     /// Waits until few enough commands run; `None` if that takes too long.
     pub(super) fn turn(&self) -> Option<Turn<'_>> {
-        let limits = self.seat.places.limits;
+        let limits = self.seat.places.limits.commands;
         let busy = |state: &mut State| {
-            let own = state.users.get(&self.seat.uid).map_or(0, |user| user.commands);
-            state.commands >= limits.commands || own >= limits.commands_of_user
+            !limits.has_room(self.seat.uid, state.of(self.seat.uid).commands, state.commands)
         };
         let waited =
             self.seat.places.changed.wait_timeout_while(self.seat.places.state(), TURN_TIME, busy);
@@ -321,8 +340,9 @@ impl Place {
         let bytes = if bytes <= SMALL_BYTES { 0 } else { bytes };
         let mut state = self.seat.places.state();
         let all = state.bytes + bytes;
+        let kept_for_root = if self.seat.uid == ROOT { 0 } else { BYTES_OF_USER_MAX };
         let user = state.users.entry(self.seat.uid).or_default();
-        if all > BYTES_MAX || user.bytes + bytes > BYTES_OF_USER_MAX {
+        if all > BYTES_MAX - kept_for_root || user.bytes + bytes > BYTES_OF_USER_MAX {
             return None;
         }
         user.bytes += bytes;
@@ -393,12 +413,12 @@ mod tests {
 
     #[test]
     fn who_is_silent_makes_room_for_who_comes_and_for_nobody_else() {
-        let places = places(220);
+        let places = places(351);
         let open = |uid| {
             let (client, stream) = UnixStream::pair().unwrap();
             (client, places.admit(uid, stream))
         };
-        // Ten of a user, twenty of all.
+        // Ten of a user, 27 of all.
         let (_works, (first, _)) = open(1);
         let first = first.unwrap();
         first.works();
@@ -421,7 +441,7 @@ mod tests {
 
     #[test]
     fn who_is_not_done_with_leaving_makes_no_room_for_more() {
-        let places = places(220);
+        let places = places(351);
         let open = |uid| {
             let (client, stream) = UnixStream::pair().unwrap();
             places.admit(uid, stream).0.map(|place| (place, client))
@@ -436,8 +456,34 @@ mod tests {
     }
 
     #[test]
+    fn places_full_users_leave_room_for_third_and_root() {
+        let places = places(351);
+        let open = |uid| {
+            let (client, stream) = UnixStream::pair().unwrap();
+            let place = places.admit(uid, stream).0.ok()?;
+            place.works();
+            Some((place, client))
+        };
+        let held: Vec<_> = [1, 2]
+            .into_iter()
+            .flat_map(|uid| std::iter::repeat_n(uid, 100))
+            .filter_map(open)
+            .collect();
+        assert_eq!(held.len(), 20);
+        let third: Vec<_> = (0..100).map_while(|_| open(3)).collect();
+        assert_eq!(third.len(), 4);
+        assert!(open(4).is_none());
+        let roots: Vec<_> = (0..100).map_while(|_| open(ROOT)).collect();
+        assert_eq!(roots.len(), 3);
+        let turns: Vec<_> =
+            held.iter().map(|(place, _)| place).take(4).filter_map(Place::turn).collect();
+        assert_eq!(turns.len(), 4);
+        assert!(roots[0].0.turn().is_some());
+    }
+
+    #[test]
     fn one_user_does_not_take_every_turn_or_all_room() {
-        let places = places(440);
+        let places = places(702);
         let place = |uid| places.admit(uid, UnixStream::pair().unwrap().0).0.unwrap();
         let (one, other) = (place(1), place(2));
         let turns: Vec<_> = (0..10).map(|_| one.turn().unwrap()).collect();

@@ -395,7 +395,7 @@ impl Fields<'_, '_, '_> {
         for item in items {
             // An empty one is an empty argument's.
             if let DeValue::String(text) = item.get_ref()
-                && let Some(fault) = Pattern::new(text).fault_in_use(Mode::Strict)
+                && let Some(fault) = Pattern::new(text).fault(Mode::Strict)
             {
                 let what = format!("{key}: the pattern {text:?} {fault}");
                 self.reader.wrong(&item.span(), what, "mend it, or write it without that");

@@ -1,5 +1,5 @@
-//! What is told of a command when it is over: who, what, by which rule, the verdict, how it ended, in
-//! which time, and how many bytes it moved.
+//! Records of a command: one before it starts, with the caller, the words and the rule; one at its end, also with the
+//! verdict, how it ended, in which time, and how many bytes it moved. A command that does not start has the second alone.
 
 use super::running::Bytes;
 use crate::explain::Word;
@@ -13,10 +13,14 @@ use std::time::Duration;
 const COMMAND_BYTES_MAX: usize = 8192;
 
 /// One command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) uid: u32,
     pub(super) pid: i32,
+    /// The same in both records.
+    pub(super) id: String,
+    /// The command's first process, once it has started.
+    pub(super) command_pid: Option<u32>,
     /// The caller's name, if it has one.
     pub(super) user: String,
     /// What the caller is.
@@ -33,6 +37,8 @@ pub(super) struct Record {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
+    /// It is about to start.
+    Starts,
     Ran(End),
     Denied(Why, String),
 }
@@ -41,7 +47,7 @@ impl Verdict {
     /// In a word, for filters and counters.
     pub(super) fn word(&self) -> &'static str {
         match self {
-            Self::Ran(_) => "allowed",
+            Self::Starts | Self::Ran(_) => "allowed",
             Self::Denied(Why::Refused, _) => "refused",
             Self::Denied(Why::NotFound, _) => "not-found",
             Self::Denied(Why::NotExecutable, _) => "not-executable",
@@ -53,7 +59,7 @@ impl Verdict {
     /// As syslog(3) has it.
     fn priority(&self) -> u8 {
         match self {
-            Self::Ran(_) => 6,
+            Self::Starts | Self::Ran(_) => 6,
             Self::Denied(Why::Refused, _) => 4,
             Self::Denied(..) => 3,
         }
@@ -67,6 +73,9 @@ impl Record {
         let command = &self.command;
         let rule = self.rule.as_deref().unwrap_or("-");
         match &self.verdict {
+            Verdict::Starts => {
+                format!("{user} (uid {uid}) starts {command} as {run_as} by rule {rule}")
+            }
             Verdict::Ran(end) => {
                 let (end, seconds) = (words_of(*end), self.time.as_secs_f64());
                 format!(
@@ -86,6 +95,9 @@ impl Record {
         put("MESSAGE", &self.message());
         put("PRIORITY", &self.verdict.priority().to_string());
         put("SYSLOG_IDENTIFIER", "roster-exec");
+        let is_start = self.verdict == Verdict::Starts;
+        put("ROSTER_EVENT", if is_start { "start" } else { "end" });
+        put("ROSTER_COMMAND_ID", &self.id);
         put("ROSTER_USER", &self.user);
         put("ROSTER_UID", &self.uid.to_string());
         put("ROSTER_PID", &self.pid.to_string());
@@ -98,7 +110,11 @@ impl Record {
             put("ROSTER_RULE", rule);
         }
         put("ROSTER_VERDICT", self.verdict.word());
+        if let Some(pid) = self.command_pid {
+            put("ROSTER_COMMAND_PID", &pid.to_string());
+        }
         match &self.verdict {
+            Verdict::Starts => return out,
             Verdict::Ran(end) => put("ROSTER_STATUS", &words_of(*end)),
             Verdict::Denied(_, why) => put("ROSTER_REASON", why),
         }
@@ -156,6 +172,8 @@ mod tests {
         Record {
             uid: 7,
             pid: 8,
+            id: "0a1b2c3d-1".into(),
+            command_pid: Some(9),
             user: "alice".into(),
             executable: Some("/usr/bin/roster-exec".into()),
             command: words(&argv.iter().map(OsString::from).collect::<Vec<_>>()),
@@ -181,9 +199,23 @@ mod tests {
             "ROSTER_STATUS=exit 2",
             "ROSTER_MICROSECONDS=12345",
             "ROSTER_BYTES_WRITTEN=4",
+            "ROSTER_EVENT=end",
+            "ROSTER_COMMAND_ID=0a1b2c3d-1",
+            "ROSTER_COMMAND_PID=9",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
+        let starts = Record { command_pid: None, verdict: Verdict::Starts, ..ran };
+        let text = String::from_utf8(starts.encode()).unwrap();
+        for line in [
+            "MESSAGE=alice (uid 7) starts /bin/ls 'a b' as root by rule web",
+            "ROSTER_EVENT=start",
+            "ROSTER_COMMAND_ID=0a1b2c3d-1",
+            "ROSTER_VERDICT=allowed",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        assert!(!text.contains("ROSTER_MICROSECONDS"), "{text}");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// The first descriptor that systemd hands over: sd_listen_fds(3).
 const FIRST_HANDED: i32 = 3;
-/// Connections that wait to be taken; the kernel has a bound of its own.
-const BACKLOG: i32 = 4096;
+/// Connections that wait to be taken. Each may hang when it is closed, and its user is refused only then.
+const BACKLOG: i32 = 128;
 
 pub(super) struct Socket {
     listener: UnixListener,
@@ -40,6 +40,7 @@ impl Socket {
         if socket_domain(&fd)? != AddressFamily::UNIX || !socket_acceptconn(&fd)? {
             return Err(wrong("descriptor 3 is no Unix socket that listens"));
         }
+        listen(&fd, BACKLOG)?;
         let listener = UnixListener::from(fd);
         listener.set_nonblocking(true)?;
         Ok(Some(Self { listener, made: None }))
@@ -74,6 +75,16 @@ impl Socket {
 
     pub(super) fn listener(&self) -> &UnixListener {
         &self.listener
+    }
+
+    /// Its path, which is the configured one if it was made here.
+    pub(super) fn path(&self, configured: &Path) -> PathBuf {
+        let address = self.listener.local_addr().ok();
+        let bound = address.as_ref().and_then(|address| address.as_pathname());
+        match (&self.made, bound) {
+            (None, Some(bound)) => bound.to_owned(),
+            _ => configured.to_owned(),
+        }
     }
 
     /// Takes no connection any more; whether that is so. systemd's stays as it is, for the next daemon.

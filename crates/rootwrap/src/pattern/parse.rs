@@ -17,8 +17,8 @@ pub(super) enum Node {
     Set(Set),
     /// A place.
     At(At),
-    /// A group that can be referred to.
-    Capture(Box<Node>),
+    /// A group that can be referred to, by its number from 1.
+    Capture(usize, Box<Node>),
     /// One after the other.
     Sequence(Vec<Node>),
     /// The first that leads to a match.
@@ -30,7 +30,8 @@ pub(super) enum Node {
         kind: Greed,
     },
     Look {
-        ahead: bool,
+        /// The width of a look-behind, in characters; `None` for a look-ahead.
+        behind: Option<u64>,
         negated: bool,
         node: Box<Node>,
     },
@@ -38,6 +39,16 @@ pub(super) enum Node {
     Atomic(Box<Node>),
     /// The text of a group.
     Reference(usize),
+}
+
+impl Node {
+    fn is_one_character(&self) -> bool {
+        match self {
+            Self::Set(_) => true,
+            Self::Sequence(nodes) => matches!(&nodes[..], [node] if node.is_one_character()),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +153,15 @@ impl Parser {
         Some(char)
     }
 
+    /// Within a comment: the next character, and a `\\` for one that is escaped, which ends nothing.
+    fn token(&mut self) -> Result<Option<char>, Fault> {
+        let char = self.next();
+        if char == Some('\\') {
+            self.next().ok_or(BAD_ESCAPE)?;
+        }
+        Ok(char)
+    }
+
     fn eat(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         self.at += usize::from(found);
@@ -194,7 +214,7 @@ impl Parser {
                 match char {
                     ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c' => continue,
                     '#' => {
-                        while self.next().is_some_and(|char| char != '\n') {}
+                        while self.token()?.is_some_and(|token| token != '\n') {}
                         continue;
                     }
                     _ => {}
@@ -287,6 +307,10 @@ impl Parser {
             _ => Greed::Greedy,
         };
         self.at += usize::from(kind != Greed::Greedy);
+        // Releases of CPython 3.11 differ in others.
+        if kind == Greed::Possessive && !node.is_one_character() {
+            return Err(Fault::Unsupported("repeats more than one character possessively"));
+        }
         items.push(Node::Repeat { node: Box::new(node), min, max, kind });
         Ok(())
     }
@@ -489,7 +513,8 @@ impl Parser {
             }
             ':' => {}
             '#' => {
-                while self.next().ok_or(Fault::Bad("has a comment without its end"))? != ')' {}
+                const NO_END: Fault = Fault::Bad("has a comment without its end");
+                while self.token()?.ok_or(NO_END)? != ')' {}
                 return Ok(None);
             }
             '=' => return self.look(true, false).map(Some),
@@ -528,7 +553,7 @@ impl Parser {
         let node = self.choice(false)?;
         self.close()?;
         self.widths[group] = Some(self.width(&node));
-        Ok(Node::Capture(Box::new(node)))
+        Ok(Node::Capture(group, Box::new(node)))
     }
 
     fn look(&mut self, ahead: bool, negated: bool) -> Result<Node, Fault> {
@@ -545,7 +570,8 @@ impl Parser {
         if !ahead && least != most {
             return Err(Fault::Bad("looks behind at what has no fixed width"));
         }
-        Ok(Node::Look { ahead, negated, node: Box::new(node) })
+        let behind = (!ahead).then_some(least);
+        Ok(Node::Look { behind, negated, node: Box::new(node) })
     }
 
     /// Flags up to their `)` or `:`; `true` for those of the whole expression.
@@ -605,7 +631,7 @@ impl Parser {
         match node {
             Node::Set(_) => (1, 1),
             Node::At(_) | Node::Look { .. } => (0, 0),
-            Node::Capture(node) | Node::Atomic(node) => self.width(node),
+            Node::Capture(_, node) | Node::Atomic(node) => self.width(node),
             Node::Sequence(nodes) => {
                 nodes.iter().map(|node| self.width(node)).fold((0, 0), |sum, width| {
                     (sum.0.saturating_add(width.0), sum.1.saturating_add(width.1))

@@ -19,7 +19,7 @@ pub(super) fn branches(node: &Node) -> usize {
     match node {
         Node::Choice(nodes) => nodes.len().max(nodes.iter().map(branches).max().unwrap_or(1)),
         Node::Sequence(nodes) => nodes.iter().map(branches).max().unwrap_or(1),
-        Node::Capture(node) | Node::Atomic(node) => branches(node),
+        Node::Capture(_, node) | Node::Atomic(node) => branches(node),
         _ => 1,
     }
 }
@@ -39,9 +39,9 @@ impl Sampler {
         }
         match node {
             Node::Set(set) => self.out.extend(member(set)),
-            Node::Look { ahead: true, negated: false, node } if self.looks => self.node(node),
+            Node::Look { behind: None, negated: false, node } if self.looks => self.node(node),
             Node::At(_) | Node::Look { .. } => {}
-            Node::Capture(node) => {
+            Node::Capture(_, node) => {
                 let (group, start) = (self.groups.len(), self.out.len());
                 self.groups.push(None);
                 self.node(node);

@@ -1,0 +1,228 @@
+//! A terminal of the command's own (pty): a process that the command leaves behind as another user does not read what is
+//! typed at the caller's terminal afterwards. This program carries bytes, sizes and signals between the two.
+//!
+//! The caller's terminal is raw meanwhile, so that the command's terminal alone edits lines, echoes, and knows which
+//! keys are signals. It is nobody's controlling terminal: this program sends the signals of its keys.
+
+use crate::system;
+use core::mem::take;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, ioctl_fionbio, read, retry_on_intr, write};
+use rustix::process::{Signal, getpgrp};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{
+    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, isatty, tcgetattr,
+    tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
+};
+
+/// What is carried at once.
+const PIECE_BYTES: usize = 4096;
+/// As many pieces as a terminal holds at the most (64 KiB and 4 KiB: Linux), and some.
+const REST_PIECES: usize = 32;
+/// Keys, each with its signal.
+const KEYS: [(SpecialCodeIndex, Signal); 3] = [
+    (SpecialCodeIndex::VINTR, Signal::INT),
+    (SpecialCodeIndex::VQUIT, Signal::QUIT),
+    (SpecialCodeIndex::VSUSP, Signal::TSTP),
+];
+/// The code of a key that there is not.
+const NO_KEY: u8 = 0;
+
+/// The command's terminal, and how it is tied to the caller's.
+pub(crate) struct Terminal {
+    /// This program's end of it.
+    own: OwnedFd,
+    /// Where the caller types, if 0 is a terminal.
+    typed: Option<BorrowedFd<'static>>,
+    /// Where the caller reads.
+    shown: BorrowedFd<'static>,
+    /// How the caller's terminal was, while it is raw.
+    before: Option<Termios>,
+    /// Typed, and not carried yet.
+    keys: Keys,
+    /// The command has begun.
+    is_begun: bool,
+    /// No process has it open any more.
+    is_closed: bool,
+}
+
+struct Keys {
+    bytes: [u8; PIECE_BYTES],
+    from: usize,
+    to: usize,
+    /// The next key is itself and no signal.
+    is_quoted: bool,
+}
+
+impl Terminal {
+    /// One with the modes and the size of the caller's; `None` where 0 to 2 are no terminals.
+    pub(crate) fn new() -> Result<Option<Self>, Errno> {
+        let [stdin, stdout, stderr] = system::standard();
+        let Some(shown) = [stdout, stderr, stdin].into_iter().find(|fd| isatty(fd)) else {
+            return Ok(None);
+        };
+        let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        unlockpt(&own)?;
+        ioctl_fionbio(&own, true)?;
+        let typed = isatty(stdin).then_some(stdin);
+        let mut modes = tcgetattr(shown)?;
+        if typed.is_none() {
+            // The caller's terminal is never raw then, and puts a carriage return before each newline.
+            modes.output_modes -= OutputModes::OPOST;
+        }
+        tcsetattr(&own, OptionalActions::Now, &modes)?;
+        tcsetwinsize(&own, tcgetwinsize(shown)?)?;
+        let keys = Keys { bytes: [0; PIECE_BYTES], from: 0, to: 0, is_quoted: false };
+        let (before, is_begun, is_closed) = (None, false, false);
+        Ok(Some(Self { own, typed, shown, before, keys, is_begun, is_closed }))
+    }
+
+    /// The command's end of it.
+    pub(crate) fn open(&self) -> Result<OwnedFd, Errno> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        ioctl_tiocgptpeer(&self.own, flags)
+    }
+
+    /// The command has begun, or goes on.
+    pub(crate) fn go_on(&mut self) {
+        self.is_begun = true;
+        self.resize();
+        let Some(typed) = self.typed.filter(|_| self.before.is_none()) else { return };
+        // In the background the keys are another job's. Where it is not the controlling terminal there are no jobs.
+        if tcgetpgrp(typed).is_ok_and(|group| group != getpgrp()) {
+            return;
+        }
+        if let Ok(before) = tcgetattr(typed) {
+            let mut raw = before.clone();
+            raw.make_raw();
+            if tcsetattr(typed, OptionalActions::Drain, &raw).is_ok() {
+                self.before = Some(before);
+            }
+        }
+    }
+
+    /// Gives the caller's terminal back as it was.
+    pub(crate) fn give_back(&mut self) {
+        if let (Some(before), Some(typed)) = (take(&mut self.before), self.typed) {
+            let _ = tcsetattr(typed, OptionalActions::Drain, &before);
+        }
+    }
+
+    /// Takes over the size of the caller's terminal.
+    pub(crate) fn resize(&self) {
+        let _ = tcgetwinsize(self.shown).and_then(|size| tcsetwinsize(&self.own, size));
+    }
+
+    /// What to wait for: at this program's end, and where the caller types.
+    pub(crate) fn awaited(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 2] {
+        // What the command has written is shown when the caller's terminal is raw.
+        if !self.is_begun {
+            return [None; 2];
+        }
+        let read = if self.is_closed { PollFlags::empty() } else { PollFlags::IN };
+        let write = if self.keys.is_waiting() { PollFlags::OUT } else { PollFlags::empty() };
+        let own = (!(read | write).is_empty()).then(|| (self.own.as_fd(), read | write));
+        let reads = self.before.is_some() && !self.keys.is_waiting();
+        [own, self.typed.filter(|_| reads).map(|typed| (typed, PollFlags::IN))]
+    }
+
+    /// Carries, once the command has begun, what has come at this program's end, and where the caller types; gives the signal of a key.
+    pub(crate) fn carry(&mut self, [has_shown, has_typed]: [bool; 2]) -> Option<u32> {
+        if has_shown {
+            self.show();
+        }
+        if has_typed && self.before.is_some() && !self.keys.is_waiting() {
+            self.take_keys();
+        }
+        self.carry_keys()
+    }
+
+    /// Shows all that the command has written, and no more of what it leaves behind.
+    pub(crate) fn show_rest(&mut self) {
+        for _ in 0..REST_PIECES {
+            if !self.show() {
+                return;
+            }
+        }
+    }
+
+    /// Shows what there is; false if there is nothing.
+    fn show(&mut self) -> bool {
+        let mut piece = [0; PIECE_BYTES];
+        match retry_on_intr(|| read(&self.own, &mut piece)) {
+            Ok(count @ 1..) => crate::write_all(self.shown, &piece[..count]).is_ok(),
+            Err(Errno::AGAIN) => false,
+            Ok(_) | Err(_) => {
+                self.is_closed = true;
+                false
+            }
+        }
+    }
+
+    fn take_keys(&mut self) {
+        let Some(typed) = self.typed else { return };
+        match read(typed, &mut self.keys.bytes) {
+            Ok(count @ 1..) => (self.keys.from, self.keys.to) = (0, count),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // The caller's terminal is gone.
+            Ok(_) | Err(_) => self.typed = None,
+        }
+    }
+
+    /// Up to the first key that is a signal, which is carried, too: the command's terminal echoes it.
+    fn carry_keys(&mut self) -> Option<u32> {
+        if !self.keys.is_waiting() {
+            return None;
+        }
+        let modes = tcgetattr(&self.own).ok();
+        let (end, is_quoted, signal) = self.keys.up_to_signal(modes.as_ref());
+        match write(&self.own, &self.keys.bytes[self.keys.from..end]) {
+            Ok(count) => {
+                self.keys.from += count;
+                if self.keys.from < end {
+                    return None;
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => return None,
+            // No process has it open.
+            Err(_) => self.keys.from = end,
+        }
+        self.keys.is_quoted = is_quoted;
+        signal
+    }
+}
+
+impl Keys {
+    fn is_waiting(&self) -> bool {
+        self.from < self.to
+    }
+
+    /// Where the first signal ends, or all; whether the key behind it is quoted; and the signal.
+    fn up_to_signal(&self, modes: Option<&Termios>) -> (usize, bool, Option<u32>) {
+        let mut is_quoted = self.is_quoted;
+        let Some(modes) = modes else { return (self.to, is_quoted, None) };
+        let is_key = |byte: u8, key| byte != NO_KEY && modes.special_codes[key] == byte;
+        let quotes = modes.local_modes.contains(LocalModes::ICANON | LocalModes::IEXTEN);
+        for at in self.from..self.to {
+            let byte = self.bytes[at];
+            if take(&mut is_quoted) {
+                continue;
+            }
+            if quotes && is_key(byte, SpecialCodeIndex::VLNEXT) {
+                is_quoted = true;
+            } else if modes.local_modes.contains(LocalModes::ISIG)
+                && let Some((_, signal)) = KEYS.iter().find(|(key, _)| is_key(byte, *key))
+            {
+                return (at + 1, false, Some(signal.as_raw().cast_unsigned()));
+            }
+        }
+        (self.to, is_quoted, None)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
