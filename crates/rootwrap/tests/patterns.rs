@@ -167,9 +167,13 @@ fn large_patterns_match_as_in_python() {
     let mut words = words();
     words.extend(odd.map(String::from));
     let mut writer = Writer::new();
-    // Python has no bound, so patterns that cost much are left out.
-    let is_cheap = |pattern: &String| {
-        let (pattern, work) = (Pattern::new(pattern), Work::default());
+    // Python has no bound, so patterns whose cost is high or unknown are left out.
+    let is_cheap = |text: &String| {
+        let (pattern, work) = (Pattern::new(text), Work::default());
+        if ours(&pattern, Mode::Compat, &words[..1]) == "unsupported" {
+            assert!(is_unsupported(text), "{text:?}");
+            return false;
+        }
         words.iter().all(|word| {
             let _ = pattern.matches(Mode::Compat, OsStr::new(word), &work);
             let _ = pattern.matches(Mode::Strict, OsStr::new(word), &work);
@@ -177,7 +181,7 @@ fn large_patterns_match_as_in_python() {
         })
     };
     let patterns: Vec<String> = (0..count).map(|_| writer.pattern()).filter(is_cheap).collect();
-    assert!(patterns.len() * 10 > count * 9, "{} of {count} cost little", patterns.len());
+    assert!(patterns.len() * 5 > count * 4, "{} of {count} are compared", patterns.len());
     compare("large", patterns.into_iter(), &words);
 }
 

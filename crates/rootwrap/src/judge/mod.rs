@@ -122,7 +122,7 @@ pub enum Refusal<'p> {
     NoFilter,
     /// A rule matches, and nothing that may be executed is where it leads. It is the first such.
     NotExecutable(&'p Rule),
-    /// The original breaks off at this rule, and comes to none behind it.
+    /// The original breaks off at this rule and comes to none behind it, or a pattern comes to its bound.
     BrokenOff(&'p Rule, Why),
     /// The command has a NUL in it, with which nothing can be run.
     Nul,

@@ -360,6 +360,32 @@ mod tests {
     }
 
     #[test]
+    fn pattern_beyond_its_bounds_ends_the_decision() {
+        let rules = "
+            [[rule]]
+            name = \"costly\"
+            users = [\"alice\"]
+            command = \"/usr/bin/x\"
+            args = [\"(?:(?:(?:(?:a|b)|c)|d)|e)*\"]
+
+            [[rule]]
+            name = \"wide\"
+            users = [\"alice\"]
+            command = \"/usr/bin/x\"
+            any_args = true
+        ";
+        let policy = Policy::parse(Path::new("exec.toml"), rules).unwrap();
+        let caller = Caller { user: "alice", is_in: &|_| None };
+        let decided = |length: usize| {
+            let argv = ["x".into(), "a".repeat(length).into()];
+            let wanted = Wanted { argv: &argv, run_as: None, environment: &[], goes_on: &|| true };
+            decide(&policy, "host", &caller, &wanted).map(|permit| permit.rule().name.clone())
+        };
+        assert_eq!(decided(4096), Ok("costly".into()));
+        assert_eq!(decided(WORD_BYTES_MAX), Err(Denial::TooCostly(TooCostly::Choices)));
+    }
+
+    #[test]
     fn what_nobody_waits_for_or_nothing_runs_with_is_not_matched() {
         let policy = Policy::parse(Path::new("exec.toml"), RULES).unwrap();
         let decided = |word: &str, goes_on: bool| {

@@ -56,6 +56,9 @@ enum Frame {
     Restore { register: u32, value: u32 },
 }
 
+// docs/rootwrap.md names the size, and it bounds the memory of a match.
+const _: () = assert!(size_of::<Frame>() == 16);
+
 /// Whether a program matches a word from its start.
 pub(super) fn run<T: Text + ?Sized>(
     program: &Program,

@@ -24,30 +24,41 @@ use std::sync::OnceLock;
 pub const STEPS_MAX: u64 = 1 << 26;
 /// Choices that one match may leave open. Each takes 16 bytes.
 pub const STACK_MAX: usize = 1 << 19;
+/// Steps for one sample, of which a check tries many.
+const SAMPLE_STEPS_MAX: u64 = 1 << 20;
 /// The processor compares so many bytes in about one step's time.
 const ASCII_BYTES_A_STEP: u32 = 64;
 
 /// The steps that are left for the patterns of one verdict.
 #[derive(Debug)]
-pub struct Work(Cell<u64>);
+pub struct Work {
+    most: u64,
+    left: Cell<u64>,
+}
 
 impl Default for Work {
     fn default() -> Self {
-        Self(Cell::new(STEPS_MAX))
+        Self::new(STEPS_MAX)
     }
 }
 
 impl Work {
+    /// At most so many steps.
+    #[must_use]
+    pub fn new(most: u64) -> Self {
+        Self { most, left: Cell::new(most) }
+    }
+
     /// The steps that were taken.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        STEPS_MAX - self.0.get()
+        self.most - self.left.get()
     }
 
     #[inline]
     fn take(&self, steps: u32) -> Result<(), TooCostly> {
-        let left = self.0.get().checked_sub(steps.into());
-        self.0.set(left.unwrap_or_default());
+        let left = self.left.get().checked_sub(steps.into());
+        self.left.set(left.unwrap_or_default());
         left.map(|_| ()).ok_or(TooCostly::Steps)
     }
 }
@@ -213,7 +224,7 @@ impl Pattern {
 
     /// Whether a text does match in compat mode.
     pub(crate) fn is_sample(&self, text: &str) -> bool {
-        self.matches(Mode::Compat, OsStr::new(text), &Work::default()) == Ok(true)
+        self.matches(Mode::Compat, OsStr::new(text), &Work::new(SAMPLE_STEPS_MAX)) == Ok(true)
     }
 }
 
