@@ -24,6 +24,8 @@ use rustix::termios::isatty;
 
 /// In which the daemon has to take what it is sent.
 const SEND_TIME: Duration = Duration::from_secs(10);
+/// How often a job in the background looks whether it is in the foreground.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What comes while a request is answered.
 pub(crate) enum Event {
@@ -176,9 +178,20 @@ impl Connection {
             ];
             let left =
                 until_ms.map(|until| Duration::from_millis(until.saturating_sub(system::now_ms())));
+            let looks = terminal.as_ref().is_some_and(|terminal| terminal.waits_for_keys());
+            let left = if looks { Some(left.unwrap_or(LOOK).min(LOOK)) } else { left };
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut fds, left.as_ref()) {
-                Ok(0) => return Ok(Event::Late),
+                Ok(0) if until_ms.is_some_and(|until| until <= system::now_ms()) || !looks => {
+                    return Ok(Event::Late);
+                }
+                Ok(0) => {
+                    if let Some(terminal) = terminal.as_deref_mut() {
+                        terminal.go_on();
+                    }
+                    has_come = [false; 2];
+                    continue;
+                }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -106,9 +106,9 @@ pub const SECTIONS: &[(&str, Terms)] = &[
             (
                 "Terminals",
                 "Where 0, 1 or 2 is a terminal, the command gets a terminal (pty) of roster-exec's instead: a process that \
-                 the command leaves behind does not read what is typed later. Keys reach the command if 0 is a terminal. \
-                 -t hands on the caller's own terminal, as a pager behind a pipe needs it; so does a call by root \
-                 for root. The terminal is not the command's own in either case: /dev/tty cannot be opened, a shell \
+                 the command leaves behind does not read what is typed later. Keys reach the command if 0 is a terminal and 1 is \
+                 not a pipe: a pager behind a pipe has the keys. -t hands on the caller's own terminal, as a command \
+                 that reads keys and writes to a pipe needs it; so does a call by root for root. The terminal is not the command's own in either case: /dev/tty cannot be opened, a shell \
                  has no job control, and a command in the background that reads waits.",
             ),
         ],

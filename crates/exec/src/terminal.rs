@@ -8,6 +8,7 @@ use crate::system;
 use core::mem::take;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, ioctl_fionbio, read, retry_on_intr, write};
 use rustix::process::{Signal, getpgrp};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -33,7 +34,7 @@ const NO_KEY: u8 = 0;
 pub(crate) struct Terminal {
     /// This program's end of it.
     own: OwnedFd,
-    /// Where the caller types, if 0 is a terminal.
+    /// Where the caller types, if 0 is a terminal and 1 no pipe.
     typed: Option<BorrowedFd<'static>>,
     /// Where the caller reads.
     shown: BorrowedFd<'static>,
@@ -65,7 +66,8 @@ impl Terminal {
         let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&own)?;
         ioctl_fionbio(&own, true)?;
-        let typed = isatty(stdin).then_some(stdin);
+        // Behind a pipe another program may have the keys and the modes of the caller's terminal, as a pager does.
+        let typed = (isatty(stdin) && !is_pipe(stdout)).then_some(stdin);
         let mut modes = tcgetattr(shown)?;
         if typed.is_none() {
             // The caller's terminal is never raw then, and puts a carriage return before each newline.
@@ -88,23 +90,32 @@ impl Terminal {
     pub(crate) fn go_on(&mut self) {
         self.is_begun = true;
         self.resize();
-        let Some(typed) = self.typed.filter(|_| self.before.is_none()) else { return };
-        // In the background the keys are another job's. Where it is not the controlling terminal there are no jobs.
-        if tcgetpgrp(typed).is_ok_and(|group| group != getpgrp()) {
+        let Some(typed) = self.typed else { return };
+        if is_in_background(typed) {
+            // The shell has given the terminal its own modes.
+            self.before = None;
             return;
         }
         if let Ok(before) = tcgetattr(typed) {
             let mut raw = before.clone();
             raw.make_raw();
             if tcsetattr(typed, OptionalActions::Drain, &raw).is_ok() {
-                self.before = Some(before);
+                self.before.get_or_insert(before);
             }
         }
     }
 
+    /// Whether the keys are another job's. No signal tells when they are this one's: fg of a shell sends none to a job
+    /// that runs.
+    pub(crate) fn waits_for_keys(&self) -> bool {
+        self.is_begun && self.before.is_none() && self.typed.is_some()
+    }
+
     /// Gives the caller's terminal back as it was.
     pub(crate) fn give_back(&mut self) {
-        if let (Some(before), Some(typed)) = (take(&mut self.before), self.typed) {
+        if let (Some(before), Some(typed)) = (take(&mut self.before), self.typed)
+            && !is_in_background(typed)
+        {
             let _ = tcsetattr(typed, OptionalActions::Drain, &before);
         }
     }
@@ -191,6 +202,15 @@ impl Terminal {
         self.keys.is_quoted = is_quoted;
         signal
     }
+}
+
+/// Where it is not the controlling terminal there are no jobs.
+fn is_in_background(terminal: BorrowedFd<'_>) -> bool {
+    tcgetpgrp(terminal).is_ok_and(|group| group != getpgrp())
+}
+
+fn is_pipe(fd: BorrowedFd<'_>) -> bool {
+    fstat(fd).is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Fifo)
 }
 
 impl Keys {

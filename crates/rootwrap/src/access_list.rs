@@ -16,16 +16,19 @@ const LIST_BYTES_MAX: usize = 64 << 10;
 /// Rights: `r` is 4, `w` is 2, `x` is 1.
 pub(crate) type Rights = u16;
 /// To connect to a socket takes `w`.
+pub(crate) const CONNECT: Rights = 2;
 pub(crate) const READ_WRITE: Rights = 6;
 
-/// An access list without entries for groups by name.
+/// An access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessList {
     pub(crate) owner: Rights,
     /// By uid.
     pub(crate) users: Vec<(u32, Rights)>,
     pub(crate) group: Rights,
-    /// The most that `users` and `group` have.
+    /// By gid.
+    pub(crate) groups: Vec<(u32, Rights)>,
+    /// The most that `users`, `group` and `groups` have.
     pub(crate) mask: Rights,
     pub(crate) others: Rights,
 }
@@ -35,10 +38,15 @@ impl AccessList {
     pub(crate) fn of_mode(mode: u32) -> Self {
         let rights = |shift: u32| (mode >> shift & 7) as Rights;
         let (owner, group, others) = (rights(6), rights(3), rights(0));
-        Self { owner, users: Vec::new(), group, mask: group, others }
+        Self { owner, users: Vec::new(), group, groups: Vec::new(), mask: group, others }
     }
 
-    /// The list of a file; `None` if it has a mode alone, or entries for groups by name.
+    /// Whether a mode says the same.
+    pub(crate) fn is_of_mode(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
+
+    /// The list of a file; `None` if it has a mode alone.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
         let mut bytes = vec![0; LIST_BYTES_MAX];
         match getxattr(path, ATTRIBUTE, &mut bytes[..]) {
@@ -48,7 +56,7 @@ impl AccessList {
         }
     }
 
-    /// Gives a file this list. The kernel keeps one without `users` as a mode.
+    /// Gives a file this list. The kernel keeps one without `users` and `groups` as a mode.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         setxattr(path, ATTRIBUTE, &self.encode(), XattrFlags::empty())
     }
@@ -57,8 +65,9 @@ impl AccessList {
         let users = self.users.iter().map(|&(uid, rights)| (2_u16, rights, uid));
         let entries = std::iter::once((1, self.owner, NO_ID)).chain(users);
         // Without a mask the kernel keeps the list as a mode.
-        let mask = (!self.users.is_empty()).then_some((16, self.mask, NO_ID));
-        let entries = entries.chain([(4, self.group, NO_ID)]).chain(mask);
+        let mask = (!self.is_of_mode()).then_some((16, self.mask, NO_ID));
+        let groups = self.groups.iter().map(|&(gid, rights)| (8, rights, gid));
+        let entries = entries.chain([(4, self.group, NO_ID)]).chain(groups).chain(mask);
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for (tag, rights, id) in entries.chain([(32, self.others, NO_ID)]) {
             bytes.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
@@ -73,13 +82,14 @@ impl AccessList {
         if u32::from_le_bytes(*version) != VERSION {
             return None;
         }
-        let mut list = Self { owner: 0, users: Vec::new(), group: 0, mask: 7, others: 0 };
+        let mut list = Self::of_mode(0);
         for &[tag, _, rights, _, a, b, c, d] in entries {
             let rights = Rights::from(rights);
             match tag {
                 1 => list.owner = rights,
                 2 => list.users.push((u32::from_le_bytes([a, b, c, d]), rights)),
                 4 => list.group = rights,
+                8 => list.groups.push((u32::from_le_bytes([a, b, c, d]), rights)),
                 16 => list.mask = rights,
                 32 => list.others = rights,
                 _ => return None,
@@ -102,6 +112,7 @@ mod tests {
         list.write(file.path()).unwrap();
         assert_eq!((mode(), AccessList::read(file.path())), (0o640, Ok(None)));
         list.users = vec![(1, 0), (65534, READ_WRITE)];
+        list.groups = vec![(2, READ_WRITE)];
         list.mask = READ_WRITE;
         list.write(file.path()).unwrap();
         // The bits of the group show the mask.
@@ -115,6 +126,6 @@ mod tests {
         assert!(
             (0..whole.len()).all(|end| end % 8 == 4 || AccessList::decode(&whole[..end]).is_none())
         );
-        assert_eq!(AccessList::decode(&[&whole[..], &[8, 0, 6, 0, 0, 0, 0, 0]].concat()), None);
+        assert_eq!(AccessList::decode(&[&whole[..], &[64, 0, 6, 0, 0, 0, 0, 0]].concat()), None);
     }
 }

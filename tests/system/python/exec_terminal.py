@@ -10,6 +10,7 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -110,6 +111,43 @@ def keys():
     _, terminal = start("seq 20000; exit 9")
     expect(terminal, "20000")
     expect(terminal, "job ended with 9, modes kept")
+
+
+def pipeline():
+    """The program behind a pipe has the keys and the modes of the person's terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = [sys.argv[1], "-s", sys.argv[2], "sh", "-c", "echo ready; exec sleep 1000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
+            print("pager shows", job.stdout.readline(), flush=True)
+            print("pager got", sys.stdin.readline(), flush=True)
+            job.terminate()
+        print("job died of", -job.returncode, flush=True)
+        os._exit(0)
+    expect(terminal, "pager shows b'ready\\n'\r\n")
+    os.write(terminal, b"key\n")
+    expect(terminal, "pager got key")
+    expect(terminal, "job died of 15")
+
+
+def foreground():
+    """A job in the background gets the keys when it is brought to the foreground, by a shell that sends no signal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        command = [sys.argv[1], "-s", sys.argv[2], "sh", "-c", "echo ready; read line; echo got $line"]
+        job = subprocess.Popen(command, process_group=0)
+        sys.stdin.readline()
+        print("fg", flush=True)
+        os.tcsetpgrp(0, job.pid)
+        sys.stdout.close()
+        job.wait()
+        os._exit(0)
+    expect(terminal, "ready")
+    os.write(terminal, b"fg\n")
+    expect(terminal, "fg\r\nfg\r\n")
+    os.write(terminal, b"hello\n")
+    expect(terminal, "got hello")
 
 
 def leftovers():

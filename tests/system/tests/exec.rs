@@ -417,6 +417,20 @@ fn exec_terminal_is_not_read_by_leftovers() {
 }
 
 #[test]
+fn exec_terminal_behind_pipe_keeps_keys_and_modes() {
+    root_or_return!();
+    let told = at_a_terminal("pipeline");
+    assert!(told.ends_with("job died of 15"), "{told}");
+}
+
+#[test]
+fn exec_terminal_job_in_foreground_gets_keys() {
+    root_or_return!();
+    let told = at_a_terminal("foreground");
+    assert!(told.ends_with("got hello"), "{told}");
+}
+
+#[test]
 fn exec_terminal_option_hands_on_own() {
     root_or_return!();
     let told = at_a_terminal("own");

@@ -3,7 +3,7 @@
 //! entry without rights in the access list of the socket. Root passes access lists and is never refused.
 
 use super::persons::Persons;
-use crate::access_list::{AccessList, READ_WRITE, Rights};
+use crate::access_list::{AccessList, CONNECT, READ_WRITE, Rights};
 use roster_descriptors::closing::Pending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -18,8 +18,9 @@ const HANGING_OF_USER_MAX: usize = 32;
 const HANGING_MAX: usize = 1024;
 /// Uids in the list, beyond which all users but root are refused: one user may have thousands.
 const REFUSED_MAX: usize = 256;
-/// An entry of this uid, which no list binds, keeps the rights of others while all users are refused.
-const MARK: u32 = 0;
+/// What a user has instead of the right to connect while it is refused. It says nothing of a socket, so the next daemon
+/// tells what a gate has closed from what an administrator has.
+const CLOSED: Rights = 1;
 
 /// Of one socket.
 pub(super) struct Gate {
@@ -42,9 +43,10 @@ impl Gate {
         if !status.file_type().is_socket() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let of_mode = || AccessList::of_mode(status.permissions().mode());
         // A file system without access lists has modes alone.
-        let open = AccessList::read(path).ok().flatten().map_or_else(of_mode, reopened);
+        let list = AccessList::read(path).ok().flatten();
+        let list = list.unwrap_or_else(|| AccessList::of_mode(status.permissions().mode()));
+        let open = reopened(list);
         let refused = Mutex::new(Refused::Users(BTreeSet::new()));
         let gate = Self { path: path.to_owned(), persons, open, refused };
         gate.apply(&Refused::Users(BTreeSet::new()));
@@ -83,8 +85,8 @@ impl Gate {
         if list.write(&self.path).is_err() {
             // The file system has no access lists.
             let is_open = *refused == Refused::Users(BTreeSet::new());
-            let mode = if is_open { mode_of(&self.open) } else { 0o600 };
-            let _ = fs::set_permissions(&self.path, Permissions::from_mode(mode));
+            let list = if is_open { &self.open } else { &self.list(&Refused::AllButRoot) };
+            let _ = fs::set_permissions(&self.path, Permissions::from_mode(mode_of(list)));
         }
     }
 
@@ -92,12 +94,17 @@ impl Gate {
         let mut list = self.open.clone();
         match refused {
             Refused::Users(uids) => {
-                list.users.retain(|(uid, _)| !uids.contains(uid));
-                list.users.extend(uids.iter().map(|&uid| (uid, 0)));
+                // An entry of the administrator's that lets nobody connect stays.
+                list.users.retain(|(uid, rights)| !uids.contains(uid) || rights & CONNECT == 0);
+                let listed: BTreeSet<u32> = list.users.iter().map(|(uid, _)| *uid).collect();
+                list.users.extend(uids.difference(&listed).map(|&uid| (uid, CLOSED)));
             }
             Refused::AllButRoot => {
-                list.users.push((MARK, list.others));
-                (list.mask, list.others) = (0, 0);
+                // The mask binds all entries but those of the owner and of others.
+                let rights = if list.is_of_mode() { &mut list.group } else { &mut list.mask };
+                for rights in [rights, &mut list.others] {
+                    *rights = if *rights & CONNECT == 0 { *rights } else { CLOSED };
+                }
             }
         }
         // The kernel takes entries in this order alone.
@@ -108,11 +115,10 @@ impl Gate {
 
 /// The list without what a gate has put into it.
 fn reopened(mut list: AccessList) -> AccessList {
-    let marked = list.users.iter().find(|(uid, _)| *uid == MARK).map(|(_, rights)| *rights);
-    if let Some(others) = marked {
-        (list.mask, list.others) = (READ_WRITE, others);
+    list.users.retain(|(_, rights)| *rights != CLOSED);
+    for rights in [&mut list.group, &mut list.mask, &mut list.others] {
+        *rights = if *rights == CLOSED { READ_WRITE } else { *rights };
     }
-    list.users.retain(|(uid, rights)| *uid != MARK && *rights != 0);
     list
 }
 
@@ -166,7 +172,7 @@ mod tests {
         assert_eq!(socket.list(), None);
         gate.adjust(&Pending::from([(7, HANGING_OF_USER_MAX), (8, 1)]));
         let list = socket.list().unwrap();
-        assert_eq!((&list.users[..], list.mask, list.others), (&[(7, 0)][..], 6, 6));
+        assert_eq!((&list.users[..], list.mask, list.others), (&[(7, CLOSED)][..], 6, 6));
         gate.adjust(&Pending::from([(8, 1)]));
         assert_eq!((socket.list(), socket.mode()), (None, 0o666));
     }
@@ -176,8 +182,7 @@ mod tests {
         let socket = Socket::new();
         let gate = socket.gate();
         gate.adjust(&(1..=HANGING_MAX as u32).map(|uid| (uid, 1)).collect());
-        let list = socket.list().unwrap();
-        assert_eq!((list.owner, list.mask, list.others), (6, 0, 0));
+        assert_eq!((socket.list(), socket.mode()), (None, 0o611));
         gate.adjust(&Pending::new());
         assert_eq!((socket.list(), socket.mode()), (None, 0o666));
     }
@@ -189,7 +194,7 @@ mod tests {
         {
             let socket = Socket::new();
             socket.gate().adjust(&pending);
-            assert!(socket.list().is_some());
+            assert!(socket.list().is_some() || socket.mode() == 0o611);
             let _next = socket.gate();
             assert_eq!((socket.list(), socket.mode()), (None, 0o666), "{pending:?}");
         }
@@ -199,13 +204,31 @@ mod tests {
     fn gate_keeps_access_list_of_administrator() {
         let socket = Socket::new();
         let mut own = AccessList::of_mode(0o660);
-        own.users = vec![(1, READ_WRITE), (7, READ_WRITE)];
+        own.users = vec![(1, READ_WRITE), (7, READ_WRITE), (8, 0)];
+        own.groups = vec![(9, READ_WRITE)];
         own.mask = READ_WRITE;
         own.write(&socket.path()).unwrap();
         let gate = socket.gate();
-        gate.adjust(&Pending::from([(7, HANGING_OF_USER_MAX)]));
-        assert_eq!(socket.list().unwrap().users, [(1, READ_WRITE), (7, 0)]);
+        gate.adjust(&Pending::from([(7, HANGING_OF_USER_MAX), (8, HANGING_OF_USER_MAX)]));
+        assert_eq!(socket.list().unwrap().users, [(1, READ_WRITE), (7, CLOSED), (8, 0)]);
+        gate.adjust(&Pending::from([(7, HANGING_MAX)]));
+        assert_eq!(socket.mode(), 0o610);
+        // The next daemon does not know an entry that this one has replaced.
+        let _next = socket.gate();
+        assert_eq!(socket.list(), Some(own.clone()));
         gate.adjust(&Pending::new());
         assert_eq!(socket.list(), Some(own));
+    }
+
+    #[test]
+    fn gate_opens_mode_that_killed_daemon_left_closed() {
+        for mode in [0o666, 0o660, 0o600] {
+            let open = AccessList::of_mode(mode);
+            let socket = Socket::new();
+            let gate = Gate { open: open.clone(), ..socket.gate() };
+            let closed = mode_of(&gate.list(&Refused::AllButRoot));
+            assert_eq!((closed & 0o700, closed & 0o066), (0o600, 0), "{mode:o}");
+            assert_eq!(reopened(AccessList::of_mode(closed)), open, "{mode:o}");
+        }
     }
 }
