@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What strace is told, so that a record holds all that is needed.
+/// Options by which a record holds whole strings and paths.
 const RECORDING: [&str; 6] = ["-y", "-xx", "-s", "100000000", "-e", TRACE];
 /// Names with a question mark are those that some architectures lack.
 const TRACE: &str = "trace=?open,openat,lseek,write,pwrite64,fsync,fdatasync,?rename,?renameat,renameat2,ftruncate,\
@@ -115,6 +115,13 @@ impl Recording {
     #[must_use]
     pub fn calls(&self) -> usize {
         self.changes.len()
+    }
+
+    /// The number of the call that made a file.
+    #[must_use]
+    pub fn made(&self, file: &Path) -> Option<usize> {
+        let is_it = |change: &Change| matches!(change, Change::Make(path) if path == file);
+        self.changes.iter().position(is_it).map(|at| at + 1)
     }
 
     /// All states, each once.
@@ -219,7 +226,7 @@ enum Writes {
     Some(u64),
 }
 
-/// What a file system keeps: contents apart from names.
+/// A file system: contents and names apart.
 struct Disk {
     contents: Vec<Content>,
     names: BTreeMap<PathBuf, usize>,
