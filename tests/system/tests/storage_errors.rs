@@ -107,8 +107,11 @@ fn campaign(
             }
             tally.count("errors");
         }
-        verify(kept, tally, number, &format!("after {role}, {} {}", fault.0, fault.1));
+        if is_whole() {
+            verify(kept, tally, number, &format!("after {role}, {} {}", fault.0, fault.1));
+        }
     }
+    verify(kept, tally, number, &format!("after {role}"));
 }
 
 fn shell(number: u32) -> String {
@@ -244,6 +247,7 @@ fn error_in_enable_keeps_nsswitch_whole() {
     let mut tally = Tally::of("errors in roster enable and disable", &["wrong"]);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("nsswitch.conf");
+    let backup = folder.path().join("nsswitch.conf.roster-backup");
     let plain = "passwd: files\ngroup: files\n";
     let edit = |verb: &str, fault: Option<&str>| {
         let mut command = Command::new(tool("strace", "strace"));
@@ -263,7 +267,7 @@ fn error_in_enable_keeps_nsswitch_whole() {
         for (calls, error, _) in faults() {
             for call in 1..=CALLS_MAX {
                 fs::write(&file, plain).expect("write");
-                let _ = fs::remove_file(folder.path().join("nsswitch.conf.roster-backup"));
+                let _ = fs::remove_file(&backup);
                 if verb == "disable" {
                     assert_eq!(edit("enable", None).code, 0);
                 }
@@ -277,6 +281,8 @@ fn error_in_enable_keeps_nsswitch_whole() {
                 let text = read();
                 let is_whole = text == old || text == new;
                 tally.check(is_whole, "wrong", || format!("{verb} {fault}: {text:?}"));
+                let is_undoable = text == plain || backup.exists();
+                tally.check(is_undoable, "wrong", || format!("{verb} {fault}: no backup"));
                 let is_told = done.code != 0 || text == new;
                 tally.check(is_told, "wrong", || format!("{verb} {fault}: {done:?}"));
                 for verb in ["enable", "disable"] {
