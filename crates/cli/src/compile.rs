@@ -10,7 +10,7 @@ use roster_snapshot_build::Image;
 use roster_snapshot_build::compile::{
     self, Compiled, Note, Progress as At, Remark, Report, Source,
 };
-use roster_snapshot_build::publish::{PublishError, Published, Rights, publish};
+use roster_snapshot_build::publish::{PublishError, Published, Rights, SYNC, publish};
 use roster_snapshot_build::{copy, mark};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -209,6 +209,10 @@ fn advice(error: &PublishError, path: &Path) -> String {
         Some(folder) if !folder.as_os_str().is_empty() => folder.display(),
         _ => Path::new(".").display(),
     };
+    if error.action == SYNC {
+        return "; the new file is in place, but a power failure may bring the old one back"
+            .to_owned();
+    }
     match error.source.kind() {
         ErrorKind::NotFound => format!("; make the folder first: mkdir -p -m 755 {folder}"),
         ErrorKind::PermissionDenied => format!("; run this as a user who may write to {folder}"),

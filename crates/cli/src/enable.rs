@@ -33,7 +33,9 @@ pub fn enable(options: &Edit, shadow: bool, out: &mut dyn Write) -> Result<()> {
             let is_new = !backup.exists();
             keep_backup(&original, &options.file)?;
             if let Err(error) = original.replace(&text) {
-                if is_new {
+                // If only the sync of the folder failed, the new text is in place.
+                let is_there = fs::read_to_string(&options.file).is_ok_and(|now| now == text);
+                if is_new && !is_there {
                     let _ = fs::remove_file(&backup);
                 }
                 return Err(error);

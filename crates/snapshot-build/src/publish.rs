@@ -21,7 +21,10 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// Between two tries for the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Why the old file is still in place.
+/// The action that fails when the new file is in place, and may be gone after a power failure.
+pub const SYNC: &str = "sync";
+
+/// Why the old file is still in place, or with [`SYNC`] may be again.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path}")]
 pub struct PublishError {
@@ -98,7 +101,7 @@ pub fn publish_after(
         Ok(Published { generation, bytes })
     };
     let published = attempt().inspect_err(|_| place.remove_temp())?;
-    fs::fsync(&place.folder).map_err(io::Error::from).map_err(failed("sync", folder_path))?;
+    fs::fsync(&place.folder).map_err(io::Error::from).map_err(failed(SYNC, folder_path))?;
     Ok(published)
 }
 

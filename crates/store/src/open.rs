@@ -100,19 +100,34 @@ pub fn opening_stopped(folder: &Path) {
 }
 
 fn open_file(path: &Path, identity: &str) -> Result<Store, StoreError> {
-    // What a directory shows to whom it trusts is not for everybody on this host.
-    let failed = |source| StoreError::io("open", path, source);
-    let mut how = fs::OpenOptions::new();
-    how.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = how.open(path).map_err(failed)?;
-    let is_fresh = file.metadata().map_err(failed)?.len() == 0;
-    drop(file);
-    let opened = open_database(path, identity);
-    if is_fresh && matches!(opened, Err(StoreError::Io { .. })) {
-        // What a full disk took of it is nothing, and would pass for a damaged cache the next time.
-        let _ = fs::remove_file(path);
+    if !path.exists() {
+        made(path, |temporary| open_database(temporary, identity).map(drop))?;
     }
-    Ok(Store { database: opened?, path: path.to_owned() })
+    Ok(Store { database: open_database(path, identity)?, path: path.to_owned() })
+}
+
+/// Makes a file under another name and moves it to `path`: a file that a power failure cuts off in its creation is
+/// never there. It is not for everybody on this host, and lasts when this returns.
+pub(crate) fn made(
+    path: &Path,
+    make: impl FnOnce(&Path) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    let failed = |source| StoreError::io("make", path, source);
+    let _ = fs::remove_file(&temporary);
+    let attempt = || {
+        let mut how = fs::OpenOptions::new();
+        let file = how.write(true).create_new(true).mode(0o600).open(&temporary).map_err(failed)?;
+        make(&temporary)?;
+        file.sync_all().and_then(|()| fs::rename(&temporary, path)).map_err(failed)
+    };
+    attempt().inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
 fn open_database(path: &Path, identity: &str) -> Result<Database, StoreError> {

@@ -12,12 +12,15 @@
 pub mod artifacts;
 pub mod booted;
 pub mod caller;
+pub mod clock;
 pub mod control_group;
 pub mod corpus;
+pub mod crash;
 pub mod differ;
 pub mod directory;
 pub mod exec;
 pub mod host;
+pub mod kept;
 pub mod memory;
 pub mod model;
 pub mod nscd;
@@ -27,6 +30,8 @@ pub mod scenario;
 pub mod servers;
 pub mod sshd;
 pub mod stacks;
+pub mod strace;
+pub mod tally;
 pub mod wait;
 
 pub use artifacts::{
@@ -39,6 +44,7 @@ pub use corpus::Corpus;
 pub use directory::Directory;
 pub use exec::{Exec, Record};
 pub use host::{Host, Output, needs_root, run, tool};
+pub use kept::Kept;
 pub use nscd::{Names, Responder};
 pub use pam::Pam;
 pub use rosterd::{Domain, Rosterd};

@@ -88,6 +88,13 @@ impl Domain {
             .with("group", &format!("{group:?}"))
     }
 
+    /// The domain under another name.
+    #[must_use]
+    pub fn renamed(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
     /// The domain with a key set; the value is TOML.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {

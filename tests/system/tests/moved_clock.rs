@@ -1,49 +1,20 @@
 //! A wall clock that is set ten years back or ahead, while the daemon runs and between two of its lives:
 //! changes are followed, what was asked on demand is asked again, nobody goes, and no password lives longer.
 
+use roster_system_tests::clock::{Clock, now_unix};
 use roster_system_tests::host::tool;
 use roster_system_tests::pam::{self, PASSWORD};
 use roster_system_tests::rosterd::SOON;
 use roster_system_tests::{
-    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, c_program_with, needs_root, run,
-    wait_for, wait_until,
+    Directory, Domain, Rosterd, Schema, Server, Setup, Slapd, needs_root, run, wait_for, wait_until,
 };
 use roster_wire::pam::{Kind, Verdict};
 use serde_json::Value;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 const TEN_YEARS: i64 = 3653 * 86_400;
 const LAB: &str = "dc=lab,dc=example";
-
-/// The wall clock of processes that `c/clock.c` is loaded into.
-struct Clock(File);
-
-impl Clock {
-    /// Of a daemon that is not started yet.
-    fn of(rosterd: &mut Rosterd) -> Self {
-        let library = c_program_with("clock", "clock.so", &["-shared", "-fPIC"]);
-        let path = rosterd.host().path("clock");
-        fs::write(&path, 0_i64.to_ne_bytes()).expect("write the clock");
-        rosterd.within(&format!(
-            "export LD_PRELOAD={} ROSTER_TEST_CLOCK={}; exec \"$@\"",
-            library.display(),
-            path.display()
-        ));
-        Self(File::options().write(true).open(path).expect("open the clock"))
-    }
-
-    fn set(&self, shift: i64) {
-        self.0.write_all_at(&shift.to_ne_bytes(), 0).expect("move the clock");
-    }
-}
-
-/// The time by the host's own clock.
-fn now_unix() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
-}
 
 /// The year in which a clock that is so far off is.
 fn year(shift: i64) -> String {

@@ -1,13 +1,15 @@
-//! Keeps the file of credentials open, and in memory what could not be written to it.
+//! Keeps the two files of credentials open, and in memory what could not be written to them.
 //!
-//! A database refuses everything after its first error. So the file is opened again, with pauses, as the cache
+//! A database refuses everything after its first error. So the files are opened again, with pauses, as the cache
 //! is. Until then changes wait in memory, and readers see the file as if they were in it: a password that is to
 //! be forgotten is forgotten, and a wrong one is counted. What waits is lost with the process. Decides nothing
 //! about passwords.
 
 use super::lock;
 use roster_store::credentials::Measured;
-use roster_store::credentials::{CREDENTIALS_FILE, Changes, Credential, Credentials, Mark, Match};
+use roster_store::credentials::{
+    CREDENTIALS_FILE, Changes, Credential, Credentials, Mark, Match, Opened,
+};
 use roster_store::{SetAside, StoreError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -291,17 +293,32 @@ impl CredentialStore {
         if self.faults.opening.load(std::sync::atomic::Ordering::SeqCst) {
             return Err(self.closed("Input/output error"));
         }
-        let (file, set_aside) = Credentials::open(&self.folder)?;
-        if let Some(SetAside { path, reason, .. }) = set_aside {
-            tracing::error!(
-                "what was kept of passwords was set aside as {}; everybody has to log in once while the \
-                 directory answers: {reason}",
-                path.display()
-            );
+        let Opened { credentials: file, set_aside, is_lost } = Credentials::open(&self.folder)?;
+        for SetAside { path, reason, .. } in set_aside {
+            let path = path.display();
+            if is_lost {
+                tracing::error!(
+                    "what was kept of passwords was set aside as {path}; everybody has to log in once while \
+                     the directory answers: {reason}"
+                );
+            } else {
+                tracing::warn!(
+                    "one of the two files of passwords was set aside as {path}, and made again from the other: \
+                     {reason}"
+                );
+            }
         }
         let found = latest_dated(&file)?;
+        let trouble = file.trouble();
         let mut state = lock(&self.state);
         state.file = Some(Arc::new(file));
+        if !trouble.is_empty() && state.error.is_empty() {
+            tracing::error!(
+                "passwords for offline logins are in one file instead of two: {trouble}"
+            );
+            state.error = trouble;
+            self.failed.notify_one();
+        }
         if !std::mem::replace(&mut state.was_opened, true) {
             // One that was made meanwhile may be of a clock that was set back.
             let is_later = |mark: &Mark| mark.unix > found.unix;
@@ -332,7 +349,7 @@ impl CredentialStore {
     ) -> Result<T, StoreError> {
         let result = read(&file);
         drop(file);
-        if let Err(error @ StoreError::Io { .. }) = &result {
+        if let Err(error @ (StoreError::Io { .. } | StoreError::Damaged { .. })) = &result {
             self.close(error);
         }
         result

@@ -1,0 +1,530 @@
+//! States in which a power failure may leave files. They are made from a record of the calls that changed the files.
+//!
+//! A write lasts for certain once its file was synced, a name once its folder was. Before that each may be there or not,
+//! in any order, and the last write may be there in part. File systems promise more: a program that copes with these
+//! states copes with theirs.
+
+use crate::host::{Output, run, tool};
+use crate::strace::Strace;
+use rustix::process::Pid;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Options by which a record holds whole strings and paths.
+const RECORDING: [&str; 6] = ["-y", "-xx", "-s", "100000000", "-e", TRACE];
+/// Names with a question mark are those that some architectures lack.
+const TRACE: &str = "trace=?open,openat,lseek,write,pwrite64,fsync,fdatasync,?rename,?renameat,renameat2,ftruncate,\
+                     ?unlink,unlinkat";
+/// Random selections of unsynced writes, for each call.
+const SELECTIONS: u64 = 2;
+/// A disk writes so much whole.
+const SECTOR_BYTES: usize = 512;
+
+/// Files by their paths.
+pub type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// What a call did.
+#[derive(Clone, Debug)]
+enum Change {
+    Make(PathBuf),
+    Write { path: PathBuf, at: usize, bytes: Vec<u8> },
+    Length { path: PathBuf, length: usize },
+    Sync(PathBuf),
+    Rename { from: PathBuf, to: PathBuf },
+    Remove(PathBuf),
+}
+
+/// One state after a power failure.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// After how many calls.
+    pub calls: usize,
+    /// What of them had reached the disk.
+    pub what: String,
+    /// The files that are there.
+    pub files: Files,
+}
+
+/// Files at a moment, and the calls that changed them since.
+#[derive(Debug)]
+pub struct Recording {
+    root: PathBuf,
+    before: Files,
+    changes: Vec<Change>,
+    modes: HashMap<PathBuf, u32>,
+}
+
+/// A recording that goes on.
+#[derive(Debug)]
+pub struct Recorder {
+    root: PathBuf,
+    before: Files,
+    modes: HashMap<PathBuf, u32>,
+    strace: Strace,
+}
+
+impl Recorder {
+    /// Records what running processes do below `root`, by the file `record`.
+    ///
+    /// # Panics
+    /// If the files cannot be read; so do the other functions of this file.
+    #[must_use]
+    pub fn start(root: &Path, pids: &[Pid], record: &Path) -> Self {
+        let strace = Strace::attach(pids, record, &RECORDING);
+        strace.wait_until_quiet();
+        let (before, modes) = read(root);
+        Self { root: root.to_owned(), before, modes, strace }
+    }
+
+    /// Ends when the processes change nothing any more.
+    #[must_use]
+    pub fn end(self) -> Recording {
+        self.strace.wait_until_quiet();
+        Recording::new(&self.root, self.before, self.modes, &self.strace.end())
+    }
+}
+
+impl Recording {
+    /// What a command does below `root`, and how it ended.
+    #[must_use]
+    pub fn of(root: &Path, record: &Path, command: &Command) -> (Self, Output) {
+        let (before, modes) = read(root);
+        let mut traced = Command::new(tool("strace", "strace"));
+        traced.args(["-f", "-qq", "-o"]).arg(record).args(RECORDING);
+        traced.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            traced.env(name, value.unwrap_or_default());
+        }
+        let done = run(&mut traced);
+        let text =
+            String::from_utf8_lossy(&fs::read(record).expect("read the record")).into_owned();
+        (Self::new(root, before, modes, &text), done)
+    }
+
+    fn new(root: &Path, before: Files, mut modes: HashMap<PathBuf, u32>, record: &str) -> Self {
+        let changes =
+            Parser { root, offsets: HashMap::new(), known: before.clone() }.changes(record);
+        modes.extend(read(root).1);
+        Self { root: root.to_owned(), before, changes, modes }
+    }
+
+    /// Number of calls that changed something.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// The number of the call that made a file.
+    #[must_use]
+    pub fn made(&self, file: &Path) -> Option<usize> {
+        let is_it = |change: &Change| matches!(change, Change::Make(path) if path == file);
+        self.changes.iter().position(is_it).map(|at| at + 1)
+    }
+
+    /// All states, each once.
+    #[must_use]
+    pub fn states(&self) -> Vec<State> {
+        let mut disk = Disk::with(&self.before);
+        let mut seen = BTreeSet::new();
+        let mut states = Vec::new();
+        for calls in 0..=self.changes.len() {
+            if let Some(change) = calls.checked_sub(1).map(|last| &self.changes[last]) {
+                disk.apply(change);
+            }
+            for names in [Names::All, Names::Synced] {
+                let selections = (0..SELECTIONS).map(|n| Writes::Some((calls as u64) << 8 | n));
+                for writes in
+                    [Writes::All, Writes::Synced, Writes::Torn].into_iter().chain(selections)
+                {
+                    let files = disk.after_failure(names, writes);
+                    if seen.insert(files.clone()) {
+                        let last = calls.checked_sub(1).map(|last| self.changes[last].name());
+                        let last = last.unwrap_or_else(|| "nothing".to_owned());
+                        let what =
+                            format!("call {calls} ({last}), names {names:?}, writes {writes:?}");
+                        states.push(State { calls, what, files });
+                    }
+                }
+            }
+        }
+        states
+    }
+
+    /// Makes the files those of a state.
+    pub fn put(&self, state: &State) {
+        put(&self.root, &state.files, &self.modes);
+    }
+}
+
+/// Makes the files below `root` these.
+fn put(root: &Path, files: &Files, modes: &HashMap<PathBuf, u32>) {
+    for path in read(root).0.keys() {
+        fs::remove_file(root.join(path)).expect("remove a file");
+    }
+    for (path, bytes) in files {
+        let place = root.join(path);
+        fs::write(&place, bytes).expect("write a file");
+        let mode = modes.get(path).copied().unwrap_or(0o600);
+        fs::set_permissions(&place, fs::Permissions::from_mode(mode)).expect("chmod");
+    }
+}
+
+/// All regular files below a folder, and their modes.
+fn read(root: &Path) -> (Files, HashMap<PathBuf, u32>) {
+    let (mut files, mut modes) = (Files::new(), HashMap::new());
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("list a folder").flatten() {
+            let Ok(metadata) = entry.path().symlink_metadata() else { continue };
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else if metadata.is_file() {
+                let path = entry.path().strip_prefix(root).expect("below the root").to_owned();
+                // It may have been a temporary one.
+                let Ok(bytes) = fs::read(entry.path()) else { continue };
+                modes.insert(path.clone(), metadata.permissions().mode() & 0o7777);
+                files.insert(path, bytes);
+            }
+        }
+    }
+    (files, modes)
+}
+
+impl Change {
+    fn name(&self) -> String {
+        match self {
+            Self::Make(path) => format!("create {}", path.display()),
+            Self::Write { path, at, bytes } => {
+                format!("write {} bytes at {at} of {}", bytes.len(), path.display())
+            }
+            Self::Length { path, length } => format!("truncate {} to {length}", path.display()),
+            Self::Sync(path) => format!("sync {}", path.display()),
+            Self::Rename { from, to } => format!("rename {} to {}", from.display(), to.display()),
+            Self::Remove(path) => format!("remove {}", path.display()),
+        }
+    }
+}
+
+/// Which names are there.
+#[derive(Clone, Copy, Debug)]
+enum Names {
+    All,
+    Synced,
+}
+
+/// Which writes are there.
+#[derive(Clone, Copy, Debug)]
+enum Writes {
+    All,
+    Synced,
+    /// All but the end of the last.
+    Torn,
+    /// A selection by this seed.
+    Some(u64),
+}
+
+/// A file system: contents and names apart.
+struct Disk {
+    contents: Vec<Content>,
+    names: BTreeMap<PathBuf, usize>,
+    synced: BTreeMap<PathBuf, usize>,
+}
+
+struct Content {
+    synced: Vec<u8>,
+    waiting: Vec<Change>,
+}
+
+impl Disk {
+    fn with(files: &Files) -> Self {
+        let contents =
+            files.values().map(|bytes| Content { synced: bytes.clone(), waiting: Vec::new() });
+        let names: BTreeMap<_, _> = files.keys().cloned().zip(0..).collect();
+        Self { contents: contents.collect(), synced: names.clone(), names }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Make(path) => {
+                self.names.insert(path.clone(), self.contents.len());
+                self.contents.push(Content { synced: Vec::new(), waiting: Vec::new() });
+            }
+            Change::Write { path, .. } | Change::Length { path, .. } => {
+                if let Some(&file) = self.names.get(path) {
+                    self.contents[file].waiting.push(change.clone());
+                }
+            }
+            Change::Sync(path) => match self.names.get(path) {
+                Some(&file) => self.contents[file].sync(),
+                None => self.sync_folder(path),
+            },
+            Change::Rename { from, to } => {
+                if let Some(file) = self.names.remove(from) {
+                    self.names.insert(to.clone(), file);
+                }
+            }
+            Change::Remove(path) => {
+                self.names.remove(path);
+            }
+        }
+    }
+
+    fn sync_folder(&mut self, folder: &Path) {
+        let is_there = |path: &Path| path.parent() == Some(folder);
+        self.synced.retain(|path, _| !is_there(path));
+        let names = self.names.iter().filter(|(path, _)| is_there(path));
+        self.synced.extend(names.map(|(path, file)| (path.clone(), *file)));
+    }
+
+    fn after_failure(&self, names: Names, writes: Writes) -> Files {
+        let names = match names {
+            Names::All => &self.names,
+            Names::Synced => &self.synced,
+        };
+        names.iter().map(|(path, file)| (path.clone(), self.contents[*file].with(writes))).collect()
+    }
+}
+
+impl Content {
+    fn sync(&mut self) {
+        self.synced = self.with(Writes::All);
+        self.waiting.clear();
+    }
+
+    fn with(&self, writes: Writes) -> Vec<u8> {
+        let mut bytes = self.synced.clone();
+        for (number, change) in self.waiting.iter().enumerate() {
+            let is_last = number + 1 == self.waiting.len();
+            match writes {
+                Writes::All => apply(&mut bytes, change, usize::MAX),
+                Writes::Synced => {}
+                Writes::Torn if is_last => apply(&mut bytes, change, half(change)),
+                Writes::Torn => apply(&mut bytes, change, usize::MAX),
+                Writes::Some(seed) if is_selected(seed, number) => {
+                    apply(&mut bytes, change, if is_last { half(change) } else { usize::MAX });
+                }
+                Writes::Some(_) => {}
+            }
+        }
+        bytes
+    }
+}
+
+/// Whole sectors, about half of what a call wrote.
+fn half(change: &Change) -> usize {
+    match change {
+        Change::Write { bytes, .. } => bytes.len() / 2 / SECTOR_BYTES * SECTOR_BYTES,
+        _ => 0,
+    }
+}
+
+fn is_selected(seed: u64, number: usize) -> bool {
+    // SplitMix64.
+    let mut x = seed.wrapping_add((number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) & 1 == 1
+}
+
+fn apply(content: &mut Vec<u8>, change: &Change, limit: usize) {
+    match change {
+        Change::Write { at, bytes, .. } => {
+            let bytes = &bytes[..bytes.len().min(limit)];
+            let end = at + bytes.len();
+            if !bytes.is_empty() {
+                content.resize(content.len().max(end), 0);
+                content[*at..end].copy_from_slice(bytes);
+            }
+        }
+        Change::Length { length, .. } if limit > 0 => content.resize(*length, 0),
+        _ => {}
+    }
+}
+
+/// Reads a record of `strace -f -y -xx`.
+struct Parser<'a> {
+    root: &'a Path,
+    /// Of descriptors, by number and path.
+    offsets: HashMap<(String, PathBuf), usize>,
+    known: Files,
+}
+
+impl Parser<'_> {
+    fn changes(mut self, record: &str) -> Vec<Change> {
+        let mut begun: HashMap<&str, &str> = HashMap::new();
+        let mut changes = Vec::new();
+        for line in record.lines() {
+            let Some((pid, call)) = line.split_once(char::is_whitespace) else { continue };
+            let call = call.trim_start();
+            if let Some(first) = call.strip_suffix(" <unfinished ...>") {
+                begun.insert(pid, first);
+                continue;
+            }
+            let whole =
+                match call.strip_prefix("<... ").and_then(|rest| rest.split_once("resumed>")) {
+                    Some((_, rest)) => format!("{}{rest}", begun.remove(pid).unwrap_or_default()),
+                    None => call.to_owned(),
+                };
+            changes.extend(self.call(&whole));
+        }
+        changes
+    }
+
+    /// What a call below the root did.
+    fn call(&mut self, text: &str) -> Vec<Change> {
+        let Some((call, result)) = text.rsplit_once(" = ") else { return Vec::new() };
+        let Some((name, args)) =
+            call.trim_end().strip_suffix(')').and_then(|call| call.split_once('('))
+        else {
+            return Vec::new();
+        };
+        if result.starts_with('-') {
+            return Vec::new();
+        }
+        let args: Vec<&str> = args.split(", ").collect();
+        match (name, &args[..]) {
+            ("open", [_, flags, ..]) | ("openat", [_, _, flags, ..]) => self.open(flags, result),
+            ("lseek", [file, ..]) => {
+                if let (Some(key), Ok(offset)) = (self.open_file(file), result.parse()) {
+                    self.offsets.insert(key, offset);
+                }
+                Vec::new()
+            }
+            ("write" | "pwrite64", [file, bytes, _, rest @ ..]) => self.write(file, bytes, rest),
+            ("ftruncate", [file, length]) => {
+                let Some((_, path)) = self.open_file(file) else { return Vec::new() };
+                vec![Change::Length { path, length: length.parse().expect("a length") }]
+            }
+            ("fsync" | "fdatasync", [file]) => {
+                self.open_file(file).map(|(_, path)| Change::Sync(path)).into_iter().collect()
+            }
+            ("rename", [from, to]) => self.rename("", from, "", to),
+            ("renameat", [at, from, other, to]) | ("renameat2", [at, from, other, to, _]) => {
+                self.rename(at, from, other, to)
+            }
+            ("unlink", [path]) => self.remove("", path),
+            ("unlinkat", [at, path, _]) => self.remove(at, path),
+            _ => Vec::new(),
+        }
+    }
+
+    fn open(&mut self, flags: &str, result: &str) -> Vec<Change> {
+        let Some(key) = self.open_file(result) else { return Vec::new() };
+        let path = key.1.clone();
+        let has = |flag: &str| flags.split('|').any(|one| one == flag);
+        self.offsets.insert(key, 0);
+        if has("O_CREAT") && self.known.insert(path.clone(), Vec::new()).is_none() {
+            return vec![Change::Make(path)];
+        }
+        if has("O_TRUNC") {
+            return vec![Change::Length { path, length: 0 }];
+        }
+        assert!(!has("O_APPEND") || !self.known.contains_key(&path), "O_APPEND: {flags} {result}");
+        Vec::new()
+    }
+
+    fn write(&mut self, file: &str, bytes: &str, rest: &[&str]) -> Vec<Change> {
+        let Some(key) = self.open_file(file) else { return Vec::new() };
+        let bytes = unquoted(bytes);
+        let path = key.1.clone();
+        let at = match rest {
+            [at] => at.parse().expect("an offset"),
+            _ => {
+                let offset = self.offsets.entry(key).or_default();
+                let at = *offset;
+                *offset += bytes.len();
+                at
+            }
+        };
+        vec![Change::Write { path, at, bytes }]
+    }
+
+    fn rename(&mut self, at: &str, from: &str, other: &str, to: &str) -> Vec<Change> {
+        let (Some(from), Some(to)) = (self.named(at, from), self.named(other, to)) else {
+            return Vec::new();
+        };
+        self.known.remove(&from);
+        self.known.insert(to.clone(), Vec::new());
+        vec![Change::Rename { from, to }]
+    }
+
+    fn remove(&mut self, at: &str, path: &str) -> Vec<Change> {
+        let Some(path) = self.named(at, path) else { return Vec::new() };
+        self.known.remove(&path);
+        vec![Change::Remove(path)]
+    }
+
+    /// The descriptor and the path of `4<PATH>` below the root.
+    fn open_file(&self, text: &str) -> Option<(String, PathBuf)> {
+        let (number, path) = text.split_once('<')?;
+        let path = path_of(unhex(path.split('>').next()?));
+        Some((number.to_owned(), path.strip_prefix(self.root).ok()?.to_owned()))
+    }
+
+    fn named(&self, at: &str, path: &str) -> Option<PathBuf> {
+        let folder = at.split_once('<').map_or("", |(_, path)| path.trim_end_matches('>'));
+        let path = path_of(unhex(folder)).join(path_of(unquoted(path)));
+        Some(path.strip_prefix(self.root).ok()?.to_owned())
+    }
+}
+
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+fn unquoted(text: &str) -> Vec<u8> {
+    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    unhex(inner.unwrap_or_else(|| panic!("a string is cut off: {text}")))
+}
+
+/// The bytes of `\x61\x62`.
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.split("\\x").skip(1);
+    digits.map(|digits| u8::from_str_radix(digits, 16).expect("two digits")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: &str = r#"7 openat(AT_FDCWD<\x2f>, "\x2f\x72\x2f\x61", O_RDWR|O_CREAT, 0600) = 3<\x2f\x72\x2f\x61>
+7 write(3<\x2f\x72\x2f\x61>, "\x31\x32", 2 <unfinished ...>
+8 unlink("\x2f\x71\x2f\x61") = 0
+7 <... write resumed>) = 2
+7 fsync(3<\x2f\x72\x2f\x61>) = 0
+7 write(3<\x2f\x72\x2f\x61>, "\x33", 1) = 1
+7 rename("\x2f\x72\x2f\x61", "\x2f\x72\x2f\x62") = 0
+7 rename("\x2f\x72\x2f\x63", "\x2f\x72\x2f\x62") = -1 ENOENT (No such file or directory)
+7 fsync(4<\x2f\x72>) = 0
+"#;
+
+    #[test]
+    fn crash_states_hold_what_was_synced() {
+        let before = Files::from([("b".into(), b"old".to_vec())]);
+        let parser =
+            Parser { root: Path::new("/r"), offsets: HashMap::new(), known: before.clone() };
+        let changes = parser.changes(RECORD);
+        assert_eq!(changes.len(), 6, "{changes:?}");
+        let recording =
+            Recording { root: "/r".into(), before: before.clone(), changes, modes: HashMap::new() };
+        let states: Vec<Files> = recording.states().into_iter().map(|state| state.files).collect();
+        let with = |files: &[(&str, &str)]| -> Files {
+            files.iter().map(|(name, text)| ((*name).into(), text.as_bytes().to_vec())).collect()
+        };
+        for there in [
+            with(&[("b", "old")]),
+            with(&[("a", ""), ("b", "old")]),
+            with(&[("a", "12"), ("b", "old")]),
+            with(&[("a", "123"), ("b", "old")]),
+            with(&[("b", "12")]),
+            with(&[("b", "123")]),
+        ] {
+            assert!(states.contains(&there), "{there:?}");
+        }
+        assert_eq!(states.len(), 6, "{states:?}");
+    }
+}
