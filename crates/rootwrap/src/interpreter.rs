@@ -1,6 +1,7 @@
 //! Interpreters of scripts: the programs that the kernel executes for a file with a `#!` line, by the kernel's rules.
 //! They decide what a script does, so they are judged as the executable is.
 
+use crate::explain::Word;
 use crate::host::{Facts, Kind};
 use crate::python::{basename, is_absolute, join};
 use crate::trust::distrust;
@@ -82,7 +83,8 @@ pub(crate) fn untrusted(facts: &dyn Facts, path: &OsStr) -> Option<String> {
         return Some(format!("{} is relative", path.display()));
     }
     if facts.status(Path::new(path)).is_none_or(|status| status.kind != Kind::File) {
-        return Some(format!("{} is no file", path.display()));
+        // It may end in a carriage return.
+        return Some(format!("{} is no file", Word(&path.to_owned())));
     }
     distrust(facts, path)
 }
@@ -136,7 +138,8 @@ fn name_for_env(argument: &[u8]) -> Option<&[u8]> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
     let mut words = split.split(is_blank).filter(|word| !word.is_empty());
     let name = words.find(|word| !word.contains(&b'=') || word.starts_with(b"PATH="))?;
-    (!name.starts_with(b"-") && !name.starts_with(b"PATH=")).then_some(name)
+    let is_env = basename(OsStr::from_bytes(name)) == "env";
+    (!name.starts_with(b"-") && !name.starts_with(b"PATH=") && !is_env).then_some(name)
 }
 
 #[cfg(test)]
@@ -198,6 +201,8 @@ mod tests {
             ("-S PATH=/tmp python3", None),
             ("-S \"python3\"", None),
             ("-S py${X}", None),
+            ("-S env python3", None),
+            ("-S /usr/bin/env python3", None),
         ] {
             assert_eq!(name_for_env(argument.as_bytes()), name.map(str::as_bytes), "{argument}");
         }
@@ -246,6 +251,8 @@ mod tests {
         script("level0", &format!("#!{here}/open\n"), 0o755);
         script("level1", &format!("#!{here}/level0\n"), 0o755);
         let told = why(&script("script", &format!("#!{here}/level1\n"), 0o755)).unwrap();
+        let told_of_line_end = why(&script("script", "#!/bin/sh\r\n", 0o755)).unwrap();
+        assert!(told_of_line_end.ends_with(r"$'/bin/sh\x0d' is no file"), "{told_of_line_end}");
         let expected = format!(
             "{here}/level0 is a script, and of its interpreter {here}/open is writable by all"
         );

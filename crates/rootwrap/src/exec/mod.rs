@@ -392,7 +392,7 @@ fn open_trusted(path: &OsStr) -> Result<Option<Image>, NotStarted> {
         return Err(NotStarted::Unfit(format!("others could have changed it: {why}")));
     }
     if let Some(why) = distrust_of_interpreters(&host, path, &default_path) {
-        return Err(NotStarted::Unfit(format!("others could have changed what it runs: {why}")));
+        return Err(NotStarted::Unfit(format!("its interpreter is not trusted: {why}")));
     }
     image::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => NotStarted::Unfit(error.to_string()),

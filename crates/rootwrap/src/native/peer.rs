@@ -30,11 +30,15 @@ fn may_enter(uid: u32, gids: &[u32], directory: &OwnedFd) -> bool {
     setfsgid(Gid::from_raw(gid));
     setfsuid(Uid::from_raw(uid));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let entered = openat(directory, ".", flags, Mode::empty());
+    // A refused change is no error: without CAP_SETUID, or of a uid that a user namespace lacks. An invalid id changes
+    // nothing and tells.
+    let is_user = setfsuid(Uid::from_raw(u32::MAX)).as_raw() == uid
+        && setfsgid(Gid::from_raw(u32::MAX)).as_raw() == gid;
+    let entered = is_user && openat(directory, ".", flags, Mode::empty()).is_ok();
     setfsuid(own_uid);
     setfsgid(own_gid);
     set_thread_groups(&own_groups).expect("root takes back the groups that it had");
-    entered.is_ok()
+    entered
 }
 
 /// The process that made the connection.
@@ -91,5 +95,33 @@ impl Peer {
     pub(super) fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.process, PollFlags::IN)];
         poll(&mut fds, Some(&NOW)).is_ok_and(|ready| ready == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn peer_without_change_of_rights_enters_nothing() {
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let closed = OwnedFd::from(fs::File::open(folder.path()).unwrap());
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let open = OwnedFd::from(fs::File::open("/").unwrap());
+        // Capabilities are of a thread.
+        let entered = std::thread::spawn(move || {
+            let enters = |directory| may_enter(65534, &[65534], directory);
+            let with = [enters(&closed), enters(&open)];
+            let mut sets = capabilities(None).unwrap();
+            sets.effective -= CapabilitySet::SETUID;
+            set_capabilities(None, sets).unwrap();
+            (with, [enters(&closed), enters(&open)])
+        });
+        assert_eq!(entered.join().unwrap(), ([false, true], [false, false]));
     }
 }
