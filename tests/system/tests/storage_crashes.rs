@@ -43,7 +43,7 @@ fn crash_compile_leaves_whole_snapshot() {
     let (recording, done) = Recording::of(&host.snapshots(), &host.path("record"), &compile);
     assert_eq!(done.code, 0, "{}", done.error());
     let states = recording.states();
-    for state in chosen(states, 30) {
+    for state in chosen(states, 15) {
         tally.count("states");
         recording.put(&state);
         match words(&host) {
