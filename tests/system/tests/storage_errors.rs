@@ -16,8 +16,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Calls of one kind, their error, and whether they fail only on files of the state. The others have no file, or fail
-/// wherever they are made.
+/// Calls of one kind, their error, and whether only calls on files of the state fail.
 type Fault = (&'static str, &'static str, bool);
 
 /// The kinds that are tried in a sample come first.
@@ -52,7 +51,7 @@ fn faults() -> &'static [Fault] {
     if is_whole() { &FAULTS } else { &FAULTS[..SAMPLED] }
 }
 
-/// What the roles store, with the names that files have for a moment.
+/// Files that roles store, and their temporary names.
 fn stored(kept: &Kept) -> Vec<PathBuf> {
     let state = kept.rosterd.host().state();
     let mut paths = vec![state.clone()];
@@ -176,7 +175,7 @@ fn error_in_cache_commit_loses_no_change() {
     }
     let mut tally = Tally::of("errors in the backend, a change", &KINDS);
     let mut kept = Kept::started(&["alice", "bob"]);
-    // What is served afterwards is of the cache alone.
+    // Afterwards the cache alone is served.
     let restart = |kept: &mut Kept, tally: &mut Tally, number, what: &str| {
         kept.expect_well();
         kept.rosterd.stop();
