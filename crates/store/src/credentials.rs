@@ -12,7 +12,7 @@
 //! | both are damaged | a new one: each user has to log in online once |
 //!
 //! A copy that misses a change must never count, or it would bring a forgotten password back. It exists from the
-//! first write of a change to the second, before anybody hears of the change, and when the second write fails: the
+//! first write of a change to the second, before its outcome is told, and when the second write fails: the
 //! copy is removed then. A third file has the identity of the pair, a random number that is in both. The one that two
 //! of the three have is right; a file with another one is another host's or domain's and does not count.
 
@@ -40,7 +40,7 @@ pub const IDENTITY_FILE: &str = "credentials.id";
 pub struct Credentials {
     /// Whole, and read.
     file: File,
-    /// The other one, or why there is none.
+    /// The other one, or the error that it was opened with.
     copy: Result<File, StoreError>,
     copy_path: PathBuf,
     /// Of the last change.

@@ -107,7 +107,7 @@ fn open_file(path: &Path, identity: &str) -> Result<Store, StoreError> {
 }
 
 /// Makes a file under another name and moves it to `path`: a file that a power failure cuts off in its creation is
-/// never there. It is not for everybody on this host, and lasts when this returns.
+/// never there. Only the caller's user may read the file. Its name is synced when this returns.
 pub(crate) fn made(
     path: &Path,
     make: impl FnOnce(&Path) -> Result<(), StoreError>,

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Clock(File);
 
 impl Clock {
-    /// Of a daemon that is not started yet.
+    /// The clock of a daemon that is not started yet.
     ///
     /// # Panics
     /// If the clock cannot be made; so does [`set`](Self::set).

@@ -42,7 +42,7 @@ enum Change {
 pub struct State {
     /// After how many calls.
     pub calls: usize,
-    /// What of them had reached the disk.
+    /// The part of them that had reached the disk.
     pub what: String,
     /// The files that are there.
     pub files: Files,
@@ -88,7 +88,7 @@ impl Recorder {
 }
 
 impl Recording {
-    /// What a command does below `root`, and how it ended.
+    /// Records a command that works below `root`. Gives its output, too.
     #[must_use]
     pub fn of(root: &Path, record: &Path, command: &Command) -> (Self, Output) {
         let (before, modes) = read(root);
@@ -347,7 +347,7 @@ fn apply(content: &mut Vec<u8>, change: &Change, limit: usize) {
 /// Reads a record of `strace -f -y -xx`.
 struct Parser<'a> {
     root: &'a Path,
-    /// Of descriptors, by number and path.
+    /// Offsets of descriptors, by number and path.
     offsets: HashMap<(String, PathBuf), usize>,
     known: Files,
 }
@@ -373,7 +373,7 @@ impl Parser<'_> {
         changes
     }
 
-    /// What a call below the root did.
+    /// The changes that a call made below the root.
     fn call(&mut self, text: &str) -> Vec<Change> {
         let Some((call, result)) = text.rsplit_once(" = ") else { return Vec::new() };
         let Some((name, args)) =

@@ -1,4 +1,4 @@
-//! A daemon that keeps passwords, and its directory, which a test takes away. What storage campaigns ask of both.
+//! A daemon that keeps passwords, and its directory, which a test takes away. Campaigns on storage use both.
 
 use crate::pam::{self, PASSWORD};
 use crate::rosterd::{Domain, Rosterd, SOON};
@@ -75,15 +75,15 @@ impl Kept {
         }
     }
 
-    /// What the responder says of a password.
+    /// Asks the responder about a password.
     ///
     /// # Errors
-    /// What went wrong instead.
+    /// The failure of the connection, with the log.
     pub fn verdict(&self, user: &str, password: &str) -> Result<Verdict, String> {
         pam::verdict(&self.rosterd, Kind::Authenticate, user, password)
     }
 
-    /// What it says once the daemon knows its users.
+    /// Asks again until the daemon knows its users.
     #[must_use]
     pub fn settled(&self, user: &str, password: &str) -> Verdict {
         wait_for(SOON, || match self.verdict(user, password) {
@@ -111,7 +111,7 @@ impl Kept {
         });
     }
 
-    /// The line of a user who has that shell.
+    /// The user's passwd line with that shell.
     #[must_use]
     pub fn line(&self, user: &str, shell: &str) -> String {
         let place = self.users.iter().position(|one| one == user).expect("a user of the test");
@@ -144,7 +144,7 @@ impl Kept {
         format!("\n  {}", lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n  "))
     }
 
-    /// Waits until the daemon has nothing to complain of what it keeps.
+    /// Waits until the status has no error of the files of passwords.
     pub fn expect_well(&self) {
         self.rosterd.expect_of_domain("corp", "credentials_error", Value::Null);
     }

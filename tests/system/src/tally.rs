@@ -35,7 +35,7 @@ impl Tally {
         Self { campaign, counts, failures: Vec::new() }
     }
 
-    /// Counts something that is no failure.
+    /// Counts a case, or anything else beside failures.
     pub fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }

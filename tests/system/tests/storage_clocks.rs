@@ -53,7 +53,7 @@ impl Case {
         format!("{}, {when}, directory {directory}", self.name)
     }
 
-    /// What is said of a right password while the clock is wrong.
+    /// The verdict on a right password while the clock is wrong.
     fn outcome(&self) -> Verdict {
         if self.is_away && self.shift > LIFE { Verdict::Unreachable } else { Verdict::Success }
     }

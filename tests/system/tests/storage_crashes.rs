@@ -43,7 +43,7 @@ fn crash_compile_leaves_whole_snapshot() {
     let (recording, done) = Recording::of(&host.snapshots(), &host.path("record"), &compile);
     assert_eq!(done.code, 0, "{}", done.error());
     let states = recording.states();
-    for state in chosen(states, 30) {
+    for state in chosen(states, 15) {
         tally.count("states");
         recording.put(&state);
         match words(&host) {
@@ -84,7 +84,7 @@ fn crash_enable_keeps_nsswitch_whole() {
             let text = fs::read_to_string(&file).unwrap_or_default();
             tally
                 .check(text == old || text == new, "wrong", || format!("{}: {text:?}", state.what));
-            // What an administrator does next.
+            // The administrator enables and disables again.
             let done = [run(&mut edit("enable")), run(&mut edit("disable"))];
             let text = fs::read_to_string(&file).unwrap_or_default();
             tally.check(text == before, "wrong", || format!("{}: {text:?} {done:?}", state.what));
@@ -109,7 +109,7 @@ fn check(kept: &mut Kept, state: &State, is_last: bool, tally: &mut Tally) {
     }
     let guess = kept.settled("bob", "a guess");
     tally.check(guess != Verdict::Success, "let in wrongly", || state.what.clone());
-    // Of the password that was changed meanwhile the old one or the new one is kept, and not both.
+    // alice's password was changed meanwhile: the store has the old one or the new one.
     let alice = [PASSWORD, NEW_PASSWORD].map(|password| kept.settled("alice", password));
     let is_right = alice.map(|verdict| verdict == Verdict::Success);
     let is_kept_whole = if is_last { is_right == [false, true] } else { is_right != [true; 2] };

@@ -208,7 +208,8 @@ fn databases_damaged_or_lost_serve_right_answers() {
     let mut kept = Kept::started(&USERS);
     let saved = prepare(&mut kept);
     let state = kept.rosterd.host().state();
-    for file in FILES {
+    // Older installations have one file of credentials.
+    for file in FILES.into_iter().filter(|file| saved.now.contains_key(Path::new(file))) {
         let path = state.join(file);
         for (what, damage) in chosen(damages(&saved, file), 2) {
             put(&state, &saved.now);

@@ -13,9 +13,10 @@ use roster_wire::pam::Verdict;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
-/// Calls of one kind, their error, and whether they fail only on files of the state. The others have no file, or fail
-/// wherever they are made.
+/// Calls of one kind, their error, and whether only calls on files of the state fail.
 type Fault = (&'static str, &'static str, bool);
 
 /// The kinds that are tried in a sample come first.
@@ -37,6 +38,8 @@ const FAULTS: [Fault; 13] = [
 const SAMPLED: usize = 4;
 /// A change makes fewer calls of one kind.
 const CALLS_MAX: u32 = 60;
+/// Logins until a role that ended is there again.
+const TRIES_MAX: u32 = 3000;
 const KINDS: [&str; 3] = ["wrong", "let in wrongly", "kept passwords lost"];
 
 /// Calls of one kind that are failed, one after the other.
@@ -48,7 +51,7 @@ fn faults() -> &'static [Fault] {
     if is_whole() { &FAULTS } else { &FAULTS[..SAMPLED] }
 }
 
-/// What the roles store, with the names that files have for a moment.
+/// Files that roles store, and their temporary names.
 fn stored(kept: &Kept) -> Vec<PathBuf> {
     let state = kept.rosterd.host().state();
     let mut paths = vec![state.clone()];
@@ -81,18 +84,29 @@ fn inject(kept: &Kept, role: &str, (calls, error, has_path): Fault, call: u32) -
     Strace::attach(&[kept.rosterd.wait_for_role(role)], &record, &args)
 }
 
+/// Calls of a role that stores nothing.
+const MESSAGE_FAULTS: [Fault; 7] = [
+    ("mmap", "ENOMEM", false),
+    ("sendmsg,sendto", "EIO", false),
+    ("recvmsg,recvfrom", "EIO", false),
+    ("accept4", "EMFILE", false),
+    ("getrandom", "EIO", false),
+    ("?open,openat", "EMFILE", false),
+    ("fcntl,fstat,newfstatat,statx", "EIO", false),
+];
+
 /// Fails each call of each kind that a role makes in an operation. `begin` is given the operation's number, `end` waits
 /// until it is done, without the fault. `verify` looks at the results after each kind.
 fn campaign(
     kept: &mut Kept,
     tally: &mut Tally,
-    role: &str,
+    (role, faults): (&str, &[Fault]),
     begin: impl Fn(&Kept, &mut Tally, u32, &str),
     end: impl Fn(&Kept, &mut Tally, u32, &str),
     verify: impl Fn(&mut Kept, &mut Tally, u32, &str),
 ) {
     let mut number = 0;
-    for fault in faults() {
+    for fault in faults {
         for call in 1..=calls_max() {
             number += 1;
             let what = format!("{role}, {} {} at call {call}", fault.0, fault.1);
@@ -150,7 +164,7 @@ fn error_in_publisher_leaves_answers_right() {
     let mut tally = Tally::of("errors in the publisher, a change", &KINDS);
     let mut kept = Kept::started(&["alice", "bob"]);
     let nothing = |_: &mut Kept, _: &mut Tally, _, _: &str| {};
-    campaign(&mut kept, &mut tally, "publisher", change_begins, change_ends, nothing);
+    campaign(&mut kept, &mut tally, ("publisher", faults()), change_begins, change_ends, nothing);
     tally.finish("errors", 2);
 }
 
@@ -161,7 +175,7 @@ fn error_in_cache_commit_loses_no_change() {
     }
     let mut tally = Tally::of("errors in the backend, a change", &KINDS);
     let mut kept = Kept::started(&["alice", "bob"]);
-    // What is served afterwards is of the cache alone.
+    // Afterwards the cache alone is served.
     let restart = |kept: &mut Kept, tally: &mut Tally, number, what: &str| {
         kept.expect_well();
         kept.rosterd.stop();
@@ -174,7 +188,14 @@ fn error_in_cache_commit_loses_no_change() {
         tally.check(is_right, "wrong", || format!("{what}: {found:?}"));
         kept.bring_back();
     };
-    campaign(&mut kept, &mut tally, "backend:corp", change_begins, change_ends, restart);
+    campaign(
+        &mut kept,
+        &mut tally,
+        ("backend:corp", faults()),
+        change_begins,
+        change_ends,
+        restart,
+    );
     tally.finish("errors", 2);
 }
 
@@ -214,7 +235,7 @@ fn error_while_learning_keeps_new_password() {
         }
         kept.bring_back();
     };
-    campaign(&mut kept, &mut tally, "backend:corp", begin, end, go_away);
+    campaign(&mut kept, &mut tally, ("backend:corp", faults()), begin, end, go_away);
     tally.finish("errors", 2);
 }
 
@@ -238,7 +259,39 @@ fn error_while_checking_lets_nobody_in_wrongly() {
         }
     };
     let well = |kept: &mut Kept, _: &mut Tally, _, _: &str| kept.expect_well();
-    campaign(&mut kept, &mut tally, "backend:corp", begin, end, well);
+    campaign(&mut kept, &mut tally, ("backend:corp", faults()), begin, end, well);
+    tally.finish("errors", 2);
+}
+
+#[test]
+fn error_in_responder_lets_nobody_in_wrongly() {
+    if !needs_root() {
+        return;
+    }
+    let mut tally = Tally::of("errors in the responder, logins", &KINDS);
+    let mut kept = Kept::started(&["alice", "bob"]);
+    let begin = |kept: &Kept, tally: &mut Tally, _, what: &str| {
+        let said = kept.verdict("alice", "a guess");
+        tally.check(said != Ok(Verdict::Success), "let in wrongly", || what.to_owned());
+        let said = kept.verdict("bob", PASSWORD);
+        tally.check(said != Ok(Verdict::WrongPassword), "wrong", || format!("{what}: {said:?}"));
+    };
+    let end = |kept: &Kept, tally: &mut Tally, _, what: &str| {
+        // The role may have ended.
+        let is_served = (0..TRIES_MAX).any(|_| {
+            let is_right = kept.verdict("bob", PASSWORD) == Ok(Verdict::Success);
+            if !is_right {
+                sleep(Duration::from_millis(10));
+            }
+            is_right
+        });
+        tally.check(is_served, "wrong", || format!("{what}: {}", kept.log()));
+        let said = kept.settled("alice", "a guess");
+        tally.check(said != Verdict::Success, "let in wrongly", || what.to_owned());
+    };
+    let nothing = |_: &mut Kept, _: &mut Tally, _, _: &str| {};
+    let faults = if is_whole() { &MESSAGE_FAULTS[..] } else { &MESSAGE_FAULTS[..3] };
+    campaign(&mut kept, &mut tally, ("responder:pam", faults), begin, end, nothing);
     tally.finish("errors", 2);
 }
 
