@@ -42,7 +42,7 @@ pub(crate) enum Event {
 pub(crate) enum Broken {
     /// Nobody listens.
     Nobody,
-    /// The kernel lets this user not connect, for now or for good.
+    /// The mode or access list of the socket refuses this user, for now or for good.
     Refused,
     /// The daemon has closed the connection.
     Gone,
@@ -70,8 +70,8 @@ impl fmt::Display for Broken {
                 f.write_str("nobody listens: is roster-rootwrap-daemon --native running?")
             }
             Self::Refused => f.write_str(
-                "permission denied: the socket is closed to this user. The daemon closes it while too many of the \
-                 user's connections hang",
+                "permission denied: the socket refuses this user, by its mode or access list. The daemon refuses a user while \
+                 too many of the user's connections hang",
             ),
             Self::Gone => f.write_str("the daemon has gone away"),
             Self::GoneFrom { is_running: true } => {

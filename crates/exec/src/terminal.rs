@@ -34,7 +34,7 @@ const NO_KEY: u8 = 0;
 pub(crate) struct Terminal {
     /// This program's end of it.
     own: OwnedFd,
-    /// Where the caller types, if 0 is a terminal and 1 no pipe.
+    /// The caller's keys, if 0 is a terminal and 1 is not a pipe.
     typed: Option<BorrowedFd<'static>>,
     /// Where the caller reads.
     shown: BorrowedFd<'static>,
@@ -204,7 +204,7 @@ impl Terminal {
     }
 }
 
-/// Where it is not the controlling terminal there are no jobs.
+/// A terminal that does not control this process has no jobs.
 fn is_in_background(terminal: BorrowedFd<'_>) -> bool {
     tcgetpgrp(terminal).is_ok_and(|group| group != getpgrp())
 }

@@ -18,8 +18,8 @@ const HANGING_OF_USER_MAX: usize = 32;
 const HANGING_MAX: usize = 1024;
 /// Uids in the list, beyond which all users but root are refused: one user may have thousands.
 const REFUSED_MAX: usize = 256;
-/// What a user has instead of the right to connect while it is refused. It says nothing of a socket, so the next daemon
-/// tells what a gate has closed from what an administrator has.
+/// `x` replaces the right to connect while a user is refused. It means nothing for a socket, so the next daemon tells the
+/// entries of a gate from those of an administrator.
 const CLOSED: Rights = 1;
 
 /// Of one socket.
@@ -94,7 +94,7 @@ impl Gate {
         let mut list = self.open.clone();
         match refused {
             Refused::Users(uids) => {
-                // An entry of the administrator's that lets nobody connect stays.
+                // An entry by which the administrator refuses the user stays.
                 list.users.retain(|(uid, rights)| !uids.contains(uid) || rights & CONNECT == 0);
                 let listed: BTreeSet<u32> = list.users.iter().map(|(uid, _)| *uid).collect();
                 list.users.extend(uids.difference(&listed).map(|&uid| (uid, CLOSED)));

@@ -30,8 +30,8 @@ fn may_enter(uid: u32, gids: &[u32], directory: &OwnedFd) -> bool {
     setfsgid(Gid::from_raw(gid));
     setfsuid(Uid::from_raw(uid));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // A refused change is no error: without CAP_SETUID, or of a uid that a user namespace lacks. An invalid id changes
-    // nothing and tells.
+    // The kernel reports no error if it refuses the change: without CAP_SETUID, or of a uid that a user namespace
+    // lacks. A call with an invalid id returns the id in force.
     let is_user = setfsuid(Uid::from_raw(u32::MAX)).as_raw() == uid
         && setfsgid(Gid::from_raw(u32::MAX)).as_raw() == gid;
     let entered = is_user && openat(directory, ".", flags, Mode::empty()).is_ok();

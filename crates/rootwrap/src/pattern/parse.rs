@@ -567,7 +567,8 @@ impl Parser {
         }
         self.close()?;
         let (least, most) = self.width(&node);
-        if !ahead && least != most {
+        // CPython refuses widths beyond its limit.
+        if !ahead && (least != most || most >= REPEAT_MAX) {
             return Err(Fault::Bad("looks behind at what has no fixed width"));
         }
         let behind = (!ahead).then_some(least);

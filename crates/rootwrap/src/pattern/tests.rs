@@ -215,6 +215,7 @@ fn what_python_refuses_is_refused() {
         r"\1",
         "(?P<a>x)(?P<a>y)",
         "(?P=a)",
+        "(?<!(?:a{65536}){65536})b",
         "(?<=a*)b",
         "(?<=a|bc)d",
         "a(?i)b",
