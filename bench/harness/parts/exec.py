@@ -87,7 +87,7 @@ class Exec:
 
     def attack(self, **settings):
         folder = self.bench.folder("exec") / "attack"
-        folder.mkdir()
+        folder.mkdir(parents=True)
         script = self.bench.here.parent / "tests/system/python/hanging_files.py"
         settings |= {"users": USERS, "attackers": ATTACKERS, "connections": ATTACKING_CONNECTIONS}
         settings |= {"client": str(self.bench.tools / "roster-exec"), "script": str(script), "folder": str(folder)}

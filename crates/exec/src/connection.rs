@@ -67,7 +67,7 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nobody => {
-                f.write_str("nobody listens: is roster-rootwrap-daemon --native running?")
+                f.write_str("no daemon listens. Start it: systemctl start roster-exec.socket")
             }
             Self::Refused => f.write_str(
                 "permission denied: the socket refuses this user, by its mode or access list. The daemon refuses a user while \

@@ -94,9 +94,8 @@ pub const SECTIONS: &[(&str, Terms)] = &[
             ),
             ("Long command lines", "No more than 65,536 words, and 4 MiB of words and variables."),
             (
-                "Folder",
-                "The command runs in the folder of its caller, also where its user may not look around in it; then \
-                 no relative name leads anywhere.",
+                "Directory",
+                "The command runs in the directory of its caller. Its user may be unable to open relative names there.",
             ),
             (
                 "Upgrades",

@@ -204,7 +204,7 @@ impl Terminal {
     }
 }
 
-/// A terminal that does not control this process has no jobs.
+/// Job control applies only to the terminal that controls this process.
 fn is_in_background(terminal: BorrowedFd<'_>) -> bool {
     tcgetpgrp(terminal).is_ok_and(|group| group != getpgrp())
 }

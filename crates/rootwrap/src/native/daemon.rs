@@ -79,6 +79,7 @@ pub(super) struct Daemon {
     pub(super) persons: Arc<Persons>,
     places: Arc<Places>,
     closers: Closers,
+    gate: Arc<Gate>,
     socket: Socket,
     /// Held by the thread whose turn at the door it is.
     door: Mutex<()>,
@@ -107,7 +108,9 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
     let (ended, open) = UnixStream::pair()?;
     let persons = Arc::new(Persons::default());
     let gate = Gate::new(&socket.path(&settings.socket), Arc::clone(&persons))?;
-    let closers = Closers::new(move |pending| gate.adjust(pending));
+    let gate = Arc::new(gate);
+    let adjusted = Arc::clone(&gate);
+    let closers = Closers::new(move |pending| adjusted.adjust(pending));
     let counters = Arc::new(Counters::default());
     if let Some(address) = settings.metrics {
         counters.serve(address)?;
@@ -121,6 +124,7 @@ pub fn serve_everybody(settings: &Settings) -> Result<(), Failure> {
         persons,
         places: Places::new(),
         closers,
+        gate,
         socket,
         door: Mutex::default(),
         idle: AtomicUsize::new(0),
@@ -313,6 +317,7 @@ impl Daemon {
             self.places.is_empty_within(KILL_TIME);
         }
         drop(open);
+        self.gate.open();
         self.executor.finish();
         self.journal.finish();
     }

@@ -10,6 +10,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Closings of one user's connections that hang, from which on the user is refused.
@@ -28,6 +29,7 @@ pub(super) struct Gate {
     persons: Arc<Persons>,
     open: AccessList,
     refused: Mutex<Refused>,
+    is_over: AtomicBool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,10 @@ enum Refused {
 impl Gate {
     /// Opens the socket to the users to whom it was open: a daemon that was killed may have left it closed.
     pub(super) fn new(path: &Path, persons: Arc<Persons>) -> io::Result<Self> {
-        let status = fs::symlink_metadata(path)?;
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: the socket's mode: {error}", path.display()))
+        };
+        let status = fs::symlink_metadata(path).map_err(failed)?;
         if !status.file_type().is_socket() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -48,7 +53,8 @@ impl Gate {
         let list = list.unwrap_or_else(|| AccessList::of_mode(status.permissions().mode()));
         let open = reopened(list);
         let refused = Mutex::new(Refused::Users(BTreeSet::new()));
-        let gate = Self { path: path.to_owned(), persons, open, refused };
+        let is_over = AtomicBool::new(false);
+        let gate = Self { path: path.to_owned(), persons, open, refused, is_over };
         gate.apply(&Refused::Users(BTreeSet::new()));
         Ok(gate)
     }
@@ -57,10 +63,18 @@ impl Gate {
     pub(super) fn adjust(&self, pending: &Pending) {
         let wanted = self.wanted(pending);
         let mut refused = self.refused.lock().expect("a thread that panics ends the process");
+        let is_over = self.is_over.load(Ordering::SeqCst);
+        let wanted = if is_over { Refused::Users(BTreeSet::new()) } else { wanted };
         if *refused != wanted {
             self.apply(&wanted);
             *refused = wanted;
         }
+    }
+
+    /// Opens the socket for good: connections wait there for the next daemon.
+    pub(super) fn open(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.adjust(&Pending::new());
     }
 
     fn wanted(&self, pending: &Pending) -> Refused {
@@ -174,6 +188,18 @@ mod tests {
         let list = socket.list().unwrap();
         assert_eq!((&list.users[..], list.mask, list.others), (&[(7, CLOSED)][..], 6, 6));
         gate.adjust(&Pending::from([(8, 1)]));
+        assert_eq!((socket.list(), socket.mode()), (None, 0o666));
+    }
+
+    #[test]
+    fn gate_opened_for_good_stays_open() {
+        let socket = Socket::new();
+        let gate = socket.gate();
+        let pending = Pending::from([(7, HANGING_OF_USER_MAX)]);
+        gate.adjust(&pending);
+        assert!(socket.list().is_some());
+        gate.open();
+        gate.adjust(&pending);
         assert_eq!((socket.list(), socket.mode()), (None, 0o666));
     }
 
