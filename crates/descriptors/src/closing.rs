@@ -3,7 +3,7 @@
 //! could have every thread of ours wait. So it is done with a timer whose signal ends the wait; what the
 //! socket still holds the kernel sends all the same.
 //!
-//! No signal ends the wait for a file system (FUSE) whose server is the sender's. It holds the thread that closes.
+//! A file system (FUSE) of the sender's holds the thread that closes for as long as its server likes: signals do not end that.
 //! The closing counts for the sender until then, and no lock is held.
 
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
@@ -130,7 +130,7 @@ struct Shared<T> {
 
 struct State<T> {
     pending: Pending,
-    /// Those for which the system had no thread.
+    /// Connections that wait for a thread.
     left: Vec<(u32, T)>,
 }
 

@@ -167,7 +167,7 @@ impl Connection {
                 return Ok(Event::Signal(signal));
             }
             let awaited = terminal.as_ref().map_or([None; 2], |terminal| terminal.awaited());
-            // Of the stream nothing else is told than by the first.
+            // An entry that waits for nothing stands for the stream again.
             let [own, typed] =
                 awaited.map(|what| what.unwrap_or((self.stream.as_fd(), PollFlags::empty())));
             let mut fds = [

@@ -46,7 +46,7 @@ const fn bit(signal: u32) -> Set {
 
 /// What a command goes on by.
 pub(crate) const CONTINUE: u32 = number(Signal::CONT);
-/// Of a terminal that has another size.
+/// The signal for a terminal of another size.
 pub(crate) const RESIZE: u32 = number(Signal::WINCH);
 
 /// The signals that came.

@@ -2,7 +2,7 @@
 //! typed at the caller's terminal afterwards. This program carries bytes, sizes and signals between the two.
 //!
 //! The caller's terminal is raw meanwhile, so that the command's terminal alone edits lines, echoes, and knows which
-//! keys are signals. It is nobody's controlling terminal: this program sends the signals of its keys.
+//! keys are signals. It controls no process, so this program sends the signals of its keys.
 
 use crate::system;
 use core::mem::take;
@@ -17,7 +17,7 @@ use rustix::termios::{
     tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
 
-/// What is carried at once.
+/// The size of a read.
 const PIECE_BYTES: usize = 4096;
 /// As many pieces as a terminal holds at the most (64 KiB and 4 KiB: Linux), and some.
 const REST_PIECES: usize = 32;
@@ -125,9 +125,9 @@ impl Terminal {
         let _ = tcgetwinsize(self.shown).and_then(|size| tcsetwinsize(&self.own, size));
     }
 
-    /// What to wait for: at this program's end, and where the caller types.
+    /// The events to wait for: at this program's end, and at the caller's terminal.
     pub(crate) fn awaited(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 2] {
-        // What the command has written is shown when the caller's terminal is raw.
+        // The client shows output only once the caller's terminal is raw.
         if !self.is_begun {
             return [None; 2];
         }
@@ -158,7 +158,7 @@ impl Terminal {
         }
     }
 
-    /// Shows what there is; false if there is nothing.
+    /// Shows the output that has come; false without any.
     fn show(&mut self) -> bool {
         let mut piece = [0; PIECE_BYTES];
         match retry_on_intr(|| read(&self.own, &mut piece)) {
@@ -218,7 +218,7 @@ impl Keys {
         self.from < self.to
     }
 
-    /// Where the first signal ends, or all; whether the key behind it is quoted; and the signal.
+    /// The end of the first signal, or of all keys; whether the key behind it is quoted; and the signal.
     fn up_to_signal(&self, modes: Option<&Termios>) -> (usize, bool, Option<u32>) {
         let mut is_quoted = self.is_quoted;
         let Some(modes) = modes else { return (self.to, is_quoted, None) };

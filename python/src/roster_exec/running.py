@@ -282,7 +282,7 @@ class Running:
             try:
                 answer = self._asked(request, deadline)
             except PermissionError as denied:
-                # The daemon closes its socket to a user of whom too many connections hang.
+                # The daemon closes its socket to a user while too many of the user's connections hang.
                 error, is_busy = denied, True
             else:
                 if not isinstance(answer, wire.Denied):

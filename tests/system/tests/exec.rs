@@ -392,7 +392,7 @@ fn its_own_words_end_nothing() {
     assert_eq!(spent, "roster-exec: out of memory\n125");
 }
 
-/// What `exec_terminal.py` prints of a case.
+/// The output of `exec_terminal.py` for a case.
 fn at_a_terminal(case: &str) -> String {
     let exec = Exec::start(SHELL);
     let mut person = exec.as_user(ALICE, "python3");
@@ -916,7 +916,7 @@ fn no_command_waits_for_a_strangers_file_system() {
     stranger.wait().unwrap();
 }
 
-/// Connections whose closing hangs, of one user; they end with it.
+/// Connections of one user that hang when they are closed; they end with this.
 struct Hanging(Child);
 
 impl Hanging {

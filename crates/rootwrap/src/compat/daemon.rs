@@ -43,9 +43,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(600);
 const STACK_BYTES: usize = 512 << 10;
 /// The idle time is in whole seconds: one more is not too early.
 const IDLE_MORE: Duration = Duration::from_secs(1);
-/// Connections whose closing hangs; with as many no more are taken.
+/// Hanging closings at which the daemon accepts no further connection.
 const CLOSING_MAX: usize = 128;
-/// Those of all users count together.
+/// The closings of all users count together.
 const ALL_USERS: u32 = u32::MAX;
 /// After which the system is asked again for a descriptor or a thread that it did not have.
 const EXHAUSTED: Duration = Duration::from_millis(20);

@@ -177,7 +177,7 @@ impl Session<'_> {
         let setting = Setting { account: &account, environment: &environment, folder };
         let streams =
             Streams { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
-        // The command enters it as root first. Of a command of the caller's own the kernel asks the same.
+        // The daemon enters it as root. For a command of the caller's own user the kernel makes this check.
         if account.uid() != self.peer.uid && !self.peer.may_enter(folder, &gids) {
             let words = "the caller may not enter the directory: call from another";
             return Err(NotRun::new(Why::Failed, words));
@@ -226,7 +226,7 @@ impl Session<'_> {
         self.peer.is_alive() && !self.place.ends() && !is_closed(self.incoming.stream())
     }
 
-    /// What the policy says to the request of whom the kernel says, and the groups of that user.
+    /// The permit that the policy gives to the peer's request, and the groups of the peer's user.
     fn permit<'p>(
         &self,
         policy: &'p Policy,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// Closings of one user's connections that hang, from which on the user is refused.
 const HANGING_OF_USER_MAX: usize = 32;
-/// Those of all users, from which on all users but root are refused.
+/// Hanging closings of all users, from which on all users but root are refused.
 const HANGING_MAX: usize = 1024;
 /// Uids in the list, beyond which all users but root are refused: one user may have thousands.
 const REFUSED_MAX: usize = 256;
@@ -39,7 +39,7 @@ enum Refused {
 }
 
 impl Gate {
-    /// Opens the socket to the users to whom it was open: a daemon that was killed may have left it closed.
+    /// Removes the refusals that a killed daemon has left on the socket.
     pub(super) fn new(path: &Path, persons: Arc<Persons>) -> io::Result<Self> {
         let failed = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: the socket's mode: {error}", path.display()))

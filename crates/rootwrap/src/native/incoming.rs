@@ -86,7 +86,7 @@ impl<'s> Incoming<'s> {
             }
             // A client that waits sends at once: most often it is there already.
             match self.read()? {
-                // A client that sends without a pause has no more time than others.
+                // The time limit also holds for a client that sends without a pause.
                 Came::Bytes if Instant::now() >= until => return Ok(None),
                 Came::Bytes => self.drop_late_signals()?,
                 Came::End => return Ok(None),

@@ -5,7 +5,7 @@
 //! [`decide`] say what [`policy`] permits, has [`crate::exec`] start that, and stays with the command
 //! until it has ended (`running`). What came of it goes to the log (`record`, `journal`) and is
 //! counted (`metrics`), and neither keeps a caller waiting. How much anybody may have at once is
-//! `places`' matter, and who counts as one there `persons`'. The `gate` refuses users whose connections cannot be closed.
+//! `places`' matter, and who counts as one there `persons`'. The `gate` refuses a user with many connections that hang when they are closed.
 
 pub mod daemon;
 pub mod decide;

@@ -30,9 +30,9 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 #[derive(Clone, Copy, Debug)]
 struct Share {
     all: usize,
-    /// Of all users but root, so that none can keep root out.
+    /// The limit for all users but root. The rest is root's.
     but_root: usize,
-    /// Of one user but root: two users leave room for a third.
+    /// The limit for one user but root. Two users leave room for a third.
     user: usize,
 }
 
@@ -41,7 +41,7 @@ impl Share {
         Self { all, but_root: (all - all / 8).min(all - 1).max(1), user: (all * 3 / 8).max(1) }
     }
 
-    /// Whether a user who has so many may have one more, where all have so many.
+    /// Whether a user that has `own` of `all` may have one more.
     fn has_room(&self, uid: u32, own: usize, all: usize) -> bool {
         match uid {
             ROOT => all < self.all,
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn places_full_users_leave_room_for_third_and_root() {
+    fn places_full_users_leave_room_for_root() {
         let places = places(351);
         let open = |uid| {
             let (client, stream) = UnixStream::pair().unwrap();

@@ -41,7 +41,7 @@ impl Text for [u32] {
     }
 }
 
-/// What the matcher comes back to where it cannot go on.
+/// A choice that the matcher comes back to after a mismatch.
 #[derive(Clone, Copy)]
 enum Frame {
     /// Goes on there.
@@ -324,7 +324,7 @@ impl<T: Text + ?Sized> Machine<'_, T> {
         Ok(self.go_to(self.step + 1))
     }
 
-    /// What is looked for is there.
+    /// The look-around has matched.
     fn end_look(&mut self, register: u32, negated: bool) -> Result<bool, TooCostly> {
         if negated {
             let height = self.registers[register as usize];

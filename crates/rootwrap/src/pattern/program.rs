@@ -5,7 +5,7 @@ use super::chars::Chars;
 use super::parse::{At, Greed, Node, Set};
 use crate::judge::Mode;
 
-/// What a register holds before it is set, and the most of a repetition without one.
+/// The value of a register before it is set, and the maximum of an unbounded repetition.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// What the matcher follows. Positions in it are indices of `steps`.

@@ -1,4 +1,4 @@
-//! What is kept, and how it is written down.
+//! The values of the file of credentials, and their bytes.
 
 use crate::bytes::Bytes;
 use std::collections::BTreeMap;
